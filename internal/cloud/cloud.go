@@ -1,0 +1,146 @@
+// Package cloud is the contract between the controller and a place that keeps volumes.
+//
+// A backend translates these methods into the calls of one cloud and nothing more: locking,
+// idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). Each sentence of
+// the comments below is checked by internal/cloud/cloudtest, which every backend passes.
+//
+// Three rules hold for every method:
+//   - Every error carries a kind of package fault, or is (wraps) the context's own error.
+//   - A context that ends stops the waiting, never a change already sent. If a write was sent and
+//     its outcome is not known, the error carries fault.Uncertain, whatever else it carries.
+//   - An id that this backend cannot have made is fault.NotFound, and no request leaves the program.
+package cloud
+
+import "context"
+
+// Cloud is a place that keeps volumes. Its methods are safe for concurrent use.
+type Cloud interface {
+	Volumes
+	Attacher
+	Snapshots
+
+	// Capabilities says what the backend can do and which limits it has. It is constant, needs no
+	// request and never fails.
+	Capabilities() Capabilities
+
+	// Capacity returns how many more bytes of volumes can be created in the zone ("" means the
+	// backend's own zone). fault.Unsupported unless Capabilities.Capacity; fault.NotFound for a
+	// zone that the backend does not serve.
+	Capacity(ctx context.Context, zone string) (Bytes, error)
+
+	// Check proves with one cheap read that the backend can be reached and accepts the credentials.
+	// fault.Denied when it does not accept them.
+	Check(ctx context.Context) error
+}
+
+// Volumes is the part of a Cloud that keeps volumes.
+type Volumes interface {
+	// CreateVolume makes a volume and returns when it is ready to be attached. It sends the write
+	// without looking first: if the name is taken, by whatever volume, it changes nothing and
+	// answers fault.Conflict (package middleware settles whether that volume is the wanted one).
+	// The answer's Size is the real one, at least the request's. fault.Exhausted, fault.OutOfRange
+	// and fault.InvalidArgument are given only when nothing of this call is left behind.
+	// fault.NotFound when the source does not exist; fault.InvalidArgument when the backend cannot
+	// serve that kind of source.
+	CreateVolume(ctx context.Context, req CreateVolumeRequest) (Volume, error)
+
+	// FindVolume returns the volume that CreateVolume made under this request name, once it is
+	// ready like a created one. fault.NotFound when there is none.
+	FindVolume(ctx context.Context, name string) (Volume, error)
+
+	// GetVolume returns the present state of a volume and does not wait. fault.NotFound when there
+	// is none.
+	GetVolume(ctx context.Context, id VolumeID) (Volume, error)
+
+	// DeleteVolume removes the volume with exactly this id and returns when it is gone. A volume
+	// that does not exist is not an error, so calling twice is not one either. A volume that is
+	// attached or in use is fault.Precondition and stays as it is.
+	DeleteVolume(ctx context.Context, id VolumeID) error
+
+	// ListVolumes returns one page, in an order that is stable while volumes come and go. A page is
+	// complete or an error. fault.StalePage for a token that no earlier page returned.
+	ListVolumes(ctx context.Context, page Page) (VolumeList, error)
+
+	// ExpandVolume makes a volume at least this large and returns when the cloud has done so. It
+	// never shrinks: a size at or below the present one is answered with the present size and
+	// changes nothing, so calling twice is the same as once. fault.NotFound when there is no such
+	// volume, fault.OutOfRange above Capabilities.LargestVolume, fault.Precondition where the cloud
+	// refuses while the volume is attached. fault.Unsupported unless Capabilities.Expand.
+	ExpandVolume(ctx context.Context, id VolumeID, size Bytes) (Expansion, error)
+}
+
+// Attacher is the part of a Cloud that attaches volumes to machines. Both methods answer
+// fault.Unsupported unless Capabilities.Attach.
+type Attacher interface {
+	// Attach makes the volume a disk of the node and returns when the cloud shows it there. Attached
+	// to this node already: no error. Attached to another node: fault.Precondition naming that node.
+	// No such volume or node: fault.NotFound. No free slot: fault.Exhausted.
+	Attach(ctx context.Context, id VolumeID, node NodeID) (Device, error)
+
+	// Detach takes the volume off the node ("" means off whatever node) and returns when a state
+	// read or reported after the change shows it free of that node. Not attached there, and a volume
+	// or node that does not exist: no error. It never takes the volume off another node.
+	Detach(ctx context.Context, id VolumeID, node NodeID) error
+}
+
+// Snapshots is the part of a Cloud that keeps snapshots. Every method answers fault.Unsupported
+// unless Capabilities.Snapshots; a backend without snapshots embeds NoSnapshots.
+type Snapshots interface {
+	// CreateSnapshot makes a snapshot of a volume; it may return before the snapshot is Ready. A
+	// name that is taken is fault.Conflict, as for CreateVolume. fault.NotFound when there is no
+	// such volume.
+	CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (Snapshot, error)
+
+	// FindSnapshot returns the snapshot that CreateSnapshot made under this request name.
+	// fault.NotFound when there is none.
+	FindSnapshot(ctx context.Context, name string) (Snapshot, error)
+
+	// GetSnapshot returns the present state of a snapshot. fault.NotFound when there is none.
+	GetSnapshot(ctx context.Context, id SnapshotID) (Snapshot, error)
+
+	// DeleteSnapshot removes the snapshot with exactly this id and returns when it is gone. A
+	// snapshot that does not exist is not an error. Volumes restored from it live on.
+	DeleteSnapshot(ctx context.Context, id SnapshotID) error
+
+	// ListSnapshots returns one page, of all snapshots or of one volume's, under the rules of
+	// ListVolumes. A volume that does not exist has no snapshots.
+	ListSnapshots(ctx context.Context, of VolumeID, page Page) (SnapshotList, error)
+}
+
+// Capabilities says what a backend can do and which limits it has. Shared code reads these fields
+// and never asks which cloud it is.
+type Capabilities struct {
+	// Attach: volumes are attached to nodes by the controller.
+	Attach bool
+	// Expand: the controller can make volumes larger.
+	Expand bool
+	// Snapshots: snapshots can be made, listed, removed and restored.
+	Snapshots bool
+	// Clones: a volume can be made as a copy of another.
+	Clones bool
+	// Capacity: the free space is known and true.
+	Capacity bool
+
+	// Scope is what a zone of this backend is.
+	Scope Scope
+	// SizeStep divides every size. At least 1.
+	SizeStep Bytes
+	// SmallestVolume and LargestVolume bound the sizes that can be created or grown to.
+	SmallestVolume, LargestVolume Bytes
+	// DefaultSize is used when a request names no size.
+	DefaultSize Bytes
+	// VolumesPerNode is how many volumes a node can hold, or 0 if the backend sets no limit.
+	VolumesPerNode int
+	// Parameters are the StorageClass parameters that the backend understands, by name.
+	Parameters []string
+}
+
+// Scope is the kind of place that a volume is bound to.
+type Scope string
+
+// The scopes, in the words of the flag --topology-key.
+const (
+	ScopeRegion Scope = "region"
+	ScopeZone   Scope = "zone"
+	ScopeNode   Scope = "node"
+)
