@@ -1,0 +1,96 @@
+// Package device finds the block device of a volume and proves that it is the right one.
+//
+// A name in a directory is only a hint: the disk itself must say who it is. What is proven stays
+// proven through one open descriptor, which serves identity, probe and format; a path is never
+// resolved a second time between a proof and what relies on it.
+package device
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Claim says which disk a volume is and what it must be.
+type Claim struct {
+	// Volume is the CSI volume id; for the pool it names the file.
+	Volume string
+	// Name is the base name of the link in the device directory; empty when it is not known.
+	Name string
+	// Serial is what the disk itself must say; empty when it is not known.
+	Serial string
+	// Size is how many bytes were promised, a lower bound; 0 when it is not known.
+	Size int64
+}
+
+// Device is an open block device whose identity was proven. The caller closes it.
+type Device struct {
+	file   *os.File
+	path   string
+	number uint64
+	claim  Claim
+	verify func(ctx context.Context, d *Device) error
+}
+
+// newDevice wraps the open descriptor of a block device. It takes the descriptor over: when it
+// returns an error the descriptor is closed. verify proves the identity again; Size is looked
+// after by Device itself.
+func newDevice(f *os.File, path string, claim Claim, verify func(ctx context.Context, d *Device) error) (*Device, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("look at device %s of volume %s: %w: %w", path, claim.Volume, fault.Unavailable, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		_ = f.Close()
+		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, claim.Volume, fault.Precondition)
+	}
+	return &Device{file: f, path: path, number: uint64(st.Rdev), claim: claim, verify: verify}, nil
+}
+
+// File returns the open descriptor of the device; it stays owned by the Device.
+func (d *Device) File() *os.File { return d.file }
+
+// Path returns the kernel's name of the device, such as /dev/loop3.
+func (d *Device) Path() string { return d.path }
+
+// Number returns the device number (st_rdev of the device node).
+func (d *Device) Number() uint64 { return d.number }
+
+// Claim returns what the device was opened for.
+func (d *Device) Claim() Claim { return d.claim }
+
+// Size asks the kernel for the device's size now, through the open descriptor.
+func (d *Device) Size() (int64, error) {
+	size, err := sizeOf(d.file)
+	if err != nil {
+		return 0, fmt.Errorf("read size of device %s of volume %s: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
+	}
+	return size, nil
+}
+
+// Verify proves again that this is the claimed disk and that it is not smaller than promised.
+func (d *Device) Verify(ctx context.Context) error {
+	if d.verify != nil {
+		if err := d.verify(ctx, d); err != nil {
+			return err
+		}
+	}
+	size, err := d.Size()
+	if err != nil {
+		return err
+	}
+	if d.claim.Size > 0 && size < d.claim.Size {
+		return fmt.Errorf("device %s of volume %s has %d bytes but %d were promised; "+
+			"the kernel may not have seen a growth yet (detach and attach the volume again): %w",
+			d.path, d.claim.Volume, size, d.claim.Size, fault.Precondition)
+	}
+	return nil
+}
+
+// Close closes the descriptor.
+func (d *Device) Close() error { return d.file.Close() }

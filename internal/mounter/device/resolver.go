@@ -1,0 +1,18 @@
+package device
+
+import "context"
+
+// Resolver finds the devices of volumes. ByID does it for cloud disks, Loop for files of a pool.
+type Resolver interface {
+	// Open finds the device, waits for it to appear until ctx ends, and proves its identity.
+	// The pool's resolver attaches the loop device if it is not there yet.
+	Open(ctx context.Context, claim Claim) (*Device, error)
+	// Lookup is Open without attaching and without waiting: fault.NotFound when the device is
+	// not there now.
+	Lookup(ctx context.Context, claim Claim) (*Device, error)
+	// Release gives the device back after nothing uses it any more. Called when there is
+	// nothing to release it returns nil.
+	Release(ctx context.Context, claim Claim) error
+	// Grow makes the device at least size bytes where this node can, and returns its size.
+	Grow(ctx context.Context, claim Claim, size int64) (int64, error)
+}
