@@ -1,0 +1,170 @@
+package driver
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The keys of the volume and publish contexts; each stands behind "<driver name>/".
+const (
+	keyDeviceName    = "device-name"
+	keySerial        = "serial"
+	keySize          = "size"
+	keyContent       = "content"
+	keyMkfsOptions   = "mkfs-options"
+	keyFormatNonZero = "format-non-zero"
+)
+
+// What a volume held when it was created.
+const (
+	// ContentUnknown is the content of a volume that somebody else created.
+	ContentUnknown = ""
+	// ContentBlank is the content of a volume that this driver created without a source.
+	ContentBlank = "blank"
+	// ContentCopy is the content of a volume made from a snapshot or another volume.
+	ContentCopy = "copy"
+)
+
+// VolumeContext is what the controller tells every node about a volume, for the volume's whole life.
+type VolumeContext struct {
+	// DeviceName is the base name of the device's link, or of the pool's file; empty: not known.
+	DeviceName string
+	// Serial is what the disk itself says when asked; empty: not known.
+	Serial string
+	// Size is the size promised at creation, a lower bound; 0: not known.
+	Size int64
+	// Content is ContentBlank, ContentCopy or ContentUnknown.
+	Content string
+	// MkfsOptions are the class's extra arguments of mkfs.
+	MkfsOptions []string
+	// FormatNonZero: the class allows a filesystem to be made on a disk that does not read as zeros.
+	FormatNonZero bool
+}
+
+// PublishContext is what one attach tells the node about the device. Empty fields are not known.
+type PublishContext struct {
+	DeviceName, Serial string
+	Size               int64
+}
+
+// With returns the volume context with what an attach told later, which is fresher, put over it.
+func (v VolumeContext) With(p PublishContext) VolumeContext {
+	if p.DeviceName != "" {
+		v.DeviceName = p.DeviceName
+	}
+	if p.Serial != "" {
+		v.Serial = p.Serial
+	}
+	if p.Size != 0 {
+		v.Size = p.Size
+	}
+	return v
+}
+
+// EncodeVolumeContext writes a volume context in CSI's form. Fields that are not known are left out.
+func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
+	m := n.EncodePublishContext(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
+	if v.Content != ContentUnknown {
+		m[n.key(keyContent)] = v.Content
+	}
+	if len(v.MkfsOptions) > 0 {
+		m[n.key(keyMkfsOptions)] = strings.Join(v.MkfsOptions, " ")
+	}
+	if v.FormatNonZero {
+		m[n.key(keyFormatNonZero)] = "true"
+	}
+	return m
+}
+
+// DecodeVolumeContext reads a volume context. Keys it does not know are ignored, because kubelet and
+// the authors of hand-written volumes add their own; a bad value under one of our keys is
+// fault.InvalidArgument. No value is ever repeated in an error.
+func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
+	const field = "volume_context"
+	device, err := n.decodeDevice(field, m)
+	if err != nil {
+		return VolumeContext{}, err
+	}
+	v := VolumeContext{DeviceName: device.DeviceName, Serial: device.Serial, Size: device.Size}
+	v.Content = m[n.key(keyContent)]
+	if v.Content != ContentUnknown && v.Content != ContentBlank && v.Content != ContentCopy {
+		return VolumeContext{}, n.badKey(field, keyContent, "neither %s nor %s", ContentBlank, ContentCopy)
+	}
+	if v.MkfsOptions, err = ParseMkfsOptions(m[n.key(keyMkfsOptions)]); err != nil {
+		return VolumeContext{}, fmt.Errorf("%s: %s: %w", field, n.key(keyMkfsOptions), err)
+	}
+	switch m[n.key(keyFormatNonZero)] {
+	case "true":
+		v.FormatNonZero = true
+	case "", "false":
+	default:
+		return VolumeContext{}, n.badKey(field, keyFormatNonZero, "neither true nor false")
+	}
+	return v, nil
+}
+
+// EncodePublishContext writes a publish context in CSI's form.
+func (n Names) EncodePublishContext(p PublishContext) map[string]string {
+	m := make(map[string]string, 6)
+	if p.DeviceName != "" {
+		m[n.key(keyDeviceName)] = p.DeviceName
+	}
+	if p.Serial != "" {
+		m[n.key(keySerial)] = p.Serial
+	}
+	if p.Size != 0 {
+		m[n.key(keySize)] = strconv.FormatInt(p.Size, 10)
+	}
+	return m
+}
+
+// DecodePublishContext reads a publish context, under the rules of DecodeVolumeContext.
+func (n Names) DecodePublishContext(m map[string]string) (PublishContext, error) {
+	return n.decodeDevice("publish_context", m)
+}
+
+func (n Names) decodeDevice(field string, m map[string]string) (PublishContext, error) {
+	if err := CheckMap(field, m); err != nil {
+		return PublishContext{}, err
+	}
+	p := PublishContext{DeviceName: m[n.key(keyDeviceName)], Serial: m[n.key(keySerial)]}
+	if !plainName(p.DeviceName) {
+		return PublishContext{}, n.badKey(field, keyDeviceName, "not a plain file name")
+	}
+	if !plainName(p.Serial) {
+		return PublishContext{}, n.badKey(field, keySerial, "not a plain serial number")
+	}
+	size, given := m[n.key(keySize)]
+	if !given {
+		return p, nil
+	}
+	var ok bool
+	if p.Size, ok = parseSize(size); !ok {
+		return PublishContext{}, n.badKey(field, keySize, "not a positive number of bytes")
+	}
+	return p, nil
+}
+
+func (n Names) key(name string) string { return n.Driver + "/" + name }
+
+func (n Names) badKey(field, key, format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %s: %w", field, n.key(key), fmt.Sprintf(format, args...), fault.InvalidArgument)
+}
+
+// plainName says whether a device name or serial can be one: it is joined to a folder and compared
+// with what the kernel prints, so it has no separator, is no relative step and is printable.
+func plainName(s string) bool {
+	if len(s) > stringLimit || s == "." || s == ".." {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r <= ' ' || r > '~' })
+}
+
+// parseSize accepts digits only: no sign, no unit, no leading zero, nothing above the largest int64.
+func parseSize(s string) (int64, bool) {
+	size, err := strconv.ParseInt(s, 10, 64)
+	return size, err == nil && size > 0 && strconv.FormatInt(size, 10) == s
+}

@@ -1,0 +1,137 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// domain ends the default driver name and topology key of every cloud.
+const domain = "csi.cloudblock.io"
+
+// The scopes a topology key can have, in the words of the flag --topology-key.
+const (
+	ScopeRegion = "region"
+	ScopeZone   = "zone"
+	ScopeNode   = "node"
+)
+
+// TopologyKey is one label under which nodes and volumes state where they are.
+type TopologyKey struct {
+	// Key is the whole label, such as "topology.local.csi.cloudblock.io/node".
+	Key string
+	// Scope says what the label's value is: ScopeRegion, ScopeZone or ScopeNode.
+	Scope string
+}
+
+// Names are the names by which the outside knows this driver.
+type Names struct {
+	// Driver is the CSI driver name. Keys in volume and publish contexts begin with it.
+	Driver string
+	// Topology has at least one key. All of them are reported, and any of them is understood.
+	Topology []TopologyKey
+}
+
+var (
+	driverName  = regexp.MustCompile(`^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$`)
+	keyPrefix   = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+	segmentText = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
+)
+
+// segmentLimit is the longest name or value of a topology segment, and the longest driver name.
+const segmentLimit = 63
+
+// NewNames returns the names of a cloud whose volumes are bound to places of the given scope.
+// driverName overrides the default driver name unless it is empty; topologyFlags are the values of
+// --topology-key (KEY=SCOPE) and replace the default key unless there are none. All mistakes are
+// reported at once.
+func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, error) {
+	n := Names{Driver: driverName}
+	if n.Driver == "" {
+		n.Driver = cloud + "." + domain
+	}
+	var mistakes []error
+	if err := checkDriverName(n.Driver); err != nil {
+		mistakes = append(mistakes, err)
+	}
+	for _, flag := range topologyFlags {
+		key, err := parseTopologyKey(flag, scope)
+		if err != nil {
+			mistakes = append(mistakes, err)
+			continue
+		}
+		// Keys are compared without case, as the CSI specification asks.
+		same := func(k TopologyKey) bool { return strings.EqualFold(k.Key, key.Key) }
+		if slices.ContainsFunc(n.Topology, same) {
+			mistakes = append(mistakes, fmt.Errorf("--topology-key %s: given twice: %w", key.Key, fault.InvalidArgument))
+			continue
+		}
+		n.Topology = append(n.Topology, key)
+	}
+	if len(topologyFlags) == 0 {
+		n.Topology = []TopologyKey{{Key: "topology." + cloud + "." + domain + "/" + scope, Scope: scope}}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return Names{}, err
+	}
+	return n, nil
+}
+
+func checkDriverName(name string) error {
+	if len(name) > segmentLimit || !driverName.MatchString(name) {
+		return fmt.Errorf("--driver-name: not a domain name of at most %d letters, digits, dashes and dots: %w",
+			segmentLimit, fault.InvalidArgument)
+	}
+	return nil
+}
+
+func parseTopologyKey(flag, scope string) (TopologyKey, error) {
+	key, got, found := strings.Cut(flag, "=")
+	if !found {
+		return TopologyKey{}, fmt.Errorf("--topology-key %q: not of the form KEY=%s: %w", flag, scope, fault.InvalidArgument)
+	}
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		prefix, name = "", key
+	}
+	switch {
+	case prefixed && (len(prefix) > segmentLimit || !keyPrefix.MatchString(prefix)),
+		len(name) > segmentLimit || !segmentText.MatchString(name):
+		return TopologyKey{}, fmt.Errorf("--topology-key %q: the key is not a label name: %w", flag, fault.InvalidArgument)
+	case got != ScopeRegion && got != ScopeZone && got != ScopeNode:
+		return TopologyKey{}, fmt.Errorf("--topology-key %q: the scope is not region, zone or node: %w", flag, fault.InvalidArgument)
+	case got != scope:
+		return TopologyKey{}, fmt.Errorf("--topology-key %q: volumes of this cloud are bound to a %s, not to a %s: %w",
+			flag, scope, got, fault.InvalidArgument)
+	}
+	return TopologyKey{Key: key, Scope: got}, nil
+}
+
+// Segments returns the topology of a place: every key with the place as its value.
+func (n Names) Segments(zone string) map[string]string {
+	segments := make(map[string]string, len(n.Topology))
+	for _, k := range n.Topology {
+		segments[k.Key] = zone
+	}
+	return segments
+}
+
+// Zone returns the place that the segments name under any of our keys. It is false when none of the
+// keys is there, and when two of them name different places, which no machine can be in.
+func (n Names) Zone(segments map[string]string) (string, bool) {
+	found := make(map[string]bool, 1)
+	for _, k := range n.Topology {
+		if zone := segments[k.Key]; zone != "" {
+			found[zone] = true
+		}
+	}
+	if len(found) != 1 {
+		return "", false
+	}
+	return slices.Collect(maps.Keys(found))[0], true
+}

@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// codeOf is the project's only table of kinds and codes.
+var codeOf = map[fault.Kind]codes.Code{
+	fault.InvalidArgument: codes.InvalidArgument,
+	fault.NotFound:        codes.NotFound,
+	fault.Conflict:        codes.AlreadyExists,
+	fault.Exhausted:       codes.ResourceExhausted,
+	fault.Precondition:    codes.FailedPrecondition,
+	fault.Busy:            codes.Aborted,
+	fault.OutOfRange:      codes.OutOfRange,
+	fault.Denied:          codes.PermissionDenied,
+	fault.StalePage:       codes.Aborted,
+	fault.Unsupported:     codes.Unimplemented,
+	fault.Unavailable:     codes.Unavailable,
+	fault.Uncertain:       codes.Unavailable,
+}
+
+// toStatus turns what a handler returned into a gRPC status.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	// Only a bare status passes: the generated Unimplemented stubs return one.
+	// A status wrapped deeper belongs to a cloud that itself speaks gRPC.
+	if _, bare := err.(interface{ GRPCStatus() *status.Status }); bare { //nolint:errorlint // a wrapped one must not match
+		return err
+	}
+	code, ok := codeOf[fault.Of(err)]
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	default:
+		code = codes.Internal
+	}
+	return status.Error(code, err.Error())
+}
+
+// mapErrors is the interceptor that makes every status this driver returns.
+func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	answer, err := handler(ctx, req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,177 @@
+package driver
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The limits of the CSI specification.
+const (
+	stringLimit = 128
+	nodeIDLimit = 256
+	mapLimit    = 4 << 10
+	// pathLimit is the kernel's: the specification asks that at least 128 bytes be accepted.
+	pathLimit = 4095
+)
+
+// CheckVolumeID accepts a volume id that could be one of any cloud.
+func CheckVolumeID(field, id string) error { return checkID(field, id, stringLimit) }
+
+// CheckSnapshotID accepts a snapshot id that could be one of any cloud.
+func CheckSnapshotID(field, id string) error { return checkID(field, id, stringLimit) }
+
+// CheckNodeID accepts a node id that could be one of any cloud.
+func CheckNodeID(field, id string) error { return checkID(field, id, nodeIDLimit) }
+
+// checkID refuses what no cloud uses in an id and what could change the meaning of a URL or a path
+// that the id becomes a part of. What remains is judged by the backend, which knows its own ids.
+// The id is not repeated in the message: it may be long, or made to look like something else.
+func checkID(field, id string, limit int) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
+	case len(id) > limit:
+		return fmt.Errorf("%s: longer than %d bytes: %w", field, limit, fault.InvalidArgument)
+	case strings.ContainsFunc(id, func(r rune) bool { return !idRune(r) }):
+		return fmt.Errorf("%s: has a character that no id has: %w", field, fault.InvalidArgument)
+	}
+	for part := range strings.SplitSeq(id, "/") {
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("%s: reads like a path: %w", field, fault.InvalidArgument)
+		}
+	}
+	return nil
+}
+
+func idRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.:/", r)
+}
+
+// CheckName accepts the name of a volume or snapshot to be made: 1 to 128 bytes of any text but
+// control characters.
+func CheckName(field, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
+	case len(name) > stringLimit:
+		return fmt.Errorf("%s: longer than %d bytes: %w", field, stringLimit, fault.InvalidArgument)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s: not UTF-8: %w", field, fault.InvalidArgument)
+	case strings.ContainsFunc(name, bannedRune):
+		return fmt.Errorf("%s: has a control character: %w", field, fault.InvalidArgument)
+	}
+	return nil
+}
+
+func bannedRune(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || 0x7f <= r && r <= 0x9f
+}
+
+// CheckPath accepts an absolute path in its shortest form, so without "..".
+func CheckPath(field, path string) error {
+	switch {
+	case path == "":
+		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
+	case len(path) > pathLimit:
+		return fmt.Errorf("%s: longer than %d bytes: %w", field, pathLimit, fault.InvalidArgument)
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("%s: not an absolute path: %w", field, fault.InvalidArgument)
+	case filepath.Clean(path) != path || strings.ContainsRune(path, 0):
+		return fmt.Errorf("%s: not a clean path (no \"..\", \"//\" or trailing slash): %w", field, fault.InvalidArgument)
+	case path == "/":
+		return fmt.Errorf("%s: is the root folder: %w", field, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckSegment accepts the value of a topology segment.
+func CheckSegment(field, value string) error {
+	if len(value) > segmentLimit || !segmentText.MatchString(value) {
+		return fmt.Errorf("%s: not a topology value (at most %d letters, digits, dashes, dots and underscores): %w",
+			field, segmentLimit, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckMap accepts a map that is not larger than CSI allows.
+func CheckMap(field string, m map[string]string) error {
+	size := 0
+	for k, v := range m {
+		size += len(k) + len(v)
+	}
+	if size > mapLimit {
+		return fmt.Errorf("%s: larger than %d bytes: %w", field, mapLimit, fault.InvalidArgument)
+	}
+	return nil
+}
+
+const supportedModes = "SINGLE_NODE_WRITER, SINGLE_NODE_READER_ONLY, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER"
+
+// CheckCapability accepts a capability that this driver can serve: one node at a time, as a raw
+// block device or with ext4, xfs or btrfs on it.
+func CheckCapability(field string, c *csi.VolumeCapability) error {
+	if c == nil {
+		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
+	}
+	switch c.GetAccessMode().GetMode() {
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+	case csi.VolumeCapability_AccessMode_UNKNOWN:
+		return fmt.Errorf("%s: access_mode: missing: %w", field, fault.InvalidArgument)
+	default:
+		return fmt.Errorf("%s: access_mode: a volume is on one node at a time; supported are %s: %w",
+			field, supportedModes, fault.InvalidArgument)
+	}
+	switch {
+	case c.GetBlock() != nil:
+		return nil
+	case c.GetMount() != nil:
+		return checkMount(field+": mount", c.GetMount())
+	default:
+		return fmt.Errorf("%s: access_type: neither block nor mount: %w", field, fault.InvalidArgument)
+	}
+}
+
+func checkMount(field string, m *csi.VolumeCapability_MountVolume) error {
+	switch m.GetFsType() {
+	case "", "ext4", "xfs", "btrfs":
+	default:
+		return fmt.Errorf("%s: fs_type: supported are ext4, xfs and btrfs: %w", field, fault.InvalidArgument)
+	}
+	if m.GetVolumeMountGroup() != "" {
+		return fmt.Errorf("%s: volume_mount_group: not supported: %w", field, fault.InvalidArgument)
+	}
+	size := 0
+	for _, flag := range m.GetMountFlags() {
+		size += len(flag)
+		// The flags may hold secrets, so the message has none of them.
+		if flag == "" || strings.ContainsFunc(flag, bannedRune) {
+			return fmt.Errorf("%s: mount_flags: an empty flag, or a control character: %w", field, fault.InvalidArgument)
+		}
+	}
+	if size > mapLimit {
+		return fmt.Errorf("%s: mount_flags: larger than %d bytes: %w", field, mapLimit, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckCapabilities accepts a list of at least one capability, all of which can be served.
+func CheckCapabilities(field string, list []*csi.VolumeCapability) error {
+	if len(list) == 0 {
+		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
+	}
+	for i, c := range list {
+		if err := CheckCapability(fmt.Sprintf("%s[%d]", field, i), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
