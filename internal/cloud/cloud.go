@@ -8,7 +8,8 @@
 //   - Every error carries a kind of package fault, or is (wraps) the context's own error.
 //   - A context that ends stops the waiting, never a change already sent. If a write was sent and
 //     its outcome is not known, the error carries fault.Uncertain, whatever else it carries.
-//   - An id that this backend cannot have made is fault.NotFound, and no request leaves the program.
+//   - An id that this backend cannot have made is answered like one of a missing object
+//     (fault.NotFound where that is an error), and no request leaves the program.
 package cloud
 
 import "context"
@@ -41,11 +42,12 @@ type Volumes interface {
 	// The answer's Size is the real one, at least the request's. fault.Exhausted, fault.OutOfRange
 	// and fault.InvalidArgument are given only when nothing of this call is left behind.
 	// fault.NotFound when the source does not exist; fault.InvalidArgument when the backend cannot
-	// serve that kind of source.
+	// serve that kind of source. fault.Exhausted when none of the request's zones can serve.
 	CreateVolume(ctx context.Context, req CreateVolumeRequest) (Volume, error)
 
 	// FindVolume returns the volume that CreateVolume made under this request name, once it is
-	// ready like a created one. fault.NotFound when there is none.
+	// ready like a created one. fault.NotFound when there is none. fault.Conflict when the cloud's
+	// name for it is held by a volume of another request or another cluster.
 	FindVolume(ctx context.Context, name string) (Volume, error)
 
 	// GetVolume returns the present state of a volume and does not wait. fault.NotFound when there
@@ -92,7 +94,7 @@ type Snapshots interface {
 	CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (Snapshot, error)
 
 	// FindSnapshot returns the snapshot that CreateSnapshot made under this request name.
-	// fault.NotFound when there is none.
+	// fault.NotFound when there is none, fault.Conflict as for FindVolume.
 	FindSnapshot(ctx context.Context, name string) (Snapshot, error)
 
 	// GetSnapshot returns the present state of a snapshot. fault.NotFound when there is none.

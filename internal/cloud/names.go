@@ -1,0 +1,144 @@
+package cloud
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
+
+// NameRule says which names a cloud allows. Map turns any request name into one of them.
+//
+// ASCII lower-case letters, digits and '-' are always allowed; no cloud is known that forbids them.
+type NameRule struct {
+	// MinLen and MaxLen bound the length in bytes. MaxLen is at least 4.
+	MinLen, MaxLen int
+	// Upper: upper-case letters are allowed, and differ from lower-case ones.
+	Upper bool
+	// Underscore: '_' is allowed.
+	Underscore bool
+	// StartLetter: the first character is a letter.
+	StartLetter bool
+	// EndAlnum: the last character is a letter or a digit.
+	EndAlnum bool
+	// NoDoubles: "--" and "__" are not allowed.
+	NoDoubles bool
+}
+
+// nameHashLen is how many base32 characters of the hash a changed name carries: 80 bits.
+const nameHashLen = 16
+
+// hashMark begins the hash in a changed name. 'h' is no hexadecimal digit, so the usual names that
+// end in a part of a UUID never look like changed ones.
+const hashMark = "-h"
+
+// hashDigits are the digits of base32 with the extended hex alphabet in lower case: legal in every
+// cloud, and without case, so a cloud that ignores case cannot make two hashes one.
+const hashDigits = "0123456789abcdefghijklmnopqrstuv"
+
+var hashEncoding = base32.NewEncoding(hashDigits).WithPadding(base32.NoPadding)
+
+// Map returns the cloud's name for the request name behind the prefix, the same one every time.
+//
+// A name that is legal as it stands is not changed. Every other one keeps what can be read of it and
+// ends in a hash of the whole name, so two names meet only where the hash does. The hash has 80
+// bits, or as many as MaxLen has room for. A legal name that looks as if it carried a hash gets one
+// too, otherwise somebody could choose a name that is already another one's.
+func (r NameRule) Map(prefix, name string) string {
+	full := prefix + name
+	if r.legal(full) && !r.looksHashed(full) {
+		return full
+	}
+	tail := r.tail(full)
+	head := r.readable(full)
+	if room := r.MaxLen - len(tail); len(head) > room {
+		head = head[:max(room, 0)]
+	}
+	head = strings.TrimRight(head, "-_")
+	if head == "" {
+		head = "v"
+	}
+	return head + tail
+}
+
+// FullHash returns 128 bits of the hash of a request name as 26 lower-case letters and digits. It
+// is kept beside the volume as the tag cloudblock-name-hash and tells names apart whose mapped names
+// are equal. With its key it fits into the 50 bytes of the shortest tags.
+func FullHash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hashEncoding.EncodeToString(sum[:16])
+}
+
+// hashLen is how much of the hash there is room for beside one readable character.
+func (r NameRule) hashLen() int {
+	return max(min(nameHashLen, r.MaxLen-len(hashMark)-1), 0)
+}
+
+func (r NameRule) tail(full string) string {
+	sum := sha256.Sum256([]byte(full))
+	return hashMark + hashEncoding.EncodeToString(sum[:])[:r.hashLen()]
+}
+
+// looksHashed reports whether the name could be the result of a change.
+func (r NameRule) looksHashed(s string) bool {
+	at := len(s) - len(hashMark) - r.hashLen()
+	return at >= 0 && strings.HasPrefix(s[at:], hashMark) && strings.Trim(s[at+len(hashMark):], hashDigits) == ""
+}
+
+func (r NameRule) legal(s string) bool {
+	if s == "" || len(s) < r.MinLen || len(s) > r.MaxLen {
+		return false
+	}
+	for i := range len(s) {
+		if !r.allows(s[i]) {
+			return false
+		}
+	}
+	switch {
+	case r.StartLetter && !isLetter(s[0]):
+		return false
+	case r.EndAlnum && isMark(s[len(s)-1]):
+		return false
+	case r.NoDoubles && (strings.Contains(s, "--") || strings.Contains(s, "__")):
+		return false
+	}
+	return true
+}
+
+func (r NameRule) allows(c byte) bool {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return r.Upper
+	case c == '_':
+		return r.Underscore
+	default:
+		return c == '-' || c >= '0' && c <= '9' || isLetter(c)
+	}
+}
+
+// readable keeps what the cloud allows and puts one '-' for each run of anything else.
+func (r NameRule) readable(s string) string {
+	var b strings.Builder
+	last := byte('-') // so that no mark comes first
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' && !r.Upper {
+			c += 'a' - 'A'
+		}
+		if !r.allows(c) {
+			c = '-'
+		}
+		if isMark(c) && isMark(last) {
+			continue
+		}
+		if b.Len() == 0 && r.StartLetter && !isLetter(c) {
+			b.WriteString("v-") // a digit: keep it, behind a letter
+		}
+		b.WriteByte(c)
+		last = c
+	}
+	return b.String()
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+func isMark(c byte) bool { return c == '-' || c == '_' }
