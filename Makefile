@@ -1,0 +1,80 @@
+# `make` prints what there is. Targets that need programs beside Go say which before they start.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+CLOUD    ?= local
+FUZZTIME ?= 10s
+
+# golangci-lint and every other tool that is not part of the project is pinned in this one file.
+TOOL := $(GO) tool -modfile=test/tools/go.mod
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Print this help
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+.PHONY: build
+build: ## Build bin/cloudblock-controller and bin/cloudblock-node
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/cloudblock-controller ./cmd/controller
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/cloudblock-node ./cmd/node
+
+.PHONY: demo
+demo: ## Take volumes through their whole life on this machine, with real data (root)
+	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@$(MAKE) --no-print-directory build
+	@$(GO) run ./test/demo -bin bin -cloud $(CLOUD)
+
+.PHONY: test
+test: ## Run every test that needs no root
+	@test/require.sh gcc
+	$(GO) test -race ./...
+
+.PHONY: sanity
+sanity: ## Run csi-sanity: the controller over memory, and both programs on local (root)
+	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@$(MAKE) --no-print-directory build
+	cd test/sanity && $(GO) test -race -count=1 -timeout 15m -tags e2e . -v -args -bin $(CURDIR)/bin
+
+.PHONY: e2e
+e2e: ## Run the tests on real loop devices and filesystems (root)
+	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@$(MAKE) --no-print-directory build
+	CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -race -count=1 -timeout 30m -p 2 -tags e2e ./...
+
+.PHONY: failures
+failures: ## Run the test of every row of docs/failures.md and print the table (root)
+	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@$(MAKE) --no-print-directory build
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) run ./test/failures
+
+.PHONY: bench
+bench: ## Measure sizes, memory and speed, print a table, fail above the bars (root)
+	@test/require.sh root loop mkfs.ext4 mount
+	@$(MAKE) --no-print-directory build
+	@$(GO) run ./test/bench -bin bin
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for FUZZTIME each
+	@test/require.sh gcc
+	@GO="$(GO)" test/fuzz.sh $(FUZZTIME)
+
+.PHONY: lint
+lint: ## Run the linters and check the formatting
+	@test/require.sh gcc
+	@unformatted=$$(gofmt -l cmd internal test); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) golangci-lint run --build-tags e2e ./...
+	cd test/sanity && $(GO) vet -tags e2e ./...
+
+.PHONY: generated
+generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
+	$(GO) mod tidy -diff
+	cd test/sanity && $(GO) mod tidy -diff
+
+.PHONY: verify
+verify: lint generated test ## What every commit must pass: lint, generated files unchanged, test

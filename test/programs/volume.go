@@ -1,0 +1,141 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// Claim is what a user asks for.
+type Claim struct {
+	// Name of the request, such as "pvc-1".
+	Name string
+	// Filesystem is ext4, xfs or btrfs; empty means a raw block volume.
+	Filesystem string
+	// Size in bytes.
+	Size int64
+	// Parameters of the StorageClass.
+	Parameters map[string]string
+}
+
+// Volume is a volume on its way through its life, and the paths a kubelet would use for it.
+type Volume struct {
+	Claim
+	ID      string
+	Context map[string]string
+	Size    int64
+	// Staging and Target are the kubelet's two paths.
+	Staging, Target string
+
+	pair *Pair
+}
+
+// Capability returns the CSI capability of the claim.
+func (c Claim) Capability() *csi.VolumeCapability {
+	answer := &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+	if c.Filesystem == "" {
+		answer.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+	} else {
+		answer.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Filesystem}}
+	}
+	return answer
+}
+
+// Create does what the provisioner does.
+func (p *Pair) Create(ctx context.Context, claim Claim) (*Volume, error) {
+	info, err := csi.NewNodeClient(p.Controller.Conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask the controller's socket for the node: %w", err)
+	}
+	here := []*csi.Topology{info.GetAccessibleTopology()}
+	answer, err := csi.NewControllerClient(p.Controller.Conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
+		Name:                      claim.Name,
+		CapacityRange:             &csi.CapacityRange{RequiredBytes: claim.Size},
+		VolumeCapabilities:        []*csi.VolumeCapability{claim.Capability()},
+		Parameters:                claim.Parameters,
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: here, Preferred: here},
+	})
+	if err != nil {
+		return nil, err
+	}
+	made := answer.GetVolume()
+	return &Volume{
+		Claim: claim, ID: made.GetVolumeId(), Context: made.GetVolumeContext(), Size: made.GetCapacityBytes(),
+		Staging: filepath.Join(p.opts.kubeletDir(), "staging", claim.Name),
+		Target:  filepath.Join(p.opts.kubeletDir(), "pods", claim.Name, "mount"),
+		pair:    p,
+	}, nil
+}
+
+// Stage does what the kubelet does first on a node: one call per volume.
+func (v *Volume) Stage(ctx context.Context) error {
+	if err := os.MkdirAll(v.Staging, 0o750); err != nil {
+		return err
+	}
+	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+		VolumeId: v.ID, StagingTargetPath: v.Staging,
+		VolumeCapability: v.Capability(), VolumeContext: v.Context,
+	})
+	return err
+}
+
+// Publish does what the kubelet does for each pod.
+func (v *Volume) Publish(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(v.Target), 0o750); err != nil {
+		return err
+	}
+	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+		VolumeId: v.ID, StagingTargetPath: v.Staging, TargetPath: v.Target,
+		VolumeCapability: v.Capability(), VolumeContext: v.Context,
+	})
+	return err
+}
+
+// Expand does what the resizer and then the kubelet do on a cloud where the node alone can grow a
+// volume. It returns the size that the node reports.
+func (v *Volume) Expand(ctx context.Context, size int64) (int64, error) {
+	answer, err := csi.NewNodeClient(v.pair.Node.Conn).NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
+		VolumeId: v.ID, VolumePath: v.Target, StagingTargetPath: v.Staging,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: v.Capability(),
+	})
+	return answer.GetCapacityBytes(), err
+}
+
+// Stats asks for the statistics of the published volume.
+func (v *Volume) Stats(ctx context.Context) (map[csi.VolumeUsage_Unit]*csi.VolumeUsage, error) {
+	answer, err := csi.NewNodeClient(v.pair.Node.Conn).NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
+		VolumeId: v.ID, VolumePath: v.Target, StagingTargetPath: v.Staging,
+	})
+	usage := map[csi.VolumeUsage_Unit]*csi.VolumeUsage{}
+	for _, u := range answer.GetUsage() {
+		usage[u.GetUnit()] = u
+	}
+	return usage, err
+}
+
+// Unpublish takes the volume from the pod.
+func (v *Volume) Unpublish(ctx context.Context) error {
+	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{
+		VolumeId: v.ID, TargetPath: v.Target,
+	})
+	return err
+}
+
+// Unstage takes the volume from the node.
+func (v *Volume) Unstage(ctx context.Context) error {
+	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{
+		VolumeId: v.ID, StagingTargetPath: v.Staging,
+	})
+	return err
+}
+
+// Delete does what the provisioner does when the claim is gone.
+func (v *Volume) Delete(ctx context.Context) error {
+	_, err := csi.NewControllerClient(v.pair.Controller.Conn).DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.ID})
+	return err
+}

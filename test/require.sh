@@ -1,0 +1,49 @@
+#!/bin/sh
+# require.sh NAME... says which of the named things this machine lacks, and how to get them, all at
+# once and before any work starts. Exit status 1 if anything is missing.
+#
+# A name is a program, or one of: root (the effective user), loop (loop devices), fuse (/dev/fuse).
+set -u
+PATH="$PATH:/usr/sbin:/sbin"
+
+missing=""
+packages=""
+
+lack() { missing="$missing
+  $1"; }
+
+package_of() {
+	case "$1" in
+	gcc) echo "gcc libc6-dev" ;;
+	mkfs.ext4) echo e2fsprogs ;;
+	mkfs.xfs) echo xfsprogs ;;
+	mkfs.btrfs) echo btrfs-progs ;;
+	mount | blkid | losetup) echo "mount util-linux" ;;
+	*) echo "$1" ;;
+	esac
+}
+
+for name; do
+	case "$name" in
+	root)
+		[ "$(id -u)" = 0 ] || lack "root: this target makes loop devices and mounts; run it with sudo"
+		;;
+	loop)
+		[ -e /dev/loop-control ] || lack "/dev/loop-control: the kernel has no loop devices here (try: modprobe loop)"
+		;;
+	fuse)
+		[ -e /dev/fuse ] || lack "/dev/fuse: the kernel has no FUSE here (try: modprobe fuse)"
+		;;
+	*)
+		if ! command -v "$name" >/dev/null 2>&1; then
+			lack "$name"
+			packages="$packages $(package_of "$name")"
+		fi
+		;;
+	esac
+done
+
+[ -z "$missing" ] && exit 0
+echo "This target cannot start; missing here:$missing" >&2
+[ -n "$packages" ] && echo "On Debian or Ubuntu: apt-get install -y$packages" >&2
+exit 1
