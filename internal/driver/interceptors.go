@@ -1,0 +1,125 @@
+package driver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+type loggerKey struct{}
+
+// LogOf returns the logger of the RPC that the context belongs to. Its lines carry the request id
+// and the ids that the request names.
+func LogOf(ctx context.Context) *zap.Logger {
+	if log, ok := ctx.Value(loggerKey{}).(*zap.Logger); ok {
+		return log
+	}
+	return zap.NewNop()
+}
+
+// observer writes one log line and counts the metrics of every RPC.
+type observer struct {
+	log     *zap.Logger
+	metrics *metrics
+}
+
+func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	method := path.Base(info.FullMethod)
+	log := o.log.With(append([]zap.Field{zap.String("request_id", rand.Text()), zap.String("method", method)}, idsOf(req)...)...)
+	o.metrics.inFlight.WithLabelValues(method).Inc()
+	defer o.metrics.inFlight.WithLabelValues(method).Dec()
+
+	start := time.Now()
+	answer, err := handler(context.WithValue(ctx, loggerKey{}, log), req)
+	took, code := time.Since(start), status.Code(err)
+	o.metrics.duration.WithLabelValues(method, code.String()).Observe(took.Seconds())
+
+	fields := []zap.Field{zap.Stringer("code", code), zap.Duration("duration", took)}
+	if err != nil {
+		fields = append(fields, zap.String("error", status.Convert(err).Message()))
+	}
+	log.Log(levelOf(method, code), "rpc", fields...)
+	return answer, err
+}
+
+// levelOf keeps the calls that come every few seconds, and change nothing, out of the usual log.
+func levelOf(method string, code codes.Code) zapcore.Level {
+	switch {
+	case code == codes.Internal:
+		return zapcore.ErrorLevel
+	case code != codes.OK:
+		return zapcore.WarnLevel
+	}
+	switch method {
+	case "Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetCapabilities",
+		"NodeGetVolumeStats", "GetCapacity", "ListVolumes":
+		return zapcore.DebugLevel
+	default:
+		return zapcore.InfoLevel
+	}
+}
+
+// idsOf picks the ids out of a request, and nothing else: a request also holds secrets.
+func idsOf(req any) []zap.Field {
+	var fields []zap.Field
+	add := func(name, value string) {
+		if value != "" {
+			fields = append(fields, zap.String(name, clip(value)))
+		}
+	}
+	if r, ok := req.(interface{ GetVolumeId() string }); ok {
+		add("volume_id", r.GetVolumeId())
+	}
+	if r, ok := req.(interface{ GetSourceVolumeId() string }); ok {
+		add("source_volume_id", r.GetSourceVolumeId())
+	}
+	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
+		add("snapshot_id", r.GetSnapshotId())
+	}
+	if r, ok := req.(interface{ GetNodeId() string }); ok {
+		add("node_id", r.GetNodeId())
+	}
+	if r, ok := req.(interface{ GetName() string }); ok {
+		add("name", r.GetName())
+	}
+	return fields
+}
+
+// clip keeps what a hostile caller sends from filling the log.
+func clip(s string) string {
+	if len(s) > nodeIDLimit {
+		return fmt.Sprintf("%s... (%d bytes)", s[:stringLimit], len(s))
+	}
+	return s
+}
+
+// recoverPanics lets the process live when a handler panics (failure C6 of the catalogue).
+func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		// The words of an error or a string are logged. Any other value might be a request.
+		what := fmt.Sprintf("a value of type %T", p)
+		switch p := p.(type) {
+		case error:
+			what = p.Error()
+		case string:
+			what = p
+		}
+		LogOf(ctx).Error("panic", zap.String("panic", what), zap.ByteString("stack", debug.Stack()))
+		answer, err = nil, errors.New("internal error: the handler panicked; the log has the details")
+	}()
+	return handler(ctx, req)
+}

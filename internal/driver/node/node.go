@@ -1,0 +1,137 @@
+// Package node serves CSI's Node service: it stages, publishes, grows and measures volumes on the
+// machine it runs on.
+//
+// It keeps no state of its own. What is staged and published is read from the kernel's mount table
+// each time, and a mount counts only if it is a mount of the very device that is proven to be the
+// volume; so a restart, a crash or somebody else's umount never makes it answer what is not so.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+// Config is what a Server is made of. Every field but Log and Prezeroed is required.
+type Config struct {
+	Names   driver.Names
+	Info    driver.NodeInfo
+	Devices device.Resolver
+	Mounter *mounter.Mounter
+	// Prezeroed: a blank volume of this backend reads as zeros until it is first written.
+	Prezeroed bool
+	// Log is where work that outlives its call reports; nil: nowhere.
+	Log *zap.Logger
+}
+
+// Server is the Node service.
+type Server struct {
+	csi.UnimplementedNodeServer
+
+	names     driver.Names
+	info      driver.NodeInfo
+	devices   device.Resolver
+	mounts    *mounter.Mounter
+	prezeroed bool
+	log       *zap.Logger
+
+	locks   locks
+	running sync.WaitGroup // work that outlives its call
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	log := cfg.Log
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Server{
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices,
+		mounts: cfg.Mounter, prezeroed: cfg.Prezeroed, log: log,
+	}
+}
+
+// Wait returns when no work of an ended call runs any more, or when ctx ends.
+func (s *Server) Wait(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a format or a check is still running: %w", ctx.Err())
+	}
+}
+
+// outlive runs work that must not be broken off half way, such as mkfs: the call ends when ctx does,
+// the work runs to its end with a context that does not, and release is called only then. So the
+// volume stays locked while anything works on it, and the next call gets fault.Busy until it joins.
+func (s *Server) outlive(ctx context.Context, volume string, release func(), work func(context.Context) error) error {
+	done := make(chan error, 1)
+	s.running.Go(func() {
+		var err error
+		// Deferred last to first: a panic becomes an error, the lock is freed, the caller is told.
+		defer func() { done <- err }()
+		defer release()
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("panic in work on a volume", zap.String("volume_id", volume),
+					zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+				err = fmt.Errorf("work on volume %s: internal error, see the log of the node program", volume)
+			}
+		}()
+		err = work(context.WithoutCancel(ctx))
+		if ctx.Err() != nil {
+			s.log.Info("work that outlived its call has ended", zap.String("volume_id", volume), zap.Error(err))
+		}
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("volume %s: the work runs on and the same call will join it: %w", volume, ctx.Err())
+	}
+}
+
+// blockFile is where a raw block volume is staged: a bind of its device node, so that publish has
+// something to verify and unstage something to release.
+func blockFile(staging string) string { return filepath.Join(staging, "device") }
+
+// lookup finds the volume's device if it is on this machine now; nil, nil if it is not.
+func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
+	dev, err := s.devices.Lookup(ctx, claim)
+	if errors.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // "not there" is an answer here, and every caller asks for it
+	}
+	return dev, err
+}
+
+// inField puts the name of a request's field before what is wrong with it.
+func inField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", field, err)
+}
+
+// checkPath accepts a path of a request that is safe to work on.
+func checkPath(field, path string) error {
+	if err := driver.CheckPath(field, path); err != nil {
+		return err
+	}
+	return inField(field, mounter.CheckTarget(path))
+}
