@@ -1,0 +1,80 @@
+// Package mounter makes filesystems, mounts them, grows them and takes them down again.
+//
+// It never asks which cloud a device comes from: it gets an open block device whose identity the
+// caller has proven. It keeps no state of its own about volumes; what is true is read from the
+// device and from the kernel's mount table each time, so a killed program loses nothing.
+package mounter
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Filesystem is a kind of filesystem this package can make, mount and grow.
+type Filesystem string
+
+// The filesystems.
+const (
+	Ext4  Filesystem = "ext4"
+	XFS   Filesystem = "xfs"
+	Btrfs Filesystem = "btrfs"
+)
+
+// ParseFilesystem reads a filesystem's name; the empty name is ext4.
+func ParseFilesystem(name string) (Filesystem, error) {
+	switch fs := Filesystem(name); fs {
+	case "":
+		return Ext4, nil
+	case Ext4, XFS, Btrfs:
+		return fs, nil
+	}
+	return "", fmt.Errorf("filesystem %q is not one of ext4, xfs, btrfs: %w", name, fault.InvalidArgument)
+}
+
+// BlockDevice is an open device whose identity the caller has proven.
+type BlockDevice interface {
+	// File is the open descriptor, owned by the device.
+	File() *os.File
+	// Path is the kernel's name of the device, such as /dev/loop3.
+	Path() string
+	// Number is the device number.
+	Number() uint64
+	// Size asks the kernel for the size now, in bytes.
+	Size() (int64, error)
+	// Verify proves identity and size once more.
+	Verify(ctx context.Context) error
+}
+
+// Config is what a Mounter needs from outside. The zero value is usable.
+type Config struct {
+	// Runner runs the programs; nil means real ones, found on PATH.
+	Runner Runner
+	// Log is told what an operator may want to know later, such as a finished mkfs whose caller
+	// had already gone; nil means nobody is told.
+	Log func(msg string, keysAndValues ...any)
+}
+
+// Mounter does the work. It is safe for concurrent use.
+type Mounter struct {
+	run  Runner
+	log  func(msg string, keysAndValues ...any)
+	jobs jobs
+}
+
+// New returns a Mounter.
+func New(cfg Config) *Mounter {
+	m := &Mounter{run: cfg.Runner, log: cfg.Log}
+	if m.run == nil {
+		m.run = commands{}
+	}
+	if m.log == nil {
+		m.log = func(string, ...any) {}
+	}
+	return m
+}
+
+// Wait returns when no command that outlived its caller is running any more, or when ctx ends.
+func (m *Mounter) Wait(ctx context.Context) error { return m.jobs.wait(ctx) }
