@@ -1,0 +1,121 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Idempotent makes repeated creates converge, as CSI requires. It writes first: in the usual case
+// the name is free and no read is spent.
+//
+// After a write that may have landed its answers are final (fault.Conflict) only when a read proved
+// them. Everything else is fault.Uncertain, because a final answer makes the caller forget an object
+// that may exist.
+type Idempotent struct{ cloud.Cloud }
+
+// NewIdempotent wraps c.
+func NewIdempotent(c cloud.Cloud) *Idempotent { return &Idempotent{Cloud: c} }
+
+// CreateVolume returns the volume an earlier call with this name made, if it fits. A copy that an
+// earlier call left smaller than asked for is grown, so a restore to a larger size can be repeated
+// from any point.
+func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	vol, err := c.Cloud.CreateVolume(ctx, req)
+	if !unsettled(err) {
+		return vol, err
+	}
+	found, findErr := c.Cloud.FindVolume(ctx, req.Name) // waits until it is ready, like a create
+	if findErr != nil {
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, unresolved(err, findErr))
+	}
+	if c.growable(req, found) {
+		exp, expErr := c.Cloud.ExpandVolume(ctx, found.ID, req.Size)
+		if expErr != nil {
+			// A final kind would leave the half-made copy behind, and it may be in use: it is not removed.
+			return cloud.Volume{}, fmt.Errorf("create volume %q: grow the copy %s from %s to %s: %w: %w",
+				req.Name, found.ID, found.Size, req.Size, fault.Uncertain, expErr)
+		}
+		found.Size = exp.Size
+	}
+	if !req.FitsExisting(found) {
+		return cloud.Volume{}, fmt.Errorf("volume %q exists as %s: %w: %s", req.Name, found.ID, fault.Conflict, difference(req, found))
+	}
+	return found, nil
+}
+
+// CreateSnapshot returns the snapshot an earlier call with this name made, if it is of this volume.
+func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	snap, err := c.Cloud.CreateSnapshot(ctx, req)
+	if !unsettled(err) {
+		return snap, err
+	}
+	found, findErr := c.Cloud.FindSnapshot(ctx, req.Name)
+	switch {
+	case findErr != nil:
+		return cloud.Snapshot{}, fmt.Errorf("create snapshot %q: %w", req.Name, unresolved(err, findErr))
+	case found.Volume != req.Volume:
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q exists as %s: %w: it is of volume %s, asked for is %s",
+			req.Name, found.ID, fault.Conflict, found.Volume, req.Volume)
+	}
+	return found, nil
+}
+
+// unsettled reports whether only a look at what has the name now tells the outcome of a create.
+func unsettled(err error) bool {
+	return errors.Is(err, fault.Conflict) || errors.Is(err, fault.Uncertain)
+}
+
+// unresolved is the answer when the look failed too.
+func unresolved(err, findErr error) error {
+	if !errors.Is(err, fault.Uncertain) && fault.Of(findErr) == fault.Conflict {
+		return findErr // both say that somebody else has the name
+	}
+	// Not found proves nothing here: the write may still land, or the read may lag behind it.
+	return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(err, findErr))
+}
+
+// growable reports whether the volume found is a copy that only has to grow.
+func (c *Idempotent) growable(req cloud.CreateVolumeRequest, found cloud.Volume) bool {
+	return found.Size < req.Size && !req.Source.Blank() && req.FitsButForSize(found) && c.Capabilities().Expand
+}
+
+// difference says what makes a volume unfit, for the operator who has to choose another name.
+func difference(req cloud.CreateVolumeRequest, found cloud.Volume) string {
+	var parts []string
+	if found.Size < req.Size || req.Limit > 0 && found.Size > req.Limit {
+		parts = append(parts, fmt.Sprintf("its size is %s, asked for are %s", found.Size, sizes(req)))
+	}
+	if found.Source != req.Source {
+		parts = append(parts, fmt.Sprintf("it is %s, asked for is one that is %s", source(found.Source), source(req.Source)))
+	}
+	if !(cloud.CreateVolumeRequest{Zones: req.Zones}).FitsButForSize(cloud.Volume{Zone: found.Zone}) {
+		parts = append(parts, fmt.Sprintf("it is in %s, asked for is %s", found.Zone, strings.Join(req.Zones, " or ")))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "its parameters differ")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func sizes(req cloud.CreateVolumeRequest) string {
+	if req.Limit > 0 {
+		return fmt.Sprintf("%s to %s", req.Size, req.Limit)
+	}
+	return fmt.Sprintf("%s or more", req.Size)
+}
+
+func source(s cloud.Source) string {
+	switch {
+	case s.Snapshot != "":
+		return "restored from snapshot " + string(s.Snapshot)
+	case s.Volume != "":
+		return "a copy of volume " + string(s.Volume)
+	default:
+		return "blank"
+	}
+}
