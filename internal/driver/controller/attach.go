@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// ControllerPublishVolume attaches a volume to a node and tells the node how to find the device.
+func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	if err := need(s.caps.Attach, "ControllerPublishVolume"); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckNodeID("node_id", req.GetNodeId()); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckCapability("volume_capability", req.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	if req.GetReadonly() {
+		return nil, fmt.Errorf("readonly: not offered at this step; the node publishes read-only: %w", fault.InvalidArgument)
+	}
+	said, err := s.names.DecodeVolumeContext(req.GetVolumeContext())
+	if err != nil {
+		return nil, err
+	}
+	device, err := s.cloud.Attach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
+	if err != nil {
+		return nil, err
+	}
+	return &csi.ControllerPublishVolumeResponse{PublishContext: s.names.EncodePublishContext(driver.PublishContext{
+		DeviceName: device.Name,
+		Serial:     device.Serial,
+		Size:       said.Size,
+	})}, nil
+}
+
+// ControllerUnpublishVolume detaches a volume from a node, or from wherever it is when the request
+// names no node. A volume or node that is gone is no error: the backend answers only when the volume
+// is free.
+func (s *Service) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if err := need(s.caps.Attach, "ControllerUnpublishVolume"); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if req.GetNodeId() != "" {
+		if err := driver.CheckNodeID("node_id", req.GetNodeId()); err != nil {
+			return nil, err
+		}
+	}
+	err := s.cloud.Detach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
+	if err != nil && !goneForSure(err) {
+		return nil, err
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}

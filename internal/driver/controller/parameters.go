@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The StorageClass parameters that every cloud shares. A cloud adds its own in
+// Capabilities.Parameters.
+const (
+	paramMkfsOptions   = "mkfsOptions"
+	paramFormatNonZero = "formatNonZero"
+	paramTags          = "tags"
+	paramFilesystem    = "csi.storage.k8s.io/fstype"
+)
+
+// The parameters by which the sidecars' option extra-create-metadata names Kubernetes' objects, and
+// the tags they become.
+var (
+	volumeMetadata = map[string]string{
+		"csi.storage.k8s.io/pvc/name":      "cloudblock-pvc",
+		"csi.storage.k8s.io/pvc/namespace": "cloudblock-pvc-namespace",
+		"csi.storage.k8s.io/pv/name":       "cloudblock-pv",
+	}
+	snapshotMetadata = map[string]string{
+		"csi.storage.k8s.io/volumesnapshot/name":        "cloudblock-snapshot",
+		"csi.storage.k8s.io/volumesnapshot/namespace":   "cloudblock-snapshot-namespace",
+		"csi.storage.k8s.io/volumesnapshotcontent/name": "cloudblock-snapshot-content",
+	}
+)
+
+// ownTags begin with this; a class cannot set them.
+const ownTags = "cloudblock-"
+
+// shownName bounds how much of an unknown parameter's name a message repeats.
+const shownName = 64
+
+// volumeParameters are a StorageClass's parameters, decoded.
+type volumeParameters struct {
+	mkfsOptions   []string
+	formatNonZero bool
+	filesystem    string
+	tags          []cloud.Tag
+	// backend holds those that only the cloud understands, sorted by name.
+	backend []cloud.Parameter
+}
+
+// parseVolumeParameters decodes the parameters of a class. An unknown one is refused, because a
+// setting that is silently ignored is found out too late. No value is repeated in an error.
+func parseVolumeParameters(raw map[string]string, backend []string) (volumeParameters, error) {
+	if err := driver.CheckMap("parameters", raw); err != nil {
+		return volumeParameters{}, err
+	}
+	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramTags, paramFilesystem},
+		slices.Collect(maps.Keys(volumeMetadata)), backend)
+	var p volumeParameters
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		if err := p.set(name, raw[name], known, backend); err != nil {
+			return volumeParameters{}, err
+		}
+	}
+	return p, nil
+}
+
+func (p *volumeParameters) set(name, value string, known, backend []string) error {
+	var err error
+	switch name {
+	case paramMkfsOptions:
+		p.mkfsOptions, err = driver.ParseMkfsOptions(value)
+	case paramFormatNonZero:
+		if value != "true" && value != "false" {
+			err = fmt.Errorf("neither true nor false: %w", fault.InvalidArgument)
+		}
+		p.formatNonZero = value == "true"
+	case paramFilesystem:
+		if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, value) {
+			err = fmt.Errorf("supported are ext4, xfs and btrfs: %w", fault.InvalidArgument)
+		}
+		p.filesystem = value
+	case paramTags:
+		var tags []cloud.Tag
+		tags, err = parseTags(value)
+		p.tags = append(p.tags, tags...)
+	default:
+		if tag, ok := volumeMetadata[name]; ok {
+			p.tags = append(p.tags, cloud.Tag{Key: tag, Value: value})
+			return nil
+		}
+		if !slices.Contains(backend, name) {
+			return unknownParameter(name, known)
+		}
+		p.backend = append(p.backend, cloud.Parameter{Name: name, Value: value})
+	}
+	if err != nil {
+		return fmt.Errorf("parameters: %s: %w", name, err)
+	}
+	return nil
+}
+
+// checkFilesystem refuses a class whose filesystem is not the one that the volume will be asked to
+// have: only the capability reaches the node.
+func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
+	for _, c := range list {
+		if p.filesystem != "" && c.GetMount() != nil && c.GetMount().GetFsType() != p.filesystem {
+			return fmt.Errorf("parameters: %s: differs from fs_type in volume_capabilities: %w", paramFilesystem, fault.InvalidArgument)
+		}
+	}
+	return nil
+}
+
+// parseSnapshotParameters decodes the parameters of a VolumeSnapshotClass into tags.
+func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
+	if err := driver.CheckMap("parameters", raw); err != nil {
+		return nil, err
+	}
+	known := append(slices.Collect(maps.Keys(snapshotMetadata)), paramTags)
+	var tags []cloud.Tag
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		tag, metadata := snapshotMetadata[name]
+		switch {
+		case metadata:
+			tags = append(tags, cloud.Tag{Key: tag, Value: raw[name]})
+		case name == paramTags:
+			own, err := parseTags(raw[name])
+			if err != nil {
+				return nil, fmt.Errorf("parameters: %s: %w", name, err)
+			}
+			tags = append(tags, own...)
+		default:
+			return nil, unknownParameter(name, known)
+		}
+	}
+	return tags, nil
+}
+
+func unknownParameter(name string, known []string) error {
+	if len(name) > shownName {
+		name = name[:shownName] + "..."
+	}
+	return fmt.Errorf("parameters: unknown %q; known are %s: %w",
+		name, strings.Join(slices.Sorted(slices.Values(known)), ", "), fault.InvalidArgument)
+}
+
+// parseTags reads "key=value,key=value".
+func parseTags(value string) ([]cloud.Tag, error) {
+	var tags []cloud.Tag
+	for i, entry := range strings.Split(value, ",") {
+		key, text, found := strings.Cut(strings.TrimSpace(entry), "=")
+		switch {
+		case !found || key == "":
+			return nil, fmt.Errorf("entry %d is not of the form key=value: %w", i+1, fault.InvalidArgument)
+		case strings.HasPrefix(key, ownTags):
+			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, ownTags, fault.InvalidArgument)
+		case strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
+		case slices.ContainsFunc(tags, func(t cloud.Tag) bool { return t.Key == key }):
+			return nil, fmt.Errorf("entry %d repeats a key: %w", i+1, fault.InvalidArgument)
+		}
+		tags = append(tags, cloud.Tag{Key: key, Value: text})
+	}
+	return tags, nil
+}

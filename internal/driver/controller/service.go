@@ -1,0 +1,112 @@
+// Package controller is the CSI Controller service over any cloud.Cloud. It speaks CSI to the
+// outside and cloud to the inside and keeps no state: what a call needs is in its request or in the
+// cloud, so the program may be killed between any two calls.
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Service implements csi.ControllerServer.
+type Service struct {
+	csi.UnimplementedControllerServer
+
+	cloud cloud.Cloud
+	caps  cloud.Capabilities
+	names driver.Names
+	tags  []cloud.Tag
+}
+
+// New returns a service over a cloud. The tags are put on every volume and snapshot it creates.
+func New(c cloud.Cloud, names driver.Names, tags ...cloud.Tag) *Service {
+	return &Service{cloud: c, caps: c.Capabilities(), names: names, tags: tags}
+}
+
+// ControllerGetCapabilities lists what the cloud behind this service can do.
+func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	types := []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	}
+	if s.caps.Attach {
+		types = append(types, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+			csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)
+	}
+	if s.caps.Expand {
+		types = append(types, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	if s.caps.Snapshots {
+		types = append(types, csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+			csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS, csi.ControllerServiceCapability_RPC_GET_SNAPSHOT)
+	}
+	if s.caps.Clones {
+		types = append(types, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
+	}
+	if s.caps.Capacity {
+		types = append(types, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+	}
+	list := make([]*csi.ControllerServiceCapability, 0, len(types))
+	for _, t := range types {
+		list = append(list, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
+	return &csi.ControllerGetCapabilitiesResponse{Capabilities: list}, nil
+}
+
+// need refuses a call that this cloud does not advertise, before anything else is looked at.
+func need(advertised bool, call string) error {
+	if !advertised {
+		return fmt.Errorf("%s: not with this cloud: %w", call, fault.Unsupported)
+	}
+	return nil
+}
+
+// volume describes a volume in CSI's words, without its context.
+func (s *Service) volume(v cloud.Volume) *csi.Volume {
+	return &csi.Volume{
+		VolumeId:           string(v.ID),
+		CapacityBytes:      int64(v.Size),
+		ContentSource:      contentSource(v.Source),
+		AccessibleTopology: s.topology(v.Zone),
+	}
+}
+
+func (s *Service) topology(zone string) []*csi.Topology {
+	if zone == "" {
+		return nil
+	}
+	return []*csi.Topology{{Segments: s.names.Segments(zone)}}
+}
+
+func contentSource(source cloud.Source) *csi.VolumeContentSource {
+	switch {
+	case source.Snapshot != "":
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: string(source.Snapshot)},
+		}}
+	case source.Volume != "":
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: string(source.Volume)},
+		}}
+	default:
+		return nil
+	}
+}
+
+func nodeIDs(nodes []cloud.NodeID) []string {
+	ids := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		ids = append(ids, string(n))
+	}
+	return ids
+}

@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// checkRange accepts a capacity range that makes sense by itself. A missing one does.
+func checkRange(r *csi.CapacityRange) error {
+	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
+	switch {
+	case r == nil:
+		return nil
+	case required < 0:
+		return fmt.Errorf("capacity_range.required_bytes: %d is negative: %w", required, fault.InvalidArgument)
+	case limit < 0:
+		return fmt.Errorf("capacity_range.limit_bytes: %d is negative: %w", limit, fault.InvalidArgument)
+	case required == 0 && limit == 0:
+		return fmt.Errorf("capacity_range: neither required_bytes nor limit_bytes is set: %w", fault.InvalidArgument)
+	case limit > 0 && limit < required:
+		return fmt.Errorf("capacity_range.limit_bytes: %d is less than required_bytes %d: %w", limit, required, fault.OutOfRange)
+	}
+	return nil
+}
+
+// sizeWithin returns the smallest size this cloud has that satisfies the range. A range that requires
+// nothing gets the wish, or less where the limit says so.
+func sizeWithin(r *csi.CapacityRange, wish cloud.Bytes, caps cloud.Capabilities) (cloud.Bytes, error) {
+	if err := checkRange(r); err != nil {
+		return 0, err
+	}
+	required, limit := cloud.Bytes(r.GetRequiredBytes()), cloud.Bytes(r.GetLimitBytes())
+	atLeast := max(required, caps.SmallestVolume)
+	if required == 0 {
+		atLeast = max(wish, caps.SmallestVolume)
+		if limit > 0 {
+			atLeast = max(min(atLeast, limit/caps.SizeStep*caps.SizeStep), caps.SmallestVolume)
+		}
+	}
+	size, ok := roundUp(atLeast, caps.SizeStep)
+	switch {
+	case !ok || size > caps.LargestVolume:
+		return 0, fmt.Errorf("capacity_range.required_bytes: %d is more than the largest volume, %s: %w",
+			int64(atLeast), caps.LargestVolume, fault.OutOfRange)
+	case limit > 0 && size > limit:
+		return 0, fmt.Errorf("capacity_range.limit_bytes: %d is less than %s, the smallest size that fits (sizes are multiples of %s, at least %s): %w",
+			int64(limit), size, caps.SizeStep, caps.SmallestVolume, fault.OutOfRange)
+	}
+	return size, nil
+}
+
+// roundUp is false where the next multiple of the step is no int64 any more.
+func roundUp(size, step cloud.Bytes) (cloud.Bytes, bool) {
+	rest := size % step
+	if rest == 0 {
+		return size, true
+	}
+	if size > math.MaxInt64-(step-rest) {
+		return 0, false
+	}
+	return size + step - rest, true
+}

@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// CreateVolume makes one volume per name, or finds the one that an earlier call made.
+func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	want, params, err := s.createRequest(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.cloud.CreateVolume(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	made.Source = want.Source // the reply repeats what was asked for, also where a cloud keeps no record of it
+	answer := s.volume(made)
+	content := driver.ContentBlank
+	if !want.Source.Blank() {
+		content = driver.ContentCopy
+	}
+	answer.VolumeContext = s.names.EncodeVolumeContext(driver.VolumeContext{
+		DeviceName:    made.Device.Name,
+		Serial:        made.Device.Serial,
+		Size:          int64(made.Size),
+		Content:       content,
+		MkfsOptions:   params.mkfsOptions,
+		FormatNonZero: params.formatNonZero,
+	})
+	return &csi.CreateVolumeResponse{Volume: answer}, nil
+}
+
+// createRequest checks and translates. Everything that the request alone decides is decided before
+// the one case in which the cloud has to be asked.
+func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeRequest) (cloud.CreateVolumeRequest, volumeParameters, error) {
+	none := cloud.CreateVolumeRequest{}
+	if err := driver.CheckName("name", req.GetName()); err != nil {
+		return none, volumeParameters{}, err
+	}
+	if err := driver.CheckCapabilities("volume_capabilities", req.GetVolumeCapabilities()); err != nil {
+		return none, volumeParameters{}, err
+	}
+	if len(req.GetMutableParameters()) > 0 {
+		return none, volumeParameters{}, fmt.Errorf("mutable_parameters: not supported: %w", fault.InvalidArgument)
+	}
+	params, err := parseVolumeParameters(req.GetParameters(), s.caps.Parameters)
+	if err != nil {
+		return none, params, err
+	}
+	if err := params.checkFilesystem(req.GetVolumeCapabilities()); err != nil {
+		return none, params, err
+	}
+	zones, err := zonesFor(s.names, req.GetAccessibilityRequirements())
+	if err != nil {
+		return none, params, err
+	}
+	source, err := s.source(req.GetVolumeContentSource())
+	if err != nil {
+		return none, params, err
+	}
+	if err := checkRange(req.GetCapacityRange()); err != nil {
+		return none, params, err
+	}
+	wish, err := s.defaultSize(ctx, req.GetCapacityRange(), source)
+	if err != nil {
+		return none, params, err
+	}
+	size, err := sizeWithin(req.GetCapacityRange(), wish, s.caps)
+	return cloud.CreateVolumeRequest{
+		Name:       req.GetName(),
+		Size:       size,
+		Limit:      cloud.Bytes(req.GetCapacityRange().GetLimitBytes()),
+		Zones:      zones,
+		Source:     source,
+		Parameters: params.backend,
+		Tags:       slices.Concat(s.tags, params.tags),
+	}, params, err
+}
+
+// source translates a content source. One that this cloud cannot serve is refused: to ignore it would
+// hand out an empty volume in place of the data (failure C4 of the catalogue).
+func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
+	const field = "volume_content_source"
+	switch {
+	case from == nil:
+		return cloud.Source{}, nil
+	case from.GetSnapshot() != nil && !s.caps.Snapshots:
+		return cloud.Source{}, fmt.Errorf("%s: this cloud has no snapshots: %w", field, fault.InvalidArgument)
+	case from.GetSnapshot() != nil:
+		id := from.GetSnapshot().GetSnapshotId()
+		return cloud.Source{Snapshot: cloud.SnapshotID(id)}, driver.CheckSnapshotID(field+".snapshot_id", id)
+	case from.GetVolume() != nil && !s.caps.Clones:
+		return cloud.Source{}, fmt.Errorf("%s: this cloud has no clones: %w", field, fault.InvalidArgument)
+	case from.GetVolume() != nil:
+		id := from.GetVolume().GetVolumeId()
+		return cloud.Source{Volume: cloud.VolumeID(id)}, driver.CheckVolumeID(field+".volume_id", id)
+	default:
+		return cloud.Source{}, fmt.Errorf("%s: neither a snapshot nor a volume: %w", field, fault.InvalidArgument)
+	}
+}
+
+// defaultSize is what a volume gets when no size is required: at least its source's, which has to be
+// read. Requests of Kubernetes always require a size.
+func (s *Service) defaultSize(ctx context.Context, r *csi.CapacityRange, source cloud.Source) (cloud.Bytes, error) {
+	switch {
+	case r.GetRequiredBytes() > 0 || source.Blank():
+		return s.caps.DefaultSize, nil
+	case source.Snapshot != "":
+		snap, err := s.cloud.GetSnapshot(ctx, source.Snapshot)
+		return max(s.caps.DefaultSize, snap.Size), err
+	default:
+		vol, err := s.cloud.GetVolume(ctx, source.Volume)
+		return max(s.caps.DefaultSize, vol.Size), err
+	}
+}
+
+// DeleteVolume removes the volume with exactly this id. One that does not exist is no error.
+func (s *Service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := s.cloud.DeleteVolume(ctx, cloud.VolumeID(req.GetVolumeId())); err != nil && !goneForSure(err) {
+		return nil, err
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// goneForSure says whether the backend is certain that the object does not exist.
+func goneForSure(err error) bool { return fault.Of(err) == fault.NotFound }
+
+// ValidateVolumeCapabilities confirms what the volume can do, or says in a message why not.
+func (s *Service) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, fmt.Errorf("volume_capabilities: missing: %w", fault.InvalidArgument)
+	}
+	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetVolumeId()))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.validate(req, vol); err != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext:      req.GetVolumeContext(),
+		VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters:         req.GetParameters(),
+	}}, nil
+}
+
+func (s *Service) validate(req *csi.ValidateVolumeCapabilitiesRequest, vol cloud.Volume) error {
+	if len(req.GetMutableParameters()) > 0 {
+		return errors.New("mutable_parameters: not supported")
+	}
+	if err := driver.CheckCapabilities("volume_capabilities", req.GetVolumeCapabilities()); err != nil {
+		return err
+	}
+	if _, err := parseVolumeParameters(req.GetParameters(), s.caps.Parameters); err != nil {
+		return err
+	}
+	said, err := s.names.DecodeVolumeContext(req.GetVolumeContext())
+	if err != nil {
+		return err
+	}
+	if said.DeviceName != "" && vol.Device.Name != "" && said.DeviceName != vol.Device.Name {
+		return errors.New("volume_context: the device name is another volume's")
+	}
+	return nil
+}
+
+// ControllerGetVolume returns the present state of a volume.
+func (s *Service) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetVolumeId()))
+	if err != nil {
+		return nil, err
+	}
+	return &csi.ControllerGetVolumeResponse{
+		Volume: s.volume(vol),
+		Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: nodeIDs(vol.AttachedTo)},
+	}, nil
+}
