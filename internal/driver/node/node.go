@@ -23,7 +23,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// Config is what a Server is made of. Every field but Log and Prezeroed is required.
+// Config is what a Server is made of. Every field but Prezeroed is required.
 type Config struct {
 	Names   driver.Names
 	Info    driver.NodeInfo
@@ -31,8 +31,6 @@ type Config struct {
 	Mounter *mounter.Mounter
 	// Prezeroed: a blank volume of this backend reads as zeros until it is first written.
 	Prezeroed bool
-	// Log is where work that outlives its call reports; nil: nowhere.
-	Log *zap.Logger
 }
 
 // Server is the Node service.
@@ -44,7 +42,6 @@ type Server struct {
 	devices   device.Resolver
 	mounts    *mounter.Mounter
 	prezeroed bool
-	log       *zap.Logger
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -52,14 +49,7 @@ type Server struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	log := cfg.Log
-	if log == nil {
-		log = zap.NewNop()
-	}
-	return &Server{
-		names: cfg.Names, info: cfg.Info, devices: cfg.Devices,
-		mounts: cfg.Mounter, prezeroed: cfg.Prezeroed, log: log,
-	}
+	return &Server{names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter, prezeroed: cfg.Prezeroed}
 }
 
 // Wait returns when no work of an ended call runs any more, or when ctx ends.
@@ -80,7 +70,7 @@ func (s *Server) Wait(ctx context.Context) error {
 // outlive runs work that must not be broken off half way, such as mkfs: the call ends when ctx does,
 // the work runs to its end with a context that does not, and release is called only then. So the
 // volume stays locked while anything works on it, and the next call gets fault.Busy until it joins.
-func (s *Server) outlive(ctx context.Context, volume string, release func(), work func(context.Context) error) error {
+func (s *Server) outlive(ctx context.Context, release func(), work func(context.Context) error) error {
 	done := make(chan error, 1)
 	s.running.Go(func() {
 		var err error
@@ -89,21 +79,21 @@ func (s *Server) outlive(ctx context.Context, volume string, release func(), wor
 		defer release()
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.Error("panic in work on a volume", zap.String("volume_id", volume),
-					zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-				err = fmt.Errorf("work on volume %s: internal error, see the log of the node program", volume)
+				// The value is not logged: it might be, or hold, a part of the request.
+				driver.LogOf(ctx).Error("panic", zap.String("type", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
+				err = errors.New("internal error: the handler panicked; the log has the details")
 			}
 		}()
 		err = work(context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
-			s.log.Info("work that outlived its call has ended", zap.String("volume_id", volume), zap.Error(err))
+			driver.LogOf(ctx).Info("work that outlived its call has ended", zap.Error(err))
 		}
 	})
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("volume %s: the work runs on and the same call will join it: %w", volume, ctx.Err())
+		return fmt.Errorf("the work goes on without its caller, and the same call will join it: %w", ctx.Err())
 	}
 }
 

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+// NodeExpandVolume makes a staged or published volume as large as asked for: the device where this
+// node can, then the filesystem. Without a size the filesystem fills the device. Nothing ever
+// shrinks, and a volume that is large enough is answered without a change.
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	id, path, staging := req.GetVolumeId(), req.GetVolumePath(), req.GetStagingTargetPath()
+	if err := driver.CheckVolumeID("volume_id", id); err != nil {
+		return nil, err
+	}
+	if err := checkPath("volume_path", path); err != nil {
+		return nil, err
+	}
+	if staging != "" {
+		if err := checkPath("staging_target_path", staging); err != nil {
+			return nil, err
+		}
+	}
+	if c := req.GetVolumeCapability(); c != nil {
+		if err := driver.CheckCapability("volume_capability", c); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkRange(req.GetCapacityRange()); err != nil {
+		return nil, err
+	}
+	release, err := s.locks.claim("expand volume "+id, wholeVolume(id))
+	if err != nil {
+		return nil, err
+	}
+	var size int64
+	err = s.outlive(ctx, release, func(work context.Context) (err error) {
+		size, err = s.expand(work, req)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("expand volume %s at %s: %w", id, path, err)
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+func checkRange(r *csi.CapacityRange) error {
+	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
+	switch {
+	case required < 0:
+		return fmt.Errorf("capacity_range: required_bytes: negative: %w", fault.OutOfRange)
+	case limit < 0:
+		return fmt.Errorf("capacity_range: limit_bytes: negative: %w", fault.OutOfRange)
+	case limit > 0 && required > limit:
+		return fmt.Errorf("capacity_range: required_bytes %d is above limit_bytes %d: %w", required, limit, fault.OutOfRange)
+	}
+	return nil
+}
+
+func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (size int64, err error) {
+	dev, at, err := s.locate(ctx, req.GetVolumeId(), req.GetVolumePath())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if c := req.GetVolumeCapability(); c != nil && (c.GetBlock() != nil) != at.block {
+		return 0, fmt.Errorf("volume_capability: the volume is in use with the other access type: %w", fault.InvalidArgument)
+	}
+	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil || at.block {
+		return size, err
+	}
+	return size, s.mounts.GrowFilesystem(ctx, dev, s.growAt(dev, req))
+}
+
+// growAt chooses the mount to grow the filesystem through: the staging path when it is known, because
+// the target may be bound read-only, and then the kernel refuses.
+func (s *Server) growAt(dev *device.Device, req *csi.NodeExpandVolumeRequest) string {
+	if staging := req.GetStagingTargetPath(); staging != "" {
+		if at, err := s.look(staging, dev); err == nil && at.occupant == ours && !at.block {
+			return staging
+		}
+	}
+	return req.GetVolumePath()
+}
+
+// growDevice returns the size of the device after growing it to what is required.
+func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.CapacityRange) (int64, error) {
+	size, err := dev.Size()
+	if err != nil {
+		return 0, err
+	}
+	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
+	if required > size {
+		if size, err = s.devices.Grow(ctx, dev.Claim(), required); err != nil {
+			if fault.Of(err) == fault.Exhausted {
+				// The code that tells the resizer to stop: nothing on this node can make it fit.
+				return 0, fmt.Errorf("capacity_range: required_bytes %d: %w: %w", required, fault.OutOfRange, err)
+			}
+			return 0, err
+		}
+	}
+	switch {
+	case size < required:
+		return 0, fmt.Errorf("the device has %d of %d bytes; scale the workload to zero, wait until the VolumeAttachment is gone, "+
+			"then scale it up: %w", size, required, fault.Precondition)
+	case limit > 0 && size > limit:
+		return 0, fmt.Errorf("capacity_range: limit_bytes: the volume has %d bytes, more than %d, and never shrinks: %w",
+			size, limit, fault.OutOfRange)
+	}
+	return size, nil
+}

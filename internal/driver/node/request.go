@@ -1,0 +1,94 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+// use is what a stage or publish request asks for, checked and decoded.
+type use struct {
+	volume     string
+	claim      device.Claim
+	context    driver.VolumeContext
+	block      bool
+	filesystem mounter.Filesystem // without block
+	flags      []string
+	readOnly   bool
+	oneTarget  bool // SINGLE_NODE_SINGLE_WRITER: one target path at a time
+}
+
+// useRequest is what stage and publish requests have in common.
+type useRequest interface {
+	GetVolumeId() string
+	GetVolumeCapability() *csi.VolumeCapability
+	GetVolumeContext() map[string]string
+	GetPublishContext() map[string]string
+}
+
+// decodeUse checks everything of a request but its paths. It touches nothing.
+func (s *Server) decodeUse(req useRequest) (use, error) {
+	id, capability := req.GetVolumeId(), req.GetVolumeCapability()
+	if err := driver.CheckVolumeID("volume_id", id); err != nil {
+		return use{}, err
+	}
+	if err := driver.CheckCapability("volume_capability", capability); err != nil {
+		return use{}, err
+	}
+	volume, err := s.names.DecodeVolumeContext(req.GetVolumeContext())
+	if err != nil {
+		return use{}, err
+	}
+	publish, err := s.names.DecodePublishContext(req.GetPublishContext())
+	if err != nil {
+		return use{}, err
+	}
+	volume = volume.With(publish)
+	u := use{
+		volume:  id,
+		context: volume,
+		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size},
+		block:   capability.GetBlock() != nil,
+	}
+	switch capability.GetAccessMode().GetMode() {
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+		u.readOnly = true
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
+		u.oneTarget = true
+	}
+	if u.block {
+		return u, nil
+	}
+	if u.filesystem, err = mounter.ParseFilesystem(capability.GetMount().GetFsType()); err != nil {
+		return use{}, inField("volume_capability: mount: fs_type", err)
+	}
+	u.flags = slices.Clone(capability.GetMount().GetMountFlags())
+	u.readOnly = u.readOnly || slices.Contains(u.flags, "ro")
+	return u, nil
+}
+
+// checkStagingFolder accepts a staging path that is a folder. CSI has the orchestrator make it, and
+// making it here would hide that kubelet's folder is not the one that this program sees.
+func checkStagingFolder(field, path string) error {
+	if err := checkPath(field, path); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case os.IsNotExist(err):
+		return fmt.Errorf("%s: %s does not exist; is kubelet's folder mounted into this container under the same path?: %w",
+			field, path, fault.InvalidArgument)
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", field, fault.Unavailable, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %s is not a folder: %w", field, path, fault.InvalidArgument)
+	}
+	return nil
+}
