@@ -1,0 +1,153 @@
+// Package local keeps volumes of a hard size on the node itself, in a folder: a cloud of one machine.
+//
+// It translates the contract of package cloud into calls of its pool (package pool), which has all the
+// state. The node program grows and uses the volumes; the two meet in the pool's folder only.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Config says where the pool is and whose it is.
+type Config struct {
+	// Pool is the pool's folder, an absolute path.
+	Pool string
+	// Node is this node's name: a DNS-1123 subdomain.
+	Node string
+}
+
+// Local is the backend of one node.
+type Local struct {
+	cloud.NoSnapshots
+	pool *pool.Pool
+}
+
+var _ cloud.Cloud = (*Local)(nil)
+
+// New opens the node's pool, and makes it in an empty folder.
+func New(ctx context.Context, cfg Config) (*Local, error) {
+	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node})
+	if err != nil {
+		return nil, err
+	}
+	return &Local{pool: p}, nil
+}
+
+// Capabilities says that volumes are bound to a node, and grown and used by that node's own program.
+func (l *Local) Capabilities() cloud.Capabilities {
+	return cloud.Capabilities{
+		Capacity:       true,
+		Scope:          cloud.ScopeNode,
+		SizeStep:       cloud.Bytes(pool.SizeStep),
+		SmallestVolume: cloud.Bytes(pool.SmallestVolume),
+		LargestVolume:  cloud.Bytes(pool.LargestVolume),
+		DefaultSize:    cloud.GiB,
+	}
+}
+
+// Capacity returns how many more bytes of volumes the pool has room for: the largest volume that
+// could be made now.
+func (l *Local) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+	if zone != "" && zone != l.pool.Node() {
+		return 0, fmt.Errorf("capacity of node %q: this is node %s: %w", zone, l.pool.Node(), fault.NotFound)
+	}
+	free, err := l.pool.Free(ctx)
+	if err != nil {
+		return 0, err
+	}
+	free -= free % pool.SizeStep
+	if free < pool.SmallestVolume {
+		free = 0
+	}
+	return cloud.Bytes(free), nil
+}
+
+// Check proves that the pool is there and can be written.
+func (l *Local) Check(ctx context.Context) error { return l.pool.Check(ctx) }
+
+// CreateVolume reserves a volume in full.
+func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	node := l.pool.Node()
+	switch {
+	case len(req.Zones) > 0 && !slices.Contains(req.Zones, node):
+		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, node, req.Zones, fault.Exhausted)
+	case !req.Source.Blank():
+		return cloud.Volume{}, fmt.Errorf("create volume %q: node %s makes blank volumes only: %w", req.Name, node, fault.InvalidArgument)
+	case len(req.Parameters) > 0:
+		return cloud.Volume{}, fmt.Errorf("create volume %q: unknown parameter %q, there is none: %w", req.Name, req.Parameters[0].Name, fault.InvalidArgument)
+	case req.Limit > 0 && req.Limit < req.Size:
+		return cloud.Volume{}, fmt.Errorf("create volume %q: size %s is above the limit %s: %w", req.Name, req.Size, req.Limit, fault.OutOfRange)
+	}
+	r, err := l.pool.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), Tags: pairs(req.Tags)})
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return l.volume(pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size}), nil
+}
+
+// FindVolume looks for a name.
+func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
+	e, err := l.pool.FindByName(ctx, name)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return l.volume(e), nil
+}
+
+// GetVolume looks for an id. Volumes of other nodes cannot be seen from here: fault.NotFound.
+func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	h, err := pool.ParseHandle(string(id))
+	if err != nil || h.Node != l.pool.Node() {
+		return cloud.Volume{}, fmt.Errorf("volume %q is not on node %s: %w", id, l.pool.Node(), fault.NotFound)
+	}
+	e, err := l.pool.Get(ctx, h.ID)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	if !hasData(e) {
+		return cloud.Volume{}, fmt.Errorf("volume %s: %s: %w", id, e.Problem, fault.NotFound)
+	}
+	return l.volume(e), nil
+}
+
+// DeleteVolume removes a volume that is not in use. A volume of another node may well exist, so it is
+// refused with fault.Precondition: only that node can remove it.
+func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	h, err := pool.ParseHandle(string(id))
+	if err != nil {
+		return nil // never an id of ours, so there is no such volume
+	}
+	if h.Node != l.pool.Node() {
+		return fmt.Errorf("delete volume %s: it is on node %s, this is node %s; only that node can remove it: %w",
+			id, h.Node, l.pool.Node(), fault.Precondition)
+	}
+	if err := l.pool.Delete(ctx, h.ID); !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// ExpandVolume is not for the controller: the node program grows volumes.
+func (l *Local) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Expansion, error) {
+	return cloud.Expansion{}, fmt.Errorf("expand by the controller: %w", fault.Unsupported)
+}
+
+// Attach is not for the controller: the volume is on its node already.
+func (l *Local) Attach(context.Context, cloud.VolumeID, cloud.NodeID) (cloud.Device, error) {
+	return cloud.Device{}, fmt.Errorf("attach: %w", fault.Unsupported)
+}
+
+// Detach is not for the controller.
+func (l *Local) Detach(context.Context, cloud.VolumeID, cloud.NodeID) error {
+	return fmt.Errorf("detach: %w", fault.Unsupported)
+}

@@ -1,0 +1,244 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// disk makes the changes on the filesystem, one durable step at a time.
+type disk struct {
+	// before is called ahead of every change, with its name; tests end the process there.
+	before func(step string)
+	// statfs reads the filesystem's sizes; tests make it a small one.
+	statfs func(dir string) (space, error)
+}
+
+// space is the size of a filesystem and what an ordinary user can still write, in bytes.
+type space struct{ total, free int64 }
+
+func (d disk) step(name string) {
+	if d.before != nil {
+		d.before(name)
+	}
+}
+
+// makeFolder makes a folder that does not exist yet, for this user only.
+func (d disk) makeFolder(dir string) error {
+	if st, err := os.Lstat(dir); err == nil {
+		if !st.IsDir() {
+			return fmt.Errorf("%s is not a folder", dir)
+		}
+		return nil
+	}
+	d.step("make folder")
+	if err := os.MkdirAll(dir, folderPerm); err != nil {
+		return err
+	}
+	return d.syncFolder(filepath.Dir(dir))
+}
+
+// replace writes a file so that its name leads to the old content or to the new one, whenever the
+// power goes: the content is durable before the name is moved to it (else the name could lead to an
+// empty file), and the name is durable before replace returns (else a later step could survive
+// a power loss that this one did not).
+func (d disk) replace(name string, data []byte) error {
+	tmp := name + newExt
+	d.step("write new file")
+	if err := d.writeNew(tmp, data); err != nil {
+		d.discard(tmp)
+		return err
+	}
+	d.step("rename")
+	if err := os.Rename(tmp, name); err != nil {
+		d.discard(tmp)
+		return err
+	}
+	d.step("sync folder")
+	return d.syncFolder(filepath.Dir(name))
+}
+
+func (d disk) writeNew(tmp string, data []byte) error {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, filePerm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		d.step("sync new file")
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// discard removes a half-written file; if that fails the next caller's settle does it.
+func (d disk) discard(tmp string) { _ = os.Remove(tmp) }
+
+// remove takes a name away, durably. A missing one is no error.
+func (d disk) remove(name string) error {
+	d.step("remove " + filepath.Ext(name))
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	d.step("sync folder")
+	return d.syncFolder(filepath.Dir(name))
+}
+
+func (d disk) syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// createImage makes the file of a new volume, reserved in full, and durable.
+func (d disk) createImage(ctx context.Context, name string, size int64) error {
+	d.step("create image")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
+	if err != nil {
+		return err
+	}
+	err = overwriteInPlace(f)
+	if err == nil {
+		err = d.reserve(ctx, f, size)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// reserveChunk is how much is reserved between two looks at the context.
+const reserveChunk int64 = 1 << 30
+
+// reserve gives every byte of the file below size its place on the disk, makes the file at least
+// that long, and makes both durable: until the sync the reservation is a wish in memory.
+func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
+	if err := d.fill(ctx, f, size); err != nil {
+		return err
+	}
+	d.step("sync image")
+	return f.Sync()
+}
+
+// fill is reserve without making it durable. Bytes that have a place keep their content, so doing
+// it again only fills holes.
+func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
+	for at := int64(0); at < size; at += reserveChunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.step("reserve")
+		length := min(reserveChunk, size-at)
+		if err := retryEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, at, length) }); err != nil {
+			return fmt.Errorf("reserve %d bytes of %s: %w", length, f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// truncate takes the end of an image away again after a growth that did not fit.
+func (d disk) truncate(f *os.File, size int64) error {
+	d.step("truncate image")
+	if err := retryEINTR(func() error { return f.Truncate(size) }); err != nil {
+		return err
+	}
+	d.step("sync image")
+	return f.Sync()
+}
+
+// noCOW is FS_NOCOW_FL of linux/fs.h.
+const noCOW = 0x00800000
+
+// overwriteInPlace tells btrfs to write the blocks of this still empty file where they are. Without
+// that every overwrite takes new space and the reservation is worth nothing. Other filesystems
+// write in place anyway.
+func overwriteInPlace(f *os.File) error {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil {
+		return err
+	}
+	if int64(st.Type) != unix.BTRFS_SUPER_MAGIC {
+		return nil
+	}
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|noCOW)
+	}
+	if err != nil {
+		return fmt.Errorf("switch copy-on-write off for %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// probe refuses a filesystem that cannot reserve space. Some only say that they did (ZFS), so the
+// blocks are counted. A full filesystem proves nothing and is let pass: the volumes are there.
+func (d disk) probe(name string) error {
+	d.discard(name)
+	defer d.discard(name)
+	err := d.createImage(context.Background(), name, SizeStep)
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return nil
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("this filesystem cannot reserve space for a file (fallocate); use ext4, xfs or btrfs: %w: %w", fault.Precondition, err)
+	case err != nil:
+		return kindOf(err)
+	}
+	_, allocated, err := sizes(name)
+	if err != nil {
+		return kindOf(err)
+	}
+	if allocated < SizeStep {
+		return fmt.Errorf("this filesystem says that it reserves space for a file but does not (%d of %d bytes); use ext4, xfs or btrfs: %w",
+			allocated, SizeStep, fault.Precondition)
+	}
+	return nil
+}
+
+// sizes returns the length of a regular file and how many bytes of it have a place on the disk.
+func sizes(name string) (size, allocated int64, err error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, 0, fmt.Errorf("%s is not a regular file", name)
+	}
+	return st.Size, st.Blocks * 512, nil
+}
+
+func statfs(dir string) (space, error) {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	unit := int64(st.Bsize) // Frsize is 0 on some filesystems, and Bsize is what the kernel counts in
+	if st.Frsize > 0 {
+		unit = int64(st.Frsize)
+	}
+	return space{total: int64(st.Blocks) * unit, free: int64(st.Bavail) * unit}, nil
+}
+
+// kindOf puts the kind before an error of the filesystem. An error that has one, or is the
+// context's, stays as it is.
+func kindOf(err error) error {
+	kind := fault.Unavailable
+	switch {
+	case err == nil, fault.Of(err) != fault.None,
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		kind = fault.Exhausted
+	case errors.Is(err, unix.EFBIG):
+		kind = fault.OutOfRange
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
+		kind = fault.Precondition
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}

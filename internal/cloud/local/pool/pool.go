@@ -1,0 +1,257 @@
+// Package pool keeps the volumes of one node as files of a hard size in one folder.
+//
+//	pool.json              which node the pool belongs to, and the pool's own random id
+//	lock                   flock(2) on it orders every change, also between processes
+//	volumes/<32 hex>.img   the bytes of a volume, reserved in full
+//	volumes/<32 hex>.json  its record: name, size, state, tags
+//	*.new                  half-written files of a process that died; removed by the next one
+//
+// The controller makes and removes volumes, the node program grows them, and an operator's command
+// lists them: three processes that meet only here. Each method takes the lock and reads the folder
+// again, so no process keeps a picture of the pool that another one could make wrong.
+//
+// A change is a chain of steps, each durable before the next begins, and the record says beforehand
+// what is being done. So a process that is killed, or a machine that loses power, leaves either the
+// state before or the state after, or a record that the next caller finishes or takes back. Files
+// that no such chain can have left are listed and refused, and removed by nobody but an explicit
+// Remove of that id.
+package pool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The sizes a volume can have, in bytes.
+const (
+	// SizeStep divides every size. It is a multiple of every block, sector and page size in use, of
+	// the parts that format probes look at, and all sizes that people write in manifests divide by it.
+	SizeStep int64 = 1 << 20
+	// SmallestVolume is the least that is worth a file: ext4 with a journal of its own fits in.
+	SmallestVolume = 16 * SizeStep
+	// LargestVolume stays below the longest file of ext4 with blocks of 4 KiB, 16 TiB less one block.
+	LargestVolume int64 = 15 << 40
+)
+
+const (
+	format      = 1
+	metaFile    = "pool.json"
+	lockFile    = "lock"
+	volumesDir  = "volumes"
+	imageExt    = ".img"
+	recordExt   = ".json"
+	newExt      = ".new"
+	filePerm    = 0o600
+	folderPerm  = 0o700
+	defaultSys  = "/sys/block"
+	mostMetaLen = 1 << 20
+)
+
+// Config says where a pool is and whose it is.
+type Config struct {
+	// Dir is the pool's folder, an absolute path. It should be on a disk of its own.
+	Dir string
+	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
+	// Empty only with MustExist: whatever node pool.json names.
+	Node string
+	// MustExist refuses a folder that is not a pool yet, instead of making one.
+	MustExist bool
+	// SysDir is where the kernel lists block devices; empty means /sys/block.
+	SysDir string
+}
+
+// Pool is an open pool. It holds no descriptor and no state but the names, so it needs no closing.
+type Pool struct {
+	dir    string
+	node   string
+	id     string
+	sysDir string
+	// turn lets one goroutine of this process at a time try for the lock file; a channel, so that
+	// waiting for it ends with the context.
+	turn chan struct{}
+	disk disk
+}
+
+// meta is the content of pool.json.
+type meta struct {
+	Format  int       `json:"format"`
+	Node    string    `json:"node"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+}
+
+// Open opens the pool in a folder, and makes it if the folder is empty or missing. It finishes what
+// a killed process left half done. fault.Precondition when the folder cannot serve: it is no pool
+// and not empty, it belongs to another node, its filesystem cannot reserve space.
+func Open(ctx context.Context, cfg Config) (*Pool, error) {
+	p, err := newPool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.MustExist {
+		if err := p.disk.makeFolder(p.dir); err != nil {
+			return nil, fmt.Errorf("make pool folder %s: %w", p.dir, kindOf(err))
+		}
+	} else if _, err := os.Stat(p.path(metaFile)); err != nil {
+		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.Precondition, err)
+	}
+	// Before the lock, which would put a file into a folder that may be somebody else's.
+	if _, err := os.Lstat(p.path(metaFile)); errors.Is(err, fs.ErrNotExist) {
+		if err := p.checkEmpty(cfg.Node); err != nil {
+			return nil, err
+		}
+	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := p.load(cfg); err != nil {
+		return nil, err
+	}
+	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
+	}
+	if _, err := p.settle(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newPool(cfg Config) (*Pool, error) {
+	if !filepath.IsAbs(cfg.Dir) {
+		return nil, fmt.Errorf("pool folder %q is not an absolute path: %w", cfg.Dir, fault.InvalidArgument)
+	}
+	if cfg.Node != "" || !cfg.MustExist {
+		if err := CheckNode(cfg.Node); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.SysDir == "" {
+		cfg.SysDir = defaultSys
+	}
+	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, turn: make(chan struct{}, 1)}
+	p.disk.statfs = statfs
+	return p, nil
+}
+
+// Node returns the name of the node that the pool belongs to.
+func (p *Pool) Node() string { return p.node }
+
+// Handle returns the id of a volume of this pool as the outside knows it.
+func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
+
+// ImagePath returns where the bytes of a volume are.
+func (p *Pool) ImagePath(id ID) string { return p.path(volumesDir, id.ImageName()) }
+
+// Check proves that the pool can still be read and written, and is still the one that was opened.
+func (p *Pool) Check(ctx context.Context) error {
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = p.disk.statfs(p.dir)
+	return kindOf(err)
+}
+
+func (p *Pool) path(parts ...string) string {
+	return filepath.Join(append([]string{p.dir}, parts...)...)
+}
+
+// load reads pool.json, or writes it into a folder that holds nothing yet. Under the lock.
+func (p *Pool) load(cfg Config) error {
+	m, err := p.readMeta()
+	if errors.Is(err, fs.ErrNotExist) && !cfg.MustExist {
+		m, err = p.initialise(cfg.Node)
+	}
+	if err != nil {
+		return err
+	}
+	if cfg.Node != "" && m.Node != cfg.Node {
+		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or give this node a folder of its own: %w",
+			p.dir, m.Node, cfg.Node, m.Node, fault.Precondition)
+	}
+	p.node, p.id = m.Node, m.ID
+	return nil
+}
+
+// readMeta reads and checks pool.json. A missing file is fs.ErrNotExist.
+func (p *Pool) readMeta() (meta, error) {
+	name := p.path(metaFile)
+	data, err := readFile(name)
+	if err != nil {
+		return meta{}, fmt.Errorf("read pool %s: %w: %w", p.dir, fault.Precondition, err)
+	}
+	var m meta
+	if err := unmarshal(data, &m); err != nil {
+		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.Precondition, err)
+	}
+	if m.Format != format {
+		return meta{}, fmt.Errorf("%s has format %d, this program knows %d; use the version that wrote it: %w", name, m.Format, format, fault.Precondition)
+	}
+	if _, err := ParseID(m.ID); err != nil {
+		return meta{}, fmt.Errorf("%s is damaged: its id %q is not 32 hexadecimal digits: %w", name, m.ID, fault.Precondition)
+	}
+	if err := CheckNode(m.Node); err != nil {
+		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.Precondition, err)
+	}
+	return m, nil
+}
+
+// initialise makes a pool of a folder that holds nothing else. pool.json comes last: a folder that
+// has it is complete, and one that lacks it has no volumes.
+func (p *Pool) initialise(node string) (meta, error) {
+	m := meta{Format: format, Node: node, ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return meta{}, fmt.Errorf("write pool %s: %w: %w", p.dir, fault.Unavailable, err)
+	}
+	if err := p.checkEmpty(node); err != nil {
+		return meta{}, err
+	}
+	// The folder is empty and from now on ours, whoever made it.
+	if err := os.Chmod(p.dir, folderPerm); err != nil {
+		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+	}
+	if err := p.disk.makeFolder(p.path(volumesDir)); err != nil {
+		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+	}
+	if err := p.disk.replace(p.path(metaFile), data); err != nil {
+		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+	}
+	return m, nil
+}
+
+// checkEmpty refuses to take over a folder that holds anything but what an earlier attempt left.
+// A folder with volumes but without pool.json is a pool that lost it: making a new one would
+// hide that, and every volume of this node would be forgotten.
+func (p *Pool) checkEmpty(node string) error {
+	known := map[string]bool{lockFile: true, volumesDir: true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
+	found, err := os.ReadDir(p.dir)
+	if err != nil {
+		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
+	}
+	for _, e := range found {
+		if !known[e.Name()] {
+			return fmt.Errorf("%s is not a pool and not empty (it holds %q); choose an empty folder: %w", p.dir, e.Name(), fault.Precondition)
+		}
+	}
+	files, err := os.ReadDir(p.path(volumesDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
+	}
+	if len(files) > 0 {
+		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"id":%[5]q,"created":%[6]q} into it: %[7]w`,
+			p.dir, metaFile, len(files), node, NewID(), time.Now().UTC().Format(time.RFC3339), fault.Precondition)
+	}
+	return nil
+}

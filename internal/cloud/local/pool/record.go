@@ -1,0 +1,149 @@
+package pool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// State is how far the life of a volume has come.
+type State string
+
+// The states of a record. Creating and Deleting are seen only by whoever finishes them.
+const (
+	Creating State = "creating"
+	Ready    State = "ready"
+	Deleting State = "deleting"
+)
+
+// Pair is a name with a value: a parameter or a tag.
+type Pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Record is what the pool knows about a volume besides its bytes.
+type Record struct {
+	ID ID `json:"id"`
+	// Name is the name that the volume was asked for under; unique within the pool.
+	Name string `json:"name"`
+	// Size is the volume's size in bytes. The image has exactly this many, unless GrowTo is set.
+	Size int64 `json:"size"`
+	// GrowTo is the size that a growth under way, or interrupted, leads to; else 0.
+	GrowTo  int64     `json:"growTo,omitempty"`
+	State   State     `json:"state"`
+	Created time.Time `json:"created"`
+	// Source says what the content was copied from; empty for a volume that was blank.
+	Source     string `json:"source,omitempty"`
+	Parameters []Pair `json:"parameters,omitempty"`
+	Tags       []Pair `json:"tags,omitempty"`
+}
+
+// promised returns how many bytes of the disk the record lays claim to.
+func (r Record) promised() int64 { return max(r.Size, r.GrowTo) }
+
+// Tag returns the value of a tag, or "".
+func (r Record) Tag(name string) string {
+	for _, t := range r.Tags {
+		if t.Name == name {
+			return t.Value
+		}
+	}
+	return ""
+}
+
+// document is a record with the version of its format, as it lies on disk.
+type document struct {
+	Format int `json:"format"`
+	Record
+}
+
+func (r Record) encode() ([]byte, error) {
+	data, err := json.Marshal(document{Format: format, Record: r})
+	if err != nil {
+		return nil, err
+	}
+	return append(data, '\n'), nil
+}
+
+// decodeRecord reads the record of a volume and refuses everything that encode cannot have written.
+func decodeRecord(id ID, data []byte) (Record, error) {
+	var d document
+	if err := unmarshal(data, &d); err != nil {
+		return Record{}, err
+	}
+	r := d.Record
+	switch {
+	case d.Format != format:
+		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
+	case r.ID != id:
+		return Record{}, fmt.Errorf("it is the record of volume %q", r.ID)
+	case !sizeOK(r.Size):
+		return Record{}, fmt.Errorf("impossible size %d", r.Size)
+	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready):
+		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
+	case r.State != Creating && r.State != Ready && r.State != Deleting:
+		return Record{}, fmt.Errorf("unknown state %q", r.State)
+	}
+	return r, checkName(r.Name)
+}
+
+func sizeOK(size int64) bool {
+	return size >= SmallestVolume && size <= LargestVolume && size%SizeStep == 0
+}
+
+// mostNameLen bounds a name far above what CSI allows.
+const mostNameLen = 1024
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("empty name")
+	case len(name) > mostNameLen:
+		return fmt.Errorf("name of %d bytes is longer than %d", len(name), mostNameLen)
+	case !utf8.ValidString(name):
+		// JSON would write another character in its place, and two names would become one.
+		return fmt.Errorf("name %q is not UTF-8", name)
+	}
+	return nil
+}
+
+// unmarshal decodes exactly one JSON value without unknown fields.
+func unmarshal(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the end")
+	}
+	return nil
+}
+
+// readFile reads a small regular file and follows no link.
+func readFile(name string) ([]byte, error) {
+	// O_NONBLOCK: a pipe in the file's place must not hold the caller.
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if st, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostMetaLen+1))
+	if err == nil && len(data) > mostMetaLen {
+		err = fmt.Errorf("%s is longer than %d bytes", name, mostMetaLen)
+	}
+	return data, err
+}

@@ -1,0 +1,227 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Use opens the image of a whole volume, finishes an interrupted growth, reserves what the image has
+// lost, and runs f while nobody else changes the pool. The file carries a shared lock: as long as
+// anybody holds this open file, a loop device for example, the volume cannot be removed. f must not
+// keep the *os.File itself; Use closes it.
+func (p *Pool) Use(ctx context.Context, id ID, f func(image *os.File, r Record) error) error {
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	image, r, err := p.openImage(id)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = image.Close() }()
+	if r, err = p.finishGrowth(ctx, image, r); err != nil {
+		return err
+	}
+	// Not made durable: a power loss ends every use, and the next one begins here again.
+	if err := p.disk.fill(ctx, image, r.Size); err != nil {
+		return fmt.Errorf("volume %s has lost reserved space and the disk of the pool is full; free some space there: %w", p.Handle(id), kindOf(err))
+	}
+	return f(image, r)
+}
+
+// Reserve gives an image back the space that it lost while it was in use.
+func (p *Pool) Reserve(ctx context.Context, id ID) error {
+	return p.Use(ctx, id, func(*os.File, Record) error { return nil })
+}
+
+// Grow makes a volume at least this large, rounded up to SizeStep, and returns its size. It never
+// shrinks. The promise is recorded before any space is taken, so a growth that was interrupted is
+// continued by the next Grow or Use. fault.OutOfRange when there is no room; then nothing changed.
+func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
+	if size > LargestVolume {
+		return 0, fmt.Errorf("grow volume %s to %d bytes: the largest is %d: %w", p.Handle(id), size, LargestVolume, fault.OutOfRange)
+	}
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	image, r, err := p.openImage(id)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = image.Close() }()
+	if r, err = p.finishGrowth(ctx, image, r); err != nil {
+		return 0, err
+	}
+	if size <= r.Size {
+		return r.Size, nil
+	}
+	want, err := roundUp(size)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.promiseGrowth(&r, want); err != nil {
+		return 0, err
+	}
+	if r, err = p.finishGrowth(ctx, image, r); err != nil {
+		return 0, err
+	}
+	if r.Size < want {
+		return 0, fmt.Errorf("grow volume %s to %d bytes: the disk of the pool is full: %w", p.Handle(id), want, fault.OutOfRange)
+	}
+	return r.Size, nil
+}
+
+// promiseGrowth records the wish if there is room for it.
+func (p *Pool) promiseGrowth(r *Record, want int64) error {
+	entries, err := p.settle()
+	if err != nil {
+		return err
+	}
+	free, err := p.free(entries)
+	if err != nil {
+		return err
+	}
+	if want-r.Size > free {
+		return fmt.Errorf("grow volume %s from %d to %d bytes: the pool %s has room for %d more: %w",
+			p.Handle(r.ID), r.Size, want, p.dir, free, fault.OutOfRange)
+	}
+	r.GrowTo = want
+	if err := p.writeRecord(*r); err != nil {
+		return fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
+	}
+	return nil
+}
+
+// finishGrowth brings a recorded growth to its end: to the new size, or back to the old one if the
+// disk is full after all. The record is written last each time, so the image is never shorter
+// than its record says.
+func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Record, error) {
+	if r.GrowTo == 0 {
+		return r, nil
+	}
+	err := p.disk.reserve(ctx, image, r.GrowTo)
+	switch {
+	case err == nil:
+		r.Size = r.GrowTo
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
+		// Nothing beyond the old size was ever shown to anybody, so cutting it off loses no data.
+		err = p.disk.truncate(image, r.Size)
+	}
+	if err == nil {
+		r.GrowTo = 0
+		err = p.writeRecord(r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
+	}
+	return r, nil
+}
+
+// openImage opens the image of a whole volume with a shared lock on it. Under the pool's lock.
+func (p *Pool) openImage(id ID) (*os.File, Record, error) {
+	e, err := p.entry(id)
+	if err != nil {
+		return nil, Record{}, err
+	}
+	if e.Kind != Whole {
+		return nil, Record{}, p.refuse(e)
+	}
+	f, err := os.OpenFile(p.ImagePath(id), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, Record{}, fmt.Errorf("open volume %s: %w", p.Handle(id), kindOf(err))
+	}
+	if err := flock(f, unix.LOCK_SH); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, Record{}, fmt.Errorf("a foreign program has locked the image of volume %s: %w", p.Handle(id), fault.Busy)
+		}
+		return nil, Record{}, fmt.Errorf("lock volume %s: %w", p.Handle(id), kindOf(err))
+	}
+	return f, e.Record, nil
+}
+
+// NeverWritten reports whether no byte of an image was ever written, so that all of it surely reads
+// as zero. It asks the filesystem where data begins, and blocks that are reserved but unwritten are
+// none. False means only that it is not proven.
+func (p *Pool) NeverWritten(id ID) (bool, error) {
+	f, err := os.OpenFile(p.ImagePath(id), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, fmt.Errorf("open volume %s: %w", p.Handle(id), kindOf(err))
+	}
+	defer func() { _ = f.Close() }()
+	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return true, nil
+	}
+	return false, kindOf(err)
+}
+
+// InUse says what uses a volume, or "" if nothing does.
+func (p *Pool) InUse(ctx context.Context, id ID) (string, error) {
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	f, user, err := p.lockImage(id)
+	if f != nil {
+		_ = f.Close()
+	}
+	return user, err
+}
+
+// lockImage takes the exclusive lock on an image, or says who uses it. The loop device that the node
+// program made keeps its shared lock however that program ended. A loop device that somebody
+// made by hand has none, so the kernel's list is looked at too.
+func (p *Pool) lockImage(id ID) (f *os.File, user string, err error) {
+	f, err = os.OpenFile(p.ImagePath(id), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, "", fmt.Errorf("open volume %s: %w", p.Handle(id), kindOf(err))
+	}
+	loops, err := p.loopsOf(id)
+	if err == nil && len(loops) == 0 {
+		if err = flock(f, unix.LOCK_EX); err == nil {
+			return f, "", nil
+		}
+	}
+	_ = f.Close()
+	switch {
+	case len(loops) > 0:
+		return nil, "/dev/" + strings.Join(loops, ", /dev/"), nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, "an open file", nil
+	}
+	return nil, "", fmt.Errorf("lock volume %s: %w", p.Handle(id), kindOf(err))
+}
+
+// loopsOf returns the loop devices whose backing file has the image's name. The folder may have
+// another path where the device was made, but the name with its 128 random bits is the same.
+func (p *Pool) loopsOf(id ID) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(p.sysDir, "loop*", "loop", "backing_file"))
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w: %w", fault.InvalidArgument, err)
+	}
+	var loops []string
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // detached between the list and the look
+		}
+		backing := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
+		if filepath.Base(backing) == id.ImageName() {
+			loops = append(loops, filepath.Base(filepath.Dir(filepath.Dir(name))))
+		}
+	}
+	return loops, nil
+}
