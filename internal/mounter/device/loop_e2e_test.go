@@ -1,0 +1,302 @@
+//go:build e2e
+
+package device
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const mib = 1 << 20
+
+// rig is a pool with its resolver; whatever a test leaves attached is detached at its end.
+type rig struct {
+	*Loop
+	pool *pool.Pool
+	dir  string
+}
+
+func newRig(t *testing.T, dir string) rig {
+	t.Helper()
+	l, err := NewLoop(t.Context(), LoopConfig{Pool: dir, Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { detachAll(t, dir) })
+	return rig{l, p, dir}
+}
+
+// detachAll detaches by hand, so that a broken Release leaves nothing on the machine either.
+func detachAll(t *testing.T, dir string) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range files {
+		data, _ := os.ReadFile(file)
+		if strings.HasPrefix(string(data), dir+"/") {
+			name := "/dev/" + strings.Split(file, "/")[3]
+			if out, err := exec.Command("losetup", "-d", name).CombinedOutput(); err != nil {
+				t.Errorf("losetup -d %s: %v: %s", name, err, out)
+			}
+		}
+	}
+}
+
+func (r rig) create(t *testing.T, name string, size int64) Claim {
+	t.Helper()
+	rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Claim{Volume: r.pool.Handle(rec.ID).String(), Name: rec.ID.ImageName(), Size: size}
+}
+
+func (r rig) open(t *testing.T, c Claim) *Device {
+	t.Helper()
+	d, err := r.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func idOf(t *testing.T, c Claim) pool.ID {
+	t.Helper()
+	h, err := pool.ParseHandle(c.Volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.ID
+}
+
+func wantKind(t *testing.T, what string, err error, want fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+		t.Errorf("%s = %v, want kind %q", what, err, want)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// attached returns the loop devices of a volume, found by the backing file's name.
+func attached(t *testing.T, c Claim) []string {
+	t.Helper()
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	var names []string
+	for _, file := range files {
+		data, _ := os.ReadFile(file)
+		if strings.Contains(string(data), string(idOf(t, c))) {
+			names = append(names, "/dev/"+strings.Split(file, "/")[3])
+		}
+	}
+	return names
+}
+
+func TestLoopLifecycle(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 32*mib)
+
+	_, err := r.Lookup(t.Context(), c)
+	wantKind(t, "Lookup before Open", err, fault.NotFound)
+
+	d := r.open(t, c)
+	if size, err := d.Size(); err != nil || size != 32*mib {
+		t.Errorf("Size = %d, %v, want 32 MiB", size, err)
+	}
+	queue := "/sys/block/" + filepath.Base(d.Path())
+	if got := read(t, queue+"/queue/discard_max_bytes"); got != "0" {
+		t.Errorf("discard_max_bytes = %s, want 0", got)
+	}
+	if got := read(t, queue+"/loop/dio"); got != "1" {
+		t.Errorf("direct I/O = %s, want 1", got)
+	}
+	if got := read(t, queue+"/queue/logical_block_size"); got != "512" {
+		t.Errorf("logical block size = %s, want 512", got)
+	}
+
+	again := r.open(t, c)
+	if again.Path() != d.Path() || again.Number() != d.Number() {
+		t.Errorf("a second Open gave %s, want %s", again.Path(), d.Path())
+	}
+	found, err := r.Lookup(t.Context(), c)
+	if err != nil || found.Path() != d.Path() {
+		t.Fatalf("Lookup = %v, %v, want %s", found, err, d.Path())
+	}
+	for _, dev := range []*Device{again, found} {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := d.File().WriteAt([]byte("precious"), 5*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if left := attached(t, c); len(left) > 0 {
+			t.Fatalf("after Release %v is still attached", left)
+		}
+	}
+	image, err := os.ReadFile(r.pool.ImagePath(idOf(t, c)))
+	if err != nil || !bytes.Equal(image[5*mib:5*mib+8], []byte("precious")) {
+		t.Errorf("the image does not hold what was written: %v", err)
+	}
+}
+
+func TestLoopIsRefusedWhereItIsNotTheVolume(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 16*mib)
+	image := r.pool.ImagePath(idOf(t, c))
+
+	t.Run("a volume of another node is not found", func(t *testing.T) {
+		_, err := r.Open(t.Context(), Claim{Volume: "n2/" + string(idOf(t, c))})
+		wantKind(t, "Open", err, fault.NotFound)
+	})
+	t.Run("a hostile id is not found", func(t *testing.T) {
+		_, err := r.Open(t.Context(), Claim{Volume: "n1/../volumes/" + string(idOf(t, c))})
+		wantKind(t, "Open", err, fault.NotFound)
+	})
+	t.Run("a device name that is not the image's is refused", func(t *testing.T) {
+		_, err := r.Open(t.Context(), Claim{Volume: c.Volume, Name: string(pool.NewID()) + ".img"})
+		wantKind(t, "Open", err, fault.Precondition)
+	})
+	t.Run("a volume smaller than promised is refused", func(t *testing.T) {
+		_, err := r.Open(t.Context(), Claim{Volume: c.Volume, Size: 17 * mib})
+		wantKind(t, "Open", err, fault.Precondition)
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+	})
+	t.Run("a device with an offset is refused", func(t *testing.T) {
+		losetup(t, "-o", "4096", "-f", image)
+		_, err := r.Open(t.Context(), c)
+		wantKind(t, "Open", err, fault.Precondition)
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+	})
+	t.Run("two devices of one image are refused", func(t *testing.T) {
+		losetup(t, "-f", image)
+		losetup(t, "-f", image)
+		_, err := r.Open(t.Context(), c)
+		wantKind(t, "Open", err, fault.Precondition)
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+	})
+	t.Run("a device of an image that was replaced proves nothing", func(t *testing.T) {
+		d := r.open(t, c)
+		moved := image + ".moved"
+		if err := os.Rename(image, moved); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(image, make([]byte, 16*mib), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Verify", d.Verify(t.Context()), fault.Precondition)
+		_, err := r.Lookup(t.Context(), c)
+		wantKind(t, "Lookup", err, fault.NotFound)
+		if err := os.Rename(moved, image); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Verify of the right image", d.Verify(t.Context()), fault.None)
+	})
+	t.Run("a device of a deleted image is refused and can be released", func(t *testing.T) {
+		d := r.open(t, c)
+		if err := os.Remove(image); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Verify", d.Verify(t.Context()), fault.Precondition)
+		_, err := r.Open(t.Context(), c)
+		wantKind(t, "Open", err, fault.Precondition)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+		if left := attached(t, c); len(left) > 0 {
+			t.Errorf("after Release %v is still attached", left)
+		}
+	})
+}
+
+func losetup(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("losetup", append([]string{"--show"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("losetup %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestReleaseSucceedsOnlyWhenTheDeviceIsGone(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 32*mib)
+	d := r.open(t, c)
+
+	excl, err := os.OpenFile(d.Path(), os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, "Release while in exclusive use", r.Release(t.Context(), c), fault.Busy)
+	if err := excl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Verify(t.Context()); err != nil {
+		t.Errorf("a refused Release touched the device: %v", err)
+	}
+
+	wantKind(t, "Release while open", r.Release(t.Context(), c), fault.Busy)
+	// The kernel would now detach at the last close. Open takes it back.
+	back := r.open(t, c)
+	_ = d.Close()
+	_ = back.Close()
+	if got := attached(t, c); len(got) != 1 {
+		t.Fatalf("attached after the last close = %v, want one device", got)
+	}
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+}
+
+func TestLockLivesWithTheLoopDevice(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 16*mib)
+	d := r.open(t, c)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// A folder without loop devices shows that the lock alone is enough.
+	blind, err := pool.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, "Delete with nothing but the lock", blind.Delete(t.Context(), idOf(t, c)), fault.Precondition)
+	wantKind(t, "Delete", r.pool.Delete(t.Context(), idOf(t, c)), fault.Precondition)
+	wantKind(t, "Remove", r.pool.Remove(t.Context(), idOf(t, c)), fault.Precondition)
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+
+	losetup(t, "-f", r.pool.ImagePath(idOf(t, c)))
+	wantKind(t, "Delete of a volume attached by hand", r.pool.Delete(t.Context(), idOf(t, c)), fault.Precondition)
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+
+	wantKind(t, "Delete after Release", r.pool.Delete(t.Context(), idOf(t, c)), fault.None)
+	if _, err := os.Stat(r.pool.ImagePath(idOf(t, c))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the image is still there: %v", err)
+	}
+}
