@@ -21,6 +21,9 @@ func ParseMkfsOptions(s string) ([]string, error) {
 		return nil, fmt.Errorf("mkfs options with a character that is not printable ASCII: %w", fault.InvalidArgument)
 	}
 	words := strings.Fields(s)
+	if len(words) == 0 {
+		return nil, nil
+	}
 	for i, word := range words {
 		switch {
 		case strings.ContainsAny(word, "'\"`\\$;|&<>"):

@@ -1,0 +1,177 @@
+package driver_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const prefix = "local.csi.cloudblock.io/"
+
+func TestVolumeContext(t *testing.T) {
+	tests := map[string]struct {
+		fields driver.VolumeContext
+		keys   map[string]string
+	}{
+		"nothing known is an empty map": {driver.VolumeContext{}, map[string]string{}},
+		"everything known": {
+			driver.VolumeContext{
+				DeviceName: "0a1b.img", Serial: "s-1", Size: 1 << 30, Content: driver.ContentBlank,
+				MkfsOptions: []string{"-E", "lazy_itable_init=0"}, FormatNonZero: true,
+			},
+			map[string]string{
+				prefix + "device-name": "0a1b.img", prefix + "serial": "s-1", prefix + "size": "1073741824",
+				prefix + "content": "blank", prefix + "mkfs-options": "-E lazy_itable_init=0", prefix + "format-non-zero": "true",
+			},
+		},
+	}
+	n := names(t)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := n.EncodeVolumeContext(tc.fields); !reflect.DeepEqual(got, tc.keys) {
+				t.Errorf("EncodeVolumeContext(%+v) = %v, want %v", tc.fields, got, tc.keys)
+			}
+			tc.keys["storage.kubernetes.io/csiProvisionerIdentity"] = "somebody else's"
+			tc.keys["other.driver/size"] = "not a number"
+			if got, err := n.DecodeVolumeContext(tc.keys); err != nil || !reflect.DeepEqual(got, tc.fields) {
+				t.Errorf("DecodeVolumeContext(%v) = %+v, %v, want %+v", tc.keys, got, err, tc.fields)
+			}
+		})
+	}
+}
+
+// The error must name the key and must not repeat the value: it may be a secret in the wrong place.
+func TestVolumeContextRefuses(t *testing.T) {
+	tests := map[string]struct{ key, value string }{
+		"a device name that climbs":            {"device-name", "../../dev/sda"},
+		"a device name that is a path":         {"device-name", "disk/by-id/x"},
+		"a device name that is the folder":     {"device-name", ".."},
+		"a device name with a zero byte":       {"device-name", "a\x00b"},
+		"a device name with a space":           {"device-name", "a b"},
+		"a device name of 129 bytes":           {"device-name", strings.Repeat("d", 129)},
+		"a serial with a newline":              {"serial", "secret\n"},
+		"a size of zero":                       {"size", "0"},
+		"a size with a unit":                   {"size", "10Gi"},
+		"a negative size":                      {"size", "-5"},
+		"a size with a plus":                   {"size", "+5"},
+		"a size with a leading zero":           {"size", "05"},
+		"an empty size":                        {"size", ""},
+		"a size above the largest int64":       {"size", "9223372036854775808"},
+		"a size in other digits":               {"size", "٣"},
+		"a content that does not exist":        {"content", "secret"},
+		"mkfs options with a device":           {"mkfs-options", "-F /dev/sda"},
+		"a format-non-zero that is not a bool": {"format-non-zero", "yes"},
+	}
+	n := names(t)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := n.DecodeVolumeContext(map[string]string{prefix + tc.key: tc.value})
+			if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "volume_context: "+prefix+tc.key) {
+				t.Errorf("DecodeVolumeContext(%s=%q): error %v, want one that names the key", tc.key, tc.value, err)
+			}
+			if err != nil && len(tc.value) > 2 && strings.Contains(err.Error(), tc.value) {
+				t.Errorf("DecodeVolumeContext(%s=%q): error %q repeats the value", tc.key, tc.value, err)
+			}
+		})
+	}
+	if _, err := n.DecodeVolumeContext(map[string]string{"x": strings.Repeat("v", 4096)}); !errors.Is(err, fault.InvalidArgument) {
+		t.Errorf("DecodeVolumeContext of 4097 bytes: error %v, want %v", err, fault.InvalidArgument)
+	}
+}
+
+func TestPublishContextIsFresher(t *testing.T) {
+	n := names(t)
+	published := driver.PublishContext{DeviceName: "new", Serial: "s2", Size: 7}
+	got, err := n.DecodePublishContext(n.EncodePublishContext(published))
+	if err != nil || got != published {
+		t.Fatalf("DecodePublishContext(EncodePublishContext(%+v)) = %+v, %v", published, got, err)
+	}
+	volume := driver.VolumeContext{DeviceName: "old", Serial: "s1", Size: 5, Content: driver.ContentCopy}
+	want := driver.VolumeContext{DeviceName: "new", Serial: "s2", Size: 7, Content: driver.ContentCopy}
+	if got := volume.With(published); !reflect.DeepEqual(got, want) {
+		t.Errorf("With(%+v) = %+v, want %+v", published, got, want)
+	}
+	if got := volume.With(driver.PublishContext{}); !reflect.DeepEqual(got, volume) {
+		t.Errorf("With(nothing) = %+v, want %+v", got, volume)
+	}
+	if _, err := n.DecodePublishContext(map[string]string{prefix + "device-name": "../x"}); !errors.Is(err, fault.InvalidArgument) {
+		t.Errorf("DecodePublishContext(../x): error %v, want %v", err, fault.InvalidArgument)
+	}
+}
+
+func TestParseMkfsOptions(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string // nil and not empty text: refused
+	}{
+		"words are split at spaces":            {" -E  lazy_itable_init=0,nodiscard -i 8192 ", []string{"-E", "lazy_itable_init=0,nodiscard", "-i", "8192"}},
+		"quotes are refused":                   {`-L "my disk"`, nil},
+		"a shell's words are refused":          {"-L $(id)", nil},
+		"a device is refused":                  {"-F /dev/sda", nil},
+		"a journal on a device is refused":     {"-J device=/dev/sdb", nil},
+		"a device by its UUID is refused":      {"-J device=UUID=1", nil},
+		"a device by its label is refused":     {"-J device=LABEL=x", nil},
+		"a first word without dash is refused": {"sda -F", nil},
+		"an end of options is refused":         {"-F -- x", nil},
+		"a newline is refused":                 {"-F\n-i", nil},
+		"letters beyond ASCII are refused":     {"-L ä", nil},
+		"more than 1 KiB is refused":           {"-" + strings.Repeat("f", 1024), nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := driver.ParseMkfsOptions(tc.text)
+			if !reflect.DeepEqual(got, tc.want) || (err != nil) != (tc.want == nil) || err != nil && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("ParseMkfsOptions(%q) = %q, %v, want %q", tc.text, got, err, tc.want)
+			}
+		})
+	}
+	if got, err := driver.ParseMkfsOptions(""); len(got) != 0 || err != nil {
+		t.Errorf(`ParseMkfsOptions("") = %q, %v, want nothing`, got, err)
+	}
+}
+
+func FuzzVolumeContext(f *testing.F) {
+	f.Add("d", "s", "1", "blank", "-F", "true")
+	f.Add("../d", "s s", "-1", "other", "/dev/sda", "1")
+	f.Add("", "", "", "", "", "")
+	f.Fuzz(func(t *testing.T, device, serial, size, content, options, nonZero string) {
+		n := names(t)
+		v, err := n.DecodeVolumeContext(map[string]string{
+			prefix + "device-name": device, prefix + "serial": serial, prefix + "size": size,
+			prefix + "content": content, prefix + "mkfs-options": options, prefix + "format-non-zero": nonZero,
+		})
+		if err != nil {
+			if !errors.Is(err, fault.InvalidArgument) {
+				t.Fatalf("error %v has no kind", err)
+			}
+			return
+		}
+		if strings.Contains(v.DeviceName, "/") || v.Size <= 0 {
+			t.Errorf("accepted %+v", v)
+		}
+		again, err := n.DecodeVolumeContext(n.EncodeVolumeContext(v))
+		if err != nil || !reflect.DeepEqual(again, v) {
+			t.Errorf("Decode(Encode(%+v)) = %+v, %v", v, again, err)
+		}
+	})
+}
+
+func FuzzParseMkfsOptions(f *testing.F) {
+	f.Add("-E nodiscard")
+	f.Add("-F /dev/sda")
+	f.Fuzz(func(t *testing.T, text string) {
+		words, err := driver.ParseMkfsOptions(text)
+		if err != nil {
+			return
+		}
+		for _, w := range words {
+			if strings.ContainsAny(w, "/'\"$ \n") || w == "" {
+				t.Errorf("ParseMkfsOptions(%q) lets %q pass", text, w)
+			}
+		}
+	})
+}

@@ -1,0 +1,369 @@
+package driver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of these tests; nothing here takes that long.
+const patience = 20 * time.Second
+
+// handlers is a controller service whose one call does what the test says.
+type handlers struct {
+	csi.UnimplementedControllerServer
+
+	create func(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error)
+}
+
+func (h handlers) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	return h.create(ctx, req)
+}
+
+// logText is a log that may be read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// running is a server under test.
+type running struct {
+	conn    *grpc.ClientConn
+	log     *logText
+	socket  string
+	http    string
+	stop    context.CancelFunc
+	stopped <-chan error
+}
+
+// start serves h on a socket in a temporary folder and stops at the end of the test.
+func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
+	t.Helper()
+	r := &running{log: &logText{}, socket: filepath.Join(t.TempDir(), "csi.sock"), http: freeAddress(t)}
+	log, err := driver.NewLogger("debug", "json", r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := driver.Config{
+		Names: names(t), Version: "v1", Commit: "abc", Endpoint: "unix://" + r.socket, HTTPEndpoint: r.http,
+		Log: log, Grace: patience,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	if r.socket, err = driver.SocketPath(cfg.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	stopped := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stopped <- driver.Serve(ctx, cfg, func(s grpc.ServiceRegistrar) { csi.RegisterControllerServer(s, h) })
+	}()
+	r.stop, r.stopped = cancel, stopped
+	r.conn = dial(t, r.socket)
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	probe, err := csi.NewIdentityClient(r.conn).Probe(waiting(t), &csi.ProbeRequest{}, grpc.WaitForReady(true))
+	if err != nil || !probe.GetReady().GetValue() {
+		t.Fatalf("Probe = %v, %v, want ready", probe, err)
+	}
+	return r
+}
+
+func waiting(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dial(t *testing.T, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(waiting(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func (r *running) create(t *testing.T, req *csi.CreateVolumeRequest) error {
+	t.Helper()
+	_, err := csi.NewControllerClient(r.conn).CreateVolume(waiting(t), req)
+	return err
+}
+
+func TestServeIdentity(t *testing.T) {
+	r := start(t, handlers{}, nil)
+	client := csi.NewIdentityClient(r.conn)
+	info, err := client.GetPluginInfo(waiting(t), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != "local.csi.cloudblock.io" || info.GetVendorVersion() != "v1" {
+		t.Errorf("GetPluginInfo = %v, %v", info, err)
+	}
+	caps, err := client.GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range caps.GetCapabilities() {
+		got = append(got, c.GetService().GetType().String()+"/"+c.GetVolumeExpansion().GetType().String())
+	}
+	want := "CONTROLLER_SERVICE/UNKNOWN VOLUME_ACCESSIBILITY_CONSTRAINTS/UNKNOWN UNKNOWN/ONLINE"
+	if strings.Join(got, " ") != want {
+		t.Errorf("GetPluginCapabilities = %v, want %s", got, want)
+	}
+	if info, err := os.Stat(r.socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the socket's mode is %v, %v, want 0660", info.Mode(), err)
+	}
+}
+
+// An error of a handler leaves as one status; a panic as Internal, and the process lives (C6).
+func TestServeErrorsAndPanics(t *testing.T) {
+	mode := make(chan func() error, 1)
+	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		return &csi.CreateVolumeResponse{}, (<-mode)()
+	}}, nil)
+	var empty *csi.Volume
+	tests := map[string]struct {
+		handler func() error
+		code    codes.Code
+		logged  string
+	}{
+		"a kind becomes its code":     {func() error { return fmt.Errorf("x: %w", fault.Exhausted) }, codes.ResourceExhausted, `"code":"ResourceExhausted"`},
+		"an error without a kind":     {func() error { return errors.New("x") }, codes.Internal, `"code":"Internal"`},
+		"a panic with words":          {func() error { panic("boom") }, codes.Internal, `"panic":"boom"`},
+		"a panic of the runtime":      {func() error { empty.VolumeId = "x"; return nil }, codes.Internal, "nil pointer dereference"},
+		"a panic with a whole struct": {func() error { panic(handlers{}) }, codes.Internal, "a value of type driver_test.handlers"},
+		"and then all is well":        {func() error { return nil }, codes.OK, `"code":"OK"`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			mode <- tc.handler
+			err := r.create(t, &csi.CreateVolumeRequest{Name: "n"})
+			if status.Code(err) != tc.code {
+				t.Errorf("CreateVolume: %v, want code %v", err, tc.code)
+			}
+			if !strings.Contains(r.log.String(), tc.logged) {
+				t.Errorf("the log has no %s:\n%s", tc.logged, r.log)
+			}
+		})
+	}
+	if err := r.create(t, &csi.CreateVolumeRequest{Name: strings.Repeat("n", 2<<20)}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a request of 2 MiB: %v, want code %v", err, codes.ResourceExhausted)
+	}
+}
+
+// Every line of the log has the ids of the request, and none has anything else of it (P3).
+func TestServeLogsIDsAndNoSecret(t *testing.T) {
+	const canary = "canary-5f2e"
+	r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		driver.LogOf(ctx).Info("inside", zap.Stringer("token", driver.NewSecret(canary)))
+		return nil, fmt.Errorf("x: %w", fault.NotFound)
+	}}, nil)
+	_ = r.create(t, &csi.CreateVolumeRequest{
+		Name: "pvc-7", Secrets: map[string]string{"token": canary}, Parameters: map[string]string{"token": canary},
+	})
+	_, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(waiting(t), &csi.ControllerPublishVolumeRequest{
+		VolumeId: "vol-1", NodeId: strings.Repeat("n", 10_000), Secrets: map[string]string{canary: canary},
+		VolumeContext: map[string]string{canary: canary},
+	})
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("ControllerPublishVolume: %v, want the stub's Unimplemented", err)
+	}
+	_, metrics := get(t, "http://"+r.http+"/metrics")
+	log := r.log.String()
+	for _, want := range []string{
+		`"method":"CreateVolume"`, `"name":"pvc-7"`, `"code":"NotFound"`, `"duration":`, `"request_id":`,
+		`"volume_id":"vol-1"`, `(10000 bytes)`, `"token":"***"`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %s:\n%s", want, log)
+		}
+	}
+	for _, want := range []string{
+		`cloudblock_rpc_duration_seconds_count{code="NotFound",method="CreateVolume"} 1`,
+		`cloudblock_rpc_in_flight{method="CreateVolume"} 0`,
+		`cloudblock_build_info{commit="abc",version="v1"} 1`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %s:\n%s", want, metrics)
+		}
+	}
+	if strings.Contains(log+metrics+err.Error(), canary) {
+		t.Errorf("the canary is in the log, the metrics or the error:\n%s\n%s\n%v", log, metrics, err)
+	}
+	if strings.Contains(log, strings.Repeat("n", 1000)) {
+		t.Error("the log repeats an id of 10 kB whole")
+	}
+}
+
+func TestServeDrains(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		close(entered)
+		<-leave
+		return &csi.CreateVolumeResponse{}, nil
+	}}, nil)
+	if code, body := get(t, "http://"+r.http+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz = %d %s, want 200", code, body)
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
+	<-entered
+	r.stop()
+	eventually(t, "readyz is 503 while a call is under way", func() bool {
+		code, body := get(t, "http://"+r.http+"/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "stopping")
+	})
+	if code, _ := get(t, "http://"+r.http+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz = %d while draining, want 200", code)
+	}
+	select {
+	case err := <-r.stopped:
+		t.Fatalf("Serve returned %v with a call under way", err)
+	case err := <-answered:
+		t.Fatalf("the call under way was cut off: %v", err)
+	default:
+	}
+	close(leave)
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	if err := <-r.stopped; err != nil {
+		t.Errorf("Serve = %v, want nil after draining", err)
+	}
+	if _, err := os.Lstat(r.socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx := waiting(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestServeStopsAfterGrace(t *testing.T) {
+	entered := make(chan struct{})
+	r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		close(entered)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}, func(c *driver.Config) { c.Grace = 50 * time.Millisecond })
+	answered := make(chan error, 1)
+	go func() { answered <- r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
+	<-entered
+	r.stop()
+	if err := <-r.stopped; err == nil || !strings.Contains(err.Error(), "still running") {
+		t.Errorf("Serve = %v, want an error about calls still running", err)
+	}
+	if err := <-answered; err == nil {
+		t.Error("the call that outlived the grace period got an answer without error")
+	}
+}
+
+func TestServeReadyAsksTheProgram(t *testing.T) {
+	r := start(t, handlers{}, func(c *driver.Config) {
+		c.Ready = func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); !bounded {
+				return errors.New("no deadline")
+			}
+			return errors.New("the pool is gone")
+		}
+	})
+	if code, body := get(t, "http://"+r.http+"/readyz"); code != http.StatusServiceUnavailable || body != "the pool is gone\n" {
+		t.Errorf("/readyz = %d %q", code, body)
+	}
+	probe, err := csi.NewIdentityClient(r.conn).Probe(waiting(t), &csi.ProbeRequest{})
+	if err != nil || !probe.GetReady().GetValue() {
+		t.Errorf("Probe = %v, %v, want ready: it never asks what the program depends on", probe, err)
+	}
+	if code, _ := get(t, "http://"+r.http+"/nothing"); code != http.StatusNotFound {
+		t.Errorf("/nothing = %d, want 404", code)
+	}
+}
+
+func TestServeWithoutHTTP(t *testing.T) {
+	r := start(t, handlers{}, func(c *driver.Config) { c.HTTPEndpoint = "" })
+	r.stop()
+	if err := <-r.stopped; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
