@@ -61,7 +61,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		if !exists {
 			return none, nil
 		}
-		left := make([]cloud.NodeID, 0, len(vol.AttachedTo))
+		var left []cloud.NodeID // nil when none is left, as in a volume that never was attached
 		for _, n := range vol.AttachedTo {
 			if node != "" && n != node {
 				left = append(left, n)

@@ -1,0 +1,284 @@
+// Package cloudtest checks that a cloud.Cloud keeps the contract. Each subtest is named by the
+// sentence of internal/cloud that it checks, and every backend passes all of them, bare and inside
+// the decorators. There is no list of exceptions: what a backend cannot do is read from its
+// Capabilities, and then the suite demands fault.Unsupported.
+//
+// Only _test.go files import this package, and so only tests link its dependency goleak.
+package cloudtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Harness is what the suite needs to know about a backend and cannot make itself.
+type Harness struct {
+	// New returns the cloud under test, without any volume or snapshot. It is called once for each
+	// subtest and cleans up with t.Cleanup.
+	New func(t *testing.T) cloud.Cloud
+	// Pair returns two clusters that share one account. Nil: the backend knows no clusters.
+	Pair func(t *testing.T) (a, b cloud.Cloud)
+	// Denied returns a cloud with credentials that are not accepted. Nil: there are no credentials.
+	Denied func(t *testing.T) cloud.Cloud
+	// InUse makes a volume of the newest cloud in use until release is called. It is needed where
+	// there is no Attach; nil where the backend cannot see use at all.
+	InUse func(t *testing.T, id cloud.VolumeID) (release func())
+
+	// Zones are zones that the backend serves, at least one. With two, the choice is checked.
+	Zones []string
+	// Nodes are two machines that exist in the first zone. Needed with Attach.
+	Nodes []cloud.NodeID
+	// Parameters are values that the backend accepts, sorted by name.
+	Parameters []cloud.Parameter
+	// Size is that of the volumes that the suite makes. Zero: Capabilities.SmallestVolume.
+	Size cloud.Bytes
+
+	// Idempotent: the cloud stands behind middleware.Stack, so a repeated create gives the volume
+	// that is there and a second change of one volume may be fault.Busy. Otherwise a taken name is
+	// fault.Conflict.
+	Idempotent bool
+	// Lag is how far the reads of the backend may lag behind its writes.
+	Lag time.Duration
+	// CapacitySlack is how much the free space moves by itself, where others use it too.
+	CapacitySlack cloud.Bytes
+	// Slow makes the suite do fewer rounds, for backends whose calls take real time.
+	Slow bool
+	// Patience is how long the suite waits for what must happen. Zero: 30 seconds.
+	Patience time.Duration
+	// Requests counts the requests that left the program so far. Nil: none ever leave it.
+	Requests func() int
+}
+
+// Run checks the whole contract.
+func Run(t *testing.T, h Harness) {
+	if h.Patience == 0 {
+		h.Patience = 30 * time.Second
+	}
+	if len(h.Zones) == 0 {
+		t.Fatal("the harness names no zone")
+	}
+	t.Run("Capabilities", h.testCapabilities)
+	t.Run("Capacity", h.testCapacity)
+	t.Run("Check", h.testCheck)
+	t.Run("CreateVolume", h.testCreate)
+	t.Run("Copies", h.testCopies)
+	t.Run("Names", h.testNames)
+	t.Run("FindVolume", h.testFind)
+	t.Run("GetVolume", h.testGet)
+	t.Run("DeleteVolume", h.testDelete)
+	t.Run("ListVolumes", h.testList)
+	t.Run("ExpandVolume", h.testExpand)
+	t.Run("Attach", h.testAttach)
+	t.Run("Detach", h.testDetach)
+	t.Run("Snapshots", h.testSnapshots)
+	t.Run("ListSnapshots", h.testListSnapshots)
+	t.Run("Ids", h.testIDs)
+	t.Run("Contexts", h.testContexts)
+	t.Run("Concurrency", h.testConcurrency)
+	t.Run("Clusters", h.testClusters)
+}
+
+// env is one subtest with a cloud of its own.
+type env struct {
+	*testing.T
+
+	h    Harness
+	c    cloud.Cloud
+	caps cloud.Capabilities
+	size cloud.Bytes
+}
+
+// check runs one subtest. Nothing it started may be running when it has cleaned up.
+func (h Harness) check(t *testing.T, sentence string, test func(e *env)) {
+	t.Helper()
+	t.Run(sentence, func(t *testing.T) {
+		running := goleak.IgnoreCurrent()
+		t.Cleanup(func() { goleak.VerifyNone(t, running) }) // first in, so it runs after the backend's own
+		test(h.env(t, h.New(t)))
+	})
+}
+
+func (h Harness) env(t *testing.T, c cloud.Cloud) *env {
+	e := &env{T: t, h: h, caps: c.Capabilities(), size: h.Size}
+	e.c = &checked{Cloud: c, t: t, lag: h.Lag}
+	if e.size == 0 {
+		e.size = e.caps.SmallestVolume
+	}
+	return e
+}
+
+// request asks for a small blank volume in the first zone.
+func (e *env) request(name string) cloud.CreateVolumeRequest {
+	return cloud.CreateVolumeRequest{Name: name, Size: e.size, Zones: e.h.Zones[:1]}
+}
+
+// volume makes a small blank volume.
+func (e *env) volume(name string) cloud.Volume {
+	e.Helper()
+	return e.create(e.request(name))
+}
+
+// create makes a volume and ends the test if that fails.
+func (e *env) create(req cloud.CreateVolumeRequest) cloud.Volume {
+	e.Helper()
+	vol, err := e.settle(req)
+	if err != nil {
+		e.Fatalf("CreateVolume(%q) = %v, want a volume", req.Name, err)
+	}
+	return vol
+}
+
+// settle asks as an orchestrator does: it repeats the request until the answer is final. Behind the
+// decorators that is all it takes; a bare backend that says the name is taken is asked what has it.
+func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	return until(e, func() (cloud.Volume, error) {
+		vol, err := e.c.CreateVolume(e.Context(), req)
+		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
+			return vol, err
+		}
+		found, findErr := e.c.FindVolume(e.Context(), req.Name)
+		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
+			return found, err // ask again
+		}
+		return found, findErr
+	})
+}
+
+// settleSnapshot is settle for a snapshot.
+func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return until(e, func() (cloud.Snapshot, error) {
+		snap, err := e.c.CreateSnapshot(e.Context(), req)
+		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
+			return snap, err
+		}
+		found, findErr := e.c.FindSnapshot(e.Context(), req.Name)
+		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
+			return found, err
+		}
+		return found, findErr
+	})
+}
+
+// snapshot makes a snapshot that can be restored.
+func (e *env) snapshot(name string, of cloud.VolumeID) cloud.Snapshot {
+	e.Helper()
+	snap, err := e.settleSnapshot(cloud.CreateSnapshotRequest{Name: name, Volume: of})
+	if err != nil {
+		e.Fatalf("CreateSnapshot(%q, %s) = %v, want a snapshot", name, of, err)
+	}
+	ready := snap
+	e.eventually("the snapshot is ready", func() bool {
+		if ready, err = e.c.GetSnapshot(e.Context(), snap.ID); err != nil {
+			e.Fatalf("GetSnapshot(%s) = %v", snap.ID, err)
+		}
+		return ready.Ready
+	})
+	return ready
+}
+
+// until repeats the call while its answer says that a repeat may help.
+func until[T any](e *env, call func() (T, error)) (answer T, err error) {
+	e.Helper()
+	e.eventually("a final answer", func() bool {
+		answer, err = call()
+		switch fault.Of(err) {
+		case fault.Busy, fault.Unavailable, fault.Uncertain:
+			return false
+		default:
+			return true
+		}
+	})
+	return answer, err
+}
+
+// eventually waits for a condition, for as long as the harness has patience.
+func (e *env) eventually(what string, holds func() bool) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.h.Patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			e.Fatalf("waited %s in vain for %s", e.h.Patience, what)
+		}
+	}
+}
+
+// want fails the test unless the error carries one of the kinds.
+func (e *env) want(err error, call string, kinds ...fault.Kind) {
+	e.Helper()
+	for _, kind := range kinds {
+		if fault.Of(err) == kind && (err == nil) == (kind == fault.None) {
+			return
+		}
+	}
+	e.Errorf("%s = %v, want the kind %q", call, err, kinds)
+}
+
+// ok fails the test on an error.
+func (e *env) ok(err error, call string) {
+	e.Helper()
+	if err != nil {
+		e.Errorf("%s = %v, want no error", call, err)
+	}
+}
+
+// ids lists the volumes.
+func (e *env) ids() map[cloud.VolumeID]cloud.Volume {
+	e.Helper()
+	all := map[cloud.VolumeID]cloud.Volume{}
+	for token := ""; ; {
+		list, err := e.c.ListVolumes(e.Context(), cloud.Page{Token: token})
+		if err != nil {
+			e.Fatalf("ListVolumes = %v", err)
+		}
+		for _, vol := range list.Volumes {
+			all[vol.ID] = vol
+		}
+		if token = list.Next; token == "" {
+			return all
+		}
+	}
+}
+
+// get returns the state of a volume that must be there.
+func (e *env) get(id cloud.VolumeID) cloud.Volume {
+	e.Helper()
+	vol, err := e.c.GetVolume(e.Context(), id)
+	if err != nil {
+		e.Fatalf("GetVolume(%s) = %v, want the volume", id, err)
+	}
+	return vol
+}
+
+// gone fails the test unless the volume does not exist.
+func (e *env) gone(id cloud.VolumeID) {
+	e.Helper()
+	_, err := e.c.GetVolume(e.Context(), id)
+	e.want(err, "GetVolume of what must be gone", fault.NotFound)
+}
+
+// left fails the test unless exactly these volumes exist.
+func (e *env) left(want ...cloud.VolumeID) {
+	e.Helper()
+	have := e.ids()
+	for _, id := range want {
+		if _, ok := have[id]; !ok {
+			e.Errorf("volume %s is missing from the list", id)
+		}
+		delete(have, id)
+	}
+	for id, vol := range have {
+		e.Errorf("volume %s, named %q, was left behind", id, vol.Name)
+	}
+}

@@ -1,0 +1,129 @@
+package cloudtest
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// impossible returns ids that no backend can have made of this one, each of which a careless backend
+// would turn into a request for another object.
+func impossible(id string) []string {
+	return []string{
+		"", " ", ".", "..", "/",
+		"../volumes/" + id, "../" + id, "./" + id, "/" + id, id + "/", id + "/..", id + "/../" + id,
+		"%2e%2e/" + id, id + "%00", id + "\x00", id + "\n",
+		id + "?force=1", id + "#x", id + "&x=y", id + ";x",
+		" " + id, id + " ", "+" + id, "\u0442\u043e\u043c" + id, id + "\u200b",
+		strings.Repeat("x", 10<<10), id + strings.Repeat("0", 10<<10),
+	}
+}
+
+// missing returns ids that look like this one and name nothing.
+func missing(id string) []string {
+	return []string{"0" + id, id[:len(id)-1], id[1:], id + "9"}
+}
+
+func (h Harness) testIDs(t *testing.T) {
+	h.check(t, "an id that this backend cannot have made is answered like a missing one, and nothing changes", func(e *env) {
+		vol := e.volume("target")
+		before := e.get(vol.ID)
+		for _, id := range impossible(string(vol.ID)) {
+			e.volumeID(cloud.VolumeID(id), vol.Size)
+		}
+		for _, id := range missing(string(vol.ID)) {
+			e.volumeID(cloud.VolumeID(id), vol.Size)
+		}
+		if after := e.get(vol.ID); !reflect.DeepEqual(before, after) {
+			e.Errorf("the volume is now %+v, it was %+v", after, before)
+		}
+		e.left(vol.ID)
+	})
+	h.check(t, "for an id that this backend cannot have made no request leaves the program", func(e *env) {
+		vol := e.volume("target")
+		for _, id := range impossible(string(vol.ID)) {
+			before := e.requests()
+			e.volumeID(cloud.VolumeID(id), vol.Size)
+			if n := e.requests() - before; n != 0 {
+				e.Errorf("%d requests were made for the id %.80q", n, id)
+			}
+		}
+	})
+	h.check(t, "a node that cannot exist is answered like a missing one", func(e *env) {
+		if !e.caps.Attach {
+			return // fault.Unsupported is demanded elsewhere
+		}
+		vol := e.volume("disk")
+		node := string(e.h.Nodes[0])
+		for _, id := range append(impossible(node), missing(node)...) {
+			if id == string(e.h.Nodes[1]) || id == "" { // "" means every node to Detach
+				continue
+			}
+			_, err := e.c.Attach(e.Context(), vol.ID, cloud.NodeID(id))
+			e.want(err, "Attach to a hostile node", fault.NotFound, fault.InvalidArgument)
+			e.attach(vol.ID, e.h.Nodes[0])
+			e.want(e.c.Detach(e.Context(), vol.ID, cloud.NodeID(id)), "Detach from a hostile node", fault.None, fault.NotFound, fault.InvalidArgument)
+			e.at(vol.ID, e.h.Nodes[0])
+			e.ok(e.c.Detach(e.Context(), vol.ID, e.h.Nodes[0]), "Detach")
+		}
+	})
+	h.snapshots(t, "a snapshot that cannot exist is answered like a missing one", func(e *env, vol cloud.Volume) {
+		snap := e.snapshot("target", vol.ID)
+		for _, id := range append(impossible(string(snap.ID)), missing(string(snap.ID))...) {
+			_, err := e.c.GetSnapshot(e.Context(), cloud.SnapshotID(id))
+			e.want(err, "GetSnapshot of a hostile id", fault.NotFound, fault.InvalidArgument)
+			e.want(e.c.DeleteSnapshot(e.Context(), cloud.SnapshotID(id)), "DeleteSnapshot of a hostile id",
+				fault.None, fault.NotFound, fault.InvalidArgument)
+			if id == "" {
+				continue // no source at all
+			}
+			req := e.request("from a hostile snapshot")
+			req.Source.Snapshot = cloud.SnapshotID(id)
+			_, err = e.c.CreateVolume(e.Context(), req)
+			e.want(err, "CreateVolume from a hostile snapshot", fault.NotFound, fault.InvalidArgument)
+		}
+		e.snapshotsLeft(snap.ID)
+		e.left(vol.ID)
+	})
+}
+
+// volumeID gives one hostile id to every method that takes a volume's.
+func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes) {
+	e.Helper()
+	ctx := e.Context()
+	lost := []fault.Kind{fault.NotFound, fault.InvalidArgument}
+	harmless := append(lost, fault.None)
+	_, err := e.c.GetVolume(ctx, id)
+	e.want(err, "GetVolume of a hostile id", lost...)
+	e.want(e.c.DeleteVolume(ctx, id), "DeleteVolume of a hostile id", harmless...)
+	if e.caps.Expand {
+		_, err = e.c.ExpandVolume(ctx, id, size+e.caps.SizeStep)
+		e.want(err, "ExpandVolume of a hostile id", lost...)
+	}
+	if e.caps.Attach {
+		_, err = e.c.Attach(ctx, id, e.h.Nodes[0])
+		e.want(err, "Attach of a hostile id", lost...)
+		e.want(e.c.Detach(ctx, id, e.h.Nodes[0]), "Detach of a hostile id", harmless...)
+		e.want(e.c.Detach(ctx, id, ""), "Detach of a hostile id", harmless...)
+	}
+	if e.caps.Snapshots {
+		_, err = e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "hostile", Volume: id})
+		e.want(err, "CreateSnapshot of a hostile id", lost...)
+		if id != "" { // which means all volumes
+			list, err := e.c.ListSnapshots(ctx, id, cloud.Page{})
+			e.want(err, "ListSnapshots of a hostile id", harmless...)
+			if len(list.Snapshots) != 0 {
+				e.Errorf("ListSnapshots(%.80q) = %+v", id, list.Snapshots)
+			}
+		}
+	}
+	if id != "" { // which means no source at all
+		req := e.request("from a hostile volume")
+		req.Source.Volume = id
+		_, err = e.c.CreateVolume(ctx, req)
+		e.want(err, "CreateVolume from a hostile id", lost...)
+	}
+}

@@ -1,0 +1,73 @@
+package middleware_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// harness tests accounts of this shape inside the stack.
+func harness(cfg memory.Config) cloudtest.Harness {
+	if cfg.Space == 0 {
+		cfg.Space = 90 * cloud.GiB // less than the largest volume
+	}
+	var newest *memory.Account
+	wrap := func(c cloud.Cloud) cloud.Cloud {
+		return middleware.Stack(c, middleware.Options{})
+	}
+	h := cloudtest.Harness{
+		Idempotent: true,
+		Zones:      []string{"zone-a", "zone-b"},
+		Nodes:      []cloud.NodeID{"node-1", "node-2"},
+		Lag:        cfg.ReadLag,
+		Slow:       cfg.ReadLag > 0 || cfg.OperationTime > 0,
+		New: func(*testing.T) cloud.Cloud {
+			newest = memory.NewAccount(cfg)
+			return wrap(newest.Cluster("one"))
+		},
+		Pair: func(*testing.T) (a, b cloud.Cloud) {
+			account := memory.NewAccount(cfg)
+			return wrap(account.Cluster("one")), wrap(account.Cluster("two"))
+		},
+		Denied: func(*testing.T) cloud.Cloud {
+			c := memory.New(cfg)
+			c.Account().Arm(memory.CallCheck, memory.Refuse(fault.Denied))
+			return wrap(c)
+		},
+		InUse: func(t *testing.T, id cloud.VolumeID) func() {
+			mark := func(inUse bool) {
+				if err := newest.SetInUse(id, inUse); err != nil {
+					t.Error(err)
+				}
+			}
+			mark(true)
+			return func() { mark(false) }
+		},
+	}
+	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
+		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
+	}
+	return h
+}
+
+func TestContract(t *testing.T) {
+	little := memory.Full()
+	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
+	little.Scope, little.Parameters, little.VolumesPerNode = cloud.ScopeNode, nil, 0
+	for name, cfg := range map[string]memory.Config{
+		"everything":          {},
+		"nothing but volumes": {Capabilities: little},
+		"names per cluster":   {NamesPerCluster: true},
+		"changes take time":   {OperationTime: 3 * time.Millisecond},
+		// A bare backend may show the lag of its cloud. Behind the decorators it must not hurt.
+		"reads lag a tick behind writes":                  {ReadLag: 10 * time.Millisecond},
+		"reads lag a tick behind writes, which take time": {ReadLag: 10 * time.Millisecond, OperationTime: 3 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) { cloudtest.Run(t, harness(cfg)) })
+	}
+}
