@@ -87,7 +87,7 @@ func (p *volumeParameters) set(name, value string, known, backend []string) erro
 		p.filesystem = value
 	case paramTags:
 		var tags []cloud.Tag
-		tags, err = parseTags(value)
+		tags, err = ParseTags(strings.Split(value, ","))
 		p.tags = append(p.tags, tags...)
 	default:
 		if tag, ok := volumeMetadata[name]; ok {
@@ -129,7 +129,7 @@ func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 		case metadata:
 			tags = append(tags, cloud.Tag{Key: tag, Value: raw[name]})
 		case name == paramTags:
-			own, err := parseTags(raw[name])
+			own, err := ParseTags(strings.Split(raw[name], ","))
 			if err != nil {
 				return nil, fmt.Errorf("parameters: %s: %w", name, err)
 			}
@@ -149,10 +149,10 @@ func unknownParameter(name string, known []string) error {
 		name, strings.Join(slices.Sorted(slices.Values(known)), ", "), fault.InvalidArgument)
 }
 
-// parseTags reads "key=value,key=value".
-func parseTags(value string) ([]cloud.Tag, error) {
+// ParseTags reads entries of the form key=value.
+func ParseTags(entries []string) ([]cloud.Tag, error) {
 	var tags []cloud.Tag
-	for i, entry := range strings.Split(value, ",") {
+	for i, entry := range entries {
 		key, text, found := strings.Cut(strings.TrimSpace(entry), "=")
 		switch {
 		case !found || key == "":
@@ -167,4 +167,12 @@ func parseTags(value string) ([]cloud.Tag, error) {
 		tags = append(tags, cloud.Tag{Key: key, Value: text})
 	}
 	return tags, nil
+}
+
+// mergeTags puts a class's tags over those of the whole driver: the class is closer to the volume.
+func mergeTags(driverWide, class []cloud.Tag) []cloud.Tag {
+	merged := slices.DeleteFunc(slices.Clone(driverWide), func(t cloud.Tag) bool {
+		return slices.ContainsFunc(class, func(c cloud.Tag) bool { return c.Key == t.Key })
+	})
+	return append(merged, class...)
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -34,7 +33,7 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	made, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{
 		Name:   req.GetName(),
 		Volume: cloud.VolumeID(req.GetSourceVolumeId()),
-		Tags:   slices.Concat(s.tags, tags),
+		Tags:   mergeTags(s.tags, tags),
 	})
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -83,7 +82,7 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 		Zones:      zones,
 		Source:     source,
 		Parameters: params.backend,
-		Tags:       slices.Concat(s.tags, params.tags),
+		Tags:       mergeTags(s.tags, params.tags),
 	}, params, err
 }
 

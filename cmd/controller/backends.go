@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+)
+
+// backend is one place for volumes that this program can be pointed at.
+type backend struct {
+	// scope is what its volumes are bound to, in the words of --topology-key.
+	scope cloud.Scope
+	// perNode: the program runs once on every node, and says which one on its socket.
+	perNode bool
+	// validate checks the flags that only this backend has, and reports every mistake.
+	validate func(c config) error
+	// open makes the backend. The flags have been checked.
+	open func(ctx context.Context, c config) (cloud.Cloud, error)
+}
+
+// backends is the table of all. This is the only file that imports them.
+var backends = map[string]backend{
+	"local": {
+		scope:    cloud.ScopeNode,
+		perNode:  true,
+		validate: config.validateLocal,
+		open: func(ctx context.Context, c config) (cloud.Cloud, error) {
+			return local.New(ctx, local.Config{Pool: c.localPool, Node: c.nodeID})
+		},
+	},
+}

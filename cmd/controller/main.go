@@ -1,0 +1,29 @@
+// Command cloudblock-controller is the controller program: it makes, attaches, grows and removes
+// volumes in one cloud, for the sidecars of Kubernetes, over CSI.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Set by the linker.
+var version, commit = "unknown", "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, err)
+	if errors.Is(err, errConfig) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+)
+
+// grace is how long calls may go on after the program was told to stop. Kubernetes kills it 30
+// seconds after that.
+const grace = 25 * time.Second
+
+// run is the whole program: it returns when ctx ends and everything has stopped.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	cfg, err := parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if cfg.version {
+		_, err := fmt.Fprintln(stdout, "cloudblock-controller", version, commit)
+		return err
+	}
+	log, err := driver.NewLogger(cfg.logLevel, cfg.logFormat, stderr)
+	if err != nil {
+		return err
+	}
+	bare, err := cfg.backend.open(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("open --cloud %s: %w", cfg.cloud, err)
+	}
+	registry := prometheus.NewRegistry()
+	decorated, err := decorate(bare, log, registry)
+	if err != nil {
+		return err
+	}
+	reach := &reachability{check: decorated.Check}
+	if err := reach.register(registry); err != nil {
+		return err
+	}
+	if err := reach.ask(ctx); err != nil {
+		log.Warn("the cloud does not answer as it should; serving all the same", zap.Error(err))
+	}
+	service := controller.New(decorated, cfg.names, cfg.tags...)
+	return driver.Serve(ctx, driver.Config{
+		Names: cfg.names, Version: version, Commit: commit,
+		Endpoint: cfg.endpoint, HTTPEndpoint: cfg.httpEndpoint,
+		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
+	}, func(r grpc.ServiceRegistrar) {
+		csi.RegisterControllerServer(r, service)
+		if cfg.backend.perNode {
+			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.names, cfg.nodeInfo()))
+		}
+	})
+}
+
+// decorate puts around a backend what every backend needs, and registers what is measured of it and
+// of the process.
+func decorate(bare cloud.Cloud, log *zap.Logger, registry *prometheus.Registry) (cloud.Cloud, error) {
+	calls, err := middleware.NewCalls(registry)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return middleware.Stack(bare, middleware.Options{Log: log, Calls: calls}), nil
+}
