@@ -8,58 +8,97 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// jobs runs work that must not stop when the RPC that asked for it ends: a mkfs or fsck that is
-// killed half-way is worse than one that nobody waits for. One job per device at a time; jobs of
-// different devices know nothing of each other.
+// jobs lets one call at a time change a device, and lets a step of it run on when the RPC that
+// asked for it ends: a mkfs or fsck that is killed half-way is worse than one that nobody waits
+// for. Jobs of different devices know nothing of each other.
 type jobs struct {
 	mu      sync.Mutex
 	running map[uint64]*job
 }
 
-// job is one piece of work under way.
+// job is the right to change one device.
 type job struct {
+	all  *jobs
+	dev  uint64
 	name string
-	done chan struct{}
-	err  error
+	done chan struct{} // closed when the device is free again
+
+	mu        sync.Mutex
+	finished  bool // the step that runs has ended
+	abandoned bool // nobody waits for it any more; it frees the device itself
 }
 
-// run does work for the device with this number and waits for it, but only as long as ctx lives:
-// the work goes on after that, and until it has ended every other call for the device is
-// fault.Busy. The work's context carries ctx's values and never ends. late is told the result
-// when nobody waited for it.
-func (j *jobs) run(ctx context.Context, dev uint64, name string, work func(context.Context) error, late func(error)) error {
+// begin takes the device with this number; fault.Busy while another job has it.
+func (j *jobs) begin(dev uint64, name string) (*job, error) {
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	if other := j.running[dev]; other != nil {
-		j.mu.Unlock()
-		return fmt.Errorf("%s is still running on the device: %w", other.name, fault.Busy)
+		return nil, fmt.Errorf("%s is still running on the device: %w", other.name, fault.Busy)
 	}
 	if j.running == nil {
 		j.running = make(map[uint64]*job)
 	}
-	own := &job{name: name, done: make(chan struct{})}
+	own := &job{all: j, dev: dev, name: name, done: make(chan struct{})}
 	j.running[dev] = own
-	j.mu.Unlock()
+	return own, nil
+}
 
-	go func() {
-		err := work(context.WithoutCancel(ctx))
-		j.mu.Lock()
-		own.err = err
-		delete(j.running, dev)
-		j.mu.Unlock()
-		close(own.done)
-		if ctx.Err() != nil {
-			late(err)
-		}
-	}()
-	select {
-	case <-own.done:
-		return own.err
-	case <-ctx.Done():
-		return fmt.Errorf("%s goes on without its caller: %w: %w", name, fault.Busy, ctx.Err())
+// end frees the device, unless a step goes on without its caller: then that step frees it.
+func (o *job) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.abandoned {
+		o.free()
 	}
 }
 
-// busy names the job that runs on the device, if one does.
+func (o *job) free() {
+	o.all.mu.Lock()
+	defer o.all.mu.Unlock()
+	delete(o.all.running, o.dev)
+	close(o.done)
+}
+
+// do runs step and waits for it as long as ctx lives. After that step goes on by itself, with a
+// context that does not end, and the device stays taken until it has ended; late is told how. step
+// must use nothing that its caller closes.
+func (o *job) do(ctx context.Context, step func(context.Context) error, late func(error)) error {
+	result := make(chan error, 1)
+	go func() {
+		err := step(context.WithoutCancel(ctx))
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.finished = true
+		result <- err
+		if o.abandoned {
+			late(err)
+			o.free()
+		}
+	}()
+	select {
+	case err := <-result:
+		return o.again(err)
+	case <-ctx.Done():
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.finished {
+		o.finished = false
+		return <-result
+	}
+	o.abandoned = true
+	return fmt.Errorf("%s goes on without its caller: %w: %w", o.name, fault.Busy, ctx.Err())
+}
+
+// again makes the job ready for its next step.
+func (o *job) again(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finished = false
+	return err
+}
+
+// busy names the job that has the device, if there is one.
 func (j *jobs) busy(dev uint64) (string, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,7 +108,7 @@ func (j *jobs) busy(dev uint64) (string, bool) {
 	return "", false
 }
 
-// wait returns when no job is running, or when ctx ends.
+// wait returns when there is no job, or when ctx ends.
 func (j *jobs) wait(ctx context.Context) error {
 	for {
 		j.mu.Lock()

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -22,6 +24,9 @@ type Command struct {
 	Files []*os.File
 	// Stdin may be nil.
 	Stdin io.Reader
+	// DieWithParent has the kernel kill the program when ours dies, so that nothing works on the
+	// device behind the back of the next one.
+	DieWithParent bool
 }
 
 // Output is what a program that ended by itself left behind.
@@ -59,6 +64,12 @@ func (commands) Run(ctx context.Context, c Command) (Output, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
 	// Messages are parsed and shown; they must not depend on the machine's language.
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if c.DieWithParent {
+		// The kernel watches the thread that started the program, not the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	}
 	err := cmd.Run()
 	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError

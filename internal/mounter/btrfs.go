@@ -1,0 +1,120 @@
+package mounter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The ioctls of linux/btrfs.h that x/sys/unix does not have.
+const (
+	btrfsFSInfo  = 0x8400941f // BTRFS_IOC_FS_INFO, 1024 bytes
+	btrfsDevInfo = 0xd000941e // BTRFS_IOC_DEV_INFO, 4096 bytes
+)
+
+// mountIoctl fills buf by an ioctl on the directory at path.
+func mountIoctl(path string, request uintptr, buf []byte) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&buf[0]))); errno != 0 {
+		return fmt.Errorf("ask the filesystem at %s: %w: %w", path, fault.Unavailable, errno)
+	}
+	return nil
+}
+
+// btrfsDevice returns the number of the only block device of the btrfs mounted at path. The mount
+// table has a number that the kernel made up, and the source there may be a by-id path or outlive
+// its device, so the filesystem itself is asked.
+func btrfsDevice(path string) (uint64, error) {
+	info := make([]byte, 1024)
+	if err := mountIoctl(path, btrfsFSInfo, info); err != nil {
+		return 0, err
+	}
+	id := fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32])
+	numbers, err := btrfsMembers(id)
+	if err != nil {
+		return 0, err
+	}
+	if len(numbers) != 1 {
+		return 0, fmt.Errorf("btrfs %s at %s has %d devices, not one: %w", id, path, len(numbers), fault.Precondition)
+	}
+	return numbers[0], nil
+}
+
+// btrfsMembers returns the device numbers of a mounted btrfs.
+func btrfsMembers(id string) ([]uint64, error) {
+	files, err := filepath.Glob("/sys/fs/btrfs/" + id + "/devices/*/dev")
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the devices of btrfs %s: %w: %w", id, fault.Unavailable, err)
+		}
+		number, err := parseDeviceNumber(string(text))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, number)
+	}
+	return out, nil
+}
+
+// btrfsHas says whether the block device belongs to any mounted btrfs.
+func btrfsHas(dev uint64) bool {
+	numbers, err := btrfsMembers("*")
+	if err != nil {
+		return true // not known: then nobody may take it for free
+	}
+	for _, number := range numbers {
+		if number == dev {
+			return true
+		}
+	}
+	return false
+}
+
+// parseDeviceNumber reads "7:3\n".
+func parseDeviceNumber(text string) (uint64, error) {
+	left, right, ok := strings.Cut(strings.TrimSpace(text), ":")
+	major, err1 := strconv.ParseUint(left, 10, 32)
+	minor, err2 := strconv.ParseUint(right, 10, 32)
+	if !ok || err1 != nil || err2 != nil {
+		return 0, fmt.Errorf("device number %q cannot be read: %w", text, fault.Precondition)
+	}
+	return unix.Mkdev(uint32(major), uint32(minor)), nil
+}
+
+// btrfsSize returns the id and the size of the only device as the mounted btrfs sees it.
+func btrfsSize(path string) (id uint64, size int64, err error) {
+	info := make([]byte, 1024)
+	if err := mountIoctl(path, btrfsFSInfo, info); err != nil {
+		return 0, 0, err
+	}
+	ne := binary.NativeEndian
+	if devices := ne.Uint64(info[8:]); devices != 1 {
+		return 0, 0, fmt.Errorf("btrfs at %s has %d devices, not one: %w", path, devices, fault.Precondition)
+	}
+	// Ids are not reused when a device is replaced, so the only one need not be 1.
+	for id := ne.Uint64(info[0:]); id > 0; id-- {
+		dev := make([]byte, 4096)
+		ne.PutUint64(dev, id)
+		if err = mountIoctl(path, btrfsDevInfo, dev); err == nil {
+			return id, int64(ne.Uint64(dev[32:])), nil
+		}
+	}
+	return 0, 0, err
+}

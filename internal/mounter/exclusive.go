@@ -1,0 +1,74 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// errInUse says that something else holds the device exclusively: a mount in whatever mount
+// namespace, a device-mapper table, or a mkfs or fsck.
+var errInUse = errors.New("the device is in use")
+
+// reopen opens the same device again through its descriptor, never through a name. mode is added
+// to O_RDWR or, where the device only allows that, O_RDONLY.
+func reopen(dev *os.File, mode int) (*os.File, error) {
+	path := fmt.Sprintf("/proc/self/fd/%d", dev.Fd())
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|mode, 0)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|mode, 0)
+	}
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return nil, fmt.Errorf("%s: %w: %w", dev.Name(), fault.Busy, errInUse)
+	case err != nil:
+		return nil, fmt.Errorf("open %s again: %w: %w", dev.Name(), fault.Precondition, err)
+	}
+	return os.NewFile(uintptr(fd), dev.Name()), nil
+}
+
+// exclusive is a device opened with O_EXCL, which the kernel grants to one holder only. What is
+// read through it comes from the device and not from a cache that an earlier disk left behind.
+type exclusive struct{ *os.File }
+
+// openExclusive opens the device exclusively and drops everything cached about it.
+func openExclusive(dev *os.File) (exclusive, error) {
+	f, err := reopen(dev, unix.O_EXCL)
+	if err != nil {
+		return exclusive{}, err
+	}
+	x := exclusive{f}
+	if err := x.Flush(); err != nil {
+		_ = f.Close()
+		return exclusive{}, err
+	}
+	return x, nil
+}
+
+// Flush writes everything to the device itself and forgets cached data.
+func (x exclusive) Flush() error {
+	if err := x.Sync(); err != nil {
+		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.Precondition, err)
+	}
+	if err := unix.IoctlSetInt(int(x.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("drop cached data of %s: %w: %w", x.Name(), fault.Precondition, err)
+	}
+	return nil
+}
+
+// CheckIdle proves that nothing has the device in use: no mount in any mount namespace, no mapping
+// on top, no command of ours.
+func (m *Mounter) CheckIdle(dev BlockDevice) error {
+	if name, busy := m.jobs.busy(dev.Number()); busy {
+		return fmt.Errorf("%s is still running on %s: %w", name, dev.Path(), fault.Busy)
+	}
+	f, err := reopen(dev.File(), unix.O_EXCL)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

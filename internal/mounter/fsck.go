@@ -1,0 +1,33 @@
+package mounter
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// e2fsckUncorrected is the lowest exit code of e2fsck that leaves the filesystem unfit; below it
+// are 0, clean, and the bits 1 and 2, repaired.
+const e2fsckUncorrected = 4
+
+// check repairs what can be repaired without asking. Only ext4 has something to do before a mount:
+// fsck.xfs and fsck.btrfs do nothing on purpose, their logs are replayed by the kernel.
+func (m *Mounter) check(ctx context.Context, f *os.File, force bool) error {
+	args := []string{"-p", childFile}
+	if force {
+		args = []string{"-f", "-p", childFile}
+	}
+	out, err := m.run.Run(ctx, Command{Name: "e2fsck", Args: args, Files: []*os.File{f}})
+	if err != nil {
+		return err
+	}
+	if out.ExitCode >= e2fsckUncorrected {
+		return fmt.Errorf("%w: e2fsck -p ended with code %d and repaired nothing more by itself: %s "+
+			"(make a snapshot, then run e2fsck on %s by hand)", fault.Precondition, out.ExitCode,
+			strings.ReplaceAll(out.Tail(), childFile, f.Name()), f.Name())
+	}
+	return nil
+}

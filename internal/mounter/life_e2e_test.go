@@ -1,0 +1,71 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// small is a size that every mkfs accepts.
+const small = 320 * mib
+
+func TestLifeOfAVolume(t *testing.T) {
+	for _, fs := range []Filesystem{Ext4, XFS, Btrfs} {
+		t.Run(string(fs), func(t *testing.T) {
+			m, dev, dir := New(Config{}), newLoop(t, small), t.TempDir()
+			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small}
+			got, err := m.EnsureFormatted(t.Context(), dev, req)
+			if err != nil || got != fs {
+				t.Fatalf("EnsureFormatted(blank) = %q, %v, want %q", got, err, fs)
+			}
+			staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "mount")
+			mount := MountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
+			for range 2 { // a repeat changes nothing
+				if err := m.MountDevice(t.Context(), dev, mount); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.BindDir(t.Context(), staging, target, BindOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, path := range []string{staging, target} {
+				if ok, err := m.IsMountOf(path, dev.Number()); !ok || err != nil {
+					t.Errorf("IsMountOf(%s) = %v, %v, want true", path, ok, err)
+				}
+			}
+			if got, err := m.EnsureFormatted(t.Context(), dev, req); err != nil || got != fs {
+				t.Errorf("EnsureFormatted(mounted) = %q, %v, want %q", got, err, fs)
+			}
+			if err := os.WriteFile(filepath.Join(target, "data"), []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			holders, err := m.Holders(dev.Number())
+			if err != nil || len(holders) != 2 {
+				t.Errorf("Holders = %v, %v, want the two mounts", holders, err)
+			}
+			takeDown(t, m, dev, target, staging)
+		})
+	}
+}
+
+// takeDown unmounts and removes paths and proves that the device is free.
+func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := m.Unmount(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.RemoveTarget(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.CheckIdle(dev); err != nil {
+		t.Error(err)
+	}
+	if holders, err := m.Holders(dev.Number()); err != nil || len(holders) > 0 {
+		t.Errorf("Holders = %v, %v, want none", holders, err)
+	}
+}

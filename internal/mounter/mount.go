@@ -1,0 +1,188 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// MountRequest says how a device is to be mounted.
+type MountRequest struct {
+	// Target is the directory; it is made if it is not there.
+	Target     string
+	Filesystem Filesystem
+	// Options are those of mount -o.
+	Options  []string
+	ReadOnly bool
+}
+
+// MountDevice checks the filesystem, mounts it and grows it to the size of its device. It is
+// idempotent. Something else at the target is fault.Conflict, the mount of a disk that has gone
+// fault.Precondition.
+func (m *Mounter) MountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
+	job, err := m.jobs.begin(dev.Number(), "mounting "+dev.Path())
+	if err == nil {
+		defer job.end()
+		err = m.mountDevice(ctx, job, dev, req)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s at %s: %w", dev.Path(), req.Target, err)
+	}
+	return nil
+}
+
+func (m *Mounter) mountDevice(ctx context.Context, job *job, dev BlockDevice, req MountRequest) error {
+	options, readOnly, err := parseMountOptions(req.Options)
+	if err != nil {
+		return err
+	}
+	req.Options, req.ReadOnly = options, req.ReadOnly || readOnly
+	if _, err := ParseFilesystem(string(req.Filesystem)); err != nil {
+		return err
+	}
+	if err := checkPaths(ctx, req.Target); err != nil {
+		return err
+	}
+	at, mounted, err := m.MountAt(req.Target)
+	switch {
+	case err != nil:
+		return err
+	case mounted:
+		if err := fits(at, dev.Number(), req); err != nil {
+			return err
+		}
+	default:
+		if err := m.mountAfresh(ctx, job, dev, req); err != nil {
+			return err
+		}
+	}
+	if req.ReadOnly {
+		return nil
+	}
+	return m.growMounted(ctx, job, dev, req.Target, req.Filesystem)
+}
+
+// fits says why a mount that is there already is not the one that is asked for.
+func fits(at Mount, dev uint64, req MountRequest) error {
+	if at.Device != dev {
+		live, err := alive(at.Device)
+		switch {
+		case err != nil:
+			return err
+		case !live && strings.HasPrefix(at.Source, "/dev/"):
+			return fmt.Errorf("%w: the mount there is of a disk (%s) that is gone from this machine; "+
+				"stop the pods that use it and unmount it", fault.Precondition, at.Source)
+		}
+		return fmt.Errorf("%s (%s) is mounted there: %w", at.Source, at.Filesystem, fault.Conflict)
+	}
+	if live, err := alive(dev); err != nil || !live {
+		return errors.Join(fmt.Errorf("%w: the disk of the mount there is gone from this machine; "+
+			"stop the pods that use it and unmount it", fault.Precondition), err)
+	}
+	switch asked, has := flagsOf(req.Options), flagsOf(at.Options); {
+	case at.Filesystem != string(req.Filesystem):
+		return fmt.Errorf("it is mounted there as %s, not %s: %w", at.Filesystem, req.Filesystem, fault.Conflict)
+	case at.ReadOnly != req.ReadOnly:
+		return fmt.Errorf("it is mounted there with other access (read-only: %v): %w", at.ReadOnly, fault.Conflict)
+	case asked != has:
+		return fmt.Errorf("it is mounted there with other options (%s): %w", strings.Join(at.Options, ","), fault.Conflict)
+	}
+	return nil
+}
+
+// mountAfresh checks and mounts a filesystem where nothing is mounted.
+func (m *Mounter) mountAfresh(ctx context.Context, job *job, dev BlockDevice, req MountRequest) error {
+	if !req.ReadOnly && req.Filesystem == Ext4 {
+		if err := m.checkOffline(ctx, job, dev); err != nil {
+			return err
+		}
+	}
+	made, err := ensureDir(req.Target)
+	if err != nil {
+		return err
+	}
+	if err := m.mountNow(ctx, dev, req); err != nil {
+		return m.undo(req.Target, made, err)
+	}
+	return nil
+}
+
+// mountNow mounts and proves by number that it is the device that got mounted.
+func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountRequest) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", fault.Unavailable, err)
+	}
+	options := req.Options
+	if req.Filesystem == XFS {
+		// A volume and its clone have the same UUID and may meet on one node. What nouuid gives up,
+		// the refusal to mount one filesystem by two ways, we have by the device's number.
+		options = append([]string{"nouuid"}, options...)
+	}
+	if req.ReadOnly {
+		options = append([]string{"ro"}, options...)
+	}
+	args := []string{"-t", string(req.Filesystem)}
+	if len(options) > 0 {
+		args = append(args, "-o", strings.Join(options, ","))
+	}
+	// The kernel does not give the name to another disk while we hold this one open. The command is
+	// not bound to ctx: a mount that replays a long journal cannot be interrupted anyway.
+	out, err := m.run.Run(context.WithoutCancel(ctx), Command{Name: "mount", Args: append(args, dev.Path(), req.Target)})
+	switch {
+	case err != nil:
+		return err
+	case out.ExitCode != 0:
+		return fmt.Errorf("%w: mount ended with code %d: %s (see also the kernel log)", fault.Precondition, out.ExitCode, out.Tail())
+	}
+	at, ok, err := m.MountAt(req.Target)
+	switch {
+	case err != nil:
+		return err
+	case !ok || at.Device != dev.Number():
+		return fmt.Errorf("%w: what got mounted is not the volume's device", fault.Precondition)
+	case at.ReadOnly != req.ReadOnly:
+		// The kernel mounts a damaged or write-protected device read-only without an error.
+		return fmt.Errorf("%w: it could be mounted read-only only (see the kernel log)", fault.Precondition)
+	}
+	return nil
+}
+
+// checkOffline runs the steps that need the filesystem unmounted: e2fsck, and growth where the
+// kernel would refuse it later. A filesystem that is mounted elsewhere is left alone.
+func (m *Mounter) checkOffline(ctx context.Context, job *job, dev BlockDevice) error {
+	x, err := openExclusive(dev.File())
+	if errors.Is(err, errInUse) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	sb, err := readExtSuper(x)
+	_ = x.Close() // e2fsck wants it exclusively too
+	if err != nil {
+		return err
+	}
+	size, err := dev.Size()
+	if err != nil {
+		return err
+	}
+	own, err := reopen(dev.File(), unix.O_RDWR) // the step may outlive the caller's descriptor
+	if err != nil {
+		return err
+	}
+	grow := sb.canGrow(size) && !mayGrowOnline()
+	return job.do(ctx, func(ctx context.Context) error {
+		defer func() { _ = own.Close() }()
+		if err := m.check(ctx, own, grow); err != nil || !grow {
+			return err
+		}
+		return m.resizeExt4(ctx, own)
+	}, func(err error) {
+		m.log("e2fsck ended after its caller had gone", "device", dev.Path(), "error", err)
+	})
+}

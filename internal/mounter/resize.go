@@ -1,0 +1,162 @@
+package mounter
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// GrowFilesystem grows the filesystem mounted at mountpoint to the size of its device. When there
+// is nothing to grow it runs no command. It never shrinks.
+func (m *Mounter) GrowFilesystem(ctx context.Context, dev BlockDevice, mountpoint string) error {
+	job, err := m.jobs.begin(dev.Number(), "growing "+dev.Path())
+	if err == nil {
+		defer job.end()
+		err = m.growFilesystem(ctx, job, dev, mountpoint)
+	}
+	if err != nil {
+		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), mountpoint, err)
+	}
+	return nil
+}
+
+func (m *Mounter) growFilesystem(ctx context.Context, job *job, dev BlockDevice, mountpoint string) error {
+	at, ok, err := m.MountAt(mountpoint)
+	if err != nil {
+		return err
+	}
+	if !ok || at.Device != dev.Number() {
+		return fmt.Errorf("%w: the device is not mounted there", fault.Precondition)
+	}
+	live, err := alive(dev.Number())
+	if err != nil {
+		return err
+	}
+	if !live {
+		return fmt.Errorf("%w: the disk is gone from this machine; stop the pods that use it and unmount it", fault.Precondition)
+	}
+	return m.growMounted(ctx, job, dev, mountpoint, Filesystem(at.Filesystem))
+}
+
+// growMounted grows a mounted filesystem if it is smaller than its device.
+func (m *Mounter) growMounted(ctx context.Context, job *job, dev BlockDevice, path string, fs Filesystem) error {
+	size, err := dev.Size()
+	if err != nil {
+		return err
+	}
+	cmd, err := growCommand(dev, path, fs, size)
+	if err != nil || cmd.Name == "" {
+		return err
+	}
+	if fs == Ext4 && !mayGrowOnline() {
+		return fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, which this one lacks; "+
+			"the filesystem grows when the volume is staged next (scale the workload to zero and up again)", fault.Precondition)
+	}
+	// A resize is not broken off either. It needs nothing that the caller may close but the mount.
+	err = job.do(ctx, func(ctx context.Context) error { return m.must(ctx, cmd) }, func(err error) {
+		m.log("growth ended after its caller had gone", "device", dev.Path(), "error", err)
+	})
+	if err != nil {
+		return err
+	}
+	switch again, err := growCommand(dev, path, fs, size); {
+	case err != nil:
+		return err
+	case again.Name != "" && fs != Ext4: // ext4's superblock may be written a little later
+		return fmt.Errorf("%w: %s reported success but the filesystem is still smaller than its device", fault.Unavailable, cmd.Name)
+	}
+	return nil
+}
+
+// growCommand returns the command that grows the mounted filesystem, or one without a name when it
+// is as large as its device already. It asks the filesystem itself and runs nothing.
+func growCommand(dev BlockDevice, path string, fs Filesystem, size int64) (Command, error) {
+	switch fs {
+	case XFS:
+		grow, err := xfsCanGrow(path, size)
+		if err != nil || !grow {
+			return Command{}, err
+		}
+		return Command{Name: "xfs_growfs", Args: []string{"-d", path}}, nil
+	case Btrfs:
+		id, has, err := btrfsSize(path)
+		if err != nil || size-has < 64*kib { // it counts in sectors of up to 64 KiB
+			return Command{}, err
+		}
+		return Command{Name: "btrfs", Args: []string{"filesystem", "resize", strconv.FormatUint(id, 10) + ":max", path}}, nil
+	case Ext4:
+		sb, err := readExtSuper(dev.File()) // of a mounted ext4 this is the kernel's own copy
+		if err != nil || !sb.canGrow(size) {
+			return Command{}, err
+		}
+		return Command{Name: "resize2fs", Args: []string{dev.Path()}}, nil
+	}
+	return Command{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
+}
+
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, which every kernel has.
+const xfsGeometry = 0x80705864
+
+// xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
+const xfsMinGroup = 64
+
+// xfsCanGrow asks the mounted xfs for its size: what stands on the disk may be older.
+func xfsCanGrow(path string, size int64) (bool, error) {
+	b := make([]byte, 112)
+	if err := mountIoctl(path, xfsGeometry, b); err != nil {
+		return false, err
+	}
+	ne := binary.NativeEndian
+	blockSize, group := int64(ne.Uint32(b[0:])), int64(ne.Uint32(b[8:]))
+	blocks := int64(ne.Uint64(b[32:]))
+	if blockSize <= 0 || group <= 0 || blocks <= 0 {
+		return false, fmt.Errorf("the xfs at %s has an impossible size: %w", path, fault.Precondition)
+	}
+	gain := size/blockSize - blocks
+	return gain > 0 && (blocks%group != 0 || gain >= xfsMinGroup), nil
+}
+
+// resizeExt4 grows an ext4 that is not mounted. It was checked with e2fsck -f just before, which
+// resize2fs insists on.
+func (m *Mounter) resizeExt4(ctx context.Context, f *os.File) error {
+	return m.must(ctx, Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}})
+}
+
+// must runs a command that has to end with code 0.
+func (m *Mounter) must(ctx context.Context, cmd Command) error {
+	out, err := m.run.Run(ctx, cmd)
+	switch {
+	case err != nil:
+		return err
+	case out.ExitCode != 0:
+		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
+	}
+	return nil
+}
+
+// mayGrowOnline says whether the kernel would let a child of ours grow a mounted ext4.
+func mayGrowOnline() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	return hasCapability(string(status), unix.CAP_SYS_RESOURCE)
+}
+
+// hasCapability reads the effective capabilities out of /proc/self/status.
+func hasCapability(status string, capability uint) bool {
+	for line := range strings.Lines(status) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && set>>capability&1 == 1
+		}
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+package mounter
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Stats is how full a filesystem is. btrfs has no fixed number of inodes and says 0.
+type Stats struct {
+	TotalBytes, UsedBytes, AvailableBytes    int64
+	TotalInodes, UsedInodes, AvailableInodes int64
+}
+
+// FilesystemStats asks the filesystem at path.
+func (m *Mounter) FilesystemStats(path string) (Stats, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Stats{}, fmt.Errorf("read the usage of the filesystem at %s: %w: %w", path, fault.Unavailable, err)
+	}
+	unit := st.Frsize // not on every architecture of one type
+	return Stats{
+		TotalBytes:      int64(st.Blocks) * int64(unit),
+		UsedBytes:       int64(st.Blocks-st.Bfree) * int64(unit),
+		AvailableBytes:  int64(st.Bavail) * int64(unit),
+		TotalInodes:     int64(st.Files),
+		UsedInodes:      int64(st.Files - st.Ffree),
+		AvailableInodes: int64(st.Ffree),
+	}, nil
+}

@@ -1,0 +1,198 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const mountInfoPath = "/proc/self/mountinfo"
+
+// Mount is one entry of the mount table.
+type Mount struct {
+	// Path is where it is mounted.
+	Path string
+	// Source is what the kernel calls the device; only for people to read.
+	Source string
+	// Device is the number of the block device, for btrfs too, whose own number is made up by the
+	// kernel. For a btrfs that cannot be resolved and for filesystems without a device it is the
+	// made-up number.
+	Device uint64
+	// Root is which directory of the filesystem is mounted.
+	Root string
+	// Filesystem is its type as the kernel names it.
+	Filesystem string
+	// Options are those of the mount followed by those of the filesystem.
+	Options []string
+	// ReadOnly says whether nothing can be written through this mount.
+	ReadOnly bool
+}
+
+// mountTable reads the mount table of this process, in the order of mounting.
+func mountTable() ([]mountutils.MountInfo, error) {
+	table, err := mountutils.ParseMountInfo(mountInfoPath)
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w: %w", fault.Unavailable, err)
+	}
+	for i := range table {
+		table[i].MountPoint = unescape(table[i].MountPoint)
+		table[i].Root = unescape(table[i].Root)
+	}
+	return table, nil
+}
+
+// unescape undoes what the kernel does to spaces, tabs, line ends and backslashes in its tables.
+func unescape(s string) string {
+	if !strings.ContainsRune(s, '\\') {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && isOctal(s[i+1:i+4]) {
+			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// isOctal says whether three characters are the octal number of a byte.
+func isOctal(s string) bool {
+	return s[0] >= '0' && s[0] <= '3' && s[1] >= '0' && s[1] <= '7' && s[2] >= '0' && s[2] <= '7'
+}
+
+// MountAt returns the topmost mount exactly at path.
+func (m *Mounter) MountAt(path string) (Mount, bool, error) {
+	info, ok, err := topmost(path)
+	if err != nil || !ok {
+		return Mount{}, false, err
+	}
+	at := Mount{
+		Path: path, Source: info.Source, Root: info.Root, Filesystem: info.FsType,
+		Options: slices.Concat(info.MountOptions, info.SuperOptions),
+		Device:  unix.Mkdev(uint32(info.Major), uint32(info.Minor)),
+	}
+	at.ReadOnly = slices.Contains(at.Options, "ro")
+	if at.Filesystem == string(Btrfs) {
+		if number, err := btrfsDevice(path); err == nil {
+			at.Device = number
+		}
+	}
+	return at, true, nil
+}
+
+// topmost finds the last entry of the table at path: what is mounted later covers what was there.
+func topmost(path string) (mountutils.MountInfo, bool, error) {
+	table, err := mountTable()
+	if err != nil {
+		return mountutils.MountInfo{}, false, err
+	}
+	for _, info := range slices.Backward(table) {
+		if info.MountPoint == path {
+			return info, true, nil
+		}
+	}
+	return mountutils.MountInfo{}, false, nil
+}
+
+// IsMountOf says whether a filesystem of the block device is mounted at path and the device is
+// still there: the mount of a disk that was pulled out stays in the table, and reads from it may
+// still work, but what is written to it is lost.
+func (m *Mounter) IsMountOf(path string, dev uint64) (bool, error) {
+	at, ok, err := m.MountAt(path)
+	if err != nil || !ok || at.Device != dev {
+		return false, err
+	}
+	return alive(dev)
+}
+
+// IsBindOf says whether path is a bind mount of the node of the block device and the device is
+// still there.
+func (m *Mounter) IsBindOf(path string, dev uint64) (bool, error) {
+	_, ok, err := topmost(path)
+	if err != nil || !ok {
+		return false, err
+	}
+	if number, err := nodeNumber(path); err != nil || number != dev {
+		return false, nil //nolint:nilerr // whatever is there, it is not the node
+	}
+	return alive(dev)
+}
+
+// alive says whether the kernel still has a block device of this number.
+func alive(dev uint64) (bool, error) {
+	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, fmt.Errorf("look for block device %d:%d: %w: %w", unix.Major(dev), unix.Minor(dev), fault.Unavailable, err)
+}
+
+// nodeNumber returns the device number of the block device node at path.
+func nodeNumber(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, unix.ENOTBLK
+	}
+	return uint64(st.Rdev), nil
+}
+
+// Holders lists what still uses the block device, as far as this process can see it: mount points
+// of its filesystem, bind mounts of its node, devices stacked on it, and a command of ours.
+// CheckIdle sees the other mount namespaces too.
+func (m *Mounter) Holders(dev uint64) ([]string, error) {
+	table, err := mountTable()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, info := range table {
+		if holds(info, dev) {
+			out = append(out, info.MountPoint)
+		}
+	}
+	stacked, err := filepath.Glob(fmt.Sprintf("/sys/dev/block/%d:%d/holders/*", unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, stacked...)
+	if name, busy := m.jobs.busy(dev); busy {
+		out = append(out, "running: "+name)
+	}
+	return out, nil
+}
+
+// holds says whether one entry of the mount table keeps the block device in use.
+func holds(info mountutils.MountInfo, dev uint64) bool {
+	switch info.FsType {
+	case string(Btrfs):
+		number, err := btrfsDevice(info.MountPoint)
+		if err != nil {
+			// Covered by another mount, perhaps. It holds the device if any btrfs does.
+			return btrfsHas(dev)
+		}
+		return number == dev
+	case "devtmpfs", "tmpfs":
+		// A bind mount of a node. Other filesystems are not asked: one of them may hang.
+		number, err := nodeNumber(info.MountPoint)
+		return err == nil && number == dev
+	}
+	return unix.Mkdev(uint32(info.Major), uint32(info.Minor)) == dev
+}
