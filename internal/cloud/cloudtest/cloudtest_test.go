@@ -1,0 +1,73 @@
+package cloudtest_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+)
+
+// mutantEnv names the mutant that a child process runs the suite on.
+const mutantEnv = "CLOUDTEST_MUTANT"
+
+// TestTheSuiteFindsEveryMutant proves that the suite can fail: it runs it on backends with one
+// sentence broken each, in a process of its own because a failed subtest cannot be taken back.
+func TestTheSuiteFindsEveryMutant(t *testing.T) {
+	if os.Getenv(mutantEnv) != "" {
+		t.Fatal("a mutant was asked for, but not by -test.run=TestMutant")
+	}
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=60s")
+			child.Env = append(os.Environ(), mutantEnv+"="+name)
+			out, err := child.CombinedOutput()
+			if err == nil {
+				t.Fatalf("the suite passed")
+			}
+			failed := regexp.MustCompile(`(?m)^ *--- FAIL: (.*) \(`).FindAllStringSubmatch(string(out), -1)
+			for _, line := range failed {
+				if strings.Contains(line[1], strings.ReplaceAll(m.caught, " ", "_")) {
+					return
+				}
+			}
+			t.Errorf("no subtest %q failed, but\n%s", m.caught, out)
+		})
+	}
+}
+
+// TestMutant is the child process.
+func TestMutant(t *testing.T) {
+	name := os.Getenv(mutantEnv)
+	if name == "" {
+		return // there is nothing to test in the parent
+	}
+	m := mutants[name]
+	m.shape.Space = 90 * cloud.GiB
+	broken := func(c cloud.Cloud) cloud.Cloud {
+		b := m.breaks
+		b.Cloud = c
+		if m.stacked {
+			return middleware.NewIdempotent(b)
+		}
+		return b
+	}
+	cloudtest.Run(t, cloudtest.Harness{
+		Idempotent: m.stacked,
+		Zones:      []string{"zone-a", "zone-b"},
+		Nodes:      []cloud.NodeID{"node-1", "node-2"},
+		Patience:   time.Second,
+		New:        func(*testing.T) cloud.Cloud { return broken(memory.New(m.shape)) },
+		Pair: func(*testing.T) (a, b cloud.Cloud) {
+			account := memory.NewAccount(m.shape)
+			return broken(account.Cluster("one")), broken(account.Cluster("two"))
+		},
+	})
+}

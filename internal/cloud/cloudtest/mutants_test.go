@@ -1,0 +1,346 @@
+package cloudtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// A mutant is a good backend with one sentence of the contract broken. Each field replaces a method.
+type mutant struct {
+	cloud.Cloud
+
+	capabilities   func(good cloud.Capabilities) cloud.Capabilities
+	capacity       func(good cloud.Cloud, ctx context.Context, zone string) (cloud.Bytes, error)
+	createVolume   func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error)
+	findVolume     func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error)
+	getVolume      func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error)
+	deleteVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error
+	listVolumes    func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error)
+	expandVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error)
+	attach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error)
+	detach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error
+	createSnapshot func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error)
+	deleteSnapshot func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error
+}
+
+func (m mutant) Capabilities() cloud.Capabilities {
+	if m.capabilities == nil {
+		return m.Cloud.Capabilities()
+	}
+	return m.capabilities(m.Cloud.Capabilities())
+}
+
+func (m mutant) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+	if m.capacity == nil {
+		return m.Cloud.Capacity(ctx, zone)
+	}
+	return m.capacity(m.Cloud, ctx, zone)
+}
+
+func (m mutant) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	if m.createVolume == nil {
+		return m.Cloud.CreateVolume(ctx, req)
+	}
+	return m.createVolume(m.Cloud, ctx, req)
+}
+
+func (m mutant) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
+	if m.findVolume == nil {
+		return m.Cloud.FindVolume(ctx, name)
+	}
+	return m.findVolume(m.Cloud, ctx, name)
+}
+
+func (m mutant) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	if m.getVolume == nil {
+		return m.Cloud.GetVolume(ctx, id)
+	}
+	return m.getVolume(m.Cloud, ctx, id)
+}
+
+func (m mutant) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	if m.deleteVolume == nil {
+		return m.Cloud.DeleteVolume(ctx, id)
+	}
+	return m.deleteVolume(m.Cloud, ctx, id)
+}
+
+func (m mutant) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	if m.listVolumes == nil {
+		return m.Cloud.ListVolumes(ctx, page)
+	}
+	return m.listVolumes(m.Cloud, ctx, page)
+}
+
+func (m mutant) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
+	if m.expandVolume == nil {
+		return m.Cloud.ExpandVolume(ctx, id, size)
+	}
+	return m.expandVolume(m.Cloud, ctx, id, size)
+}
+
+func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	if m.attach == nil {
+		return m.Cloud.Attach(ctx, id, node)
+	}
+	return m.attach(m.Cloud, ctx, id, node)
+}
+
+func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	if m.detach == nil {
+		return m.Cloud.Detach(ctx, id, node)
+	}
+	return m.detach(m.Cloud, ctx, id, node)
+}
+
+func (m mutant) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	if m.createSnapshot == nil {
+		return m.Cloud.CreateSnapshot(ctx, req)
+	}
+	return m.createSnapshot(m.Cloud, ctx, req)
+}
+
+func (m mutant) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
+	if m.deleteSnapshot == nil {
+		return m.Cloud.DeleteSnapshot(ctx, id)
+	}
+	return m.deleteSnapshot(m.Cloud, ctx, id)
+}
+
+// all lists every volume of a good cloud.
+func all(ctx context.Context, good cloud.Cloud) []cloud.Volume {
+	list, _ := good.ListVolumes(ctx, cloud.Page{})
+	return list.Volumes
+}
+
+// mutants are the broken backends, each with the sentence that has to find it.
+var mutants = map[string]struct {
+	breaks  mutant
+	shape   memory.Config
+	caught  string // part of the name of a subtest that must fail
+	stacked bool   // it stands behind the decorators
+}{
+	"adopts whatever has the name": {caught: "by whatever volume", stacked: true, breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			if found, err := good.FindVolume(ctx, req.Name); err == nil {
+				return found, nil
+			}
+			return good.CreateVolume(ctx, req)
+		}}},
+	"makes a second volume of one name": {caught: "many creates of one name", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			vol, err := good.CreateVolume(ctx, req)
+			if errors.Is(err, fault.Conflict) {
+				req.Name += strconv.Itoa(len(all(ctx, good)))
+				return good.CreateVolume(ctx, req)
+			}
+			return vol, err
+		}}},
+	"serves a copy as an empty volume": {caught: "names its source", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			req.Source = cloud.Source{}
+			return good.CreateVolume(ctx, req)
+		}}},
+	"claims the size that was asked for": {caught: "has the size asked for", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			asked := req.Size
+			if !req.Source.Blank() {
+				req.Size = cloud.GiB
+			}
+			vol, err := good.CreateVolume(ctx, req)
+			vol.Size = asked
+			return vol, err
+		}}},
+	"takes the last zone": {caught: "first acceptable zone", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			req.Zones = slices.Clone(req.Zones)
+			slices.Reverse(req.Zones)
+			return good.CreateVolume(ctx, req)
+		}}},
+	"leaves a volume behind a refusal": {caught: "fault.OutOfRange is given only", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			vol, err := good.CreateVolume(ctx, req)
+			if errors.Is(err, fault.OutOfRange) {
+				req.Size = cloud.GiB
+				_, _ = good.CreateVolume(ctx, req)
+			}
+			return vol, err
+		}}},
+	"hides that a write was sent": {caught: "create that is cut off anywhere", shape: memory.Config{OperationTime: 2 * time.Millisecond}, breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			vol, err := good.CreateVolume(ctx, req)
+			if errors.Is(err, fault.Uncertain) {
+				return vol, fmt.Errorf("gave up: %w", ctx.Err())
+			}
+			return vol, err
+		}}},
+	"does not look at its context": {caught: "a context that has ended sends no write", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			return good.CreateVolume(context.WithoutCancel(ctx), req)
+		}}},
+	"waits for ever": {caught: "stops the waiting", breaks: mutant{
+		getVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+			if ctx.Err() != nil {
+				<-make(chan struct{})
+			}
+			return good.GetVolume(ctx, id)
+		}}},
+	"gives errors without a kind": {caught: "fault.NotFound when there is none", breaks: mutant{
+		getVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+			vol, err := good.GetVolume(ctx, id)
+			if err != nil {
+				err = errors.New(err.Error())
+			}
+			return vol, err
+		}}},
+	"leaves a goroutine behind": {caught: "returns the present state", breaks: mutant{
+		getVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+			go func() { <-make(chan struct{}) }()
+			return good.GetVolume(ctx, id)
+		}}},
+	"finds names by their beginning": {caught: "FindVolume/fault.NotFound", breaks: mutant{
+		findVolume: func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error) {
+			for _, vol := range all(ctx, good) {
+				if strings.HasPrefix(vol.Name, name) {
+					return vol, nil
+				}
+			}
+			return good.FindVolume(ctx, name)
+		}}},
+	"cuts names": {caught: "a volume of its own", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			req.Name = req.Name[:min(len(req.Name), 32)]
+			return good.CreateVolume(ctx, req)
+		},
+		findVolume: func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error) {
+			return good.FindVolume(ctx, name[:min(len(name), 32)])
+		}}},
+	"deletes by name": {caught: "leaves the other's volume", shape: memory.Config{NamesPerCluster: true}, breaks: mutant{
+		deleteVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error {
+			vol, err := good.GetVolume(ctx, id)
+			for _, other := range all(ctx, good) {
+				if err == nil && other.Name == vol.Name {
+					err = good.DeleteVolume(ctx, other.ID)
+				}
+			}
+			return err
+		}}},
+	"refuses to delete what is gone": {caught: "calling twice", breaks: mutant{
+		deleteVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error {
+			if _, err := good.GetVolume(ctx, id); err != nil {
+				return err
+			}
+			return good.DeleteVolume(ctx, id)
+		}}},
+	"detaches what it is to delete": {caught: "attached or in use", breaks: mutant{
+		deleteVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error {
+			_ = good.Detach(ctx, id, "")
+			return good.DeleteVolume(ctx, id)
+		}}},
+	"puts ids into a URL": {caught: "cannot have made is answered like a missing one", breaks: mutant{
+		deleteVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error {
+			path, _, _ := strings.Cut(string(id), "?")
+			return good.DeleteVolume(ctx, cloud.VolumeID(path))
+		}}},
+	"lists the first page only": {caught: "all together are complete", breaks: mutant{
+		listVolumes: func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+			list, err := good.ListVolumes(ctx, page)
+			list.Next = ""
+			return list, err
+		}}},
+	"takes any token for the first page": {caught: "fault.StalePage", breaks: mutant{
+		listVolumes: func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+			list, err := good.ListVolumes(ctx, page)
+			if errors.Is(err, fault.StalePage) {
+				return good.ListVolumes(ctx, cloud.Page{Most: page.Most})
+			}
+			return list, err
+		}}},
+	"counts entries instead of naming the last": {caught: "order is stable", breaks: mutant{
+		listVolumes: func(good cloud.Cloud, ctx context.Context, page cloud.Page) (list cloud.VolumeList, err error) {
+			vols := all(ctx, good)
+			from, err := strconv.Atoi("0" + page.Token)
+			if err != nil || from > len(vols) {
+				return list, fault.StalePage
+			}
+			list.Volumes = vols[from:]
+			if page.Most > 0 && len(list.Volumes) > page.Most {
+				list.Volumes, list.Next = list.Volumes[:page.Most], strconv.Itoa(from+page.Most)
+			}
+			return list, nil
+		}}},
+	"lists no attachments": {caught: "shows what GetVolume shows", breaks: mutant{
+		listVolumes: func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+			list, err := good.ListVolumes(ctx, page)
+			for i := range list.Volumes {
+				list.Volumes[i].AttachedTo = nil
+			}
+			return list, err
+		}}},
+	"answers the size that was asked for": {caught: "it never shrinks", breaks: mutant{
+		expandVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
+			exp, err := good.ExpandVolume(ctx, id, size)
+			exp.Size = size
+			return exp, err
+		}}},
+	"expands what it says it cannot": {caught: "fault.Unsupported unless Capabilities.Expand", breaks: mutant{
+		capabilities: func(good cloud.Capabilities) cloud.Capabilities { good.Expand = false; return good }}},
+	"restores what it says it cannot": {caught: "cannot serve that kind of source", breaks: mutant{
+		capabilities: func(good cloud.Capabilities) cloud.Capabilities { good.Clones = false; return good }}},
+	"knows no free space after all": {caught: "falls by a create", breaks: mutant{
+		capacity: func(cloud.Cloud, context.Context, string) (cloud.Bytes, error) { return 90 * cloud.GiB, nil }}},
+	"takes attached elsewhere for attached": {caught: "naming that node", breaks: mutant{
+		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+			dev, err := good.Attach(ctx, id, node)
+			if errors.Is(err, fault.Precondition) {
+				return dev, nil
+			}
+			return dev, err
+		}}},
+	"calls a full node unavailable": {caught: "no free slot", breaks: mutant{
+		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+			dev, err := good.Attach(ctx, id, node)
+			if errors.Is(err, fault.Exhausted) {
+				return dev, fault.Unavailable
+			}
+			return dev, err
+		}}},
+	"detaches from whatever node": {caught: "never takes the volume off another node", breaks: mutant{
+		detach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, _ cloud.NodeID) error {
+			return good.Detach(ctx, id, "")
+		}}},
+	"adopts another volume's snapshot": {caught: "a name that is taken is fault.Conflict", breaks: mutant{
+		createSnapshot: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+			if found, err := good.FindSnapshot(ctx, req.Name); err == nil {
+				return found, nil
+			}
+			return good.CreateSnapshot(ctx, req)
+		}}},
+	"deletes what was restored too": {caught: "volumes restored from it live on", breaks: mutant{
+		deleteSnapshot: func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error {
+			for _, vol := range all(ctx, good) {
+				if vol.Source.Snapshot == id {
+					_ = good.DeleteVolume(ctx, vol.ID)
+				}
+			}
+			return good.DeleteSnapshot(ctx, id)
+		}}},
+	"takes another cluster's volume for its own": {caught: "never that volume", stacked: true, breaks: mutant{
+		findVolume: func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error) {
+			for _, vol := range all(ctx, good) {
+				if vol.Name == name {
+					return vol, nil
+				}
+			}
+			return good.FindVolume(ctx, name)
+		}}},
+}
