@@ -98,6 +98,11 @@ func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.Capa
 	}
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required > size {
+		// Asked before anything grows, because it could not be taken back.
+		if limit > 0 && required > limit/s.sizeStep*s.sizeStep {
+			return 0, fmt.Errorf("capacity_range: limit_bytes: no multiple of %d bytes lies between %d and %d: %w",
+				s.sizeStep, required, limit, fault.OutOfRange)
+		}
 		if size, err = s.devices.Grow(ctx, dev.Claim(), required); err != nil {
 			if fault.Of(err) == fault.Exhausted {
 				// The code that tells the resizer to stop: nothing on this node can make it fit.

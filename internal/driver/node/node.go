@@ -23,14 +23,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// Config is what a Server is made of. Every field but Prezeroed is required.
+// Config is what a Server is made of. Every field but the last two is required.
 type Config struct {
 	Names   driver.Names
 	Info    driver.NodeInfo
 	Devices device.Resolver
 	Mounter *mounter.Mounter
-	// Prezeroed: a blank volume of this backend reads as zeros until it is first written.
-	Prezeroed bool
+	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
+	SizeStep int64
+	// Prezeroed says whether every byte of a device surely reads as zero; nil: never sure.
+	Prezeroed func(ctx context.Context, dev *device.Device) (bool, error)
 }
 
 // Server is the Node service.
@@ -41,7 +43,8 @@ type Server struct {
 	info      driver.NodeInfo
 	devices   device.Resolver
 	mounts    *mounter.Mounter
-	prezeroed bool
+	prezeroed func(context.Context, *device.Device) (bool, error)
+	sizeStep  int64
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -49,7 +52,14 @@ type Server struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	return &Server{names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter, prezeroed: cfg.Prezeroed}
+	s := &Server{
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter,
+		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1),
+	}
+	if s.prezeroed == nil {
+		s.prezeroed = func(context.Context, *device.Device) (bool, error) { return false, nil }
+	}
+	return s
 }
 
 // Wait returns when no work of an ended call runs any more, or when ctx ends.
@@ -101,10 +111,12 @@ func (s *Server) outlive(ctx context.Context, release func(), work func(context.
 // something to verify and unstage something to release.
 func blockFile(staging string) string { return filepath.Join(staging, "device") }
 
-// lookup finds the volume's device if it is on this machine now; nil, nil if it is not.
+// lookup finds the volume's device if it is on this machine now; nil, nil if it is not. An id that
+// no volume can have stays an error: "nothing to undo" would be an answer to a question that makes
+// no sense.
 func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
 	dev, err := s.devices.Lookup(ctx, claim)
-	if errors.Is(err, fault.NotFound) {
+	if errors.Is(err, fault.NotFound) && !errors.Is(err, fault.InvalidArgument) {
 		return nil, nil //nolint:nilnil // "not there" is an answer here, and every caller asks for it
 	}
 	return dev, err

@@ -108,7 +108,10 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 	if err := s.checkUnused(dev, staging); err != nil {
 		return "", err
 	}
-	blank := u.context.Content == driver.ContentBlank
+	zeros, err := s.prezeroed(work, dev)
+	if err != nil {
+		return "", err
+	}
 	filesystem, err := s.mounts.EnsureFormatted(work, dev, mounter.FormatRequest{
 		Volume:        u.volume,
 		Filesystem:    u.filesystem,
@@ -116,9 +119,9 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 		Size:          u.context.Size,
 		ReadOnly:      u.readOnly,
 		HasContent:    u.context.Content == driver.ContentCopy,
-		BlankCreated:  blank,
+		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
-		Prezeroed:     s.prezeroed && blank,
+		Prezeroed:     zeros,
 	})
 	if err != nil {
 		return "", err

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+)
+
+func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
+	good := []string{"--cloud=local", "--local-pool=/pool", "--node-id=node-a"}
+	tests := map[string]struct {
+		args []string
+		want []string // each is on a line of its own
+	}{
+		"no flags at all":                     {nil, []string{"--cloud: required"}},
+		"a cloud that is not built in":        {[]string{"--cloud=mars"}, []string{`--cloud "mars"`}},
+		"local without its flags":             {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
+		"a relative pool":                     {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
+		"a node id that is no node name":      {[]string{"--cloud=local", "--local-pool=/p", "--node-id=../a"}, []string{"--node-id"}},
+		"an unknown flag and a wrong number":  {append(good, "--colour=red", "--max-volumes=many"), []string{"-colour", `--max-volumes "many"`}},
+		"two unknown flags and a stray word":  {append(good, "--colour", "red", "--shape"), []string{"-colour", `argument "red"`, "-shape"}},
+		"zero volumes":                        {append(good, "--max-volumes=0"), []string{"--max-volumes"}},
+		"a number that does not fit":          {append(good, "--max-volumes=99999999999"), []string{"--max-volumes"}},
+		"an endpoint that is no socket":       {append(good, "--endpoint=tcp://1.2.3.4:5"), []string{"endpoint"}},
+		"an http endpoint without a port":     {append(good, "--http-endpoint=localhost"), []string{"--http-endpoint"}},
+		"an http endpoint with a wrong port":  {append(good, "--http-endpoint=localhost:http"), []string{"--http-endpoint"}},
+		"both log flags wrong":                {append(good, "--log-level=loud", "--log-format=xml"), []string{"--log-level", "--log-format"}},
+		"a driver name that is no domain":     {append(good, "--driver-name=a/b"), []string{"--driver-name"}},
+		"a topology key of another scope":     {append(good, "--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
+		"a mistake in each of several places": {[]string{"--log-level=x", "--max-volumes=-1", "--driver-name=-"}, []string{"--cloud", "--log-level", "--max-volumes", "--driver-name"}},
+		"a flag without its value":            {append(good, "--log-level"), []string{"-log-level"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(tc.args, &bytes.Buffer{})
+			if !errors.Is(err, errConfig) {
+				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
+			}
+			got := strings.Split(err.Error(), "\n")[1:]
+			if len(got) != len(tc.want) {
+				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestParseReadsGoodCommandLines(t *testing.T) {
+	cfg, err := parse([]string{
+		"--cloud", "local", "--local-pool", "/pool", "--node-id", "node-a", "--max-volumes", "7",
+		"--driver-name", "blocks.example", "--topology-key", "a.example/node=node", "--topology-key", "b.example/node=node",
+	}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatalf("parse = %v, want no error", err)
+	}
+	if cfg.most != 7 || cfg.names.Driver != "blocks.example" || len(cfg.names.Topology) != 2 ||
+		cfg.endpoint != "unix:///csi/csi.sock" || cfg.logLevel != "info" || cfg.logFormat != "json" || cfg.httpEndpoint != "" {
+		t.Errorf("parse = %+v, want the flags' values and the documented defaults", cfg)
+	}
+}
+
+func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := parse([]string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("parse(--help) = %v, want flag.ErrHelp", err)
+	}
+	var c config
+	c.flags().VisitAll(func(f *flag.Flag) {
+		if !strings.Contains(out.String(), "-"+f.Name) {
+			t.Errorf("--help does not name -%s", f.Name)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+const (
+	// grace is how long calls may go on after the program was told to stop.
+	grace = 10 * time.Second
+	// formatGrace is how long a mkfs or fsck whose call has ended may go on after that. One that is
+	// killed with the program is found and repeated by the next stage.
+	formatGrace = 3 * time.Second
+)
+
+// run is the whole program: it returns when ctx ends and everything has stopped.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	cfg, err := parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if cfg.version {
+		_, err := fmt.Fprintln(stdout, "cloudblock-node", version, commit)
+		return err
+	}
+	log, err := driver.NewLogger(cfg.logLevel, cfg.logFormat, stderr)
+	if err != nil {
+		return err
+	}
+	if err := checkTools(log, getenv("PATH")); err != nil {
+		return err
+	}
+	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.localPool, Node: cfg.nodeID})
+	if err != nil {
+		return fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	server := node.New(node.Config{
+		Names:     cfg.names,
+		Info:      driver.NodeInfo{ID: cfg.nodeID, Zone: cfg.nodeID, MaxVolumes: cfg.most},
+		Devices:   disks,
+		Mounter:   mounter.New(mounter.Config{Log: log.Sugar().Infow}),
+		SizeStep:  pool.SizeStep,
+		Prezeroed: disks.Prezeroed,
+	})
+	err = driver.Serve(ctx, driver.Config{
+		Names: cfg.names, Version: version, Commit: commit,
+		Endpoint: cfg.endpoint, HTTPEndpoint: cfg.httpEndpoint,
+		Log: log, Grace: grace, Ready: disks.Check,
+	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
+	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatGrace)
+	defer cancel()
+	if waitErr := server.Wait(waiting); waitErr != nil {
+		log.Warn("stopping all the same; the next stage repeats it", zap.Error(waitErr))
+	}
+	return err
+}
+
+// checkTools says which programs are missing while somebody is looking at the log, and not in the
+// middle of the first stage. Only what every volume needs keeps the program from starting.
+func checkTools(log *zap.Logger, path string) error {
+	for _, t := range tools {
+		absent := missing(path, t.programs)
+		switch {
+		case len(absent) == 0:
+		case t.everyone:
+			return fmt.Errorf("these programs are not on PATH, and no volume can be served without them: %s", strings.Join(absent, ", "))
+		default:
+			log.Warn("programs are not on PATH, so volumes of this filesystem cannot be served",
+				zap.String("filesystem", t.use), zap.Strings("missing", absent))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func TestNodeLinksNoCloudSDKAndNoKubernetesClient(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	banned := regexp.MustCompile(`(?m)^(github\.com/(yandex-cloud|linode|digitalocean)|k8s\.io/(client-go|api|apimachinery))(/.*)?$`)
+	for _, dep := range banned.FindAllString(string(out), -1) {
+		t.Errorf("cmd/node links %s", dep)
+	}
+	if !strings.Contains(string(out), "internal/driver/node") {
+		t.Errorf("go list -deps does not show the program's own packages:\n%s", out)
+	}
+}
+
+func TestVersionNeedsNothing(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--version"}, func(string) string { return "" }, &out, &bytes.Buffer{}); err != nil {
+		t.Fatalf("run(--version) = %v, want no error", err)
+	}
+	if got, want := out.String(), "cloudblock-node "+version+" "+commit+"\n"; got != want {
+		t.Errorf("run(--version) prints %q, want %q", got, want)
+	}
+}
+
+// fakePath returns a PATH of one folder with these programs in it.
+func fakePath(t *testing.T, programs ...string) func(string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range programs {
+		if err := os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/false\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(name string) string {
+		if name == "PATH" {
+			return dir
+		}
+		return ""
+	}
+}
+
+func everyTool() []string {
+	var all []string
+	for _, t := range tools {
+		all = append(all, t.programs...)
+	}
+	return all
+}
+
+func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
+	args := []string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=a"}
+	err := run(t.Context(), args, fakePath(t, "mount", "mkfs.ext4"), &bytes.Buffer{}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "umount") || strings.Contains(err.Error(), "mkfs.ext4") {
+		t.Errorf("run with half of the programs = %v, want an error that names the missing ones", err)
+	}
+}
+
+// start runs the program in this process and returns a client, what it logged, and how to stop it.
+func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *syncBuffer, func() error) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "node") // a socket's path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "csi.sock")
+	args := append([]string{
+		"--cloud=local", "--local-pool=" + filepath.Join(dir, "pool"), "--node-id=node-a", "--endpoint=unix://" + socket,
+	}, more...)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var log syncBuffer
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, args, getenv, &bytes.Buffer{}, &log) }()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ready, cancelReady := context.WithTimeout(ctx, 20*time.Second)
+	defer cancelReady()
+	if _, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatalf("Probe = %v, want ready\n%s", err, log.String())
+	}
+	return csi.NewNodeClient(conn), &log, func() error { cancel(); return <-done }
+}
+
+func TestRunServesTheNodeServiceUntilItIsToldToStop(t *testing.T) {
+	client, log, stop := start(t, fakePath(t, everyTool()...), "--max-volumes=9", "--topology-key=x.example/node=node")
+	info, err := client.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.GetAccessibleTopology().GetSegments()["x.example/node"]; info.GetNodeId() != "node-a" || got != "node-a" || info.GetMaxVolumesPerNode() != 9 {
+		t.Errorf("NodeGetInfo = %v, want node-a, its topology and 9 volumes", info)
+	}
+	caps, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(caps.GetCapabilities()), len(driver.NodeCapabilities()); got != want || got == 0 {
+		t.Errorf("NodeGetCapabilities lists %d, want %d", got, want)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("run after its context ended = %v, want no error", err)
+	}
+	if strings.Contains(log.String(), "not on PATH") {
+		t.Errorf("the log complains about missing programs:\n%s", log.String())
+	}
+}
+
+func TestMissingProgramsOfAFilesystemAreAWarningThatNamesThem(t *testing.T) {
+	_, log, stop := start(t, fakePath(t, "mount", "umount", "blkid", "mkfs.ext4", "e2fsck", "resize2fs", "mkfs.btrfs", "btrfs", "mkfs.xfs"))
+	if err := stop(); err != nil {
+		t.Errorf("run = %v, want no error", err)
+	}
+	if got := log.String(); !strings.Contains(got, "xfs_growfs") || strings.Contains(got, "mkfs.btrfs") {
+		t.Errorf("the log does not name the missing program alone:\n%s", got)
+	}
+}
+
+func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
+	pool := filepath.Join(t.TempDir(), "pool")
+	tryStart := func(node string) error {
+		args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=" + node, "--endpoint=unix:///nonexistent-folder/x.sock"}
+		return run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{})
+	}
+	if err := tryStart("a"); err == nil || !strings.Contains(err.Error(), "nonexistent-folder") || errors.Is(err, errConfig) {
+		t.Fatalf("run with a socket that cannot be = %v, want an error about the socket", err)
+	}
+	if err := tryStart("b"); err == nil || !strings.Contains(err.Error(), "--local-pool") {
+		t.Errorf("run on the pool of another node = %v, want an error that names the flag", err)
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// tools are the programs that the node runs, by what they are needed for. Those of a filesystem may
+// be missing where no class uses it; without those of everything no volume can be served.
+var tools = []struct {
+	use      string
+	everyone bool
+	programs []string
+}{
+	{use: "everything", everyone: true, programs: []string{"mount", "umount", "blkid"}},
+	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}},
+	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}},
+	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}},
+}
+
+// missing returns the programs that are on none of the folders of a PATH.
+func missing(path string, programs []string) []string {
+	var absent []string
+	for _, p := range programs {
+		if !onPath(path, p) {
+			absent = append(absent, p)
+		}
+	}
+	return absent
+}
+
+func onPath(path, program string) bool {
+	for _, dir := range filepath.SplitList(path) {
+		info, err := os.Stat(filepath.Join(dir, program))
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}

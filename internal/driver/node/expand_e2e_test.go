@@ -1,0 +1,208 @@
+//go:build e2e
+
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// mayGrowMountedExt4 says whether this process has CAP_SYS_RESOURCE, without which the kernel refuses.
+func mayGrowMountedExt4(t *testing.T) bool {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	for line := range strings.Lines(string(data)) {
+		if hex, found := strings.CutPrefix(line, "CapEff:"); found {
+			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			must(t, err)
+			const sysResource = 24
+			return caps&(1<<sysResource) != 0
+		}
+	}
+	t.Fatal("/proc/self/status has no CapEff")
+	return false
+}
+
+func (v *volume) total(t *testing.T) int64 {
+	t.Helper()
+	got, err := v.usage(t.Context(), v.target)
+	must(t, err)
+	return got[csi.VolumeUsage_BYTES].GetTotal()
+}
+
+// TestExpandPublishedVolume (failures E1, E3 and E5 of the catalogue): device and filesystem grow, a
+// repeat is cheap, nothing shrinks, and the grown volume unmounts, checks clean and mounts again.
+func TestExpandPublishedVolume(t *testing.T) {
+	for _, fs := range append(filesystems, "") {
+		t.Run("kind "+fs, func(t *testing.T) {
+			m := newMachine(t, machineConfig{})
+			small := sizeFor(fs)
+			large := 2 * small
+			v := m.newVolume(fs, small)
+			v.ok(v.stage, v.publish)
+			var sum string
+			if fs != "" {
+				sum = randomFile(t, filepath.Join(v.target, "data"), mib)
+			}
+			want := codes.OK
+			if fs == "ext4" && !mayGrowMountedExt4(t) {
+				t.Log("this root lacks CAP_SYS_RESOURCE: growing a mounted ext4 must be FailedPrecondition, and the next stage grows it")
+				want = codes.FailedPrecondition
+			}
+			size, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: large})
+			wantCode(t, "expand", err, want)
+			if want == codes.OK && size != large {
+				t.Errorf("expand answers %d bytes, want %d", size, large)
+			}
+			if got := sizeOf(t, v.image); got != large {
+				t.Errorf("the image has %d bytes, want %d", got, large)
+			}
+			if want != codes.OK {
+				v.ok(v.unpublish, v.unstage, v.stage, v.publish)
+			}
+			if got := v.total(t); got < large*4/5 {
+				t.Errorf("the volume shows %d bytes, want nearly %d", got, large)
+			}
+			start := time.Now()
+			for _, r := range []*csi.CapacityRange{{RequiredBytes: large}, {RequiredBytes: small}, nil, {LimitBytes: large}} {
+				size, err := v.expand(t.Context(), r)
+				if err != nil || size != large {
+					t.Errorf("expand to %v again = %d, %v, want %d and no error", r, size, err, large)
+				}
+			}
+			if took := time.Since(start); took > 4*time.Second {
+				t.Errorf("four repeats took %s, want them cheap", took)
+			}
+			_, err = v.expand(t.Context(), &csi.CapacityRange{LimitBytes: small})
+			wantCode(t, "expand to a limit below the present size", err, codes.OutOfRange)
+			v.ok(v.unpublish, v.unstage)
+			checkClean(t, fs, v.image)
+			v.ok(v.stage, v.publish)
+			if fs != "" && sumOf(t, filepath.Join(v.target, "data")) != sum {
+				t.Error("the file changed")
+			}
+			v.gone()
+		})
+	}
+}
+
+// checkClean runs the filesystem's own checker on an image that is not attached.
+func checkClean(t *testing.T, fs, image string) {
+	t.Helper()
+	switch fs {
+	case "ext4":
+		sh(t, "e2fsck", "-f", "-n", image)
+	case "xfs":
+		sh(t, "xfs_repair", "-n", image)
+	case "btrfs":
+		sh(t, "btrfs", "check", "--readonly", image)
+	}
+}
+
+func sizeOf(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	must(t, err)
+	return info.Size()
+}
+
+// TestExpandRefusals (failure E3 of the catalogue): too large is OutOfRange at once, and nothing grew.
+func TestExpandRefusals(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("xfs", sizeFor("xfs"))
+	v.ok(v.stage, v.publish)
+	tests := map[string]struct {
+		r    *csi.CapacityRange
+		code codes.Code
+	}{
+		"more than any volume has":           {&csi.CapacityRange{RequiredBytes: 1 << 62}, codes.OutOfRange},
+		"more than the pool has":             {&csi.CapacityRange{RequiredBytes: pool.LargestVolume}, codes.OutOfRange},
+		"the largest number":                 {&csi.CapacityRange{RequiredBytes: 1<<63 - 1}, codes.OutOfRange},
+		"less than nothing":                  {&csi.CapacityRange{RequiredBytes: -1}, codes.OutOfRange},
+		"more than the limit":                {&csi.CapacityRange{RequiredBytes: 500 * mib, LimitBytes: 400 * mib}, codes.OutOfRange},
+		"no step between size and limit":     {&csi.CapacityRange{RequiredBytes: 400*mib + 1, LimitBytes: 400*mib + 2}, codes.OutOfRange},
+		"a limit below the size that it has": {&csi.CapacityRange{LimitBytes: 100 * mib}, codes.OutOfRange},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := v.expand(t.Context(), tc.r)
+			wantCode(t, "expand", err, tc.code)
+			if got := sizeOf(t, v.image); got != sizeFor("xfs") {
+				t.Errorf("the image has %d bytes, want %d as before", got, sizeFor("xfs"))
+			}
+		})
+	}
+	w := *v
+	w.capability = blockCapability(oneNode)
+	_, err := w.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 400 * mib})
+	wantCode(t, "expand with the other access type", err, codes.InvalidArgument)
+	w = *v
+	w.target = m.dir
+	_, err = w.expand(t.Context(), nil)
+	wantCode(t, "expand at a path of the machine", err, codes.NotFound)
+	if got := sizeOf(t, v.image); got != sizeFor("xfs") {
+		t.Errorf("the image has %d bytes, want %d as before", got, sizeFor("xfs"))
+	}
+	v.gone()
+	_, err = v.expand(t.Context(), nil)
+	wantCode(t, "expand of what is not staged", err, codes.NotFound)
+}
+
+// TestExpandThroughAReadOnlyTarget: the filesystem grows through the staging path.
+func TestExpandThroughAReadOnlyTarget(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	for _, fs := range []string{"xfs", "btrfs"} {
+		v := m.newVolume(fs, sizeFor(fs))
+		v.ok(v.stage)
+		r := v.publishRequest()
+		r.Readonly = true
+		_, err := v.NodePublishVolume(t.Context(), r)
+		must(t, err)
+		if _, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 2 * sizeFor(fs)}); err != nil {
+			t.Errorf("%s: expand of a volume published read-only = %v, want no error", fs, err)
+		}
+		if got := v.total(t); got < sizeFor(fs)*3/2 {
+			t.Errorf("%s: the volume shows %d bytes, want nearly %d", fs, got, 2*sizeFor(fs))
+		}
+		v.gone()
+	}
+}
+
+// TestStageGrowsAFilesystemThatIsSmallerThanItsDevice (failure C9 of the catalogue): what was restored
+// from a smaller volume has the size that was asked for.
+func TestStageGrowsAFilesystemThatIsSmallerThanItsDevice(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	for _, fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			source, restored := m.newVolume(fs, sizeFor(fs)), m.newVolume(fs, 2*sizeFor(fs))
+			source.ok(source.stage, source.publish)
+			want := randomFile(t, filepath.Join(source.target, "data"), mib)
+			source.gone()
+			sh(t, "dd", "if="+source.image, "of="+restored.image, "bs=1M", "conv=notrunc", "status=none")
+			restored.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentCopy, Size: 2 * sizeFor(fs)})
+			restored.ok(restored.stage, restored.publish)
+			if got := restored.total(t); got < sizeFor(fs)*8/5 {
+				t.Errorf("the restored volume shows %d bytes, want nearly %d", got, 2*sizeFor(fs))
+			}
+			if got := sumOf(t, filepath.Join(restored.target, "data")); got != want {
+				t.Error("the restored file is not what was written")
+			}
+			if fs != "btrfs" { // btrfs itself refuses two filesystems of one id on one machine
+				source.ok(source.stage)
+				source.gone()
+			}
+			restored.gone()
+		})
+	}
+}

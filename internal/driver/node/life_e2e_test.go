@@ -1,0 +1,318 @@
+//go:build e2e
+
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+var filesystems = []string{"ext4", "xfs", "btrfs"}
+
+// TestLifeOfAVolume takes a volume of each kind through its life, every step twice, with real data.
+func TestLifeOfAVolume(t *testing.T) {
+	for _, fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			m := newMachine(t, machineConfig{})
+			v := m.newVolume(fs, sizeFor(fs))
+			v.ok(v.stage, v.stage, v.publish, v.publish)
+			file := filepath.Join(v.target, "data")
+			want := randomFile(t, file, 4*mib)
+			other := filepath.Join(filepath.Dir(v.target), "second")
+			v.ok(func(ctx context.Context) error {
+				r := v.publishRequest()
+				r.TargetPath, r.Readonly = other, true
+				_, err := v.NodePublishVolume(ctx, r)
+				return err
+			})
+			if err := os.WriteFile(filepath.Join(other, "x"), nil, 0o600); err == nil {
+				t.Error("a read-only target took a write")
+			}
+			must(t, os.WriteFile(filepath.Join(v.target, "y"), nil, 0o600))
+			v.ok(func(ctx context.Context) error { return unpublishCall(v.id, other)(ctx, v) })
+			v.gone()
+
+			v.ok(v.stage, v.publish)
+			if got := sumOf(t, file); got != want {
+				t.Error("the file is not what was written before unstage")
+			}
+			v.gone()
+			if err := m.pool.Delete(t.Context(), must1(m.pool.FindByName(t.Context(), "pvc-0"))(t).Record.ID); err != nil {
+				t.Errorf("Delete of an unstaged volume = %v, want no error", err)
+			}
+		})
+	}
+}
+
+func TestLifeOfARawBlockVolume(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("", 32*mib)
+	v.ok(v.stage, v.stage, v.publish, v.publish)
+	var st unix.Stat_t
+	must(t, unix.Stat(v.target, &st))
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		t.Fatalf("the target has mode %o, want a block device", st.Mode)
+	}
+	block := bytes.Repeat([]byte("raw "), 1024)
+	f, err := os.OpenFile(v.target, os.O_RDWR, 0)
+	must(t, err)
+	_, err = f.WriteAt(block, 32*mib-int64(len(block)))
+	must(t, err)
+	if _, err := f.WriteAt(block, 32*mib); err == nil {
+		t.Error("a write past the size succeeded")
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+	v.gone()
+
+	v.ok(v.stage, v.publish)
+	f, err = os.Open(v.target)
+	must(t, err)
+	got := make([]byte, len(block))
+	_, err = f.ReadAt(got, 32*mib-int64(len(block)))
+	must(t, err)
+	must(t, f.Close())
+	if !bytes.Equal(got, block) {
+		t.Error("the last block is not what was written before unstage")
+	}
+	v.gone()
+}
+
+// TestStatsOfFilesystemAndBlock: both kinds are measured, at the staging and at the target path.
+func TestStatsOfFilesystemAndBlock(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	for _, fs := range append(filesystems, "") {
+		t.Run("kind "+fs, func(t *testing.T) {
+			v := m.newVolume(fs, sizeFor(fs))
+			v.ok(v.stage, v.publish)
+			for _, path := range []string{v.staging, v.target} {
+				got, err := v.usage(t.Context(), path)
+				must(t, err)
+				b, inodes := got[csi.VolumeUsage_BYTES], got[csi.VolumeUsage_INODES]
+				if fs == "" {
+					if b.GetTotal() != sizeFor(fs) {
+						t.Errorf("stats at %s = %v, want %d bytes in all", path, got, sizeFor(fs))
+					}
+					continue
+				}
+				if b.GetTotal() < sizeFor(fs)/2 || b.GetTotal() > sizeFor(fs) || b.GetAvailable() <= 0 || b.GetUsed() < 0 {
+					t.Errorf("stats at %s = %v, want bytes that fit %d", path, got, sizeFor(fs))
+				}
+				if fs != "btrfs" && (inodes.GetTotal() <= 0 || inodes.GetAvailable() <= 0) {
+					t.Errorf("stats at %s = %v, want inodes", path, got)
+				}
+			}
+			v.ok(v.unpublish)
+			_, err := v.usage(t.Context(), v.target)
+			wantCode(t, "stats of a target that was unpublished", err, codes.NotFound)
+			other := m.newVolume("ext4", 32*mib)
+			other.ok(other.stage)
+			_, err = v.usage(t.Context(), other.staging)
+			wantCode(t, "stats at the path of another volume", err, codes.NotFound)
+			_, err = v.usage(t.Context(), m.dir)
+			wantCode(t, "stats at a path of the machine itself", err, codes.NotFound)
+			other.gone()
+			v.gone()
+		})
+	}
+}
+
+// TestReadOnlyModesNeverWrite: a read-only volume is mounted read-only, and a blank one is refused
+// instead of being formatted.
+func TestReadOnlyModesNeverWrite(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 32*mib)
+	v.capability = mountCapability("ext4", oneNodeRead)
+	before := sumOf(t, v.image)
+	wantCode(t, "stage of a blank volume read-only", v.stage(t.Context()), codes.FailedPrecondition)
+	if got := sumOf(t, v.image); got != before {
+		t.Error("the refused stage changed the volume")
+	}
+	if loops := loopsBelow(m.dir); len(loops) > 0 {
+		t.Errorf("the refused stage left %v", loops)
+	}
+	v.capability = mountCapability("ext4", oneNode)
+	v.ok(v.stage, v.publish)
+	must(t, os.WriteFile(filepath.Join(v.target, "f"), []byte(writtenBytes), 0o600))
+	v.gone()
+
+	v.capability = mountCapability("ext4", oneNodeRead)
+	v.ok(v.stage, v.stage)
+	if err := os.WriteFile(filepath.Join(v.staging, "g"), nil, 0o600); err == nil {
+		t.Error("the read-only staging path took a write")
+	}
+	writing := v.publishRequest()
+	writing.VolumeCapability = mountCapability("ext4", oneNode)
+	_, err := v.NodePublishVolume(t.Context(), writing)
+	wantCode(t, "publish for writing of a volume staged read-only", err, codes.FailedPrecondition)
+	v.ok(v.publish, v.publish)
+	if got, err := os.ReadFile(filepath.Join(v.target, "f")); err != nil || string(got) != writtenBytes {
+		t.Errorf("the file reads %q, %v, want %q", got, err, writtenBytes)
+	}
+	v.gone()
+}
+
+// TestReadWriteOncePod: SINGLE_NODE_SINGLE_WRITER allows one target, the other modes several.
+func TestReadWriteOncePod(t *testing.T) {
+	for _, fs := range []string{"ext4", ""} {
+		for mode, want := range map[csi.VolumeCapability_AccessMode_Mode]codes.Code{
+			oneNodeOne: codes.FailedPrecondition, oneNodeMany: codes.OK, oneNode: codes.OK,
+		} {
+			t.Run(fmt.Sprintf("%s %s", mode, fs), func(t *testing.T) {
+				m := newMachine(t, machineConfig{})
+				v := m.newVolume(fs, 32*mib)
+				v.capability.AccessMode.Mode = mode
+				v.ok(v.stage, v.publish, v.publish)
+				second := v.publishRequest()
+				second.TargetPath += "-2"
+				_, err := v.NodePublishVolume(t.Context(), second)
+				wantCode(t, "publish at a second target", err, want)
+				if _, err := os.Lstat(second.TargetPath); want != codes.OK && !os.IsNotExist(err) {
+					t.Errorf("the refused publish left its target: %v", err)
+				}
+				v.ok(v.publish, v.unpublish)
+				v.ok(func(ctx context.Context) error { _, err := v.NodePublishVolume(ctx, second); return err })
+				v.ok(func(ctx context.Context) error { return unpublishCall(v.id, second.TargetPath)(ctx, v) })
+				v.gone()
+			})
+		}
+	}
+}
+
+// TestManyPublishesAtOnce: targets of one volume do not exclude one another, and of writers that must
+// be alone at most one gets in.
+func TestManyPublishesAtOnce(t *testing.T) {
+	for mode, most := range map[csi.VolumeCapability_AccessMode_Mode]int{oneNodeOne: 1, oneNodeMany: 8} {
+		t.Run(mode.String(), func(t *testing.T) {
+			m := newMachine(t, machineConfig{})
+			v := m.newVolume("ext4", 32*mib)
+			v.capability.AccessMode.Mode = mode
+			v.ok(v.stage)
+			errs := make([]error, 8)
+			var wg sync.WaitGroup
+			for i := range errs {
+				wg.Go(func() {
+					r := v.publishRequest()
+					r.TargetPath = fmt.Sprintf("%s-%d", v.target, i)
+					_, errs[i] = v.NodePublishVolume(t.Context(), r)
+				})
+			}
+			wg.Wait()
+			published := 0
+			for i, err := range errs {
+				target := fmt.Sprintf("%s-%d", v.target, i)
+				mounted := len(mountsBelow(t, target)) > 0
+				if (err == nil) != mounted {
+					t.Errorf("publish %d = %v, and its target is mounted: %v", i, err, mounted)
+				}
+				if mounted {
+					published++
+				}
+				v.ok(func(ctx context.Context) error { return unpublishCall(v.id, target)(ctx, v) })
+			}
+			if published > most || published == 0 || (most > 1 && published != most) {
+				t.Errorf("%d of 8 publishes got in, want %d", published, most)
+			}
+			v.gone()
+		})
+	}
+}
+
+// TestStageUnstageHundredTimes: a volume that has a filesystem is never formatted again, also without
+// what udev knows (failure F6 of the catalogue).
+func TestStageUnstageHundredTimes(t *testing.T) {
+	calls := countMkfs(t)
+	m := newMachine(t, machineConfig{})
+	volumes := map[string]*volume{}
+	sums := map[string]string{}
+	for _, fs := range filesystems {
+		v := m.newVolume(fs, sizeFor(fs))
+		v.ok(v.stage, v.publish)
+		sums[fs] = randomFile(t, filepath.Join(v.target, "data"), mib)
+		v.gone()
+		volumes[fs] = v
+	}
+	rounds := map[string]int{"ext4": 100, "xfs": 20, "btrfs": 20}
+	for _, fs := range filesystems {
+		v := volumes[fs]
+		for i := range rounds[fs] {
+			v.ok(v.stage, v.publish)
+			if got := sumOf(t, filepath.Join(v.target, "data")); got != sums[fs] {
+				t.Fatalf("%s: the file changed in cycle %d", fs, i+1)
+			}
+			v.ok(v.unpublish, v.unstage)
+		}
+	}
+	if got := calls(); got != len(filesystems) {
+		t.Errorf("mkfs ran %d times, want once per volume (%d)", got, len(filesystems))
+	}
+}
+
+// countMkfs puts wrappers that count before the mkfs programs on PATH.
+func countMkfs(t *testing.T) (calls func() int) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "calls")
+	wrap(t, `echo "$0" >> `+log+"\n"+`exec "$real" "$@"`, "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mke2fs")
+	return func() int {
+		data, err := os.ReadFile(log)
+		if os.IsNotExist(err) {
+			return 0
+		}
+		must(t, err)
+		return strings.Count(string(data), "\n")
+	}
+}
+
+// wrap puts shell scripts before programs on PATH; $real is the program itself.
+func wrap(t *testing.T, script string, programs ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range programs {
+		body := "#!/bin/sh\nreal=" + strings.TrimSpace(sh(t, "which", p)) + "\n" + script + "\n"
+		must(t, os.WriteFile(filepath.Join(dir, p), []byte(body), 0o755))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func randomFile(t *testing.T, path string, size int64) string {
+	t.Helper()
+	data := make([]byte, size)
+	_, err := rand.Read(data)
+	must(t, err)
+	must(t, os.WriteFile(path, data, 0o600))
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+func sumOf(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+// TestContextIsOptional: a volume written down by hand has no context and is staged all the same.
+func TestContextIsOptional(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 32*mib)
+	v.context = nil
+	v.ok(v.stage, v.publish)
+	v.gone()
+	v.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentBlank})
+	v.context["storage.kubernetes.io/csiProvisionerIdentity"] = "x"
+	v.ok(v.stage, v.publish)
+	v.gone()
+}

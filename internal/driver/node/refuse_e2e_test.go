@@ -1,0 +1,399 @@
+//go:build e2e
+
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// refused checks an answer that is not OK, and that the mount table, the folder and the image are what
+// they were.
+func (v *volume) refused(t *testing.T, what string, do func() error, want codes.Code, words string) {
+	t.Helper()
+	mounts, files, sum := mountTable(t, v.dir), v.files(t), sumOf(t, v.image)
+	err := do()
+	wantCode(t, what, err, want)
+	if message := status.Convert(err).Message(); !strings.Contains(message, words) {
+		t.Errorf("%s = %q, want it to say %q", what, message, words)
+	}
+	if got := mountTable(t, v.dir); got != mounts {
+		t.Errorf("%s changed the mount table to\n%s\nfrom\n%s", what, got, mounts)
+	}
+	if got := v.files(t); got != files {
+		t.Errorf("%s changed the folder to %q from %q", what, got, files)
+	}
+	if got := sumOf(t, v.image); got != sum {
+		t.Errorf("%s changed the volume", what)
+	}
+}
+
+func (v *volume) files(t *testing.T) string { return listing(t, filepath.Dir(v.staging)) }
+
+// TestStagingPathThatHoldsSomethingElse (failure F9 of the catalogue): AlreadyExists, never OK.
+func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	other := m.newVolume("ext4", 32*mib)
+	other.ok(other.stage)
+	tests := map[string]struct {
+		prepare func(t *testing.T, v *volume)
+		words   string
+	}{
+		"a mount of another volume": {func(t *testing.T, v *volume) {
+			must(t, unix.Mount(other.staging, v.staging, "", unix.MS_BIND, ""))
+		}, "not this volume"},
+		"a tmpfs": {func(t *testing.T, v *volume) {
+			must(t, unix.Mount("none", v.staging, "tmpfs", 0, "size=1m"))
+		}, "tmpfs"},
+		"a file": {func(t *testing.T, v *volume) {
+			must(t, os.WriteFile(filepath.Join(v.staging, "lost"), []byte("x"), 0o600))
+		}, "lost"},
+	}
+	for _, fs := range []string{"ext4", ""} {
+		for name, tc := range tests {
+			t.Run(name+" "+fs, func(t *testing.T) {
+				v := m.newVolume(fs, 32*mib)
+				tc.prepare(t, v)
+				v.refused(t, "stage", func() error { return v.stage(t.Context()) }, codes.AlreadyExists, tc.words)
+				if got := len(loopsBelow(m.dir)); got != 1 {
+					t.Errorf("%d loop devices are left, want the other volume's alone", got)
+				}
+				unix.Unmount(v.staging, 0)
+			})
+		}
+	}
+	other.gone()
+}
+
+// TestSameVolumeStagedInAnotherWay (failure F9 of the catalogue): what is mounted fits the request or
+// the answer is AlreadyExists.
+func TestSameVolumeStagedInAnotherWay(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", sizeFor("xfs"))
+	v.ok(v.stage, v.publish)
+	for name, c := range map[string]*csi.VolumeCapability{
+		"another filesystem": mountCapability("xfs", oneNode),
+		"read-only":          mountCapability("ext4", oneNodeRead),
+		"a raw block device": blockCapability(oneNode),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *v
+			w.capability = c
+			v.refused(t, "stage", func() error { return w.stage(t.Context()) }, codes.AlreadyExists, "")
+		})
+	}
+	w := *v
+	w.staging += "-2"
+	must(t, os.Mkdir(w.staging, 0o700))
+	v.refused(t, "stage at a second path", func() error { return w.stage(t.Context()) }, codes.FailedPrecondition, v.staging)
+	v.ok(v.stage)
+	v.gone()
+
+	b := m.newVolume("", 32*mib)
+	b.ok(b.stage)
+	w = *b
+	w.capability = mountCapability("ext4", oneNode)
+	b.refused(t, "stage of a raw block volume with a filesystem", func() error { return w.stage(t.Context()) }, codes.AlreadyExists, "raw block")
+	b.gone()
+}
+
+// TestPublishNeedsALiveStage (failure F12 of the catalogue): with the staging path unmounted behind the
+// driver's back, or never mounted, nothing is bound.
+func TestPublishNeedsALiveStage(t *testing.T) {
+	for _, fs := range []string{"ext4", "btrfs", ""} {
+		t.Run("kind "+fs, func(t *testing.T) {
+			m := newMachine(t, machineConfig{})
+			v := m.newVolume(fs, sizeFor(fs))
+			publish := func() error { return v.publish(t.Context()) }
+			v.refused(t, "publish of what was never staged", publish, codes.FailedPrecondition, "stage")
+			v.ok(v.stage)
+			mounted := v.staging
+			if fs == "" {
+				mounted = filepath.Join(v.staging, "device")
+			}
+			must(t, unix.Unmount(mounted, 0))
+			v.refused(t, "publish after somebody else's umount", publish, codes.FailedPrecondition, "stage")
+
+			other := m.newVolume("ext4", 32*mib)
+			other.ok(other.stage)
+			must(t, unix.Mount(other.staging, v.staging, "", unix.MS_BIND, ""))
+			v.refused(t, "publish from a mount of another volume", publish, codes.FailedPrecondition, "stage")
+			must(t, unix.Unmount(v.staging, 0))
+			other.gone()
+
+			v.ok(v.stage, v.publish)
+			v.gone()
+		})
+	}
+}
+
+// TestTargetThatHoldsSomethingElse: publish and unpublish leave it alone.
+func TestTargetThatHoldsSomethingElse(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	other := m.newVolume("ext4", 32*mib)
+	other.ok(other.stage)
+	for _, fs := range []string{"ext4", ""} {
+		tests := map[string]struct {
+			prepare   func(t *testing.T, v *volume)
+			publish   codes.Code
+			unpublish codes.Code
+		}{
+			"a mount of another volume": {func(t *testing.T, v *volume) {
+				must(t, os.Mkdir(v.target, 0o700))
+				must(t, unix.Mount(other.staging, v.target, "", unix.MS_BIND, ""))
+			}, codes.AlreadyExists, codes.FailedPrecondition},
+			"a tmpfs": {func(t *testing.T, v *volume) {
+				must(t, os.Mkdir(v.target, 0o700))
+				must(t, unix.Mount("none", v.target, "tmpfs", 0, "size=1m"))
+			}, codes.AlreadyExists, codes.FailedPrecondition},
+			"a folder with a file": {func(t *testing.T, v *volume) {
+				must(t, os.Mkdir(v.target, 0o700))
+				must(t, os.WriteFile(filepath.Join(v.target, "f"), []byte("x"), 0o600))
+			}, codes.AlreadyExists, codes.FailedPrecondition},
+			"a file with content": {func(t *testing.T, v *volume) {
+				must(t, os.WriteFile(v.target, []byte("x"), 0o600))
+			}, codes.AlreadyExists, codes.FailedPrecondition},
+		}
+		for name, tc := range tests {
+			t.Run(name+" "+fs, func(t *testing.T) {
+				v := m.newVolume(fs, 32*mib)
+				v.ok(v.stage)
+				tc.prepare(t, v)
+				v.refused(t, "publish", func() error { return v.publish(t.Context()) }, tc.publish, v.target)
+				v.refused(t, "unpublish", func() error { return v.unpublish(t.Context()) }, tc.unpublish, v.target)
+				unix.Unmount(v.target, 0)
+				must(t, os.RemoveAll(v.target))
+				v.gone()
+			})
+		}
+	}
+	v := m.newVolume("ext4", 32*mib)
+	v.ok(v.stage)
+	v.target = filepath.Join(m.dir, "no", "such", "target")
+	if err := v.publish(t.Context()); status.Code(err) == codes.OK || !strings.Contains(err.Error(), v.target) {
+		t.Errorf("publish below a folder that does not exist = %v, want an error that names the target", err)
+	}
+	v.gone()
+	other.gone()
+}
+
+// TestPublishTwiceWithAnotherMode: the same target with other arguments is AlreadyExists.
+func TestPublishTwiceWithAnotherMode(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	for _, fs := range []string{"ext4", ""} {
+		v := m.newVolume(fs, 32*mib)
+		v.ok(v.stage, v.publish)
+		v.refused(t, "publish read-only where it is published for writing", func() error {
+			r := v.publishRequest()
+			r.Readonly = true
+			_, err := v.NodePublishVolume(t.Context(), r)
+			return err
+		}, codes.AlreadyExists, v.target)
+		v.gone()
+	}
+}
+
+// TestUnstageOfWhatIsInUse (failure F11 of the catalogue): an error, and the mount table as it was.
+func TestUnstageOfWhatIsInUse(t *testing.T) {
+	for _, fs := range []string{"ext4", "xfs", "btrfs", ""} {
+		t.Run("kind "+fs, func(t *testing.T) {
+			m := newMachine(t, machineConfig{})
+			v := m.newVolume(fs, sizeFor(fs))
+			v.ok(v.stage, v.publish)
+			mounts := mountTable(t, m.dir)
+			wantCode(t, "unstage of a published volume", v.unstage(t.Context()), codes.FailedPrecondition)
+			if got := mountTable(t, m.dir); got != mounts {
+				t.Errorf("unstage changed the mount table to\n%s\nfrom\n%s", got, mounts)
+			}
+			v.ok(v.unpublish)
+			if fs == "" {
+				v.gone()
+				return
+			}
+			f, err := os.Create(filepath.Join(v.staging, "open"))
+			must(t, err)
+			defer f.Close()
+			mounts = mountTable(t, m.dir)
+			if err := v.unstage(t.Context()); err == nil {
+				t.Error("unstage with an open file = OK, want an error")
+			}
+			if got := mountTable(t, m.dir); got != mounts {
+				t.Errorf("unstage changed the mount table to\n%s\nfrom\n%s", got, mounts)
+			}
+			must(t, f.Close())
+			v.gone()
+		})
+	}
+}
+
+// TestUnstageWaitsForTheLastUserOfARawDevice (failure F11 of the catalogue): an open device is in use.
+func TestUnstageWaitsForTheLastUserOfARawDevice(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("", 32*mib)
+	v.ok(v.stage, v.publish)
+	f, err := os.OpenFile(v.target, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	v.ok(v.unpublish)
+	if err := v.unstage(t.Context()); err == nil {
+		t.Error("unstage of a device that is open = OK, want an error")
+	}
+	must(t, f.Close())
+	v.gone()
+}
+
+// TestUnpublishThatCannotUnmount (failure P7 of the catalogue): the target and its content stay.
+func TestUnpublishThatCannotUnmount(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 32*mib)
+	v.ok(v.stage, v.publish)
+	path := filepath.Join(v.target, "f")
+	must(t, os.WriteFile(path, []byte(writtenBytes), 0o600))
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	mounts := mountTable(t, m.dir)
+	for range 2 {
+		if err := v.unpublish(t.Context()); err == nil {
+			t.Error("unpublish of a busy target = OK, want an error")
+		}
+	}
+	if got := mountTable(t, m.dir); got != mounts {
+		t.Errorf("unpublish changed the mount table to\n%s\nfrom\n%s", got, mounts)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != writtenBytes {
+		t.Errorf("the file reads %q, %v, want %q", got, err, writtenBytes)
+	}
+	must(t, f.Close())
+	v.gone()
+}
+
+// TestUndoOnlyWhatIsOurs: a request that names one volume and the paths of another changes nothing.
+func TestUndoOnlyWhatIsOurs(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	a, b := m.newVolume("ext4", 32*mib), m.newVolume("ext4", 32*mib)
+	a.ok(a.stage, a.publish)
+	for _, staged := range []bool{false, true} {
+		if staged {
+			b.ok(b.stage)
+		}
+		a.refused(t, "unpublish with another volume's id", func() error { return unpublishCall(b.id, a.target)(t.Context(), a) }, codes.FailedPrecondition, "not this volume")
+		a.refused(t, "unstage with another volume's id", func() error { return unstageCall(b.id, a.staging)(t.Context(), a) }, codes.FailedPrecondition, "not this volume")
+		a.refused(t, "unpublish of a folder of the machine", func() error { return unpublishCall(b.id, m.dir)(t.Context(), a) }, codes.FailedPrecondition, m.dir)
+	}
+	a.refused(t, "publish with another volume's staging path", func() error {
+		r := b.publishRequest()
+		r.StagingTargetPath = a.staging
+		_, err := b.NodePublishVolume(t.Context(), r)
+		return err
+	}, codes.FailedPrecondition, "not this volume")
+	a.gone()
+	b.gone()
+}
+
+// TestDeviceThatIsNotAsPromised: missing, too small, with anybody's data on it. Refused, nothing changed.
+func TestDeviceThatIsNotAsPromised(t *testing.T) {
+	calls := countMkfs(t)
+	m := newMachine(t, machineConfig{})
+	tests := map[string]struct {
+		prepare func(t *testing.T, v *volume)
+		code    codes.Code
+		words   string
+	}{
+		"smaller than promised": {func(_ *testing.T, v *volume) {
+			v.context[names.Driver+"/size"] = "99999744"
+		}, codes.FailedPrecondition, "99999744"},
+		"of another name": {func(_ *testing.T, v *volume) {
+			v.context[names.Driver+"/device-name"] = "0123456789abcdef0123456789abcdef.img"
+		}, codes.FailedPrecondition, ""},
+		"with text in its first block": {func(t *testing.T, v *volume) {
+			v.write(t, 0, "somebody's data")
+		}, codes.FailedPrecondition, ""},
+		"with a byte in its last block": {func(t *testing.T, v *volume) {
+			v.write(t, 64*mib-1, "x")
+		}, codes.FailedPrecondition, ""},
+		"with another filesystem": {func(t *testing.T, v *volume) {
+			sh(t, "mkfs.btrfs", "-q", "-M", v.image)
+		}, codes.FailedPrecondition, "btrfs"},
+		"with a partition table": {func(t *testing.T, v *volume) {
+			v.write(t, 510, "\x55\xaa")
+			v.write(t, 446, "\x00\x00\x02\x00\x83\xff\xff\xff\x01\x00\x00\x00\xff\x00\x00\x00")
+		}, codes.FailedPrecondition, ""},
+		"made from a snapshot and empty": {func(_ *testing.T, v *volume) {
+			v.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentCopy})
+		}, codes.FailedPrecondition, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := m.newVolume("ext4", 64*mib)
+			tc.prepare(t, v)
+			made := calls()
+			v.refused(t, "stage", func() error { return v.stage(t.Context()) }, tc.code, tc.words)
+			if got := calls(); got != made {
+				t.Errorf("mkfs ran %d times, want never", got-made)
+			}
+			if loops := loopsBelow(m.dir); len(loops) > 0 {
+				t.Errorf("the refused stage left %v", loops)
+			}
+		})
+	}
+	t.Run("taken away", func(t *testing.T) {
+		v := m.newVolume("ext4", 64*mib)
+		must(t, m.pool.Delete(t.Context(), must1(m.pool.FindByName(t.Context(), "pvc-7"))(t).Record.ID))
+		wantCode(t, "stage of a volume that was deleted", v.stage(t.Context()), codes.NotFound)
+		v.ok(v.unstage)
+	})
+	t.Run("an id of another node", func(t *testing.T) {
+		v := m.newVolume("ext4", 64*mib)
+		w := *v
+		w.id = anyGoodID
+		w.context = nil
+		wantCode(t, "stage", w.stage(t.Context()), codes.NotFound)
+		w.id = strings.Replace(v.id, "node-a", "node-b", 1)
+		wantCode(t, "stage", w.stage(t.Context()), codes.NotFound)
+		w.id = "vol-1"
+		wantCode(t, "stage", w.stage(t.Context()), codes.NotFound)
+		wantCode(t, "unstage", w.unstage(t.Context()), codes.NotFound)
+	})
+}
+
+// write puts text into the volume's image while it is not attached.
+func (v *volume) write(t *testing.T, offset int64, text string) {
+	t.Helper()
+	f, err := os.OpenFile(v.image, os.O_RDWR, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte(text), offset)
+	must(t, err)
+	must(t, f.Close())
+}
+
+// TestHostileTargets: paths through symbolic links lead nowhere, also when they lead to a real mount.
+func TestHostileTargets(t *testing.T) {
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 32*mib)
+	v.ok(v.stage, v.publish)
+	link := filepath.Join(m.dir, "link")
+	must(t, os.Symlink(filepath.Dir(v.target), link))
+	to := filepath.Join(m.dir, "to-target")
+	must(t, os.Symlink(v.target, to))
+	for _, path := range []string{filepath.Join(link, "target"), to, filepath.Join(link, "..", "pod", "target"), "pod/target"} {
+		v.refused(t, "unpublish "+path, func() error { return unpublishCall(v.id, path)(t.Context(), v) }, codes.InvalidArgument, "target_path")
+		v.refused(t, "stats "+path, func() error { return statsCall(v.id, path, "")(t.Context(), v) }, codes.InvalidArgument, "volume_path")
+		v.refused(t, "publish "+path, func() error {
+			r := v.publishRequest()
+			r.TargetPath = path
+			_, err := v.NodePublishVolume(t.Context(), r)
+			return err
+		}, codes.InvalidArgument, "target_path")
+	}
+	v.gone()
+}

@@ -1,0 +1,94 @@
+package node_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+var names = driver.Names{
+	Driver:   "local.csi.cloudblock.io",
+	Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: driver.ScopeNode}},
+}
+
+// serve runs the Node service on a real socket, with the project's own server around it.
+func serve(t *testing.T, devices device.Resolver, m *mounter.Mounter) csi.NodeClient {
+	t.Helper()
+	return serveWith(t, node.Config{Devices: devices, Mounter: m}, driver.Config{})
+}
+
+func serveWith(t *testing.T, cfg node.Config, around driver.Config) csi.NodeClient {
+	t.Helper()
+	cfg.Names, cfg.Info = names, driver.NodeInfo{ID: "node-a", Zone: "node-a"}
+	dir, err := os.MkdirTemp("", "node") // a socket's path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
+	server := node.New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	around.Names, around.Endpoint, around.Grace = names, endpoint, time.Minute
+	done := make(chan error, 1)
+	go func() {
+		done <- driver.Serve(ctx, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v, want no error", err)
+		}
+		waiting, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := server.Wait(waiting); err != nil {
+			t.Errorf("Wait = %v, want no error", err)
+		}
+	})
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ready, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancelReady()
+	if _, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatalf("Probe = %v, want ready", err)
+	}
+	return csi.NewNodeClient(conn)
+}
+
+func mountCapability(fs string, mode csi.VolumeCapability_AccessMode_Mode, flags ...string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fs, MountFlags: flags}},
+	}
+}
+
+func blockCapability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+	}
+}
+
+const (
+	oneNode      = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	oneNodeRead  = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	oneNodeOne   = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	oneNodeMany  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	manyNodes    = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	anyGoodID    = "node-a/0123456789abcdef0123456789abcdef"
+	anotherID    = "node-a/fedcba9876543210fedcba9876543210"
+	writtenBytes = "what the pod wrote"
+)
