@@ -95,10 +95,12 @@ func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes) {
 	e.Helper()
 	ctx := e.Context()
 	lost := []fault.Kind{fault.NotFound, fault.InvalidArgument}
-	harmless := append(lost, fault.None)
+	harmless := []fault.Kind{fault.NotFound, fault.InvalidArgument, fault.None}
 	_, err := e.c.GetVolume(ctx, id)
 	e.want(err, "GetVolume of a hostile id", lost...)
-	e.want(e.c.DeleteVolume(ctx, id), "DeleteVolume of a hostile id", harmless...)
+	// Where the id names the node too, it may be a volume of a node that cannot be asked from here:
+	// refusing is right, because an OK would make the caller forget it.
+	e.want(e.c.DeleteVolume(ctx, id), "DeleteVolume of a hostile id", append(harmless, fault.Precondition)...)
 	if e.caps.Expand {
 		_, err = e.c.ExpandVolume(ctx, id, size+e.caps.SizeStep)
 		e.want(err, "ExpandVolume of a hostile id", lost...)

@@ -1,0 +1,229 @@
+package middleware_test
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The failure table says that one name is at most one volume, whatever goes wrong on the way (C1).
+func TestALostAnswerMakesOneVolume(t *testing.T) {
+	tests := map[string]struct {
+		faults map[memory.Call]memory.Fault
+		first  fault.Kind
+		there  int // volumes after the first call
+	}{
+		"the answer is lost, and the volume is found": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseAnswer()}, fault.None, 1},
+		"the request is lost: not found proves nothing": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseRequest()}, fault.Uncertain, 0},
+		"the answer is lost, and so is the look": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseAnswer(), memory.CallFindVolume: memory.LoseAnswer()}, fault.Uncertain, 1},
+		"the answer is lost, and the look is denied": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseAnswer(), memory.CallFindVolume: memory.Refuse(fault.Denied)}, fault.Uncertain, 1},
+		"the cloud refuses: nothing is looked up": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.Refuse(fault.Exhausted)}, fault.Exhausted, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			for call, f := range tc.faults {
+				back.Account().Arm(call, f)
+			}
+			_, err := c.CreateVolume(t.Context(), small("a"))
+			wantKind(t, "the first CreateVolume", err, tc.first)
+			if n := count(t, back); n != tc.there {
+				t.Errorf("%d volumes, want %d", n, tc.there)
+			}
+			vol := create(t, c, small("a"))
+			if again := create(t, c, small("a")); !reflect.DeepEqual(vol, again) {
+				t.Errorf("the answers differ: %+v, then %+v", vol, again)
+			}
+			if n := count(t, back); n != 1 {
+				t.Errorf("%d volumes, want 1", n)
+			}
+		})
+	}
+}
+
+func TestAnAbandonedCreateIsFoundByTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := memory.New(memory.Config{OperationTime: time.Minute, ReadLag: time.Second})
+		c := middleware.Stack(back, middleware.Options{})
+		for _, after := range []time.Duration{time.Second, 30 * time.Second, time.Minute - 1} {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			_, err := c.CreateVolume(ctx, small("a"))
+			cancel()
+			if err == nil {
+				break // the one before has become ready
+			}
+			wantKind(t, "the abandoned CreateVolume", err, fault.Uncertain)
+		}
+		create(t, c, small("a"))
+		if n := count(t, back); n != 1 {
+			t.Errorf("%d volumes, want 1", n)
+		}
+	})
+}
+
+func TestAFoundVolumeIsWaitedForLikeANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := memory.New(memory.Config{OperationTime: time.Minute})
+		c := middleware.NewIdempotent(back)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := c.CreateVolume(ctx, small("a"))
+		wantKind(t, "the abandoned CreateVolume", err, fault.Uncertain)
+		create(t, c, small("a"))
+		if took := time.Since(began); took < time.Minute {
+			t.Errorf("the volume was answered after %s, it is ready after a minute", took)
+		}
+	})
+}
+
+// A restore to a larger size goes on where it was interrupted, and answers what it would have
+// answered at first (C2, C3).
+func TestARestoreToALargerSizeCanBeRepeatedFromAnyPoint(t *testing.T) {
+	uncertain := fault.Uncertain
+	tests := map[string]struct {
+		create []memory.Fault
+		expand []memory.Fault
+		first  fault.Kind
+	}{
+		"nothing goes wrong":                          {nil, nil, fault.None},
+		"the answer is lost":                          {[]memory.Fault{memory.LoseAnswer()}, nil, fault.None},
+		"the growth is interrupted":                   {[]memory.Fault{memory.HalfRestore()}, nil, fault.None},
+		"the growth fails again":                      {[]memory.Fault{memory.HalfRestore()}, []memory.Fault{memory.Refuse(fault.Unavailable)}, uncertain},
+		"the growth finds no room":                    {[]memory.Fault{memory.HalfRestore()}, []memory.Fault{memory.Refuse(fault.Exhausted)}, uncertain},
+		"the growth is too large":                     {[]memory.Fault{memory.HalfRestore()}, []memory.Fault{memory.Refuse(fault.OutOfRange)}, uncertain},
+		"the growth loses its answer":                 {[]memory.Fault{memory.HalfRestore()}, []memory.Fault{memory.LoseAnswer()}, uncertain},
+		"the growth is interrupted and its cause too": {[]memory.Fault{memory.HalfRestore()}, []memory.Fault{memory.LoseRequest()}, uncertain},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			from := create(t, c, small("source"))
+			snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: from.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := small("restored")
+			req.Size, req.Limit, req.Source.Snapshot = 3*cloud.GiB, 3*cloud.GiB, snap.ID
+			back.Account().Arm(memory.CallCreateVolume, tc.create...)
+			back.Account().Arm(memory.CallExpandVolume, tc.expand...)
+			_, err = c.CreateVolume(t.Context(), req)
+			wantKind(t, "the first CreateVolume", err, tc.first)
+
+			vol := create(t, c, req)
+			if vol.Size != req.Size || vol.Source != req.Source || vol.Zone == "" {
+				t.Errorf("the volume is %+v, want %s from %s", vol, req.Size, snap.ID)
+			}
+			if got, err := back.GetVolume(t.Context(), vol.ID); err != nil || !reflect.DeepEqual(got, vol) {
+				t.Errorf("the cloud has %+v, %v, the answer was %+v", got, err, vol)
+			}
+			if n := count(t, back); n != 2 {
+				t.Errorf("%d volumes, want the source and the copy", n)
+			}
+		})
+	}
+}
+
+func TestOnlyACopyIsGrownToFit(t *testing.T) {
+	back := memory.New(memory.Config{})
+	c := middleware.NewIdempotent(back)
+	first := create(t, c, small("blank"))
+	larger := small("blank")
+	larger.Size = 2 * cloud.GiB
+	_, err := c.CreateVolume(t.Context(), larger)
+	wantKind(t, "CreateVolume with another size", err, fault.Conflict)
+	if got, _ := back.GetVolume(t.Context(), first.ID); got.Size != first.Size {
+		t.Errorf("the blank volume was grown to %s", got.Size)
+	}
+}
+
+func TestAConflictSaysWhatDiffers(t *testing.T) {
+	back := memory.New(memory.Config{})
+	c := middleware.NewIdempotent(back)
+	vol := create(t, c, cloud.CreateVolumeRequest{Name: "a", Size: 2 * cloud.GiB, Zones: []string{"zone-a"}})
+	tests := map[string]struct {
+		req  cloud.CreateVolumeRequest
+		want string
+	}{
+		"size":       {cloud.CreateVolumeRequest{Size: 3 * cloud.GiB}, "its size is 2 GiB, asked for are 3 GiB or more"},
+		"limit":      {cloud.CreateVolumeRequest{Size: cloud.GiB, Limit: cloud.GiB}, "its size is 2 GiB, asked for are 1 GiB to 1 GiB"},
+		"zone":       {cloud.CreateVolumeRequest{Size: cloud.GiB, Zones: []string{"zone-b", "zone-c"}}, "it is in zone-a, asked for is zone-b or zone-c"},
+		"source":     {cloud.CreateVolumeRequest{Size: 2 * cloud.GiB, Source: cloud.Source{Volume: vol.ID}}, "it is blank, asked for is one that is a copy of volume " + string(vol.ID)},
+		"snapshot":   {cloud.CreateVolumeRequest{Size: 2 * cloud.GiB, Source: cloud.Source{Snapshot: "s"}}, "asked for is one that is restored from snapshot s"},
+		"parameters": {cloud.CreateVolumeRequest{Size: cloud.GiB, Parameters: []cloud.Parameter{{Name: "type", Value: "fast"}}}, "its parameters differ"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.req.Name = "a"
+			_, err := c.CreateVolume(t.Context(), tc.req)
+			wantKind(t, "CreateVolume", err, fault.Conflict)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), string(vol.ID)) {
+				t.Errorf("CreateVolume = %v, want it to say %q and name %s", err, tc.want, vol.ID)
+			}
+		})
+	}
+}
+
+// A snapshot whose caller is gone is found again and can be deleted (C8).
+func TestALostAnswerMakesOneSnapshot(t *testing.T) {
+	for name, lost := range map[string]memory.Fault{
+		"the answer is lost":  memory.LoseAnswer(),
+		"the request is lost": memory.LoseRequest(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			vol, other := create(t, c, small("a")), create(t, c, small("b"))
+			req := cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID}
+			back.Account().Arm(memory.CallCreateSnapshot, lost)
+			if _, err := c.CreateSnapshot(t.Context(), req); err != nil {
+				wantKind(t, "the first CreateSnapshot", err, fault.Uncertain)
+			}
+			snap, err := c.CreateSnapshot(t.Context(), req)
+			wantKind(t, "the second CreateSnapshot", err, fault.None)
+			if again, err := c.CreateSnapshot(t.Context(), req); err != nil || again != snap {
+				t.Errorf("the third CreateSnapshot = %+v, %v, want %+v", again, err, snap)
+			}
+			_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: other.ID})
+			wantKind(t, "CreateSnapshot of another volume", err, fault.Conflict)
+			wantKind(t, "DeleteSnapshot", c.DeleteSnapshot(t.Context(), snap.ID), fault.None)
+			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
+			if err != nil || len(list.Snapshots) != 0 {
+				t.Errorf("ListSnapshots = %+v, %v, want none", list, err)
+			}
+		})
+	}
+}
+
+// Two clusters of one account may ask for one name and never get each other's volume (C12).
+func TestAnotherClustersVolumeIsNeverAdopted(t *testing.T) {
+	account := memory.NewAccount(memory.Config{})
+	one := middleware.NewIdempotent(account.Cluster("one"))
+	two := middleware.NewIdempotent(account.Cluster("two"))
+	vol := create(t, one, small("shared"))
+	_, err := two.CreateVolume(t.Context(), small("shared"))
+	wantKind(t, "CreateVolume in the other cluster", err, fault.Conflict)
+
+	// An open outcome stays open: only a repeat proves that nothing of it is there.
+	account.Arm(memory.CallCreateVolume, memory.LoseRequest())
+	_, err = two.CreateVolume(t.Context(), small("shared"))
+	wantKind(t, "CreateVolume with a lost request", err, fault.Uncertain)
+	if found, err := one.FindVolume(t.Context(), "shared"); err != nil || found.ID != vol.ID {
+		t.Errorf("FindVolume = %+v, %v, want %s", found, err, vol.ID)
+	}
+}

@@ -1,0 +1,271 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// small asks for a blank volume.
+func small(name string) cloud.CreateVolumeRequest {
+	return cloud.CreateVolumeRequest{Name: name, Size: cloud.GiB}
+}
+
+func create(t *testing.T, c cloud.Cloud, req cloud.CreateVolumeRequest) cloud.Volume {
+	t.Helper()
+	vol, err := c.CreateVolume(t.Context(), req)
+	if err != nil {
+		t.Fatalf("CreateVolume(%q) = %v", req.Name, err)
+	}
+	return vol
+}
+
+// count returns how many volumes there are.
+func count(t *testing.T, c cloud.Cloud) int {
+	t.Helper()
+	list, err := c.ListVolumes(t.Context(), cloud.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Volumes)
+}
+
+func wantKind(t *testing.T, call string, err error, want fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != want || err == nil && want != fault.None {
+		t.Errorf("%s = %v, want the kind %q", call, err, want)
+	}
+}
+
+func TestSerializeRefusesASecondChangeAtOnce(t *testing.T) {
+	type change func(ctx context.Context, c cloud.Cloud, vol cloud.Volume) error
+	first := map[memory.Call]change{
+		memory.CallCreateVolume: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error {
+			_, err := c.CreateVolume(ctx, small("new"))
+			return err
+		},
+		memory.CallDeleteVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error { return c.DeleteVolume(ctx, v.ID) },
+		memory.CallDetach:       func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error { return c.Detach(ctx, v.ID, "node-1") },
+		memory.CallAttach: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+			_, err := c.Attach(ctx, v.ID, "node-1")
+			return err
+		},
+		memory.CallExpandVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+			_, err := c.ExpandVolume(ctx, v.ID, 2*cloud.GiB)
+			return err
+		},
+		memory.CallCreateSnapshot: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+			_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "new", Volume: v.ID})
+			return err
+		},
+		memory.CallDeleteSnapshot: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error { return c.DeleteSnapshot(ctx, "s") },
+	}
+	onVolume := []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallAttach, memory.CallExpandVolume}
+	for held, begin := range first {
+		t.Run(string(held), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				back := memory.New(memory.Config{})
+				c := middleware.NewSerialize(back)
+				vol, other := create(t, c, small("a")), create(t, c, small("b"))
+				release := make(chan struct{})
+				back.Account().Arm(held, memory.Hold(release))
+				done := make(chan error)
+				go func() { done <- begin(t.Context(), c, vol) }()
+				synctest.Wait() // the first change is held inside the backend
+
+				wantKind(t, "the same change", begin(t.Context(), c, vol), fault.Busy)
+				if slices.Contains(onVolume, held) {
+					for _, call := range onVolume {
+						wantKind(t, string(call)+" of the same volume", first[call](t.Context(), c, vol), fault.Busy)
+					}
+				}
+				if _, err := c.GetVolume(t.Context(), vol.ID); err != nil {
+					t.Errorf("a read waits for the lock: %v", err)
+				}
+				wantKind(t, "a change of another volume", c.DeleteVolume(t.Context(), other.ID), fault.None)
+
+				close(release)
+				wantKind(t, "the first change", <-done, fault.None)
+				if err := begin(t.Context(), c, vol); errors.Is(err, fault.Busy) {
+					t.Errorf("the key is still held after the change: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestSerializeGivesTheKeyBackWhenTheCallerIsGone(t *testing.T) {
+	back := memory.New(memory.Config{})
+	c := middleware.NewSerialize(back)
+	back.Account().Arm(memory.CallCreateVolume, memory.HoldAnswer(make(chan struct{})))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := c.CreateVolume(ctx, small("a"))
+	wantKind(t, "the abandoned create", err, fault.Uncertain)
+	_, err = c.CreateVolume(t.Context(), small("a"))
+	wantKind(t, "the create after it", err, fault.Conflict)
+}
+
+// repeatable says of every call whether Retry repeats it.
+var repeatable = map[memory.Call]bool{
+	memory.CallCapacity: true, memory.CallCheck: true,
+	memory.CallCreateVolume: false, memory.CallFindVolume: true, memory.CallGetVolume: true,
+	memory.CallDeleteVolume: true, memory.CallListVolumes: true, memory.CallExpandVolume: true,
+	memory.CallAttach: false, memory.CallDetach: true,
+	memory.CallCreateSnapshot: false, memory.CallFindSnapshot: true, memory.CallGetSnapshot: true,
+	memory.CallDeleteSnapshot: true, memory.CallListSnapshots: true,
+}
+
+// doCall makes one call that succeeds when nothing is armed.
+func doCall(ctx context.Context, c cloud.Cloud, call memory.Call, vol cloud.Volume, snap cloud.Snapshot) (err error) {
+	switch call {
+	case memory.CallCapacity:
+		_, err = c.Capacity(ctx, "")
+	case memory.CallCheck:
+		err = c.Check(ctx)
+	case memory.CallCreateVolume:
+		_, err = c.CreateVolume(ctx, small("new"))
+	case memory.CallFindVolume:
+		_, err = c.FindVolume(ctx, vol.Name)
+	case memory.CallGetVolume:
+		_, err = c.GetVolume(ctx, vol.ID)
+	case memory.CallDeleteVolume:
+		err = c.DeleteVolume(ctx, vol.ID)
+	case memory.CallListVolumes:
+		_, err = c.ListVolumes(ctx, cloud.Page{})
+	case memory.CallExpandVolume:
+		_, err = c.ExpandVolume(ctx, vol.ID, 2*cloud.GiB)
+	case memory.CallAttach:
+		_, err = c.Attach(ctx, vol.ID, "node-1")
+	case memory.CallDetach:
+		err = c.Detach(ctx, vol.ID, "node-1")
+	case memory.CallCreateSnapshot:
+		_, err = c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "new", Volume: vol.ID})
+	case memory.CallFindSnapshot:
+		_, err = c.FindSnapshot(ctx, snap.Name)
+	case memory.CallGetSnapshot:
+		_, err = c.GetSnapshot(ctx, snap.ID)
+	case memory.CallDeleteSnapshot:
+		err = c.DeleteSnapshot(ctx, snap.ID)
+	case memory.CallListSnapshots:
+		_, err = c.ListSnapshots(ctx, "", cloud.Page{})
+	default:
+		err = fmt.Errorf("no such call: %s", call)
+	}
+	return err
+}
+
+func TestRetryRepeatsOnlyWhatIsHarmless(t *testing.T) {
+	for call, repeats := range repeatable {
+		t.Run(string(call), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				back := memory.New(memory.Config{})
+				c := middleware.NewRetry(back, middleware.Backoff{})
+				vol := create(t, c, small("old"))
+				snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "old", Volume: vol.ID})
+				if err != nil {
+					t.Fatal(err)
+				}
+				refuse := memory.Refuse(fault.Unavailable)
+				back.Account().Arm(call, refuse, refuse, refuse)
+				began := time.Now()
+				err = doCall(t.Context(), c, call, vol, snap)
+				took := time.Since(began)
+				switch {
+				case repeats:
+					wantKind(t, "the call", err, fault.None)
+					if took < 700*time.Millisecond || took > 1400*time.Millisecond {
+						t.Errorf("three pauses took %s, want half to whole of 200+400+800 ms", took)
+					}
+				default:
+					wantKind(t, "the call", err, fault.Unavailable)
+					if left := back.Account().Armed(call); left != 2 || took != 0 {
+						t.Errorf("it was made %d times in %s, want once", 3-left, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRetryEnds(t *testing.T) {
+	tests := map[string]struct {
+		kind    fault.Kind
+		timeout time.Duration
+		calls   int
+		most    time.Duration
+	}{
+		"after four attempts":                         {fault.Unavailable, time.Hour, 4, 1400 * time.Millisecond},
+		"at once when the deadline is before the end": {fault.Unavailable, 90 * time.Millisecond, 1, 0},
+		"at once for an open outcome":                 {fault.Uncertain, time.Hour, 1, 0},
+		"at once for a held lock":                     {fault.Busy, time.Hour, 1, 0},
+		"at once for what is not there":               {fault.NotFound, time.Hour, 1, 0},
+		"at once for what is denied":                  {fault.Denied, time.Hour, 1, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				back := memory.New(memory.Config{})
+				c := middleware.NewRetry(back, middleware.Backoff{})
+				const armed = 9
+				for range armed {
+					back.Account().Arm(memory.CallDeleteVolume, memory.Refuse(tc.kind))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
+				defer cancel()
+				began := time.Now()
+				err := c.DeleteVolume(ctx, "vol")
+				wantKind(t, "DeleteVolume", err, tc.kind)
+				if took := time.Since(began); took > tc.most {
+					t.Errorf("it took %s, want at most %s", took, tc.most)
+				}
+				if calls := armed - back.Account().Armed(memory.CallDeleteVolume); calls != tc.calls {
+					t.Errorf("%d calls, want %d", calls, tc.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryKeepsTheCauseWhenTheCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := memory.New(memory.Config{})
+		c := middleware.NewRetry(back, middleware.Backoff{})
+		back.Account().Arm(memory.CallCheck, memory.Refuse(fault.Unavailable), memory.Refuse(fault.Denied))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		began := time.Now()
+		wantKind(t, "Check", c.Check(ctx), fault.Unavailable)
+		if took := time.Since(began); took != time.Millisecond {
+			t.Errorf("it took %s, want to end with the context", took)
+		}
+	})
+}
+
+func TestTheStackHasItsOrder(t *testing.T) {
+	c := middleware.Stack(memory.New(memory.Config{}), middleware.Options{})
+	observe, ok := c.(*middleware.Observe)
+	if !ok {
+		t.Fatalf("outermost is %T", c)
+	}
+	serialize, ok := observe.Cloud.(*middleware.Serialize)
+	if !ok {
+		t.Fatalf("second is %T", observe.Cloud)
+	}
+	idempotent, ok := serialize.Cloud.(*middleware.Idempotent)
+	if !ok {
+		t.Fatalf("third is %T", serialize.Cloud)
+	}
+	if _, ok := idempotent.Cloud.(*middleware.Retry); !ok {
+		t.Fatalf("fourth is %T", idempotent.Cloud)
+	}
+}
