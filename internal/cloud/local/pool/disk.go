@@ -163,7 +163,7 @@ func overwriteInPlace(f *os.File) error {
 	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil {
 		return err
 	}
-	if int64(st.Type) != unix.BTRFS_SUPER_MAGIC {
+	if st.Type != unix.BTRFS_SUPER_MAGIC {
 		return nil
 	}
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
@@ -218,9 +218,9 @@ func statfs(dir string) (space, error) {
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	unit := int64(st.Bsize) // Frsize is 0 on some filesystems, and Bsize is what the kernel counts in
+	unit := st.Bsize // Frsize is 0 on some filesystems, and Bsize is what the kernel counts in
 	if st.Frsize > 0 {
-		unit = int64(st.Frsize)
+		unit = st.Frsize
 	}
 	return space{total: int64(st.Blocks) * unit, free: int64(st.Bavail) * unit}, nil
 }

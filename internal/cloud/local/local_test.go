@@ -1,0 +1,189 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const size = 16 * cloud.MiB
+
+func create(t *testing.T, l *local.Local, name string) cloud.Volume {
+	t.Helper()
+	vol, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: name, Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vol
+}
+
+func wantKind(t *testing.T, what string, err error, want fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+		t.Errorf("%s = %v, want kind %q", what, err, want)
+	}
+}
+
+func TestVolumeIsWholeAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	tags := []cloud.Tag{{Key: "cloudblock-pvc", Value: "data"}}
+	made, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Zones: []string{"elsewhere", node}, Tags: tags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hex := strings.TrimPrefix(string(made.ID), node+"/")
+	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
+	if !reflect.DeepEqual(made, want) {
+		t.Errorf("CreateVolume = %+v, want %+v", made, want)
+	}
+	again := open(t, dir)
+	if got, err := again.GetVolume(t.Context(), made.ID); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("GetVolume after a restart = %+v, %v, want %+v", got, err, want)
+	}
+	if got, err := again.FindVolume(t.Context(), "a"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("FindVolume after a restart = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestVolumesOfOtherNodes(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	vol := create(t, l, "a")
+	other := cloud.VolumeID("n2/" + strings.TrimPrefix(string(vol.ID), node+"/"))
+
+	err := l.DeleteVolume(t.Context(), other)
+	wantKind(t, "DeleteVolume of another node's volume", err, fault.Precondition)
+	if err == nil || !strings.Contains(err.Error(), "node n2") {
+		t.Errorf("DeleteVolume = %v, want the node's name in it", err)
+	}
+	_, err = l.GetVolume(t.Context(), other)
+	wantKind(t, "GetVolume of another node's volume", err, fault.NotFound)
+	_, err = l.Capacity(t.Context(), "n2")
+	wantKind(t, "Capacity of another node", err, fault.NotFound)
+	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "b", Size: size, Zones: []string{"n2", "n3"}})
+	wantKind(t, "CreateVolume on another node", err, fault.Exhausted)
+	if _, err := l.GetVolume(t.Context(), vol.ID); err != nil {
+		t.Errorf("GetVolume of our own = %v", err)
+	}
+	_, err = local.New(t.Context(), local.Config{Pool: dir, Node: "n2"})
+	wantKind(t, "another node's pool", err, fault.Precondition)
+}
+
+func TestCreateRefusesWhatItCannotServe(t *testing.T) {
+	l := open(t, t.TempDir())
+	good := cloud.CreateVolumeRequest{Name: "a", Size: size}
+	tests := map[string]struct {
+		change func(r *cloud.CreateVolumeRequest)
+		want   fault.Kind
+	}{
+		"a snapshot as the source": {func(r *cloud.CreateVolumeRequest) { r.Source.Snapshot = "s" }, fault.InvalidArgument},
+		"a volume as the source":   {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "v" }, fault.InvalidArgument},
+		"a parameter":              {func(r *cloud.CreateVolumeRequest) { r.Parameters = []cloud.Parameter{{Name: "type"}} }, fault.InvalidArgument},
+		"a limit below the size":   {func(r *cloud.CreateVolumeRequest) { r.Limit = size - 1 }, fault.OutOfRange},
+		"more than the pool has":   {func(r *cloud.CreateVolumeRequest) { r.Size = l.Capabilities().LargestVolume }, fault.Exhausted},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			req := good
+			tc.change(&req)
+			_, err := l.CreateVolume(t.Context(), req)
+			wantKind(t, "CreateVolume", err, tc.want)
+			_, err = l.FindVolume(t.Context(), "a")
+			wantKind(t, "FindVolume", err, fault.NotFound)
+		})
+	}
+}
+
+// The metadata of a volume is lost: its data stays, it is still listed, and only its own id removes it.
+func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
+	dir := t.TempDir()
+	vol := create(t, open(t, dir), "a")
+	hex := strings.TrimPrefix(string(vol.ID), node+"/")
+	image := filepath.Join(dir, "volumes", hex+".img")
+	if err := os.WriteFile(image, append([]byte("precious"), make([]byte, size-8)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "volumes", hex+".json")); err != nil {
+		t.Fatal(err)
+	}
+
+	l := open(t, dir)
+	want := cloud.Volume{ID: vol.ID, Name: hex, Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}}
+	if list, err := l.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) != 1 || !reflect.DeepEqual(list.Volumes[0], want) {
+		t.Errorf("ListVolumes = %+v, %v, want %+v", list, err, want)
+	}
+	create(t, l, "a") // the name is free again, and that is another volume
+	if data, err := os.ReadFile(image); err != nil || string(data[:8]) != "precious" {
+		t.Errorf("the data is gone: %v", err)
+	}
+	release := use(t, dir, vol.ID)
+	wantKind(t, "DeleteVolume in use", l.DeleteVolume(t.Context(), vol.ID), fault.Precondition)
+	release()
+	wantKind(t, "DeleteVolume of its id", l.DeleteVolume(t.Context(), vol.ID), fault.None)
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the image is still there: %v", err)
+	}
+}
+
+func TestVolumeWhoseImageIsGone(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	vol := create(t, l, "a")
+	if err := os.Remove(filepath.Join(dir, "volumes", vol.Device.Name)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.GetVolume(t.Context(), vol.ID)
+	wantKind(t, "GetVolume", err, fault.NotFound)
+	// A new blank volume under the name of a lost one would look to its pod like lost files.
+	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size})
+	wantKind(t, "CreateVolume", err, fault.Conflict)
+	_, err = l.FindVolume(t.Context(), "a")
+	wantKind(t, "FindVolume", err, fault.Precondition)
+	wantKind(t, "DeleteVolume", l.DeleteVolume(t.Context(), vol.ID), fault.None)
+}
+
+func TestForeignPageTokensAreStale(t *testing.T) {
+	l := open(t, t.TempDir())
+	create(t, l, "a")
+	create(t, l, "b")
+	first, err := l.ListVolumes(t.Context(), cloud.Page{Most: 1})
+	if err != nil || len(first.Volumes) != 1 || first.Next == "" {
+		t.Fatalf("ListVolumes = %+v, %v, want one volume and a token", first, err)
+	}
+	for _, token := range []string{"x", strings.Repeat("0", 32), strings.Repeat("0", 32) + "-00000000", first.Next + "0", "../" + first.Next} {
+		_, err := l.ListVolumes(t.Context(), cloud.Page{Token: token})
+		wantKind(t, "ListVolumes from "+token, err, fault.StalePage)
+	}
+	// The volume that ended the page may be gone by now.
+	if err := l.DeleteVolume(t.Context(), first.Volumes[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := l.ListVolumes(t.Context(), cloud.Page{Token: first.Next})
+	if err != nil || len(rest.Volumes) != 1 || rest.Volumes[0].ID == first.Volumes[0].ID || rest.Next != "" {
+		t.Errorf("the second page = %+v, %v", rest, err)
+	}
+}
+
+func TestCapacityIsWhatCanBeMade(t *testing.T) {
+	l := open(t, t.TempDir())
+	for _, zone := range []string{"", node} {
+		free, err := l.Capacity(t.Context(), zone)
+		if err != nil || free < 0 || free%l.Capabilities().SizeStep != 0 {
+			t.Errorf("Capacity(%q) = %s, %v, want a multiple of the step", zone, free, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Capacity(ctx, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("Capacity after the end = %v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,106 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestGrow(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", 2*small)
+	tests := []struct {
+		name       string
+		size, want int64
+		kind       fault.Kind
+	}{
+		{"to more", 3 * small, 3 * small, fault.None},
+		{"to the same again", 3 * small, 3 * small, fault.None},
+		{"never to less", small, 3 * small, fault.None},
+		{"to nothing", 0, 3 * small, fault.None},
+		{"rounded up to the step", 3*small + 1, 3*small + SizeStep, fault.None},
+		{"beyond what there is", 21 * small, 0, fault.OutOfRange},
+		{"beyond all files", 1<<63 - 1, 0, fault.OutOfRange},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			before, err := p.Get(t.Context(), r.ID)
+			must(t, err)
+			got, err := p.Grow(t.Context(), r.ID, tc.size)
+			wantKind(t, "Grow", err, tc.kind)
+			after, getErr := p.Get(t.Context(), r.ID)
+			must(t, getErr)
+			if got != tc.want {
+				t.Errorf("Grow = %d, want %d", got, tc.want)
+			}
+			if err != nil && (after.Size != before.Size || after.Record.GrowTo != 0 || after.Allocated != before.Allocated) {
+				t.Errorf("a refused Grow changed %+v to %+v", before, after)
+			}
+			if err == nil && (after.Size != tc.want || after.Allocated < tc.want || after.Record.Size != tc.want) {
+				t.Errorf("after Grow the volume is %+v", after)
+			}
+		})
+	}
+	_, err := p.Grow(t.Context(), NewID(), small)
+	wantKind(t, "Grow of no volume", err, fault.NotFound)
+}
+
+func TestGrowthIsPromisedUntilItIsDone(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	free, err := p.Free(t.Context())
+	must(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.disk.before = func(step string) {
+		if step == "sync folder" {
+			cancel()
+		}
+	}
+	if _, err = p.Grow(ctx, r.ID, 5*small); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Grow = %v, want %v", err, context.Canceled)
+	}
+	p.disk.before = nil
+	if now, err := p.Free(t.Context()); err != nil || now != free-4*small {
+		t.Errorf("Free in the middle of a growth = %d, %v, want %d", now, err, free-4*small)
+	}
+	must(t, p.Use(t.Context(), r.ID, func(f *os.File, now Record) error {
+		if st, err := f.Stat(); err != nil || st.Size() != 5*small || now.Size != 5*small || now.GrowTo != 0 {
+			t.Errorf("Use shows %+v, %v, %+v, want the growth finished", st, err, now)
+		}
+		return nil
+	}))
+	if now, err := p.Free(t.Context()); err != nil || now != free-4*small {
+		t.Errorf("Free after the growth = %d, %v, want %d", now, err, free-4*small)
+	}
+}
+
+func TestLostReservationIsStillPromisedAndComesBack(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", 10*small)
+	free, err := p.Free(t.Context())
+	must(t, err)
+	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_RDWR, 0)
+	must(t, err)
+	must(t, unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, small, 8*small))
+	must(t, f.Close())
+
+	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Allocated > 3*small {
+		t.Fatalf("the hole is not there: %+v, %v", e, err)
+	}
+	if now, err := p.Free(t.Context()); err != nil || now != free {
+		t.Errorf("Free with a hole in a volume = %d, %v, want %d", now, err, free)
+	}
+	_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: free + SizeStep})
+	wantKind(t, "Create in the hole's place", err, fault.Exhausted)
+	must(t, p.Reserve(t.Context(), r.ID))
+	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Allocated < 10*small {
+		t.Errorf("after Reserve the volume is %+v, %v", e, err)
+	}
+}

@@ -1,0 +1,90 @@
+package pool
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const hex32 = "0123456789abcdef0123456789abcdef"
+
+func TestParseHandle(t *testing.T) {
+	tests := map[string]struct {
+		in   string
+		want Handle
+		ok   bool
+	}{
+		"a node and 32 digits":             {"n1/" + hex32, Handle{"n1", hex32}, true},
+		"a node with dots and dashes":      {"ip-10-0.eu.example/" + hex32, Handle{"ip-10-0.eu.example", hex32}, true},
+		"a node of 63 characters":          {strings.Repeat("a", 63) + "/" + hex32, Handle{strings.Repeat("a", 63), hex32}, true},
+		"empty":                            {"", Handle{}, false},
+		"no node":                          {"/" + hex32, Handle{}, false},
+		"no slash":                         {hex32, Handle{}, false},
+		"a way out of the folder":          {"../volumes/" + hex32, Handle{}, false},
+		"a way out in the id":              {"n1/../" + hex32[:29], Handle{}, false},
+		"a query behind it":                {"n1/" + hex32 + "?force=1", Handle{}, false},
+		"a fragment behind it":             {"n1/" + hex32 + "#x", Handle{}, false},
+		"a newline behind it":              {"n1/" + hex32 + "\n", Handle{}, false},
+		"a space in the node":              {"n 1/" + hex32, Handle{}, false},
+		"upper-case digits":                {"n1/" + strings.ToUpper(hex32), Handle{}, false},
+		"digits of another script":         {"n1/" + strings.Repeat("٣", 16), Handle{}, false},
+		"31 digits":                        {"n1/" + hex32[1:], Handle{}, false},
+		"a snapshot":                       {"n1/snap-" + hex32, Handle{}, false},
+		"10 kB":                            {strings.Repeat("a", 10<<10), Handle{}, false},
+		"a node of 64 characters":          {strings.Repeat("a", 64) + "/" + hex32, Handle{}, false},
+		"a node that ends in a dot":        {"n1./" + hex32, Handle{}, false},
+		"a node that begins with a dash":   {"-n/" + hex32, Handle{}, false},
+		"a node with an underscore":        {"n_1/" + hex32, Handle{}, false},
+		"two slashes":                      {"n1//" + hex32, Handle{}, false},
+		"a zero byte":                      {"n1/\x00" + hex32[1:], Handle{}, false},
+		"a node with two dots in sequence": {"n1..x/" + hex32, Handle{}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseHandle(tc.in)
+			if got != tc.want || (err == nil) != tc.ok {
+				t.Errorf("ParseHandle(%.80q) = %v, %v, want %v, ok %v", tc.in, got, err, tc.want, tc.ok)
+			}
+			if err != nil && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("ParseHandle(%.80q) = %v, want kind %v", tc.in, err, fault.InvalidArgument)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+func TestNewIDsDiffer(t *testing.T) {
+	a, b := NewID(), NewID()
+	if a == b {
+		t.Errorf("NewID gave %s twice", a)
+	}
+	if got, err := ParseID(string(a)); got != a || err != nil {
+		t.Errorf("ParseID(%s) = %s, %v", a, got, err)
+	}
+}
+
+func FuzzParseHandle(f *testing.F) {
+	f.Add("n1/" + hex32)
+	f.Add("../volumes/" + hex32)
+	f.Add("n1/" + hex32 + "?force=1")
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := ParseHandle(s)
+		if err != nil {
+			if !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("error without its kind: %v", err)
+			}
+			return
+		}
+		if h.String() != s {
+			t.Errorf("ParseHandle(%q).String() = %q", s, h.String())
+		}
+		if path := filepath.Join("/pool", h.ID.ImageName()); filepath.Dir(path) != "/pool" || len(path) != len("/pool/")+idLen+len(imageExt) {
+			t.Errorf("id %q leads to %s", h.ID, path)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package pool
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Nothing on disk is removed but by an explicit delete of exactly that id: not by a start, a list, a
+// create or a growth, whatever the folder looks like.
+func TestLeftOversAreReportedAndKept(t *testing.T) {
+	record := func(p *Pool, id ID) string { return p.path(volumesDir, id.recordName()) }
+	tests := map[string]struct {
+		breakIt func(t *testing.T, p *Pool, id ID)
+		kind    Kind
+		// del and remove are what Delete, then Remove answer.
+		del, remove fault.Kind
+	}{
+		"a record that is gone": {func(t *testing.T, p *Pool, id ID) { must(t, os.Remove(record(p, id))) }, NoRecord, fault.None, fault.NotFound},
+		"an image that is gone": {func(t *testing.T, p *Pool, id ID) { must(t, os.Remove(p.ImagePath(id))) }, NoImage, fault.None, fault.NotFound},
+		"a record cut off":      {func(t *testing.T, p *Pool, id ID) { must(t, os.Truncate(record(p, id), 20)) }, Damaged, fault.Precondition, fault.None},
+		"a record of another volume": {func(t *testing.T, p *Pool, id ID) {
+			other := mustCreate(t, p, "other", small)
+			must(t, os.Rename(record(p, other.ID), record(p, id)))
+			must(t, os.Remove(p.ImagePath(other.ID)))
+		}, Damaged, fault.Precondition, fault.None},
+		"an image cut off":  {func(t *testing.T, p *Pool, id ID) { must(t, os.Truncate(p.ImagePath(id), small-1)) }, Damaged, fault.Precondition, fault.None},
+		"an image too long": {func(t *testing.T, p *Pool, id ID) { must(t, os.Truncate(p.ImagePath(id), small+1)) }, Damaged, fault.Precondition, fault.None},
+		"an empty image":    {func(t *testing.T, p *Pool, id ID) { must(t, os.Truncate(p.ImagePath(id), 0)) }, Damaged, fault.Precondition, fault.None},
+		"a link for an image": {func(t *testing.T, p *Pool, id ID) {
+			must(t, os.Remove(p.ImagePath(id)))
+			must(t, os.Symlink("/etc/passwd", p.ImagePath(id)))
+		}, Damaged, fault.Precondition, fault.Precondition},
+		"a folder for an image": {func(t *testing.T, p *Pool, id ID) {
+			must(t, os.Remove(p.ImagePath(id)))
+			must(t, os.Mkdir(p.ImagePath(id), 0o700))
+		}, Damaged, fault.Precondition, fault.Precondition},
+		"a pipe for a record": {func(t *testing.T, p *Pool, id ID) {
+			must(t, os.Remove(record(p, id)))
+			must(t, unix.Mkfifo(record(p, id), 0o600))
+		}, Damaged, fault.Precondition, fault.None},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := openPool(t, dir)
+			r := mustCreate(t, p, "a", small)
+			tc.breakIt(t, p, r.ID)
+			before := files(t, p)
+
+			p = openPool(t, dir)
+			entries, err := p.List(t.Context())
+			if err != nil || len(entries) != 1 || entries[0].Kind != tc.kind || entries[0].ID != r.ID || entries[0].Problem == "" {
+				t.Errorf("List = %+v, %v, want one entry of kind %q", entries, err, tc.kind)
+			}
+			if _, err := p.Grow(t.Context(), r.ID, 2*small); fault.Of(err) != fault.Precondition {
+				t.Errorf("Grow = %v, want %v", err, fault.Precondition)
+			}
+			called := false
+			err = p.Use(t.Context(), r.ID, func(*os.File, Record) error { called = true; return nil })
+			if fault.Of(err) != fault.Precondition || called {
+				t.Errorf("Use = %v, called %v, want %v", err, called, fault.Precondition)
+			}
+			other := mustCreate(t, p, "b", small)
+			must(t, p.Delete(t.Context(), other.ID))
+			if after := files(t, p); !slices.Equal(before, after) {
+				t.Errorf("the pool held %q, now %q", before, after)
+			}
+			wantKind(t, "Delete", p.Delete(t.Context(), r.ID), tc.del)
+			wantKind(t, "Remove", p.Remove(t.Context(), r.ID), tc.remove)
+			if left := files(t, p); len(left) > 0 && tc.remove != fault.Precondition {
+				t.Errorf("after the delete the pool holds %q", left)
+			}
+		})
+	}
+}
+
+func TestUnknownFilesStay(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	names := []string{"README", hex32, hex32 + ".img.new", hex32 + ".img~", "x" + hex32 + ".img", hex32[1:] + ".img", hex32[1:] + "F.img"}
+	for _, name := range names {
+		must(t, os.WriteFile(p.path(volumesDir, name), []byte("precious"), 0o600))
+	}
+	r := mustCreate(t, p, "a", small)
+	entries, err := p.List(t.Context())
+	must(t, err)
+	if entries[0].ID != r.ID || len(entries) != 1+len(names) {
+		t.Errorf("List = %+v, want the volume first, then %d unknown files", entries, len(names))
+	}
+	for _, e := range entries[1:] {
+		if e.Kind != Unknown || !slices.Contains(names, e.File) {
+			t.Errorf("entry %+v, want an unknown file", e)
+		}
+	}
+	must(t, p.Delete(t.Context(), r.ID))
+	if got := files(t, p); len(got) != len(names) {
+		t.Errorf("the pool holds %q, want %q", got, names)
+	}
+}
+
+func TestDeleteRefusesAVolumeInUse(t *testing.T) {
+	dir := t.TempDir()
+	p := openPool(t, dir)
+	r := mustCreate(t, p, "a", small)
+
+	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_RDWR, 0)
+	must(t, err)
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_SH))
+	if user, err := p.InUse(t.Context(), r.ID); err != nil || user == "" {
+		t.Errorf("InUse of a locked image = %q, %v", user, err)
+	}
+	wantKind(t, "Delete of a locked image", p.Delete(t.Context(), r.ID), fault.Precondition)
+	wantKind(t, "Remove of a locked image", p.Remove(t.Context(), r.ID), fault.Precondition)
+	must(t, f.Close())
+
+	// A loop device that somebody made by hand, in another mount namespace, of an image since removed.
+	loop := p.sysDir + "/loop7/loop"
+	must(t, os.MkdirAll(loop, 0o700))
+	for _, backing := range []string{p.ImagePath(r.ID), "/elsewhere/" + r.ID.ImageName(), p.ImagePath(r.ID) + " (deleted)"} {
+		must(t, os.WriteFile(loop+"/backing_file", []byte(backing+"\n"), 0o600))
+		if user, err := p.InUse(t.Context(), r.ID); err != nil || user != "/dev/loop7" {
+			t.Errorf("InUse below %s = %q, %v, want /dev/loop7", backing, user, err)
+		}
+		wantKind(t, "Delete of an image below a loop device", p.Delete(t.Context(), r.ID), fault.Precondition)
+	}
+	must(t, os.WriteFile(loop+"/backing_file", []byte("/elsewhere/x"+r.ID.ImageName()+"\n"), 0o600))
+	if user, err := p.InUse(t.Context(), r.ID); err != nil || user != "" {
+		t.Errorf("InUse of a free volume = %q, %v", user, err)
+	}
+	must(t, p.Delete(t.Context(), r.ID))
+	wantKind(t, "Delete again", p.Delete(t.Context(), r.ID), fault.NotFound)
+	if left := files(t, p); len(left) > 0 {
+		t.Errorf("the pool holds %q", left)
+	}
+}
+
+// A late delete of an older volume must not meet the newer one of the same name.
+func TestDeleteActsOnTheIDNotTheName(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	old := mustCreate(t, p, "a", small)
+	must(t, p.Delete(t.Context(), old.ID))
+	fresh := mustCreate(t, p, "a", small)
+	wantKind(t, "late Delete", p.Delete(t.Context(), old.ID), fault.NotFound)
+	if e, err := p.Get(t.Context(), fresh.ID); err != nil || e.Kind != Whole {
+		t.Errorf("Get of the new volume = %+v, %v", e, err)
+	}
+}

@@ -1,0 +1,317 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const small = SmallestVolume
+
+// diskOf makes the pool believe that it has a filesystem of its own with room for n small volumes.
+func diskOf(n int64) func(dir string) (space, error) {
+	total := n*small + leastFloor
+	return func(dir string) (space, error) {
+		files, err := filepath.Glob(filepath.Join(dir, volumesDir, "*"+imageExt))
+		if err != nil {
+			return space{}, err
+		}
+		used := int64(0)
+		for _, f := range files {
+			if _, allocated, err := sizes(f); err == nil {
+				used += allocated
+			}
+		}
+		return space{total: total, free: total - used}, nil
+	}
+}
+
+func openPool(t *testing.T, dir string) *Pool {
+	t.Helper()
+	p, err := Open(t.Context(), Config{Dir: dir, Node: "n1", SysDir: filepath.Join(dir, "no loop devices")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.disk.statfs = diskOf(20)
+	return p
+}
+
+func mustCreate(t *testing.T, p *Pool, name string, size int64) Record {
+	t.Helper()
+	r, err := p.Create(t.Context(), NewVolume{Name: name, Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantKind(t *testing.T, what string, err error, want fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+		t.Errorf("%s = %v, want kind %q", what, err, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files returns what is in the folder of volumes.
+func files(t *testing.T, p *Pool) []string {
+	t.Helper()
+	found, err := os.ReadDir(p.path(volumesDir))
+	must(t, err)
+	names := make([]string, 0, len(found))
+	for _, f := range found {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(t *testing.T, dir string)
+		cfg     Config
+		want    fault.Kind
+		left    []string
+	}{
+		"an empty folder becomes a pool": {nil, Config{Node: "n1"}, fault.None, []string{"lock", "pool.json", "volumes"}},
+		"the root of a fresh ext4 becomes a pool": {func(t *testing.T, dir string) {
+			must(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+		}, Config{Node: "n1"}, fault.None, []string{"lock", "lost+found", "pool.json", "volumes"}},
+		"a pool that must exist is not made":    {nil, Config{MustExist: true}, fault.Precondition, nil},
+		"a node needs a name":                   {nil, Config{}, fault.InvalidArgument, nil},
+		"a node's name is a DNS subdomain":      {nil, Config{Node: "N1"}, fault.InvalidArgument, nil},
+		"another node's pool is refused":        {madeFor("n2"), Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json", "volumes"}},
+		"whatever node is enough for an outlay": {madeFor("n2"), Config{MustExist: true}, fault.None, []string{"lock", "pool.json", "volumes"}},
+		"a folder that holds something else is refused and not touched": {func(t *testing.T, dir string) {
+			must(t, os.WriteFile(filepath.Join(dir, "passwd"), nil, 0o600))
+		}, Config{Node: "n1"}, fault.Precondition, []string{"passwd"}},
+		"a pool that lost its pool.json is refused": {func(t *testing.T, dir string) {
+			mustCreate(t, openPool(t, dir), "a", small)
+			must(t, os.Remove(filepath.Join(dir, metaFile)))
+		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "volumes"}},
+		"a damaged pool.json is refused": {func(t *testing.T, dir string) {
+			openPool(t, dir)
+			must(t, os.Truncate(filepath.Join(dir, metaFile), 9))
+		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json", "volumes"}},
+		"a pool of a newer version is refused": {func(t *testing.T, dir string) {
+			must(t, os.WriteFile(filepath.Join(dir, metaFile), []byte(`{"format":2,"node":"n1","id":"`+hex32+`"}`), 0o600))
+		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tc.prepare != nil {
+				tc.prepare(t, dir)
+			}
+			tc.cfg.Dir = dir
+			_, err := Open(t.Context(), tc.cfg)
+			wantKind(t, "Open", err, tc.want)
+			var left []string
+			found, err := os.ReadDir(dir)
+			must(t, err)
+			for _, f := range found {
+				left = append(left, f.Name())
+			}
+			if !slices.Equal(left, tc.left) {
+				t.Errorf("the folder holds %q, want %q", left, tc.left)
+			}
+		})
+	}
+	_, err := Open(t.Context(), Config{Dir: "relative", Node: "n1"})
+	wantKind(t, "Open of a relative path", err, fault.InvalidArgument)
+}
+
+func madeFor(node string) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		_, err := Open(t.Context(), Config{Dir: dir, Node: node})
+		must(t, err)
+	}
+}
+
+func TestOnlyTheOwnerCanRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "pool")
+	p := openPool(t, dir)
+	mustCreate(t, p, "a", small)
+	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	}))
+}
+
+// If the disk of the pool is unmounted while the programs run, an empty folder is in its place. "No
+// such volume" would then be a lie that makes the cluster forget the data.
+func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	p := openPool(t, dir)
+	r := mustCreate(t, p, "a", small)
+	must(t, os.Rename(dir, dir+".away"))
+	must(t, os.Mkdir(dir, 0o700))
+
+	_, err := p.Get(t.Context(), r.ID)
+	wantKind(t, "Get", err, fault.Precondition)
+	wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
+	wantKind(t, "Check", p.Check(t.Context()), fault.Precondition)
+	if found, err := os.ReadDir(dir); err != nil || len(found) > 0 {
+		t.Errorf("the bare folder now holds %v, %v", found, err)
+	}
+
+	openPool(t, dir)
+	_, err = p.List(t.Context())
+	wantKind(t, "List of another pool in its place", err, fault.Precondition)
+
+	must(t, os.RemoveAll(dir))
+	must(t, os.Rename(dir+".away", dir))
+	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != Whole {
+		t.Errorf("Get after the disk is back = %+v, %v", e, err)
+	}
+}
+
+func TestCreateReservesInFull(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	tags := []Pair{{"cloudblock-pvc", "data"}}
+	r, err := p.Create(t.Context(), NewVolume{Name: "a", Size: small + 1, Tags: tags})
+	must(t, err)
+	if r.Size != small+SizeStep || r.State != Ready {
+		t.Errorf("Create = %+v, want the size rounded up to the step", r)
+	}
+	e, err := p.FindByName(t.Context(), "a")
+	if err != nil || e.Kind != Whole || e.Size != r.Size || e.Allocated < r.Size || e.Record.Tag("cloudblock-pvc") != "data" {
+		t.Errorf("FindByName = %+v, %v", e, err)
+	}
+	if blank, err := p.NeverWritten(r.ID); err != nil || !blank {
+		t.Errorf("NeverWritten = %v, %v, want true", blank, err)
+	}
+	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte{1}, r.Size-1)
+	must(t, err)
+	must(t, f.Close())
+	if blank, err := p.NeverWritten(r.ID); err != nil || blank {
+		t.Errorf("NeverWritten after a write = %v, %v, want false", blank, err)
+	}
+}
+
+func TestRefusedCreatesLeaveNothing(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	mustCreate(t, p, "taken", small)
+	before := files(t, p)
+	tests := map[string]struct {
+		req  NewVolume
+		want fault.Kind
+	}{
+		"a name that is taken":     {NewVolume{Name: "taken", Size: 2 * small}, fault.Conflict},
+		"more than there is":       {NewVolume{Name: "b", Size: 20 * small}, fault.Exhausted},
+		"too small":                {NewVolume{Name: "b", Size: small - 1}, fault.OutOfRange},
+		"zero":                     {NewVolume{Name: "b"}, fault.OutOfRange},
+		"negative":                 {NewVolume{Name: "b", Size: -small}, fault.OutOfRange},
+		"near the largest integer": {NewVolume{Name: "b", Size: 1<<63 - 1}, fault.OutOfRange},
+		"no name":                  {NewVolume{Size: small}, fault.InvalidArgument},
+		"a name that is not UTF-8": {NewVolume{Name: "\xff", Size: small}, fault.InvalidArgument},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.Create(t.Context(), tc.req)
+			wantKind(t, "Create", err, tc.want)
+			if after := files(t, p); !slices.Equal(before, after) {
+				t.Errorf("the pool held %q, now %q", before, after)
+			}
+		})
+	}
+}
+
+func TestCancelledCreateLeavesNothing(t *testing.T) {
+	for _, at := range []string{"write new file", "create image", "reserve", "sync image"} {
+		t.Run(at, func(t *testing.T) {
+			p := openPool(t, t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			p.disk.before = func(step string) {
+				if step == at {
+					cancel()
+				}
+			}
+			r, err := p.Create(ctx, NewVolume{Name: "a", Size: small})
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Create = %v, want %v or success", err, context.Canceled)
+			}
+			if err != nil && len(files(t, p)) > 0 {
+				t.Errorf("the pool holds %q", files(t, p))
+			}
+			again, err := p.Create(t.Context(), NewVolume{Name: "a", Size: small})
+			if r.ID == "" {
+				wantKind(t, "the same create again", err, fault.None)
+			} else {
+				wantKind(t, "the same create again", err, fault.Conflict)
+			}
+			if again.ID == r.ID {
+				t.Errorf("two volumes with the id %q", r.ID)
+			}
+		})
+	}
+}
+
+func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
+	dir := t.TempDir()
+	p, other := openPool(t, dir), openPool(t, dir)
+	for name, holder := range map[string]*Pool{"held by this process": p, "held as if by another process": other} {
+		t.Run(name, func(t *testing.T) {
+			unlock, err := holder.lock(t.Context())
+			must(t, err)
+			defer unlock()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err = p.lockOrFail(ctx)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("lock = %v, want %v", err, context.Canceled)
+			}
+		})
+	}
+}
+
+// lockOrFail skips the first look at the context, to test the waits.
+func (p *Pool) lockOrFail(ctx context.Context) (*os.File, error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+		return p.lockFile(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestFloorIsBoundedBothWays(t *testing.T) {
+	for total, want := range map[int64]int64{1 << 20: leastFloor, 100 << 30: 2 << 30, 1 << 50: mostFloor} {
+		if got := floor(total); got != want {
+			t.Errorf("floor(%d) = %d, want %d", total, got, want)
+		}
+	}
+}
+
+func TestKindOfAFilesystemError(t *testing.T) {
+	for err, want := range map[error]fault.Kind{
+		unix.ENOSPC: fault.Exhausted, unix.EDQUOT: fault.Exhausted, unix.EFBIG: fault.OutOfRange, unix.EROFS: fault.Precondition,
+		unix.EIO: fault.Unavailable, unix.EOPNOTSUPP: fault.Precondition, fault.Busy: fault.Busy, context.Canceled: fault.None,
+	} {
+		if got := kindOf(err); fault.Of(got) != want || !errors.Is(got, err) {
+			t.Errorf("kindOf(%v) = %v, want kind %q and the cause", err, got, want)
+		}
+	}
+}

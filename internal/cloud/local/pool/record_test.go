@@ -1,0 +1,95 @@
+package pool
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func goodRecord() Record {
+	return Record{
+		ID: hex32, Name: "pvc-Ä", Size: 32 * SizeStep, GrowTo: 48 * SizeStep, State: Ready,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Source: "n1/snap-" + hex32,
+		Parameters: []Pair{{"type", "fast"}}, Tags: []Pair{{"cloudblock-pvc", "data"}, {"cloudblock-pvc", "twice"}},
+	}
+}
+
+func TestRecordSurvivesItsFile(t *testing.T) {
+	want := goodRecord()
+	data, err := want.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeRecord(hex32, data)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("decodeRecord = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestDamagedRecordsAreRefused(t *testing.T) {
+	data, err := goodRecord().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(old, with string) []byte {
+		out := bytes.Replace(data, []byte(old), []byte(with), 1)
+		if bytes.Equal(out, data) {
+			t.Fatalf("%q is not in the record", old)
+		}
+		return out
+	}
+	tests := map[string][]byte{
+		"empty":                       nil,
+		"zeros, as after a power cut": make([]byte, len(data)),
+		"cut off":                     data[:len(data)/2],
+		"something behind the end":    append(bytes.Clone(data), '{'),
+		"another format":              replace(`"format":1`, `"format":2`),
+		"no format":                   replace(`"format":1,`, ``),
+		"another volume's id":         replace(hex32, strings.Repeat("f", 32)),
+		"a hostile id":                replace(hex32, "../../etc/passwd"),
+		"an unknown field":            replace(`"name"`, `"nom"`),
+		"no name":                     replace("pvc-Ä", ""),
+		"a name of 10 kB":             replace("pvc-Ä", strings.Repeat("x", 10<<10)),
+		"a negative size":             replace(`"size":33554432`, `"size":-33554432`),
+		"a size between the steps":    replace(`"size":33554432`, `"size":33554433`),
+		"a size beyond all files":     replace(`"size":33554432`, `"size":9223372036853727232`),
+		"a size as a word":            replace(`"size":33554432`, `"size":"33554432"`),
+		"a growth to less":            replace(`"growTo":50331648`, `"growTo":16777216`),
+		"a state nobody knows":        replace(`"ready"`, `"sleeping"`),
+		"growing while being removed": replace(`"ready"`, `"deleting"`),
+	}
+	for name, in := range tests {
+		t.Run(name, func(t *testing.T) {
+			if r, err := decodeRecord(hex32, in); err == nil {
+				t.Errorf("decodeRecord(%s) = %+v, want an error", in, r)
+			}
+		})
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	data, err := goodRecord().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := decodeRecord(hex32, in)
+		if err != nil {
+			return
+		}
+		if !sizeOK(r.Size) || r.promised() < r.Size || r.ID != hex32 || r.Name == "" {
+			t.Errorf("decodeRecord let %+v pass", r)
+		}
+		out, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeRecord(hex32, out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
+			t.Errorf("decodeRecord(encode(%+v)) = %+v, %v", r, again, err)
+		}
+	})
+}
