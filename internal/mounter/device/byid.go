@@ -1,0 +1,241 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// ByIDConfig says where the machine's disks are. The zero value is the usual places.
+type ByIDConfig struct {
+	// DeviceDir holds udev's links: /dev/disk/by-id. When it is not below /dev/disk, as in tests,
+	// loop devices are accepted.
+	DeviceDir string
+	// SysDir is where sysfs is mounted: /sys.
+	SysDir string
+	// DevDir holds the device nodes: /dev.
+	DevDir string
+}
+
+// ByID finds disks that a cloud attaches. The link in the device directory is a hint, since udev is
+// late at times and leaves links of disks that have gone; the disk's own serial decides.
+type ByID struct {
+	deviceDir, sysDir, devDir string
+	allowLoop                 bool
+}
+
+var _ Resolver = (*ByID)(nil)
+
+// NewByID returns a resolver for cloud disks.
+func NewByID(cfg ByIDConfig) *ByID {
+	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir}
+	if b.deviceDir == "" {
+		b.deviceDir = "/dev/disk/by-id"
+	}
+	if b.sysDir == "" {
+		b.sysDir = "/sys"
+	}
+	if b.devDir == "" {
+		b.devDir = "/dev"
+	}
+	real, err := filepath.EvalSymlinks(b.deviceDir)
+	if err != nil {
+		real = b.deviceDir
+	}
+	b.allowLoop = !belowDevDisk(b.deviceDir) && !belowDevDisk(real)
+	return b
+}
+
+func belowDevDisk(dir string) bool {
+	return strings.HasPrefix(filepath.Clean(dir)+"/", "/dev/disk/")
+}
+
+// rescanEvery is how often a disk that is not there is looked for when nothing reports a change:
+// the device directory need not exist yet, and sysfs reports nothing.
+const rescanEvery = 250 * time.Millisecond
+
+// Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size.
+func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
+	if claim.Name == "" && claim.Serial == "" {
+		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", claim.Volume, fault.InvalidArgument)
+	}
+	changes, stop := watch(b.deviceDir)
+	defer stop()
+	tick := time.NewTicker(rescanEvery)
+	defer tick.Stop()
+	for {
+		dev, err := b.Lookup(ctx, claim)
+		if err == nil || !errors.Is(err, errNotYet) {
+			return dev, err
+		}
+		select {
+		case <-changes:
+		case <-tick.C:
+		case <-ctx.Done():
+			kind := fault.Unavailable // it may come yet
+			if errors.Is(err, fault.Precondition) {
+				kind = fault.Precondition
+			}
+			return nil, fmt.Errorf("%w: %w (waited for it: %w)", kind, err, ctx.Err())
+		}
+	}
+}
+
+// errNotYet marks what may be different at the next look.
+var errNotYet = errors.New("may appear later")
+
+// Lookup finds the disk if it is there now.
+func (b *ByID) Lookup(ctx context.Context, claim Claim) (*Device, error) {
+	if err := checkName(claim.Name); err != nil {
+		return nil, err
+	}
+	dev, err := b.lookup(ctx, claim)
+	if err != nil {
+		return nil, fmt.Errorf("find the device of volume %s: %w", claim.Volume, err)
+	}
+	if err := dev.Verify(ctx); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
+	}
+	kernel, byLink, err := b.find(claim)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(b.devDir, kernel)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) {
+		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0) // attached read-only
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: %w: %w", path, fault.Unavailable, errNotYet, err)
+	}
+	return newDevice(f, path, claim, func(_ context.Context, d *Device) error {
+		return b.verify(d, kernel, byLink)
+	})
+}
+
+// verify proves once more that the open disk is the claimed one. It also refuses when the link that
+// led here leads elsewhere by now: somebody has changed the machine's disks under our hands.
+func (b *ByID) verify(d *Device, kernel string, byLink bool) error {
+	changed := func(why string) error {
+		return fmt.Errorf("device %s of volume %s: %w: %s: %w", d.path, d.claim.Volume, fault.Unavailable, why, errNotYet)
+	}
+	number, err := readText(filepath.Join(b.sysDir, "block", kernel, "dev"))
+	if err != nil || number != fmt.Sprintf("%d:%d", unix.Major(d.number), unix.Minor(d.number)) {
+		return changed("the disk has gone or another one has its name")
+	}
+	if err := b.prove(kernel, d.claim); err != nil {
+		return err
+	}
+	if byLink && b.linked(d.claim.Name) != kernel {
+		return changed("its link "+d.claim.Name+" no longer leads to it")
+	}
+	return nil
+}
+
+// linked returns the kernel's name of the device that the link leads to, or nothing.
+func (b *ByID) linked(name string) string {
+	target, err := os.Readlink(filepath.Join(b.deviceDir, name))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(target)
+}
+
+// find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
+// is not it, the one among all disks that says so itself.
+func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
+	var reason error
+	if claim.Name != "" {
+		if kernel = b.linked(claim.Name); kernel != "" {
+			if reason = b.prove(kernel, claim); reason == nil {
+				return kernel, true, nil
+			}
+		}
+	}
+	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
+	if err != nil {
+		return "", false, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
+	}
+	var matches []string
+	for _, entry := range all {
+		if b.prove(entry.Name(), claim) == nil {
+			matches = append(matches, entry.Name())
+		}
+	}
+	switch {
+	case len(matches) == 1:
+		return matches[0], false, nil
+	case len(matches) > 1:
+		return "", false, fmt.Errorf("disks %s all say that they are it: %w", strings.Join(matches, ", "), fault.Precondition)
+	case reason != nil && !errors.Is(reason, fault.NotFound):
+		return "", false, fmt.Errorf("%w: %w", reason, errNotYet)
+	case reason != nil:
+		return "", false, fmt.Errorf("%w; its link leads elsewhere: %w: %w", fault.NotFound, reason, errNotYet)
+	}
+	return "", false, fmt.Errorf("%w on this machine: no disk is named %q or has the serial %q: %w",
+		fault.NotFound, claim.Name, claim.Serial, errNotYet)
+}
+
+// prove says why the disk is not the claimed one: fault.NotFound for another disk, and
+// fault.Precondition for one that cannot or must not be used.
+func (b *ByID) prove(kernel string, claim Claim) error {
+	id, err := readIdentity(b.sysDir, kernel)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && !b.exists(kernel):
+		return fmt.Errorf("%w: %s has gone", fault.NotFound, kernel)
+	case err != nil:
+		return fmt.Errorf("device %s: %w: %w", kernel, fault.Precondition, err)
+	case id.loop && !b.allowLoop:
+		return fmt.Errorf("device %s: %w: a loop device has no identity of its own and %s is for real disks",
+			kernel, fault.Precondition, b.deviceDir)
+	case !id.proves(claim):
+		return fmt.Errorf("%w: %s is another disk (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
+	}
+	return nil
+}
+
+func (b *ByID) exists(kernel string) bool {
+	_, err := os.Stat(filepath.Join(b.sysDir, "block", kernel))
+	return err == nil
+}
+
+// Release writes what is cached to the disk, which the cloud is about to take away. A disk that is
+// not here any more needs nothing.
+func (b *ByID) Release(ctx context.Context, claim Claim) error {
+	dev, err := b.Lookup(ctx, Claim{Volume: claim.Volume, Name: claim.Name, Serial: claim.Serial})
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := dev.File().Sync(); err != nil {
+		return errors.Join(fmt.Errorf("flush %s of volume %s: %w: %w", dev.Path(), claim.Volume, fault.Unavailable, err), dev.Close())
+	}
+	return dev.Close()
+}
+
+// Grow returns the disk's size as it is: growing is the cloud's business.
+func (b *ByID) Grow(ctx context.Context, claim Claim, _ int64) (int64, error) {
+	dev, err := b.Lookup(ctx, claim)
+	if err != nil {
+		return 0, err
+	}
+	size, err := dev.Size()
+	return size, errors.Join(err, dev.Close())
+}

@@ -1,0 +1,224 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// machine is a fake sysfs and device directory.
+type machine struct {
+	t    *testing.T
+	root string
+}
+
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	m := machine{t, t.TempDir()}
+	for _, dir := range []string{"sys/block", "by-id", "dev"} {
+		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// resolver looks at the fake machine as if its device directory were the usual one.
+func (m machine) resolver() *ByID {
+	b := NewByID(ByIDConfig{
+		DeviceDir: filepath.Join(m.root, "by-id"), SysDir: filepath.Join(m.root, "sys"), DevDir: filepath.Join(m.root, "dev"),
+	})
+	b.allowLoop = false
+	return b
+}
+
+func (m machine) write(path, text string) {
+	m.t.Helper()
+	path = filepath.Join(m.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m machine) symlink(target, path string) {
+	m.t.Helper()
+	path = filepath.Join(m.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m machine) virtio(kernel, serial string) {
+	m.t.Helper()
+	m.symlink("../../../bus/virtio", "sys/block/"+kernel+"/device/subsystem")
+	m.write("sys/block/"+kernel+"/serial", serial)
+}
+
+func (m machine) scsi(kernel, vendor, page string) {
+	m.t.Helper()
+	m.symlink("../../../bus/scsi", "sys/block/"+kernel+"/device/subsystem")
+	m.write("sys/block/"+kernel+"/device/vendor", vendor+"      \n")
+	m.write("sys/block/"+kernel+"/device/model", "Volume          \n")
+	m.write("sys/block/"+kernel+"/device/vpd_pg83", page)
+}
+
+func (m machine) link(name, kernel string) {
+	m.t.Helper()
+	m.symlink("../../"+kernel, "by-id/"+name)
+}
+
+func TestFindProvesWhoTheDiskIs(t *testing.T) {
+	do := func(name string) string { return string(page(designator(2, 0, 0, name))) }
+	tests := map[string]struct {
+		set    func(machine)
+		claim  Claim
+		kernel string
+		kind   fault.Kind
+	}{
+		"a link and a serial that agree": {
+			func(m machine) { m.virtio("vdb", "epd1"); m.link("virtio-epd1", "vdb") },
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
+		},
+		"crossed links: each volume is found by its serial": {
+			func(m machine) {
+				m.virtio("vdb", "epd1")
+				m.virtio("vdc", "epd2")
+				m.link("virtio-epd1", "vdc")
+				m.link("virtio-epd2", "vdb")
+			},
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
+		},
+		"crossed links, and only the link's name is known": {
+			func(m machine) {
+				m.scsi("sda", "DO", do("pvc-1"))
+				m.scsi("sdb", "DO", do("pvc-2"))
+				m.link("scsi-0DO_Volume_pvc-1", "sdb")
+				m.link("scsi-0DO_Volume_pvc-2", "sda")
+			},
+			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "sda", fault.None,
+		},
+		"a link that leads to another volume's disk is not believed": {
+			func(m machine) { m.virtio("vdb", "epd2"); m.link("virtio-epd1", "vdb") },
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.NotFound,
+		},
+		"a link that leads nowhere, and the disk under another name": {
+			func(m machine) { m.virtio("vdd", "epd1"); m.link("virtio-epd1", "vdb") },
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdd", fault.None,
+		},
+		"no link at all, but the disk is there": {
+			func(m machine) { m.scsi("sda", "Linode", do("vol-1")) },
+			Claim{Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}, "sda", fault.None,
+		},
+		"a SCSI disk that hides its page is refused": {
+			func(m machine) {
+				m.scsi("sda", "DO", do("pvc-1"))
+				_ = os.Remove(filepath.Join(m.root, "sys/block/sda/device/vpd_pg83"))
+				m.link("scsi-0DO_Volume_pvc-1", "sda")
+			},
+			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
+		},
+		"a SCSI disk whose page is cut off is refused": {
+			func(m machine) { m.scsi("sda", "DO", do("pvc-1")[:6]); m.link("scsi-0DO_Volume_pvc-1", "sda") },
+			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
+		},
+		"a virtio disk with an empty serial is refused": {
+			func(m machine) { m.virtio("vdb", "\n"); m.link("virtio-epd1", "vdb") },
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
+		},
+		"a disk of an unknown bus is refused": {
+			func(m machine) { m.symlink("/bus/xen", "sys/block/xvdb/device/subsystem"); m.link("xen-1", "xvdb") },
+			Claim{Name: "xen-1", Serial: "1"}, "", fault.Precondition,
+		},
+		"a serial cut by virtio still matches": {
+			func(m machine) { m.virtio("vdb", "abcdefghijklmnopqrst") },
+			Claim{Serial: "abcdefghijklmnopqrstuvwxyz"}, "vdb", fault.None,
+		},
+		"a serial that merely begins alike does not": {
+			func(m machine) { m.virtio("vdb", "epd12") },
+			Claim{Serial: "epd1"}, "", fault.NotFound,
+		},
+		"a SCSI name is never taken for its beginning": {
+			func(m machine) { m.scsi("sda", "DO", do("abcdefghijklmnopqrst")) },
+			Claim{Serial: "abcdefghijklmnopqrstu"}, "", fault.NotFound,
+		},
+		"two disks with one serial are refused": {
+			func(m machine) { m.virtio("vdb", "epd1"); m.virtio("vdc", "epd1") },
+			Claim{Serial: "epd1"}, "", fault.Precondition,
+		},
+		"a loop device is refused": {
+			func(m machine) {
+				m.write("sys/block/loop0/loop/backing_file", "/tmp/virtio-epd1.img\n")
+				m.link("virtio-epd1", "loop0")
+			},
+			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
+		},
+		"an NVMe disk is found by its serial": {
+			func(m machine) {
+				m.symlink("/sys/class/nvme", "sys/block/nvme0n1/device/subsystem")
+				m.write("sys/block/nvme0n1/device/serial", "vol1  \n")
+			},
+			Claim{Serial: "vol1"}, "nvme0n1", fault.None,
+		},
+		"a claim that knows nothing finds nothing": {
+			func(m machine) { m.virtio("vdb", "epd1") }, Claim{}, "", fault.NotFound,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			tc.set(m)
+			kernel, _, err := m.resolver().find(tc.claim)
+			if kernel != tc.kernel || fault.Of(err) != tc.kind {
+				t.Errorf("find(%+v) = %q, %v, want %q and kind %q", tc.claim, kernel, err, tc.kernel, tc.kind)
+			}
+		})
+	}
+}
+
+func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
+	m := newMachine(t)
+	for _, name := range []string{"../../etc/passwd", "..", ".", "a/b", "a\x00b", "/dev/sda"} {
+		if _, err := m.resolver().Lookup(t.Context(), Claim{Name: name}); !errors.Is(err, fault.InvalidArgument) {
+			t.Errorf("Lookup(name %q) = %v, want %v", name, err, fault.InvalidArgument)
+		}
+		if _, err := m.resolver().Open(t.Context(), Claim{Name: name}); !errors.Is(err, fault.InvalidArgument) {
+			t.Errorf("Open(name %q) = %v, want %v", name, err, fault.InvalidArgument)
+		}
+	}
+}
+
+func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd2")
+	m.link("virtio-epd1", "vdb")
+	ctx, cancel := context.WithTimeout(t.Context(), rescanEvery*2)
+	defer cancel()
+	_, err := m.resolver().Open(ctx, Claim{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
+	if !errors.Is(err, context.DeadlineExceeded) || fault.Of(err) != fault.Unavailable {
+		t.Errorf("Open = %v, want %v after the deadline", err, fault.Unavailable)
+	}
+}
+
+func TestANodeIsNotADisk(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd1")
+	m.write("dev/vdb", "a plain file where the device node should be")
+	if _, err := m.resolver().Lookup(t.Context(), Claim{Serial: "epd1"}); !errors.Is(err, fault.Precondition) {
+		t.Errorf("Lookup = %v, want %v", err, fault.Precondition)
+	}
+}
+
+func TestLoopDevicesAreForOtherDirectories(t *testing.T) {
+	for dir, want := range map[string]bool{
+		"": false, "/dev/disk/by-id": false, "/dev/disk": false, "/dev/disk/by-path/": false, "/dev/../dev/disk/x": false,
+		"/tmp/by-id": true, "/dev/diskette": true,
+	} {
+		if got := NewByID(ByIDConfig{DeviceDir: dir}).allowLoop; got != want {
+			t.Errorf("NewByID(%q) accepts loop devices: %v, want %v", dir, got, want)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// virtioSerial is how many bytes of a serial virtio-blk has room for; the rest is cut off in
+// silence (VIRTIO_BLK_ID_BYTES).
+const virtioSerial = 20
+
+// errUnknown says that a disk does not tell, in a way we can read, who it is.
+var errUnknown = errors.New("the disk's own identity cannot be read")
+
+// identity is what a disk says about itself.
+type identity struct {
+	// serials are what a claim's serial is compared with.
+	serials []string
+	// links are the names that udev gives to a disk of this identity.
+	links []string
+	// cut says that longer serials and names arrive cut to 20 bytes.
+	cut bool
+	// loop says that this is a loop device, which has no identity but its file's name.
+	loop bool
+}
+
+// readIdentity asks the block device sys/block/<kernel> who it is.
+func readIdentity(sys, kernel string) (identity, error) {
+	dir := filepath.Join(sys, "block", kernel)
+	if backing, err := readText(filepath.Join(dir, "loop", "backing_file")); err == nil {
+		base := filepath.Base(backing)
+		return identity{loop: true, links: []string{base, strings.TrimSuffix(base, ".img")}}, nil
+	}
+	bus, err := os.Readlink(filepath.Join(dir, "device", "subsystem"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%s: %w: %w", kernel, errUnknown, err)
+	}
+	switch filepath.Base(bus) {
+	case "virtio":
+		return virtioIdentity(dir)
+	case "scsi":
+		return scsiIdentity(dir)
+	case "nvme", "nvme-subsystem":
+		return nvmeIdentity(dir)
+	}
+	return identity{}, fmt.Errorf("%s: %w: bus %s", kernel, errUnknown, filepath.Base(bus))
+}
+
+func virtioIdentity(dir string) (identity, error) {
+	serial, err := readText(filepath.Join(dir, "serial"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	return identity{serials: []string{serial}, links: []string{"virtio-" + serial}, cut: true}, nil
+}
+
+// scsiIdentity reads page 0x83 as udev's scsi_id does: a vendor-specific name becomes the link
+// scsi-0<vendor>_<model>_<name>, a T10 one scsi-1<vendor>_<name>.
+func scsiIdentity(dir string) (identity, error) {
+	page, err := os.ReadFile(filepath.Join(dir, "device", "vpd_pg83"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	vendorSpecific, t10, err := vpdNames(page)
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	id := identity{serials: slices.Concat(vendorSpecific, t10)}
+	if len(id.serials) == 0 {
+		return identity{}, fmt.Errorf("%w: page 0x83 holds no name", errUnknown)
+	}
+	vendor, err := readText(filepath.Join(dir, "device", "vendor"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	model, err := readText(filepath.Join(dir, "device", "model"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	for _, name := range vendorSpecific {
+		id.links = append(id.links, "scsi-0"+underscores(vendor+" "+model+" "+name))
+	}
+	for _, name := range t10 {
+		id.links = append(id.links, "scsi-1"+underscores(vendor+" "+name))
+	}
+	return id, nil
+}
+
+func nvmeIdentity(dir string) (identity, error) {
+	serial, err := readText(filepath.Join(dir, "device", "serial"))
+	if err != nil {
+		return identity{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	id := identity{serials: []string{serial}}
+	if model, err := readText(filepath.Join(dir, "device", "model")); err == nil {
+		id.links = []string{"nvme-" + underscores(model+" "+serial)}
+	}
+	return id, nil
+}
+
+// underscores writes one underscore for each run of white space, as udev does in link names.
+func underscores(s string) string { return strings.Join(strings.Fields(s), "_") }
+
+// readText reads a sysfs attribute without its padding. An empty one is an error: it names nobody.
+func readText(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	text := strings.Trim(string(b), " \t\n\x00")
+	if text == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return text, nil
+}
+
+// proves says whether this is the identity that the claim wants. The serial decides; a claim
+// without one is proven by the link's name, which udev made of the same identity.
+func (id identity) proves(claim Claim) bool {
+	want, have := claim.Serial, id.serials
+	if want == "" || id.loop {
+		want, have = claim.Name, id.links
+	}
+	if want == "" {
+		return false
+	}
+	if id.cut {
+		want = cutSerial(want)
+	}
+	return slices.Contains(have, want)
+}
+
+// cutSerial shortens what a claim expects to what a virtio disk has room to say. White space at the
+// new end is lost on the way through sysfs.
+func cutSerial(want string) string {
+	serial, isLink := strings.CutPrefix(want, "virtio-")
+	serial = strings.TrimRight(serial[:min(len(serial), virtioSerial)], " ")
+	if isLink {
+		return "virtio-" + serial
+	}
+	return serial
+}
+
+// checkName refuses a link name that leads out of its directory.
+func checkName(name string) error {
+	if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || len(name) > 255 {
+		return fmt.Errorf("device name %q is not the name of a link: %w", name, fault.InvalidArgument)
+	}
+	return nil
+}
