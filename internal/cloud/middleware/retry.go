@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -68,7 +67,7 @@ func (b Backoff) pause(ctx context.Context, n int) bool {
 func retry[T any](ctx context.Context, b Backoff, call func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		answer, err := call()
-		if fault.Of(err) != fault.Unavailable || errors.Is(err, context.Canceled) || !b.pause(ctx, n) {
+		if fault.Of(err) != fault.Unavailable || !b.pause(ctx, n) {
 			return answer, err
 		}
 	}
