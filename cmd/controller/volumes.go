@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// volumesConfig holds the flags of the sub-command "volumes".
+type volumesConfig struct {
+	cloud, pool, node, remove, output string
+}
+
+// runVolumes lists what is in a node's pool, left-overs too, or removes exactly one volume of it. It
+// compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
+// The list goes to stdout and a word about left-overs to stderr. Wrong flags are errConfig, all at once.
+func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	cfg, err := parseVolumes(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p, err := pool.Open(ctx, pool.Config{Dir: cfg.pool, Node: cfg.node, MustExist: true})
+	if err != nil {
+		return err
+	}
+	if cfg.remove != "" {
+		return removeVolume(ctx, p, cfg.remove, stdout)
+	}
+	entries, err := p.List(ctx)
+	if err != nil {
+		return err
+	}
+	rows := make([]volumeRow, 0, len(entries))
+	leftOvers := 0
+	for _, e := range entries {
+		rows = append(rows, newVolumeRow(ctx, p, e))
+		if e.Kind != pool.Whole {
+			leftOvers++
+		}
+	}
+	if leftOvers > 0 {
+		_, _ = fmt.Fprintf(stderr, "%d of %d are left-overs; the driver never removes them by itself, --delete ID does\n", leftOvers, len(entries))
+	}
+	if cfg.output == "json" {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(rows)
+	}
+	return printVolumes(stdout, rows)
+}
+
+// parseVolumes reads the flags. With --help it writes them to out and returns flag.ErrHelp.
+func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
+	var cfg volumesConfig
+	fs := flag.NewFlagSet("cloudblock-controller volumes", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&cfg.cloud, "cloud", "", "must be local: only there the driver itself keeps the volumes")
+	fs.StringVar(&cfg.pool, "local-pool", "", "folder of the pool")
+	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
+	fs.StringVar(&cfg.remove, "delete", "", "remove the volume or left-over with exactly this id, with its data; refused while in use")
+	fs.StringVar(&cfg.output, "output", "table", "table or json")
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool DIR [--output json] [--delete ID]\n\n"+
+			"Lists the volumes and left-overs of a node's pool, or removes exactly one.\n\n")
+		fs.SetOutput(out)
+		fs.PrintDefaults()
+		return cfg, err
+	}
+	if err := errors.Join(err, cfg.validate(fs)); err != nil {
+		return cfg, fmt.Errorf("%w:\n%w", errConfig, err)
+	}
+	return cfg, nil
+}
+
+func (c volumesConfig) validate(fs *flag.FlagSet) error {
+	var wrong []error
+	add := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf(format, args...))
+	}
+	if c.cloud != "local" {
+		add("--cloud %q: volumes can be listed with --cloud local only", c.cloud)
+	}
+	if !filepath.IsAbs(c.pool) {
+		add("--local-pool %q: an absolute path is needed", c.pool)
+	}
+	if c.node != "" {
+		if err := pool.CheckNode(c.node); err != nil {
+			add("--node-id: %w", err)
+		}
+	}
+	deleteSet := false
+	fs.Visit(func(f *flag.Flag) { deleteSet = deleteSet || f.Name == "delete" })
+	if deleteSet {
+		if _, _, err := parseVolumeID(c.remove); err != nil {
+			add("--delete: %w", err)
+		}
+	}
+	if c.output != "table" && c.output != "json" {
+		add("--output %q: table or json", c.output)
+	}
+	if fs.NArg() > 0 {
+		add("unknown argument %q", fs.Arg(0))
+	}
+	return errors.Join(wrong...)
+}
+
+// parseVolumeID reads an id as the list shows it, or only its last part, as the file is named.
+func parseVolumeID(s string) (node string, id pool.ID, err error) {
+	if strings.Contains(s, "/") {
+		h, err := pool.ParseHandle(s)
+		return h.Node, h.ID, err
+	}
+	id, err = pool.ParseID(s)
+	return "", id, err
+}
+
+func removeVolume(ctx context.Context, p *pool.Pool, handle string, stdout io.Writer) error {
+	node, id, err := parseVolumeID(handle)
+	if err != nil {
+		return err
+	}
+	if node != "" && node != p.Node() {
+		return fmt.Errorf("volume %s is on node %s, this is the pool of node %s: %w", handle, node, p.Node(), fault.NotFound)
+	}
+	if err := p.Remove(ctx, id); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "deleted %s\n", p.Handle(id))
+	return err
+}
+
+// volumeRow is one line of the list; its JSON form is for scripts and does not change.
+type volumeRow struct {
+	ID        string     `json:"id,omitempty"`
+	File      string     `json:"file"`
+	State     string     `json:"state"`
+	Problem   string     `json:"problem,omitempty"`
+	Name      string     `json:"name,omitempty"`
+	Size      int64      `json:"size"`
+	Allocated int64      `json:"allocated"`
+	InUse     bool       `json:"inUse"`
+	UsedBy    string     `json:"usedBy,omitempty"`
+	Namespace string     `json:"pvcNamespace,omitempty"`
+	Claim     string     `json:"pvc,omitempty"`
+	PV        string     `json:"pv,omitempty"`
+	Created   *time.Time `json:"created,omitempty"`
+}
+
+func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
+	r := e.Record
+	row := volumeRow{
+		File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,
+		Namespace: r.Tag("cloudblock-pvc-namespace"), Claim: r.Tag("cloudblock-pvc"), PV: r.Tag("cloudblock-pv"),
+	}
+	if e.ID != "" {
+		row.ID = p.Handle(e.ID).String()
+	}
+	if !r.Created.IsZero() {
+		row.Created = &r.Created
+	}
+	if e.Kind == pool.Whole {
+		row.State, row.Size = string(r.State), r.Size
+		if r.GrowTo > 0 {
+			row.State = "growing"
+		}
+	}
+	if e.Kind == pool.NoImage || e.Kind == pool.Unknown {
+		return row
+	}
+	// An image that cannot be looked at must not hide the others; the row says why instead.
+	user, err := p.InUse(ctx, e.ID)
+	if err != nil && row.Problem == "" {
+		row.Problem = err.Error()
+	}
+	row.UsedBy, row.InUse = user, user != ""
+	return row
+}
+
+func printVolumes(w io.Writer, rows []volumeRow) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "ID\tCLAIM\tNAME\tSIZE\tALLOCATED\tIN USE\tCREATED\tSTATE") //nolint:errcheck // Flush returns it
+	for _, r := range rows {
+		claim, created := "-", "-"
+		if r.Claim != "" {
+			claim = r.Namespace + "/" + r.Claim
+		}
+		if r.Created != nil {
+			created = r.Created.Format(time.RFC3339)
+		}
+		state := r.State
+		if r.Problem != "" {
+			state += ": " + r.Problem
+		}
+		id, name, used := r.ID, r.Name, r.UsedBy
+		if id == "" {
+			id = r.File
+		}
+		columns := []string{id, claim, name, cloud.Bytes(r.Size).String(), mebibytes(r.Allocated), used, created, state}
+		for i, c := range columns {
+			columns[i] = printable(c)
+		}
+		fmt.Fprintln(tw, strings.Join(columns, "\t")) //nolint:errcheck // Flush returns it
+	}
+	return tw.Flush()
+}
+
+// mebibytes keeps one digit: what is allocated is rarely a round number.
+func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
+
+// printable quotes what would disturb the table or the terminal; names come from outside.
+func printable(s string) string {
+	if s == "" {
+		return "-"
+	}
+	for _, c := range s {
+		if !strconv.IsPrint(c) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}

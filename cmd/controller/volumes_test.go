@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// volumes runs the sub-command on a pool and returns what it printed.
+func volumes(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	err := runVolumes(t.Context(), append([]string{"--cloud", "local", "--local-pool", dir}, args...), &out, &stderr)
+	return out.String(), err
+}
+
+func newPool(t *testing.T) (*pool.Pool, string) {
+	t.Helper()
+	dir := t.TempDir()
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, dir
+}
+
+func newVolume(t *testing.T, p *pool.Pool, name string) pool.Record {
+	t.Helper()
+	r, err := p.Create(t.Context(), pool.NewVolume{Name: name, Size: pool.SmallestVolume, Tags: []pool.Pair{
+		{Name: "cloudblock-pvc-namespace", Value: "shop"}, {Name: "cloudblock-pvc", Value: "data-" + name}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestVolumesListsLeftOversToo(t *testing.T) {
+	p, dir := newPool(t)
+	whole, bare, gone, broken := newVolume(t, p, "whole"), newVolume(t, p, "bare"), newVolume(t, p, "gone"), newVolume(t, p, "broken")
+	folder := filepath.Join(dir, "volumes")
+	for _, err := range []error{
+		os.Remove(filepath.Join(folder, string(bare.ID)+".json")),
+		os.Remove(p.ImagePath(gone.ID)),
+		os.WriteFile(filepath.Join(folder, string(broken.ID)+".json"), []byte("{"), 0o600),
+		os.WriteFile(filepath.Join(folder, "notes\x1b[2J.txt"), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	image, err := os.Open(p.ImagePath(whole.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = image.Close() }()
+	if err := unix.Flock(int(image.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+
+	out, err := volumes(t, dir, "--output", "json", "--node-id", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []volumeRow
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]volumeRow{}
+	for _, r := range rows {
+		got[strings.TrimPrefix(r.ID, "n1/")] = r
+	}
+	want := map[pool.ID]string{whole.ID: "ready", bare.ID: "image without record", gone.ID: "record without image", broken.ID: "damaged", "": "unknown file"}
+	if len(rows) != len(want) {
+		t.Errorf("%d rows, want %d", len(rows), len(want))
+	}
+	for id, state := range want {
+		if r := got[string(id)]; r.State != state || r.InUse != (id == whole.ID) || (r.Problem == "") != (id == whole.ID) {
+			t.Errorf("row of %q = %+v, want state %q", id, r, state)
+		}
+	}
+	if r := got[string(whole.ID)]; r.Claim != "data-whole" || r.Namespace != "shop" || r.Size != pool.SmallestVolume || r.Created == nil {
+		t.Errorf("row of the whole volume = %+v", r)
+	}
+
+	table, err := volumes(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"CLAIM", "n1/" + string(whole.ID), "shop/data-whole", "16 MiB", "an open file", "image without record"} {
+		if !strings.Contains(table, word) {
+			t.Errorf("the table lacks %q:\n%s", word, table)
+		}
+	}
+	if strings.Contains(table, "\x1b") {
+		t.Error("the table carries a terminal sequence out of a file name")
+	}
+}
+
+func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
+	p, dir := newPool(t)
+	a, b := newVolume(t, p, "a"), newVolume(t, p, "b")
+
+	image, err := os.Open(p.ImagePath(a.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(image.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := volumes(t, dir, "--delete", p.Handle(a.ID).String()); !errors.Is(err, fault.Precondition) {
+		t.Errorf("delete of a volume in use = %v, want %v", err, fault.Precondition)
+	}
+	if err := image.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := volumes(t, dir, "--delete", "n2/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
+		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
+	}
+	// A left-over goes by the name of its file.
+	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := volumes(t, dir, "--delete", string(a.ID)); err != nil || out != "deleted n1/"+string(a.ID)+"\n" {
+		t.Errorf("delete = %q, %v", out, err)
+	}
+	if _, err := volumes(t, dir, "--delete", string(a.ID)); !errors.Is(err, fault.NotFound) {
+		t.Errorf("second delete = %v, want %v", err, fault.NotFound)
+	}
+	left, err := p.List(t.Context())
+	if err != nil || len(left) != 1 || left[0].ID != b.ID || left[0].Kind != pool.Whole {
+		t.Errorf("left = %+v, %v, want only volume b", left, err)
+	}
+}
+
+func TestVolumesNamesEveryWrongFlag(t *testing.T) {
+	var out bytes.Buffer
+	err := runVolumes(t.Context(), []string{"--cloud", "moon", "--local-pool", "rel", "--node-id", "N_1", "--delete", "../x", "--output", "xml", "extra"}, &out, &out)
+	if !errors.Is(err, errConfig) {
+		t.Fatalf("runVolumes = %v, want %v", err, errConfig)
+	}
+	for _, word := range []string{"--cloud", "--local-pool", "--node-id", "--delete", "--output", "extra"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %s: %v", word, err)
+		}
+	}
+	if err := runVolumes(t.Context(), []string{"-h"}, &out, &out); err != nil || !strings.Contains(out.String(), "-delete") {
+		t.Errorf("help = %v, %s", err, &out)
+	}
+	if _, err := volumes(t, t.TempDir(), "--force"); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "force") {
+		t.Errorf("an unknown flag = %v, want %v naming it", err, errConfig)
+	}
+	if _, err := volumes(t, t.TempDir()); !errors.Is(err, fault.Precondition) {
+		t.Errorf("a folder that is no pool = %v, want %v", err, fault.Precondition)
+	}
+	if _, err := volumes(t, t.TempDir(), "--delete", ""); !errors.Is(err, errConfig) {
+		t.Errorf("an empty id = %v, want %v", err, errConfig)
+	}
+}
