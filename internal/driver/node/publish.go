@@ -24,7 +24,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	}
 	u.readOnly = u.readOnly || req.GetReadonly()
 	staging, target := req.GetStagingTargetPath(), req.GetTargetPath()
-	if err := checkPath("target_path", target); err != nil {
+	if err := checkTargetPath("target_path", target); err != nil {
 		return nil, err
 	}
 	if staging == "" {
@@ -71,6 +71,9 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	}
 	if at.occupant == foreign || at.occupant == dead {
 		return fmt.Errorf("%s (%s) is mounted there, which is not this volume: %w", at.mount.Source, at.mount.Filesystem, fault.Conflict)
+	}
+	if at.occupant == ours && at.mount.ReadOnly != u.readOnly {
+		return fmt.Errorf("it is published there with other access (read-only: %v); unpublish it first: %w", at.mount.ReadOnly, fault.Conflict)
 	}
 	if u.oneTarget && at.occupant == free {
 		used, err := s.others(dev, staging, blockFile(staging))

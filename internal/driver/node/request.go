@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -74,16 +75,29 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	return u, nil
 }
 
-// checkStagingFolder accepts a staging path that is a folder. CSI has the orchestrator make it, and
-// making it here would hide that kubelet's folder is not the one that this program sees.
+// checkTargetPath accepts a target path in a folder that exists.
+func checkTargetPath(field, path string) error {
+	if err := checkPath(field, path); err != nil {
+		return err
+	}
+	return checkFolder(field, filepath.Dir(path))
+}
+
+// checkStagingFolder accepts a staging path that is a folder.
 func checkStagingFolder(field, path string) error {
 	if err := checkPath(field, path); err != nil {
 		return err
 	}
+	return checkFolder(field, path)
+}
+
+// checkFolder accepts a folder that exists. CSI has the orchestrator make it, and making it here would
+// hide that kubelet's folder is not the one that this program sees.
+func checkFolder(field, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case os.IsNotExist(err):
-		return fmt.Errorf("%s: %s does not exist; is kubelet's folder mounted into this container under the same path?: %w",
+		return fmt.Errorf("%s: folder %s does not exist; is kubelet's folder mounted into this container under the same path?: %w",
 			field, path, fault.InvalidArgument)
 	case err != nil:
 		return fmt.Errorf("%s: %w: %w", field, fault.Unavailable, err)

@@ -58,6 +58,8 @@ func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Devi
 		return dev, false, err
 	}
 	if dev, err = s.devices.Open(ctx, claim); err != nil {
+		// It may have come and then turned out not to be what was promised.
+		s.giveBack(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
 		return nil, false, err
 	}
 	return dev, true, nil

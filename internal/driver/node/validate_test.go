@@ -138,14 +138,16 @@ func TestWrongInputIsNamedAndTouchesNothing(t *testing.T) {
 		"stage with mkfs options naming a device": {stage(func(r *csi.NodeStageVolumeRequest) {
 			r.VolumeContext = map[string]string{names.Driver + "/mkfs-options": "-J device=/dev/sda"}
 		}), codes.InvalidArgument, "mkfs-options"},
-		"stage at a path that does not exist": {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = staging + "-not" }), codes.InvalidArgument, "staging_target_path"},
-		"stage at a file":                     {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = file }), codes.InvalidArgument, "staging_target_path"},
-		"publish without a capability":        {publish(func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }), codes.InvalidArgument, "volume_capability"},
-		"publish without a staging path":      {publish(func(r *csi.NodePublishVolumeRequest) { r.StagingTargetPath = "" }), codes.FailedPrecondition, "staging_target_path"},
-		"publish below the staging path":      {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = staging + "/x" }), codes.InvalidArgument, "target_path"},
-		"publish at the staging path":         {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = staging }), codes.InvalidArgument, "target_path"},
-		"expand to less than nothing":         {expand(func(r *csi.NodeExpandVolumeRequest) { r.CapacityRange = &csi.CapacityRange{RequiredBytes: -1} }), codes.OutOfRange, "required_bytes"},
-		"expand to a limit below nothing":     {expand(func(r *csi.NodeExpandVolumeRequest) { r.CapacityRange = &csi.CapacityRange{LimitBytes: -1} }), codes.OutOfRange, "limit_bytes"},
+		"stage at a path that does not exist":        {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = staging + "-not" }), codes.InvalidArgument, "staging_target_path"},
+		"stage at a file":                            {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = file }), codes.InvalidArgument, "staging_target_path"},
+		"publish without a capability":               {publish(func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }), codes.InvalidArgument, "volume_capability"},
+		"publish without a staging path":             {publish(func(r *csi.NodePublishVolumeRequest) { r.StagingTargetPath = "" }), codes.FailedPrecondition, "staging_target_path"},
+		"publish below the staging path":             {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = staging + "/x" }), codes.InvalidArgument, "target_path"},
+		"publish at the staging path":                {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = staging }), codes.InvalidArgument, "target_path"},
+		"publish below a folder that does not exist": {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = dir + "/no/target" }), codes.InvalidArgument, "target_path"},
+		"publish below a file":                       {publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = file + "/target" }), codes.InvalidArgument, "target_path"},
+		"expand to less than nothing":                {expand(func(r *csi.NodeExpandVolumeRequest) { r.CapacityRange = &csi.CapacityRange{RequiredBytes: -1} }), codes.OutOfRange, "required_bytes"},
+		"expand to a limit below nothing":            {expand(func(r *csi.NodeExpandVolumeRequest) { r.CapacityRange = &csi.CapacityRange{LimitBytes: -1} }), codes.OutOfRange, "limit_bytes"},
 		"expand to more than the limit": {expand(func(r *csi.NodeExpandVolumeRequest) {
 			r.CapacityRange = &csi.CapacityRange{RequiredBytes: 2, LimitBytes: 1}
 		}), codes.OutOfRange, "limit_bytes"},

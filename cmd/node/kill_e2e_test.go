@@ -1,0 +1,210 @@
+//go:build e2e
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+)
+
+// TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and
+// started again; the next step works, because nothing it needs was in its memory only.
+func TestKilledNodeProgramGoesOn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test makes loop devices and mounts; run it as root")
+	}
+	dir := tempDir(t)
+	p := &program{t: t, dir: dir, binary: build(t, dir)}
+	store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
+	must(t, err)
+	staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "target")
+	must(t, os.MkdirAll(staging, 0o700))
+	must(t, os.MkdirAll(filepath.Dir(target), 0o700))
+	for _, capability := range []*csi.VolumeCapability{
+		{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}},
+		{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}},
+	} {
+		capability.AccessMode = &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}
+		r, err := store.Create(t.Context(), pool.NewVolume{Name: fmt.Sprintf("block %v", capability.GetBlock() != nil), Size: 64 << 20})
+		must(t, err)
+		id := store.Handle(r.ID).String()
+		steps := []func(csi.NodeClient) error{
+			func(c csi.NodeClient) error {
+				_, err := c.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: capability})
+				return err
+			},
+			func(c csi.NodeClient) error {
+				_, err := c.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
+					VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: capability,
+				})
+				return err
+			},
+			func(c csi.NodeClient) error {
+				_, err := c.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: target})
+				return err
+			},
+			func(c csi.NodeClient) error {
+				_, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target})
+				return err
+			},
+			func(c csi.NodeClient) error {
+				_, err := c.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
+				return err
+			},
+		}
+		for i, step := range steps {
+			client, kill := p.start()
+			if err := step(client); err != nil {
+				t.Fatalf("%s: step %d after a kill = %v, want no error", capability, i+1, err)
+			}
+			kill()
+		}
+		must(t, store.Delete(t.Context(), r.ID))
+	}
+}
+
+// TestIdleNodeProgramIsSmall holds the numbers of the design: at most 16 MiB stripped, at most 20 MiB
+// of memory when idle.
+func TestIdleNodeProgramIsSmall(t *testing.T) {
+	dir := tempDir(t)
+	p := &program{t: t, dir: dir, binary: build(t, dir)}
+	info, err := os.Stat(p.binary)
+	must(t, err)
+	if got, most := info.Size(), int64(16<<20); got > most {
+		t.Errorf("the program has %d bytes, want at most %d", got, most)
+	}
+	client, kill := p.start()
+	defer kill()
+	_, err = client.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	must(t, err)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	must(t, err)
+	var rss int
+	_, line, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(line, &rss); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("binary %.1f MiB, idle RSS %.1f MiB", float64(info.Size())/(1<<20), float64(rss)/1024)
+	if rss > 20<<10 {
+		t.Errorf("the idle program uses %d kB, want at most %d", rss, 20<<10)
+	}
+}
+
+// program is the real program, built and started as an operator would.
+type program struct {
+	t           *testing.T
+	dir, binary string
+	cmd         *exec.Cmd
+}
+
+// start starts the program and returns a client and what kills it with SIGKILL.
+func (p *program) start() (csi.NodeClient, func()) {
+	p.t.Helper()
+	socket := filepath.Join(p.dir, "csi.sock")
+	var log bytes.Buffer
+	p.cmd = exec.Command(p.binary, "--cloud=local", "--local-pool="+filepath.Join(p.dir, "pool"), "--node-id=node-a",
+		"--endpoint=unix://"+socket, "--log-level=debug")
+	p.cmd.Stderr = &log
+	must(p.t, p.cmd.Start())
+	cmd := p.cmd
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(p.t, err)
+	kill := func() {
+		conn.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	p.t.Cleanup(kill)
+	ready, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// A socket that a killed program left behind refuses; wait for the new one.
+		conn.ResetConnectBackoff()
+		_, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{})
+		if err == nil {
+			return csi.NewNodeClient(conn), kill
+		}
+		select {
+		case <-tick.C:
+		case <-ready.Done():
+			kill()
+			p.t.Fatalf("the program is not ready: %v\n%s", err, &log)
+		}
+	}
+}
+
+// build returns the stripped program: the one that `make build` made, if it says where, else a new one.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	if bin := os.Getenv("CLOUDBLOCK_BIN"); bin != "" {
+		return filepath.Join(bin, "cloudblock-node")
+	}
+	binary := filepath.Join(dir, "cloudblock-node")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// tempDir returns a folder whose mounts and loop devices are taken down after the test.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "node-kill-")
+	must(t, err)
+	t.Cleanup(func() {
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, line := range slices.Backward(strings.Split(strings.TrimSpace(string(table)), "\n")) {
+			if path := strings.Fields(line)[4]; strings.HasPrefix(path, dir+"/") {
+				if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+					t.Errorf("unmount %s: %v", path, err)
+				}
+			}
+		}
+		files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		for _, file := range files {
+			if data, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(data), dir+"/") {
+				continue
+			}
+			t.Errorf("%s is left over", strings.Split(file, "/")[3])
+			f, err := os.Open("/dev/" + strings.Split(file, "/")[3])
+			if err == nil {
+				err = errors.Join(unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0), f.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		os.RemoveAll(dir)
+	})
+	return dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
