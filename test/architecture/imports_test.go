@@ -1,0 +1,177 @@
+package architecture_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cloudblock-csi/cloudblock-csi"
+
+// rule says what the packages below a path may import beyond the standard library: our packages by
+// their path below internal/, and others by a prefix of theirs. The longest matching path decides.
+type rule struct{ ours, outside []string }
+
+var (
+	csiSpec    = "github.com/container-storage-interface/spec/lib/go/csi"
+	grpc       = "google.golang.org/grpc"
+	protobuf   = "google.golang.org/protobuf"
+	zap        = "go.uber.org/zap"
+	prometheus = "github.com/prometheus/client_golang"
+	unix       = "golang.org/x/sys/unix"
+	mountUtils = "k8s.io/mount-utils"
+	utilsExec  = "k8s.io/utils/exec"
+	anything   = []string{""}
+)
+
+// The import graph is the architecture: docs/architecture.md explains it, this table holds it.
+// A package that no row names may import nothing of ours and nothing from outside.
+var rules = map[string]rule{
+	"internal/fault":             {},
+	"internal/cloud":             {ours: []string{"fault"}},
+	"internal/cloud/middleware":  {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
+	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
+	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
+	"internal/cloud/local/pool":  {ours: []string{"fault"}, outside: []string{unix}},
+	"internal/cloud/local":       {ours: []string{"cloud", "fault", "cloud/local/pool"}, outside: []string{zap}},
+	"internal/driver":            {ours: []string{"fault"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
+	"internal/driver/controller": {ours: []string{"driver", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
+	"internal/driver/node": {
+		ours:    []string{"driver", "mounter", "mounter/device", "fault"},
+		outside: []string{csiSpec, protobuf, zap},
+	},
+	"internal/mounter":        {ours: []string{"fault"}, outside: []string{mountUtils, utilsExec, unix}},
+	"internal/mounter/device": {ours: []string{"fault", "cloud/local/pool"}, outside: []string{unix}},
+	"cmd/controller": {
+		ours: []string{
+			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
+		},
+		outside: anything,
+	},
+	"cmd/node": {
+		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool"},
+		outside: []string{csiSpec, grpc, zap, prometheus},
+	},
+	"test": {ours: anything, outside: anything},
+}
+
+// forTests may be imported by any _test.go file in addition.
+var forTests = []string{"cloud/cloudtest", "cloud/memory"}
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+}
+
+func TestImportRules(t *testing.T) {
+	for _, pkg := range list(t, "./...") {
+		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
+		allowed, found := ruleOf(path)
+		if !found {
+			t.Errorf("%s is in no row of the table of import rules", path)
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if !allowed.permits(imported) {
+				t.Errorf("%s imports %s", path, imported)
+			}
+		}
+	}
+}
+
+// TestOnlyTestsImportTestPackages: the conformance suite and the reference backend never reach a
+// program.
+func TestOnlyTestsImportTestPackages(t *testing.T) {
+	for _, program := range []string{"./cmd/controller", "./cmd/node"} {
+		for _, pkg := range list(t, "-deps", program) {
+			for _, banned := range append(forTests, "../test") {
+				if pkg.ImportPath == module+"/internal/"+banned || strings.HasPrefix(pkg.ImportPath, module+"/test/") {
+					t.Errorf("%s links %s", program, pkg.ImportPath)
+				}
+			}
+		}
+	}
+}
+
+// TestNodeIsSmall: the node program links no cloud SDK and no Kubernetes client.
+func TestNodeIsSmall(t *testing.T) {
+	banned := []string{
+		"github.com/yandex-cloud/", "github.com/linode/", "github.com/digitalocean/",
+		"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery",
+	}
+	for _, pkg := range list(t, "-deps", "./cmd/node") {
+		for _, prefix := range banned {
+			if strings.HasPrefix(pkg.ImportPath, prefix) {
+				t.Errorf("cmd/node links %s", pkg.ImportPath)
+			}
+		}
+	}
+}
+
+// TestControllerMountsNothing: the controller links no mount code.
+func TestControllerMountsNothing(t *testing.T) {
+	for _, pkg := range list(t, "-deps", "./cmd/controller") {
+		if pkg.ImportPath == mountUtils || strings.HasPrefix(pkg.ImportPath, module+"/internal/mounter") {
+			t.Errorf("cmd/controller links %s", pkg.ImportPath)
+		}
+	}
+}
+
+func ruleOf(path string) (rule, bool) {
+	for p := path; p != "."; {
+		if r, ok := rules[p]; ok {
+			return r, p == path || p == "test"
+		}
+		cut := strings.LastIndex(p, "/")
+		if cut < 0 {
+			break
+		}
+		p = p[:cut]
+	}
+	return rule{}, false
+}
+
+func (r rule) permits(imported string) bool {
+	ours, isOurs := strings.CutPrefix(imported, module+"/")
+	switch {
+	case isOurs && slices.Equal(r.ours, anything):
+		return true
+	case isOurs:
+		return slices.Contains(r.ours, strings.TrimPrefix(ours, "internal/"))
+	case !strings.Contains(strings.SplitN(imported, "/", 2)[0], "."):
+		return true // the standard library
+	}
+	return slices.ContainsFunc(r.outside, func(prefix string) bool {
+		return prefix == "" || imported == prefix || strings.HasPrefix(imported, prefix+"/")
+	})
+}
+
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports"}, args...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", args, err, &stderr)
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg goPackage
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !pkg.Standard {
+			packages = append(packages, pkg)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Package architecture holds the tests of the project's structure: who may import whom, and which
+// words may stand where.
+package architecture_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestVocabularies keeps words in the layer they belong to.
+func TestVocabularies(t *testing.T) {
+	rules := []struct {
+		why     string
+		word    *regexp.Regexp
+		allowed func(path string) bool
+	}{
+		{
+			why:  "only these places know a cloud by its name",
+			word: regexp.MustCompile(`(?i)yandex|linode|digitalocean`),
+			allowed: func(path string) bool {
+				switch path {
+				case "cmd/controller/backends.go", "cmd/controller/config.go", "cmd/node/config.go",
+					"internal/mounter/device/byid.go":
+					return true
+				}
+				for _, folder := range []string{
+					"test/", "internal/cloud/yandex/", "internal/cloud/linode/", "internal/cloud/digitalocean/",
+					"internal/cloud/metadata/", "internal/driver/compat/",
+				} {
+					if strings.HasPrefix(path, folder) {
+						return true
+					}
+				}
+				return false
+			},
+		},
+		{
+			why:     "gRPC statuses are made in one place",
+			word:    regexp.MustCompile(`\bstatus\.(Error|Errorf|New|Newf)\(`),
+			allowed: func(path string) bool { return path == "internal/driver/status.go" },
+		},
+		{
+			why:  "only the programs read the environment",
+			word: regexp.MustCompile(`\bos\.(Getenv|LookupEnv)\(`),
+			allowed: func(path string) bool {
+				return strings.HasPrefix(path, "cmd/") || strings.HasPrefix(path, "test/")
+			},
+		},
+		{
+			why:     "commands are run as argument lists, never through a shell",
+			word:    regexp.MustCompile(`"(/bin/)?(ba)?sh", *"-c"`),
+			allowed: func(path string) bool { return strings.HasPrefix(path, "test/") },
+		},
+	}
+	sources(t, func(path, text string) {
+		for _, rule := range rules {
+			if rule.allowed(path) {
+				continue
+			}
+			for i, line := range strings.Split(text, "\n") {
+				if rule.word.MatchString(line) {
+					t.Errorf("%s:%d: %s: %s", path, i+1, rule.why, strings.TrimSpace(line))
+				}
+			}
+		}
+	})
+}
+
+// sources calls visit with every Go file of the project that is not a test.
+func sources(t *testing.T, visit func(path, text string)) {
+	t.Helper()
+	root := "../.."
+	found := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && rel != "." {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		found++
+		visit(filepath.ToSlash(rel), string(text))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Fatal("no Go files found: the test looks in the wrong place")
+	}
+}

@@ -1,0 +1,87 @@
+// Command bench measures what the project promises in numbers, prints a table and fails above the
+// bars. Times are compared within one run, alternating, because machines are noisy: what counts is
+// the ratio.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	bin := flag.String("bin", "bin", "folder with the two programs")
+	rounds := flag.Int("rounds", 15, "how often a time is measured")
+	flag.Parse()
+	if err := run(ctx, *bin, *rounds, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, bin string, rounds int, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "cloudblock-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, programs.Clean(dir)) }()
+	pair, err := programs.Start(ctx, programs.Options{Bin: bin, Dir: dir, Flags: []string{"--log-level=warn"}})
+	if err != nil {
+		return err
+	}
+	defer pair.Stop()
+
+	table := &table{out: out}
+	table.head()
+	for _, measure := range []func() error{
+		func() error { return sizes(table, bin) },
+		func() error { return memory(table, pair) },
+		func() error { return stage(ctx, table, pair, filepath.Join(dir, "by-hand"), rounds) },
+	} {
+		if err := measure(); err != nil {
+			return err
+		}
+	}
+	return table.verdict()
+}
+
+// table prints one line per figure and remembers the ones above their bar.
+type table struct {
+	out   io.Writer
+	above []string
+}
+
+func (t *table) head() {
+	fmt.Fprintf(t.out, "%-58s %12s %12s\n%s\n", "what", "measured", "at most", strings.Repeat("-", 84))
+}
+
+// row prints a figure; most is its bar, or 0 for none.
+func (t *table) row(what string, measured, most float64, unit string) {
+	bar := "-"
+	if most > 0 {
+		bar = fmt.Sprintf("%.4g %s", most, unit)
+		if measured > most {
+			bar += "  ABOVE"
+			t.above = append(t.above, what)
+		}
+	}
+	fmt.Fprintf(t.out, "%-58s %12s %12s\n", what, fmt.Sprintf("%.4g %s", measured, unit), bar)
+}
+
+func (t *table) verdict() error {
+	if len(t.above) > 0 {
+		return fmt.Errorf("above the bar: %s", strings.Join(t.above, "; "))
+	}
+	fmt.Fprintln(t.out, "every figure with a bar is within it")
+	return nil
+}

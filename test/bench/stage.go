@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+// stageBar is how many times fsck + mount by hand the stage of a formatted volume may take.
+const stageBar = 1.3
+
+// stage compares staging a formatted 1 GiB ext4 volume with checking and mounting the same filesystem
+// by hand. By hand the loop device is there already; the program also makes and proves its own.
+func stage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string, rounds int) error {
+	if err := os.MkdirAll(mountpoint, 0o700); err != nil {
+		return err
+	}
+	v, err := pair.Create(ctx, programs.Claim{Name: "bench-stage", Filesystem: "ext4", Size: 1 << 30})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(v.Stage(ctx), v.Unstage(ctx)); err != nil {
+		return err
+	}
+	image := filepath.Join(pair.Pool(), "volumes", filepath.Base(v.ID)+".img")
+	var byProgram, byHand []time.Duration
+	for range rounds {
+		begin := time.Now()
+		if err := v.Stage(ctx); err != nil {
+			return err
+		}
+		byProgram = append(byProgram, time.Since(begin))
+		if err := v.Unstage(ctx); err != nil {
+			return err
+		}
+		took, err := checkAndMount(ctx, image, mountpoint)
+		if err != nil {
+			return err
+		}
+		byHand = append(byHand, took)
+	}
+	program, hand := median(byProgram), median(byHand)
+	t.row("stage of a formatted 1 GiB ext4 volume", ms(program), 0, "ms")
+	t.row("fsck + mount of the same by hand", ms(hand), 0, "ms")
+	t.row("stage over fsck + mount by hand", float64(program)/float64(hand), stageBar, "x")
+	return v.Delete(ctx)
+}
+
+// checkAndMount returns how long fsck and mount take on a loop device that is there already.
+func checkAndMount(ctx context.Context, image, mountpoint string) (took time.Duration, err error) {
+	loop, err := exec.CommandContext(ctx, "losetup", "--direct-io=on", "--find", "--show", image).Output()
+	if err != nil {
+		return 0, fmt.Errorf("losetup: %w", err)
+	}
+	device := string(loop[:len(loop)-1])
+	defer func() { err = errors.Join(err, command(ctx, "losetup", "-d", device)) }()
+	begin := time.Now()
+	if err := command(ctx, "fsck", "-a", device); err != nil {
+		return 0, err
+	}
+	if err := command(ctx, "mount", device, mountpoint); err != nil {
+		return 0, err
+	}
+	took = time.Since(begin)
+	return took, command(ctx, "umount", mountpoint)
+}
+
+func command(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", name, args, err, out)
+	}
+	return nil
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,60 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostDisk makes a filesystem of its own below dir and returns where it is mounted, for a pool whose
+// disk a test may fill. programs.Clean of dir takes it away.
+func hostDisk(t *testing.T, dir, filesystem string, size int64) string {
+	t.Helper()
+	image, mountpoint := filepath.Join(dir, "host.img"), filepath.Join(dir, "host")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Truncate(image, size), os.MkdirAll(mountpoint, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mkfs."+filesystem, "-q", image)
+	loop := strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
+	command(t, "mount", loop, mountpoint)
+	return mountpoint
+}
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// fillUp writes a foreign file until the disk has not one byte left.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for chunk := 16 * int(mib); chunk >= 512; {
+		if _, err = f.Write(make([]byte, chunk)); err == nil {
+			err = f.Sync()
+		}
+		if errors.Is(err, unix.ENOSPC) {
+			chunk /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

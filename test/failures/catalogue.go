@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// row is one row of the catalogue.
+type row struct {
+	id, invariant string
+	tests         []test
+	// planned says what a row without tests waits for.
+	planned string
+}
+
+// test names a test function, or one of its subtests, of a package of the project.
+type test struct{ pkg, name string }
+
+var (
+	rowStart = regexp.MustCompile(`^\| *([FACEPL][0-9]+) *\|`)
+	testName = regexp.MustCompile("`((?:cmd|internal|test)/[a-z0-9/]+)\\.((?:Test|Fuzz)[A-Za-z0-9_]+(?:/[^`]+)?)`")
+)
+
+// parse reads the rows of the tables: | id | harm | what must hold | where it happened | tests |.
+func parse(text string) ([]row, error) {
+	var rows []row
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		start := rowStart.FindStringSubmatch(line)
+		if start == nil {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 5 {
+			return nil, fmt.Errorf("row %s has %d cells, want 5", start[1], len(cells))
+		}
+		if seen[start[1]] {
+			return nil, fmt.Errorf("row %s stands twice", start[1])
+		}
+		seen[start[1]] = true
+		r := row{id: start[1], invariant: strings.TrimSpace(cells[2])}
+		for _, name := range testName.FindAllStringSubmatch(cells[4], -1) {
+			r.tests = append(r.tests, test{pkg: name[1], name: name[2]})
+		}
+		if len(r.tests) == 0 {
+			r.planned = strings.TrimSpace(cells[4])
+			if !strings.HasPrefix(r.planned, "comes with ") {
+				return nil, fmt.Errorf("row %s names no test and does not say what it comes with: %q", r.id, r.planned)
+			}
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("no rows")
+	}
+	return rows, nil
+}

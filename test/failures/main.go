@@ -1,0 +1,106 @@
+// Command failures reads the failure catalogue, docs/failures.md, runs the tests that each row claims,
+// and prints every row with its tests, the backends they ran on and the outcome. It fails when a test
+// fails or does not exist.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	catalogue := flag.String("catalogue", "docs/failures.md", "the table to read")
+	flag.Parse()
+	if err := run(ctx, *catalogue, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "failures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, catalogue string, out io.Writer) error {
+	text, err := os.ReadFile(catalogue)
+	if err != nil {
+		return err
+	}
+	rows, err := parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", catalogue, err)
+	}
+	results, err := runTests(ctx, claimed(rows), out)
+	if err != nil {
+		return err
+	}
+	return report(rows, results, out)
+}
+
+// claimed returns every test that a row names, by package.
+func claimed(rows []row) map[string][]string {
+	tests := map[string][]string{}
+	for _, r := range rows {
+		for _, t := range r.tests {
+			if !slices.Contains(tests[t.pkg], t.name) {
+				tests[t.pkg] = append(tests[t.pkg], t.name)
+			}
+		}
+	}
+	return tests
+}
+
+// report prints the table and returns an error that counts the rows that do not hold.
+func report(rows []row, results map[test]outcome, out io.Writer) error {
+	var held, broken, planned int
+	fmt.Fprintln(out)
+	for _, r := range rows {
+		if len(r.tests) == 0 {
+			planned++
+			fmt.Fprintf(out, "%-4s not yet  %s (%s)\n", r.id, r.invariant, r.planned)
+			continue
+		}
+		verdict := "holds"
+		for _, t := range r.tests {
+			if results[t] != passed {
+				verdict = "BROKEN"
+			}
+		}
+		if verdict == "holds" {
+			held++
+		} else {
+			broken++
+		}
+		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, r.invariant)
+		for _, t := range r.tests {
+			fmt.Fprintf(out, "       %-10s %-8s %s.%s\n", results[t], backendOf(t.pkg), t.pkg, t.name)
+		}
+	}
+	fmt.Fprintf(out, "\n%d rows hold, %d broken, %d not due yet\n", held, broken, planned)
+	if broken > 0 {
+		return fmt.Errorf("%d rows are broken", broken)
+	}
+	return nil
+}
+
+// backendOf says which backend a package's tests run on: a backend's own folder names it, the
+// controller's tests run over the reference backend, everything that needs a device runs on local.
+func backendOf(pkg string) string {
+	if rest, ok := strings.CutPrefix(pkg, "internal/cloud/"); ok {
+		if first, _, _ := strings.Cut(rest, "/"); first != "middleware" {
+			return first
+		}
+		return "memory"
+	}
+	switch {
+	case strings.HasPrefix(pkg, "internal/driver/node"), strings.HasPrefix(pkg, "internal/mounter"), path.Dir(pkg) == "test":
+		return "local"
+	default:
+		return "memory"
+	}
+}

@@ -1,0 +1,111 @@
+// Package sanity runs csi-sanity, Kubernetes' conformance tests for CSI drivers, over every backend.
+// It is a module of its own, so that its test framework stays out of the project's dependencies.
+package sanity
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+)
+
+// bin is the folder with the two programs; only the suites that run them need it.
+var bin = flag.String("bin", "../../bin", "folder with cloudblock-controller and cloudblock-node")
+
+// backend is one way to run csi-sanity.
+type backend struct {
+	name string
+	// size is that of a volume, which csi-sanity doubles now and then.
+	size int64
+	// accessType is "mount" or "block", in csi-sanity's words.
+	accessType string
+	// start starts the driver in dir and returns the sockets of the controller and the node service.
+	start func(t *testing.T, dir string) (controller, node string)
+	// skips are the specs, by a part of their text, that are not run at all, each with the reason.
+	skips map[string]string
+	// unsupported are the reasons, in csi-sanity's words, for which it may skip a spec by itself,
+	// each with ours. Any other skip fails the run.
+	unsupported map[string]string
+}
+
+// backends is completed by the files of this package that carry the build tag e2e.
+var backends = []backend{memoryBackend}
+
+// TestSanity runs every backend's suite in one run, because ginkgo allows one run per process.
+func TestSanity(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	for _, b := range backends {
+		dir := t.TempDir()
+		config := sanity.NewTestConfig()
+		config.ControllerAddress, config.Address = b.start(t, dir)
+		config.TargetPath = filepath.Join(dir, "target")
+		config.StagingPath = filepath.Join(dir, "staging")
+		config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
+		config.TestVolumeAccessType = b.accessType
+		config.RemoveTargetPath = os.RemoveAll
+		config.TestNodeVolumeAttachLimit = true
+		ginkgo.Describe(b.name+":", func() {
+			sc := sanity.GinkgoTest(&config)
+			ginkgo.AfterAll(sc.Finalize)
+		}, ginkgo.Ordered, ginkgo.ContinueOnFailure)
+		for text := range b.skips {
+			suite.SkipStrings = append(suite.SkipStrings, "^.*"+b.name+":.*"+text)
+		}
+	}
+	ginkgo.ReportAfterSuite("counts", func(report ginkgo.Report) { count(t, report) })
+	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
+}
+
+// count prints the counts of each backend and fails the test for a skip that nobody explained.
+func count(t *testing.T, report ginkgo.Report) {
+	for _, b := range backends {
+		var passed, failed int
+		skipped := map[string]int{}
+		for _, spec := range report.SpecReports {
+			if !strings.Contains(spec.FullText(), b.name+":") {
+				continue
+			}
+			switch {
+			case spec.State == types.SpecStatePassed:
+				passed++
+			case spec.State == types.SpecStateSkipped:
+				skipped[b.reason(t, spec)]++
+			case spec.Failed():
+				failed++
+			}
+		}
+		fmt.Printf("csi-sanity over %s: %d passed, %d failed\n", b.name, passed, failed)
+		for _, reason := range slices.Sorted(maps.Keys(skipped)) {
+			fmt.Printf("  %3d not run: %s\n", skipped[reason], reason)
+		}
+		if passed == 0 {
+			t.Errorf("csi-sanity over %s: nothing passed", b.name)
+		}
+	}
+}
+
+// reason says why a spec was skipped.
+func (b backend) reason(t *testing.T, spec types.SpecReport) string {
+	if spec.Failure.Message == "" {
+		for text, why := range b.skips {
+			if strings.Contains(spec.FullText(), text) {
+				return why
+			}
+		}
+	}
+	if why, ok := b.unsupported[spec.Failure.Message]; ok {
+		return spec.Failure.Message + ": " + why
+	}
+	t.Errorf("csi-sanity over %s: %s: skipped without a reason that is known: %q", b.name, spec.FullText(), spec.Failure.Message)
+	return "unexplained"
+}
