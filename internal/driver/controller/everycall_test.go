@@ -1,0 +1,238 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+)
+
+// methods returns the controller service's methods as the specification has them.
+func methods(t *testing.T) protoreflect.MethodDescriptors {
+	t.Helper()
+	service, err := protoregistry.GlobalFiles.FindDescriptorByName("csi.v1.Controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service.(protoreflect.ServiceDescriptor).Methods()
+}
+
+func message(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind.New().Interface()
+}
+
+// fill sets every field of a message to something, strings and map entries to the text. Fields that
+// the specification marks as secret get the secret.
+func fill(m protoreflect.Message, text, secret string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field, text := fields.Get(i), text
+		if marked, ok := proto.GetExtension(field.Options(), csi.E_CsiSecret).(bool); ok && marked {
+			text = secret
+		}
+		switch {
+		case field.IsMap():
+			m.Mutable(field).Map().Set(protoreflect.ValueOfString(text).MapKey(), protoreflect.ValueOfString(text))
+		case field.IsList() && field.Message() != nil:
+			fill(m.Mutable(field).List().AppendMutable().Message(), text, secret)
+		case field.IsList():
+			m.Mutable(field).List().Append(protoreflect.ValueOfString(text))
+		case field.Message() != nil:
+			fill(m.Mutable(field).Message(), text, secret)
+		case field.Kind() == protoreflect.StringKind:
+			m.Set(field, protoreflect.ValueOfString(text))
+		case field.Kind() == protoreflect.Int64Kind:
+			m.Set(field, protoreflect.ValueOfInt64(3*gib))
+		case field.Kind() == protoreflect.Int32Kind:
+			m.Set(field, protoreflect.ValueOfInt32(1))
+		case field.Kind() == protoreflect.BoolKind:
+			m.Set(field, protoreflect.ValueOfBool(true))
+		case field.Kind() == protoreflect.EnumKind:
+			m.Set(field, protoreflect.ValueOfEnum(1))
+		}
+	}
+}
+
+func (r *rig) call(t *testing.T, method string, req, answer proto.Message) error {
+	t.Helper()
+	return r.conn.Invoke(ctxOf(t), "/csi.v1.Controller/"+method, req, answer)
+}
+
+// implementedBy maps each capability to the calls it promises.
+var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
+	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:         {"CreateVolume", "DeleteVolume"},
+	csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME:     {"ControllerPublishVolume", "ControllerUnpublishVolume"},
+	csi.ControllerServiceCapability_RPC_LIST_VOLUMES:                 {"ListVolumes"},
+	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES: {"ListVolumes"},
+	csi.ControllerServiceCapability_RPC_GET_CAPACITY:                 {"GetCapacity"},
+	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT:       {"CreateSnapshot", "DeleteSnapshot"},
+	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS:               {"ListSnapshots"},
+	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT:                 {"GetSnapshot"},
+	csi.ControllerServiceCapability_RPC_CLONE_VOLUME:                 {"CreateVolume"},
+	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:                {"ControllerExpandVolume"},
+	csi.ControllerServiceCapability_RPC_GET_VOLUME:                   {"ControllerGetVolume"},
+	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:     {"CreateVolume"},
+}
+
+// C6: whatever is advertised is implemented, whatever is not answers Unimplemented, and no request,
+// empty or full, of any call makes the program fail.
+func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
+	for name, caps := range map[string]cloud.Capabilities{"a cloud that can do all": memory.Full(), "a cloud that can do little": small()} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, memory.Config{Capabilities: caps})
+			id := r.make(t, "v").GetVolumeId()
+			answer, err := r.ControllerGetCapabilities(ctxOf(t), &csi.ControllerGetCapabilitiesRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			promised := map[string]bool{"ControllerGetCapabilities": true, "ValidateVolumeCapabilities": true}
+			for _, c := range answer.GetCapabilities() {
+				calls, known := implementedBy[c.GetRpc().GetType()]
+				if !known {
+					t.Errorf("%v is advertised, and this test does not know its calls", c)
+				}
+				for _, call := range calls {
+					promised[call] = true
+				}
+			}
+			all := methods(t)
+			for i := range all.Len() {
+				method := all.Get(i)
+				for _, text := range []string{"", "x", id, "../x", "\x01", strings.Repeat("long", 500)} {
+					req, answer := message(t, method.Input()), message(t, method.Output())
+					if text != "" {
+						fill(req.ProtoReflect(), text, "secret")
+					}
+					code := status.Code(r.call(t, string(method.Name()), req, answer))
+					if (code == codes.Unimplemented) == promised[string(method.Name())] {
+						t.Errorf("%s(%.20q) has code %v, advertised: %v", method.Name(), text, code, promised[string(method.Name())])
+					}
+					if code == codes.Internal || code == codes.Unknown {
+						t.Errorf("%s(%.20q) has code %v", method.Name(), text, code)
+					}
+				}
+			}
+			if strings.Contains(r.log.String(), `"panic"`) {
+				t.Errorf("a handler panicked:\n%s", r.log)
+			}
+		})
+	}
+}
+
+func TestCapabilitiesFollowTheCloud(t *testing.T) {
+	full, few := start(t, memory.Config{}), start(t, memory.Config{Capabilities: small()})
+	for r, want := range map[*rig]int{full: len(implementedBy), few: 4} {
+		answer, err := r.ControllerGetCapabilities(ctxOf(t), &csi.ControllerGetCapabilitiesRequest{})
+		if err != nil || len(answer.GetCapabilities()) != want {
+			t.Errorf("ControllerGetCapabilities = %v, %v, want %d", answer, err, want)
+		}
+	}
+}
+
+// P3: a secret in any secret field, in contexts, mount flags and parameters is in no log line, no
+// error and no metric, whether the call works or not.
+func TestNoSecretLeaves(t *testing.T) {
+	const canary = "canary-77d0c4"
+	r := start(t, memory.Config{})
+	secrets := map[string]string{"token": canary, "password": canary}
+	hidden := filesystem()
+	hidden.GetMount().MountFlags = []string{"password=" + canary}
+	bad := filesystem()
+	bad.GetMount().MountFlags = []string{canary, canary + "\x00"}
+
+	create := request("v")
+	create.Secrets, create.VolumeCapabilities = secrets, []*csi.VolumeCapability{hidden}
+	made, err := r.CreateVolume(ctxOf(t), create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, context := made.GetVolume().GetVolumeId(), made.GetVolume().GetVolumeContext()
+	context["csi.storage.k8s.io/serviceAccount.tokens"], context[canary] = canary, canary
+
+	requests := map[string]proto.Message{
+		"ControllerPublishVolume": &csi.ControllerPublishVolumeRequest{
+			VolumeId: id, NodeId: "node-1", VolumeCapability: hidden, VolumeContext: context, Secrets: secrets,
+		},
+		"ControllerExpandVolume": &csi.ControllerExpandVolumeRequest{
+			VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 3 * gib}, VolumeCapability: hidden, Secrets: secrets,
+		},
+		"ValidateVolumeCapabilities": &csi.ValidateVolumeCapabilitiesRequest{
+			VolumeId: id, VolumeContext: context, VolumeCapabilities: []*csi.VolumeCapability{hidden}, Secrets: secrets,
+		},
+		"CreateSnapshot":            &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Secrets: secrets},
+		"ListSnapshots":             &csi.ListSnapshotsRequest{Secrets: secrets},
+		"ControllerUnpublishVolume": &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "node-2", Secrets: secrets},
+	}
+	for method, req := range requests {
+		out, err := protoregistry.GlobalTypes.FindMessageByName(methods(t).ByName(protoreflect.Name(method)).Output().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.call(t, method, req, out.New().Interface()); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	said := failWithSecrets(t, r, canary, bad)
+	for what, text := range map[string]string{"log": r.log.String(), "metrics": r.metrics(t), "errors": strings.Join(said, "\n")} {
+		if strings.Contains(text, canary) {
+			t.Errorf("the canary is in the %s:\n%s", what, text)
+		}
+	}
+	if !strings.Contains(r.log.String(), `"method":"CreateSnapshot"`) || len(said) < 20 {
+		t.Errorf("the test does not see what it should: %d errors\n%s", len(said), r.log)
+	}
+}
+
+// failWithSecrets makes calls that fail, with the canary in every place where one could be, and
+// returns what their errors say.
+func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapability) []string {
+	t.Helper()
+	var said []string
+	note := func(err error) {
+		if err != nil {
+			said = append(said, err.Error())
+		}
+	}
+	all := methods(t)
+	for i := range all.Len() {
+		for _, text := range []string{"", "x", "../x"} {
+			req := message(t, all.Get(i).Input())
+			fill(req.ProtoReflect(), text, canary)
+			note(r.call(t, string(all.Get(i).Name()), req, message(t, all.Get(i).Output())))
+		}
+	}
+	for _, change := range []func(*csi.CreateVolumeRequest){
+		func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities = []*csi.VolumeCapability{bad} },
+		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"unknown": canary} },
+		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"mkfsOptions": canary} },
+		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"formatNonZero": canary} },
+		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"tags": canary} },
+		func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{canary: canary} },
+	} {
+		req := request("fails")
+		change(req)
+		_, err := r.CreateVolume(ctxOf(t), req)
+		note(err)
+	}
+	for _, key := range []string{"size", "content", "mkfs-options", "format-non-zero", "device-name"} {
+		_, err := r.ControllerPublishVolume(ctxOf(t), &csi.ControllerPublishVolumeRequest{
+			VolumeId: "v", NodeId: "n", VolumeCapability: filesystem(),
+			VolumeContext: map[string]string{r.names.Driver + "/" + key: canary + "/"},
+		})
+		note(err)
+	}
+	return said
+}

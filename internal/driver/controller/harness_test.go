@@ -1,0 +1,202 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = 20 * time.Second
+	gib      = int64(cloud.GiB)
+	zoneKey  = "topology.memory.csi.cloudblock.io/zone"
+)
+
+// text is a log that may be read while it is written.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *text) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// rig is a controller service on a real socket, over a cloud in memory.
+type rig struct {
+	csi.ControllerClient
+
+	conn  *grpc.ClientConn
+	cloud *memory.Cloud
+	names driver.Names
+	log   *text
+	http  string
+}
+
+func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
+	t.Helper()
+	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{cloud: memory.New(cfg), names: names, log: &text{}, http: freeAddress(t)}
+	log, err := driver.NewLogger("debug", "json", r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- driver.Serve(ctx, driver.Config{
+			Names: names, Version: "test", Endpoint: endpoint, HTTPEndpoint: r.http, Log: log, Grace: patience,
+		}, func(s grpc.ServiceRegistrar) {
+			csi.RegisterControllerServer(s, controller.New(r.cloud, names, tags...))
+		})
+	}()
+	r.conn, err = grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ControllerClient = csi.NewControllerClient(r.conn)
+	t.Cleanup(func() {
+		_ = r.conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	if _, err := csi.NewIdentityClient(r.conn).Probe(ctxOf(t), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func ctxOf(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (r *rig) metrics(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctxOf(t), http.MethodGet, "http://"+r.http+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// small returns the capabilities of a cloud that can do nothing but create and delete.
+func small() cloud.Capabilities {
+	caps := memory.Full()
+	caps.Attach, caps.Expand, caps.Snapshots, caps.Clones, caps.Capacity = false, false, false, false, false
+	caps.Parameters = nil
+	return caps
+}
+
+func capability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+	}
+}
+
+func filesystem() *csi.VolumeCapability {
+	return capability(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+}
+
+func block() *csi.VolumeCapability {
+	c := filesystem()
+	c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+	return c
+}
+
+// request is a good CreateVolume request for others to change.
+func request(name string) *csi.CreateVolumeRequest {
+	return &csi.CreateVolumeRequest{
+		Name:               name,
+		CapacityRange:      &csi.CapacityRange{RequiredBytes: 2 * gib},
+		VolumeCapabilities: []*csi.VolumeCapability{filesystem()},
+	}
+}
+
+func (r *rig) make(t *testing.T, name string) *csi.Volume {
+	t.Helper()
+	answer, err := r.CreateVolume(ctxOf(t), request(name))
+	if err != nil {
+		t.Fatalf("CreateVolume(%s): %v", name, err)
+	}
+	return answer.GetVolume()
+}
+
+// wantCode fails unless the error has the code and its message all of the words.
+func wantCode(t *testing.T, call string, err error, code codes.Code, words ...string) {
+	t.Helper()
+	if status.Code(err) != code {
+		t.Errorf("%s: %v, want code %v", call, err, code)
+		return
+	}
+	for _, w := range words {
+		if !bytes.Contains([]byte(status.Convert(err).Message()), []byte(w)) {
+			t.Errorf("%s: %v, want it to say %q", call, err, w)
+		}
+	}
+}
+
+func topology(zones ...string) []*csi.Topology {
+	var list []*csi.Topology
+	for _, z := range zones {
+		list = append(list, &csi.Topology{Segments: map[string]string{zoneKey: z}})
+	}
+	return list
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestParseVolumeParameters(t *testing.T) {
+	backend := []string{"tier", "encrypted"}
+	tests := map[string]struct {
+		raw  map[string]string
+		want volumeParameters
+		says string // not empty: refused
+	}{
+		"none": {nil, volumeParameters{}, ""},
+		"all of ours": {
+			map[string]string{
+				"mkfsOptions": "-i 8192", "formatNonZero": "true", "tags": "a=1, b=2=3,c=", "csi.storage.k8s.io/fstype": "xfs",
+				"csi.storage.k8s.io/pvc/name": "data",
+			},
+			volumeParameters{
+				mkfsOptions: []string{"-i", "8192"}, formatNonZero: true, filesystem: "xfs",
+				tags: []cloud.Tag{{Key: "cloudblock-pvc", Value: "data"}, {Key: "a", Value: "1"}, {Key: "b", Value: "2=3"}, {Key: "c"}},
+			}, "",
+		},
+		"the backend's own, sorted": {
+			map[string]string{"tier": "fast", "encrypted": "true"},
+			volumeParameters{backend: []cloud.Parameter{{Name: "encrypted", Value: "true"}, {Name: "tier", Value: "fast"}}}, "",
+		},
+		"formatNonZero false":         {map[string]string{"formatNonZero": "false"}, volumeParameters{}, ""},
+		"formatNonZero yes":           {map[string]string{"formatNonZero": "yes"}, volumeParameters{}, "formatNonZero: neither true nor false"},
+		"formatNonZero in capitals":   {map[string]string{"formatNonZero": "True"}, volumeParameters{}, "formatNonZero: neither true nor false"},
+		"a filesystem we do not make": {map[string]string{"csi.storage.k8s.io/fstype": "zfs"}, volumeParameters{}, "ext4, xfs and btrfs"},
+		"bad mkfs options":            {map[string]string{"mkfsOptions": "-L 'x'"}, volumeParameters{}, "mkfsOptions"},
+		"a tag without a value sign":  {map[string]string{"tags": "a=1,b"}, volumeParameters{}, "tags: entry 2"},
+		"a tag without a key":         {map[string]string{"tags": "=1"}, volumeParameters{}, "tags: entry 1"},
+		"no tag in the tags":          {map[string]string{"tags": ""}, volumeParameters{}, "tags: entry 1"},
+		"a tag twice":                 {map[string]string{"tags": "a=1,a=2"}, volumeParameters{}, "repeats"},
+		"a tag of our own":            {map[string]string{"tags": "cloudblock-cluster=x"}, volumeParameters{}, "this driver's own"},
+		"a tag with a newline":        {map[string]string{"tags": "a=1\nb"}, volumeParameters{}, "printable"},
+		"luks":                        {map[string]string{"luks": "true"}, volumeParameters{}, `unknown "luks"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, mkfsOptions, tags, tier`},
+		"a long unknown name":         {map[string]string{strings.Repeat("x", 2000): ""}, volumeParameters{}, `xxx..."; known`},
+		"another case":                {map[string]string{"MkfsOptions": "-F"}, volumeParameters{}, "unknown"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseVolumeParameters(tc.raw, backend)
+			if tc.says != "" {
+				if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestMergeTags(t *testing.T) {
+	wide := []cloud.Tag{{Key: "a", Value: "1"}, {Key: "b", Value: "1"}}
+	got := mergeTags(wide, []cloud.Tag{{Key: "b", Value: "2"}})
+	want := []cloud.Tag{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	if !reflect.DeepEqual(got, want) || wide[1].Value != "1" {
+		t.Errorf("mergeTags = %v (and %v), want %v", got, wide, want)
+	}
+}
+
+func FuzzVolumeParameters(f *testing.F) {
+	f.Add("tags", "a=b", "mkfsOptions", "-F")
+	f.Add("luks", "canary", "csi.storage.k8s.io/fstype", "xfs")
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
+		raw := map[string]string{k1: v1, k2: v2}
+		p, err := parseVolumeParameters(raw, []string{"tier"})
+		if err != nil {
+			if !errors.Is(err, fault.InvalidArgument) {
+				t.Fatalf("parseVolumeParameters(%q): error %v has a wrong kind", raw, err)
+			}
+			return
+		}
+		for _, tag := range p.tags {
+			if tag.Key == "" {
+				t.Errorf("parseVolumeParameters(%q) has a tag without a key", raw)
+			}
+		}
+		for _, b := range p.backend {
+			if b.Name != "tier" {
+				t.Errorf("parseVolumeParameters(%q) hands %q to the backend", raw, b.Name)
+			}
+		}
+	})
+}
