@@ -40,7 +40,7 @@ func (h Harness) testAttach(t *testing.T) {
 		e.want(err, "Attach to no node", fault.NotFound)
 		e.at(vol.ID)
 	})
-	h.attaches(t, "no free slot: fault.Exhausted", func(e *env, vol cloud.Volume) {
+	h.attaches(t, "no free slot: fault.Exhausted", func(e *env, _ cloud.Volume) {
 		slots := e.caps.VolumesPerNode
 		if slots == 0 || slots > 16 && e.h.Slow {
 			return

@@ -74,6 +74,11 @@ func (h Harness) testConcurrency(t *testing.T) {
 		})
 		e.left(want...)
 	})
+	h.testCrowdedVolume(t)
+}
+
+// testCrowdedVolume is about many changes of one volume at once.
+func (h Harness) testCrowdedVolume(t *testing.T) {
 	h.attaches(t, "many attaches of one volume to two nodes at once give it to one node", func(e *env, vol cloud.Volume) {
 		var mu sync.Mutex
 		winners := map[cloud.NodeID]bool{}

@@ -131,6 +131,12 @@ func (h Harness) testContexts(t *testing.T) {
 			e.Fatal("a call goes on although its context has ended")
 		}
 	})
+	h.testCutVolumes(t)
+	h.testCutSnapshots(t)
+	h.testCutAttach(t)
+}
+
+func (h Harness) testCutVolumes(t *testing.T) {
 	h.check(t, "a create that is cut off anywhere makes one volume when it is repeated", func(e *env) {
 		var want []cloud.VolumeID
 		name := func(n int) string { return fmt.Sprintf("cut-%d", n) }
@@ -155,8 +161,6 @@ func (h Harness) testContexts(t *testing.T) {
 			e.left()
 		})
 	})
-	h.testCutSnapshots(t)
-	h.testCutAttach(t)
 }
 
 func (h Harness) testCutSnapshots(t *testing.T) {

@@ -64,13 +64,7 @@ func (h Harness) testSnapshotPages(t *testing.T) {
 
 // testPages checks the rules that both lists have. A lister of nil means there is no such list.
 func (h Harness) testPages(t *testing.T, of func(e *env) *lister) {
-	pages := func(sentence string, test func(e *env, l *lister)) {
-		h.check(t, sentence, func(e *env) {
-			if l := of(e); l != nil {
-				test(e, l)
-			}
-		})
-	}
+	pages := h.pages(t, of)
 	pages("without entries there is one empty page", func(e *env, l *lister) {
 		if got := l.walk(e, 2); len(got) != 1 || len(got[0]) != 0 {
 			e.Errorf("pages = %q, want one empty page", got)
@@ -98,6 +92,24 @@ func (h Harness) testPages(t *testing.T, of func(e *env) *lister) {
 			}
 		}
 	})
+	h.testMovingPages(t, of)
+}
+
+// pages returns what runs a subtest with a lister, where there is one.
+func (h Harness) pages(t *testing.T, of func(e *env) *lister) func(sentence string, test func(e *env, l *lister)) {
+	return func(sentence string, test func(e *env, l *lister)) {
+		t.Helper()
+		h.check(t, sentence, func(e *env) {
+			if l := of(e); l != nil {
+				test(e, l)
+			}
+		})
+	}
+}
+
+// testMovingPages is about pages after the first.
+func (h Harness) testMovingPages(t *testing.T, of func(e *env) *lister) {
+	pages := h.pages(t, of)
 	pages("the order is stable while entries come and go", func(e *env, l *lister) {
 		made := l.make(e, 6)
 		first, next, err := l.page(cloud.Page{Most: 2})

@@ -40,6 +40,11 @@ func (h Harness) testSnapshots(t *testing.T) {
 		e.want(err, "CreateSnapshot of nothing", fault.NotFound)
 		e.snapshotsLeft()
 	})
+	h.testMadeSnapshots(t)
+}
+
+// testMadeSnapshots is about snapshots that exist.
+func (h Harness) testMadeSnapshots(t *testing.T) {
 	h.snapshots(t, "it is found by its request name and by its id, and under no other", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("wanted", vol.ID)
 		e.snapshot("unwanted", vol.ID)

@@ -56,8 +56,8 @@ func Hold(release <-chan struct{}) Fault { return Fault{hold: release} }
 // context that ends meanwhile makes a write fault.Uncertain.
 func HoldAnswer(release <-chan struct{}) Fault { return Fault{keep: release} }
 
-// HalfRestore, for CreateVolume from a source, makes the copy in the source's size and answers
-// fault.Uncertain before the step that would have grown it.
+// HalfRestore makes CreateVolume from a source end after the copy, which has the source's size, and
+// answer fault.Uncertain before the step that would have grown it.
 func HalfRestore() Fault {
 	return Fault{half: true, lose: fmt.Errorf("growing the copy was interrupted")}
 }

@@ -29,12 +29,12 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	if !unsettled(err) {
 		return vol, err
 	}
-	found, findErr := c.Cloud.FindVolume(ctx, req.Name) // waits until it is ready, like a create
+	found, findErr := c.FindVolume(ctx, req.Name) // waits until it is ready, like a create
 	if findErr != nil {
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, unresolved(err, findErr))
 	}
 	if c.growable(req, found) {
-		exp, expErr := c.Cloud.ExpandVolume(ctx, found.ID, req.Size)
+		exp, expErr := c.ExpandVolume(ctx, found.ID, req.Size)
 		if expErr != nil {
 			// A final kind would leave the half-made copy behind, and it may be in use: it is not removed.
 			return cloud.Volume{}, fmt.Errorf("create volume %q: grow the copy %s from %s to %s: %w: %w",
@@ -54,7 +54,7 @@ func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapsho
 	if !unsettled(err) {
 		return snap, err
 	}
-	found, findErr := c.Cloud.FindSnapshot(ctx, req.Name)
+	found, findErr := c.FindSnapshot(ctx, req.Name)
 	switch {
 	case findErr != nil:
 		return cloud.Snapshot{}, fmt.Errorf("create snapshot %q: %w", req.Name, unresolved(err, findErr))

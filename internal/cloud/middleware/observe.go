@@ -50,11 +50,11 @@ func (o *Observe) done(call string, began time.Time, err *error, ids ...zap.Fiel
 		o.calls.WithLabelValues(call, kind).Observe(took.Seconds())
 	}
 	if entry := o.log.Check(zap.DebugLevel, "cloud call"); entry != nil {
-		fields := append(ids, zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
+		ids = append(ids, zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
 		if *err != nil {
-			fields = append(fields, zap.Error(*err))
+			ids = append(ids, zap.Error(*err))
 		}
-		entry.Write(fields...)
+		entry.Write(ids...)
 	}
 }
 
