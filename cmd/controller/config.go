@@ -92,8 +92,8 @@ func parse(args []string, out io.Writer) (config, error) {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
 			fs.SetOutput(out)
-			fmt.Fprint(out, "Usage: cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]\n",
-				"       cloudblock-controller volumes --cloud local --local-pool DIR [flags]\n")
+			_, _ = fmt.Fprintln(out, "Usage: cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]")
+			_, _ = fmt.Fprintln(out, "       cloudblock-controller volumes --cloud local --local-pool DIR [flags]")
 			fs.PrintDefaults()
 			return config{}, flag.ErrHelp
 		}

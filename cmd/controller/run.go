@@ -18,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // grace is how long calls may go on after the program was told to stop. Kubernetes kills it 30
@@ -26,6 +27,13 @@ const grace = 25 * time.Second
 
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "volumes" {
+		err := runVolumes(ctx, args[1:], stdout, stderr)
+		if errors.Is(err, fault.InvalidArgument) {
+			return fmt.Errorf("%w:\n%w", errConfig, err)
+		}
+		return err
+	}
 	cfg, err := parse(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil

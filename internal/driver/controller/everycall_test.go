@@ -39,21 +39,21 @@ func message(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
 func fill(m protoreflect.Message, text, secret string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
-		field, text := fields.Get(i), text
+		field, value := fields.Get(i), text
 		if marked, ok := proto.GetExtension(field.Options(), csi.E_CsiSecret).(bool); ok && marked {
-			text = secret
+			value = secret
 		}
 		switch {
 		case field.IsMap():
-			m.Mutable(field).Map().Set(protoreflect.ValueOfString(text).MapKey(), protoreflect.ValueOfString(text))
+			m.Mutable(field).Map().Set(protoreflect.ValueOfString(value).MapKey(), protoreflect.ValueOfString(value))
 		case field.IsList() && field.Message() != nil:
 			fill(m.Mutable(field).List().AppendMutable().Message(), text, secret)
 		case field.IsList():
-			m.Mutable(field).List().Append(protoreflect.ValueOfString(text))
+			m.Mutable(field).List().Append(protoreflect.ValueOfString(value))
 		case field.Message() != nil:
 			fill(m.Mutable(field).Message(), text, secret)
 		case field.Kind() == protoreflect.StringKind:
-			m.Set(field, protoreflect.ValueOfString(text))
+			m.Set(field, protoreflect.ValueOfString(value))
 		case field.Kind() == protoreflect.Int64Kind:
 			m.Set(field, protoreflect.ValueOfInt64(3*gib))
 		case field.Kind() == protoreflect.Int32Kind:

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// asProgram makes the test binary be the program itself, so that exit codes and signals are real.
+const asProgram = "CLOUDBLOCK_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 30 * time.Second
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+func TestExitCodes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"the version needs nothing":        {[]string{"--version"}, 0, "cloudblock-controller unknown unknown\n"},
+		"help is no error":                 {[]string{"--help"}, 0, "-local-pool"},
+		"a wrong flag":                     {[]string{"--cloud=local", "--x"}, 2, "-x"},
+		"a pool that is a file":            {[]string{"--cloud=local", "--node-id=n", "--local-pool=" + file}, 1, "open --cloud local"},
+		"a wrong flag of the sub-command":  {[]string{"volumes", "--cloud=mars"}, 2, "mars"},
+		"a sub-command that finds no pool": {[]string{"volumes", "--cloud=local", "--local-pool=" + file + "-not"}, 1, file},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			cmd := program(t, tc.args...)
+			out, err := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != tc.code || !strings.Contains(string(out), tc.says) {
+				t.Errorf("%q exits with %d (%v), want %d and %q in:\n%s", tc.args, got, err, tc.code, tc.says, out)
+			}
+		})
+	}
+}
+
+// The whole program on local: what sidecars in per-node mode ask, one volume, and SIGTERM.
+func TestProgramOnLocal(t *testing.T) {
+	dir := t.TempDir()
+	endpoint, address := "unix://"+filepath.Join(dir, "c.sock"), freeAddress(t)
+	cmd := program(t, "--cloud=local", "--local-pool="+filepath.Join(dir, "pool"), "--node-id=node-a", "--max-volumes=9",
+		"--endpoint="+endpoint, "--http-endpoint="+address, "--cluster-id=c1")
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	t.Cleanup(func() {
+		if !stopped {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	info, err := csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true))
+	here := &csi.Topology{Segments: map[string]string{"topology.local.csi.cloudblock.io/node": "node-a"}}
+	if err != nil || !proto.Equal(info, &csi.NodeGetInfoResponse{NodeId: "node-a", MaxVolumesPerNode: 9, AccessibleTopology: here}) {
+		t.Errorf("NodeGetInfo = %v, %v", info, err)
+	}
+	caps, err := csi.NewNodeClient(conn).NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
+	if err != nil || len(caps.GetCapabilities()) != len(driver.NodeCapabilities()) {
+		t.Errorf("NodeGetCapabilities = %v, %v", caps, err)
+	}
+	driveLocal(ctx, t, csi.NewControllerClient(conn), here)
+	if res, err := http.Get("http://" + address + "/readyz"); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("/readyz = %v, %v", res, err)
+	} else {
+		_ = res.Body.Close()
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	stopped = true
+	if err != nil {
+		t.Errorf("after SIGTERM: %v, want exit 0\n%s", err, log.String())
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "c.sock")); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, here *csi.Topology) {
+	t.Helper()
+	req := &csi.CreateVolumeRequest{
+		Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 5_000_000},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		}},
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{here}},
+	}
+	first, err := client.CreateVolume(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := client.CreateVolume(ctx, req)
+	if err != nil || !proto.Equal(first, second) {
+		t.Errorf("the second CreateVolume = %v, %v, want %v", second, err, first)
+	}
+	if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: first.GetVolume().GetVolumeId()}); err != nil {
+		t.Error(err)
+	}
+	req.Name, req.CapacityRange.RequiredBytes = "too-big", 1<<50
+	_, err = client.CreateVolume(ctx, req)
+	if code := status.Code(err); code != codes.ResourceExhausted && code != codes.OutOfRange {
+		t.Errorf("CreateVolume of 1 PiB: %v, want ResourceExhausted or OutOfRange", err)
+	}
+	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
+	if err != nil || len(list.GetEntries()) > 0 {
+		t.Errorf("ListVolumes = %v, %v, want none", list, err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// C1 and C3: behind the whole stack a repeated CreateVolume answers exactly what the first one did,
+// also when the first one's answer was lost, and there is one volume.
+func TestRepeatedCreateAnswersTheSame(t *testing.T) {
+	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := memory.New(memory.Config{})
+	stack, err := decorate(backend, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := controller.New(stack, names)
+	source, err := service.CreateVolume(t.Context(), createRequest("source"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone := createRequest("clone")
+	clone.CapacityRange.RequiredBytes *= 2
+	clone.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source.GetVolume().GetVolumeId()},
+	}}
+	for _, req := range []*csi.CreateVolumeRequest{createRequest("blank"), clone} {
+		backend.Account().Arm(memory.CallCreateVolume, memory.LoseAnswer())
+		first, err := service.CreateVolume(t.Context(), req)
+		if err != nil {
+			t.Fatalf("CreateVolume(%s) with a lost answer: %v", req.GetName(), err)
+		}
+		again, err := service.CreateVolume(t.Context(), req)
+		if err != nil || !proto.Equal(first, again) || !proto.Equal(again.GetVolume().GetContentSource(), req.GetVolumeContentSource()) {
+			t.Errorf("CreateVolume(%s) = %v, then %v, %v", req.GetName(), first, again, err)
+		}
+		larger := proto.Clone(req).(*csi.CreateVolumeRequest)
+		larger.Parameters = map[string]string{"type": "other"}
+		if _, err := service.CreateVolume(t.Context(), larger); !errors.Is(err, fault.Conflict) {
+			t.Errorf("CreateVolume(%s) with other parameters: %v, want %v", req.GetName(), err, fault.Conflict)
+		}
+	}
+	if list, err := backend.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) != 3 {
+		t.Errorf("there are %d volumes, %v, want 3", len(list.Volumes), err)
+	}
+}
+
+func createRequest(name string) *csi.CreateVolumeRequest {
+	return &csi.CreateVolumeRequest{
+		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: int64(3 * cloud.GiB)},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+		}},
+	}
+}
+
+func TestReachabilityAsksSeldom(t *testing.T) {
+	var asked atomic.Int64
+	bad := fmt.Errorf("token: %w", fault.Denied)
+	r := &reachability{check: func(ctx context.Context) error {
+		if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
+			t.Error("the question has no bound of its own")
+		}
+		asked.Add(1)
+		return bad
+	}}
+	registry := prometheus.NewRegistry()
+	if err := r.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 5 {
+		if err := r.ask(gone); !errors.Is(err, fault.Denied) {
+			t.Errorf("ask = %v, want %v", err, bad)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetGauge().GetValue() != 0 {
+		t.Errorf("the metrics are %v, %v, want one gauge of 0", families, err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the cloud was asked %d times, want 1", n)
+	}
+	r.asked = time.Now().Add(-freshFor)
+	bad = nil
+	if err := r.ask(t.Context()); err != nil {
+		t.Errorf("ask after %s = %v, want a new answer", freshFor, err)
+	}
+}
