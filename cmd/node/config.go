@@ -70,7 +70,7 @@ func parse(args []string, out io.Writer) (config, error) {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
 			fs.SetOutput(out)
-			fmt.Fprintln(out, "Usage: cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]")
+			_, _ = io.WriteString(out, "Usage: cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]\n")
 			fs.PrintDefaults()
 			return config{}, flag.ErrHelp
 		}

@@ -361,6 +361,9 @@ func TestDeviceThatIsNotAsPromised(t *testing.T) {
 		w.id = "vol-1"
 		wantCode(t, "stage", w.stage(t.Context()), codes.NotFound)
 		wantCode(t, "unstage", w.unstage(t.Context()), codes.NotFound)
+		must(t, os.Mkdir(w.target, 0o700))
+		wantCode(t, "publish", w.publish(t.Context()), codes.NotFound)
+		wantCode(t, "unpublish", w.unpublish(t.Context()), codes.NotFound)
 	})
 }
 
