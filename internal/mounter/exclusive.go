@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,15 @@ func reopen(dev *os.File, mode int) (*os.File, error) {
 // read through it comes from the device and not from a cache that an earlier disk left behind.
 type exclusive struct{ *os.File }
 
+// Close lets go of the device for good. A child that another goroutine has just forked holds a copy
+// of every descriptor until it executes its program, and while one holds the device e2fsck and mount
+// find it in use; the lock keeps out of those moments.
+func (x exclusive) Close() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return x.File.Close()
+}
+
 // openExclusive opens the device exclusively and drops everything cached about it.
 func openExclusive(dev *os.File) (exclusive, error) {
 	f, err := reopen(dev, unix.O_EXCL)
@@ -43,7 +53,7 @@ func openExclusive(dev *os.File) (exclusive, error) {
 	}
 	x := exclusive{f}
 	if err := x.Flush(); err != nil {
-		_ = f.Close()
+		_ = x.Close()
 		return exclusive{}, err
 	}
 	return x, nil
@@ -70,5 +80,5 @@ func (m *Mounter) CheckIdle(dev BlockDevice) error {
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return exclusive{f}.Close()
 }

@@ -155,8 +155,14 @@ func readFull(r io.ReaderAt, buf []byte, offset int64) error {
 	return nil
 }
 
+// allZero is what a chunk of a blank device looks like.
+var allZero [probeEnds]byte
+
 // firstNonZero returns the index of the first byte that is not zero, or -1.
 func firstNonZero(b []byte) int {
+	if bytes.Equal(b, allZero[:min(len(b), len(allZero))]) {
+		return -1 // much faster than looking at each
+	}
 	for i, c := range b {
 		if c != 0 {
 			return i

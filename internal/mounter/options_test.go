@@ -1,0 +1,155 @@
+package mounter
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestMkfsOptions(t *testing.T) {
+	tests := map[string]struct {
+		fs      Filesystem
+		options []string
+		ok      bool
+	}{
+		"none":                              {Ext4, nil, true},
+		"a value apart":                     {Ext4, []string{"-b", "4096"}, true},
+		"a value attached":                  {Ext4, []string{"-b4096"}, true},
+		"features":                          {Ext4, []string{"-O", "^has_journal,quota"}, true},
+		"extended ones":                     {Ext4, []string{"-E", "stride=4,stripe_width=8"}, true},
+		"an internal journal's size":        {Ext4, []string{"-J", "size=64"}, true},
+		"an external journal":               {Ext4, []string{"-J", "device=/dev/sda"}, false},
+		"an external journal behind a size": {Ext4, []string{"-J", "size=64,device=/dev/sda"}, false},
+		"an external journal attached":      {Ext4, []string{"-Jdevice=/dev/sda"}, false},
+		"an offset":                         {Ext4, []string{"-E", "offset=4096"}, false},
+		"discard":                           {Ext4, []string{"-E", "discard"}, false},
+		"a promise of zeros":                {Ext4, []string{"-E", "assume_storage_prezeroed=1"}, false},
+		"a dry run":                         {Ext4, []string{"-n"}, false},
+		"superblocks only":                  {Ext4, []string{"-S"}, false},
+		"a folder of the node":              {Ext4, []string{"-d", "/etc"}, false},
+		"a list of bad blocks from a file":  {Ext4, []string{"-l", "/etc/shadow"}, false},
+		"one UUID for all":                  {Ext4, []string{"-U", "clear"}, false},
+		"a device":                          {Ext4, []string{"/dev/sda"}, false},
+		"a size":                            {Ext4, []string{"-m", "0", "100"}, false},
+		"the end of options":                {Ext4, []string{"--", "/dev/sda"}, false},
+		"a missing value, which would eat the device": {Ext4, []string{"-b"}, false},
+		"an empty word":               {Ext4, []string{""}, false},
+		"an empty value":              {Ext4, []string{"-L", ""}, false},
+		"flags in one word":           {Ext4, []string{"-qS"}, false},
+		"a zero byte":                 {Ext4, []string{"-L", "a\x00b"}, false},
+		"xfs: block size and reflink": {XFS, []string{"-b", "size=4096", "-m", "reflink=0,bigtime=1"}, true},
+		"xfs: log size":               {XFS, []string{"-l", "size=64m"}, true},
+		"xfs: log on another device":  {XFS, []string{"-l", "logdev=/dev/sda"}, false},
+		"xfs: data in a file":         {XFS, []string{"-d", "file,name=/etc/x"}, false},
+		"xfs: a realtime device":      {XFS, []string{"-r", "rtdev=/dev/sda"}, false},
+		"xfs: a prototype file":       {XFS, []string{"-p", "/etc/x"}, false},
+		"xfs: a configuration file":   {XFS, []string{"-c", "options=/etc/x"}, false},
+		"xfs: one UUID for all":       {XFS, []string{"-m", "uuid=1"}, false},
+		"btrfs: profile and checksum": {Btrfs, []string{"-m", "dup", "--csum", "xxhash", "--nodesize=16384"}, true},
+		"btrfs: a root folder":        {Btrfs, []string{"--rootdir", "/etc"}, false},
+		"btrfs: a second device":      {Btrfs, []string{"-m", "raid1", "/dev/sda"}, false},
+		"btrfs: a flag with a value":  {Btrfs, []string{"--mixed=1"}, false},
+		"an unknown filesystem":       {"ntfs", nil, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := ValidateMkfsOptions(tc.fs, tc.options)
+			if (err == nil) != tc.ok || !tc.ok && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("ValidateMkfsOptions(%s, %q) = %v, want accepted: %v", tc.fs, tc.options, err, tc.ok)
+			}
+		})
+	}
+}
+
+func FuzzMkfsOptions(f *testing.F) {
+	f.Add("-E", "stride=4", "-b4096")
+	f.Add("--label=x", "-f", "--")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		for fs, known := range mkfsOptions {
+			parsed, err := parseMkfsOptions(fs, []string{a, b, c})
+			if err != nil {
+				continue
+			}
+			words := 0
+			for _, o := range parsed {
+				if _, ok := known[o.name]; !ok {
+					t.Errorf("%s: %q, %q, %q: option %q was let through", fs, a, b, c, o.name)
+				}
+				words++
+				if known[o.name].takes && !slices.ContainsFunc([]string{a, b, c}, func(w string) bool { return w == o.name+o.value || w == o.name+"="+o.value }) {
+					words++
+				}
+			}
+			if words < 3 {
+				t.Errorf("%s: %q, %q, %q gave %+v: a word was lost", fs, a, b, c, parsed)
+			}
+		}
+	})
+}
+
+func TestMkfsCommand(t *testing.T) {
+	tests := map[string]struct {
+		req   FormatRequest
+		retry bool
+		want  []string
+	}{
+		"ext4 leaves no blocks to root and discards nothing": {
+			FormatRequest{Filesystem: Ext4}, false, []string{"-F", "-m", "0", "-E", "nodiscard", childFile}},
+		"ext4 on zeros writes none": {
+			FormatRequest{Filesystem: Ext4, Prezeroed: true}, false, []string{"-F", "-m", "0", "-E", "nodiscard,assume_storage_prezeroed=1", childFile}},
+		"after a killed mkfs nothing is taken for zero": {
+			FormatRequest{Filesystem: Ext4, Prezeroed: true}, true,
+			[]string{"-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", childFile}},
+		"all -E become one and the class's other options follow": {
+			FormatRequest{Filesystem: Ext4, MkfsOptions: []string{"-E", "stride=4", "-m", "5", "-q", "-Estripe_width=8"}}, false,
+			[]string{"-F", "-m", "0", "-E", "nodiscard,stride=4,stripe_width=8", "-m", "5", "-q", childFile}},
+		"xfs":   {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-m", "reflink=0"}}, true, []string{"-f", "-K", "-m", "reflink=0", childFile}},
+		"btrfs": {FormatRequest{Filesystem: Btrfs, Prezeroed: true}, false, []string{"-f", "-K", childFile}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := mkfsCommand(tc.req, tc.retry)
+			if !reflect.DeepEqual(got.Args, tc.want) || got.Name != "mkfs."+string(tc.req.Filesystem) || !got.DieWithParent {
+				t.Errorf("mkfsCommand = %+v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMountOptions(t *testing.T) {
+	tests := map[string]struct {
+		options  []string
+		rest     []string
+		readOnly bool
+		bad      bool
+	}{
+		"several in one word":          {[]string{"noatime,nodev", "discard"}, []string{"noatime", "nodev", "discard"}, false, false},
+		"ro is taken out":              {[]string{"defaults,ro"}, nil, true, false},
+		"rw says nothing":              {[]string{"rw"}, nil, false, false},
+		"quoted commas hold together":  {[]string{`context="a:b,c",noatime`}, []string{`context="a:b,c"`, "noatime"}, false, false},
+		"a bind":                       {[]string{"noatime,bind"}, nil, false, true},
+		"a remount":                    {[]string{"remount"}, nil, false, true},
+		"a loop device":                {[]string{"loop=/dev/loop1"}, nil, false, true},
+		"a journal on another device":  {[]string{"journal_path=/dev/sda"}, nil, false, true},
+		"a log on another device":      {[]string{"logdev=/dev/sda"}, nil, false, true},
+		"a second btrfs device":        {[]string{"device=/dev/sda"}, nil, false, true},
+		"a part of the device":         {[]string{"offset=4096"}, nil, false, true},
+		"propagation":                  {[]string{"rshared"}, nil, false, true},
+		"a zero byte":                  {[]string{"a\x00"}, nil, false, true},
+		"an option that starts like a": {[]string{"loopback"}, []string{"loopback"}, false, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			rest, readOnly, err := parseMountOptions(tc.options)
+			if !tc.bad && (err != nil || !slices.Equal(rest, tc.rest) || readOnly != tc.readOnly) {
+				t.Errorf("parseMountOptions(%q) = %q, %v, %v, want %q, %v", tc.options, rest, readOnly, err, tc.rest, tc.readOnly)
+			}
+			if tc.bad && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("parseMountOptions(%q) = %v, want %v", tc.options, err, fault.InvalidArgument)
+			}
+		})
+	}
+}

@@ -1,0 +1,294 @@
+package mounter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// zeros is a blank device of any size, with some data on it and perhaps a place that cannot be read.
+type zeros struct {
+	data map[int64]string
+	bad  int64 // reads that touch this byte fail
+}
+
+func (z zeros) ReadAt(p []byte, at int64) (int, error) {
+	if z.bad >= at && z.bad < at+int64(len(p)) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	clear(p)
+	for where, data := range z.data {
+		for i := range len(data) {
+			if k := where + int64(i) - at; k >= 0 && k < int64(len(p)) {
+				p[k] = data[i]
+			}
+		}
+	}
+	return len(p), nil
+}
+
+func TestProbeSeesEverySuperblock(t *testing.T) {
+	for _, size := range []int64{320 * mib, 10*gib + 12345*512, 300 * gib, 6 * tib} {
+		for i, s := range magicSpots(size) {
+			if i%41 > 0 && strings.HasPrefix(s.what, "ZFS") {
+				continue // 1024 alike
+			}
+			found, err := probe(t.Context(), zeros{map[int64]string{s.offset: s.magic}, -1}, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.blank() || len(found.signatures) == 0 {
+				t.Errorf("probe of %d bytes with a %s at %d saw nothing", size, s.what, s.offset)
+			}
+		}
+		if found, err := probe(t.Context(), zeros{nil, -1}, size); err != nil || !found.blank() || len(found.signatures) > 0 {
+			t.Errorf("probe of %d zero bytes = %+v, %v, want blank", size, found, err)
+		}
+	}
+}
+
+func TestProbeFailsWhereTheDeviceCannotBeRead(t *testing.T) {
+	const size = 3 * gib
+	for _, e := range probeExtents(size) {
+		for _, bad := range []int64{e.from, e.to - 1} {
+			if _, err := probe(t.Context(), zeros{nil, bad}, size); !errors.Is(err, fault.Precondition) {
+				t.Errorf("probe with byte %d unreadable = %v, want %v", bad, err, fault.Precondition)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := probe(ctx, zeros{nil, -1}, size); err == nil {
+		t.Error("probe with an ended context = nil, want an error")
+	}
+}
+
+func TestProbeExtentsCoverBothEndsAndStayInside(t *testing.T) {
+	for _, size := range []int64{512, 4096, 100 * kib, mib, 2*mib - 512, 5 * mib, gib + 512, 7 * tib} {
+		last := int64(0)
+		all := probeExtents(size)
+		for _, e := range all {
+			if e.from < last || e.to <= e.from || e.to > size {
+				t.Errorf("probeExtents(%d) has %+v after %d", size, e, last)
+			}
+			last = e.to
+		}
+		if all[0].from != 0 || last != size {
+			t.Errorf("probeExtents(%d) covers %d to %d, want all of both ends", size, all[0].from, last)
+		}
+	}
+}
+
+func TestProbeMeetsDataThatCoversTheDiskThinly(t *testing.T) {
+	const size = 10 * gib
+	rng := rand.New(rand.NewPCG(1, 2))
+	data := make(map[int64]string)
+	for range 2000 { // 1 MiB of every 5, aligned anyhow
+		data[rng.Int64N(size/mib)*mib+mib/2] = strings.Repeat("x", 8)
+	}
+	big := zerosWithRuns{starts: data, length: mib}
+	found, err := probe(t.Context(), big, size)
+	if err != nil || found.blank() {
+		t.Errorf("probe of a disk that is one fifth full = %+v, %v, want data seen", found, err)
+	}
+}
+
+// zerosWithRuns has runs of data at some places.
+type zerosWithRuns struct {
+	starts map[int64]string
+	length int64
+}
+
+func (z zerosWithRuns) ReadAt(p []byte, at int64) (int, error) {
+	clear(p)
+	for i := 0; i < len(p); i += 512 {
+		for start := range z.starts {
+			if o := at + int64(i); o >= start && o < start+z.length {
+				p[i] = 'x'
+			}
+		}
+	}
+	return len(p), nil
+}
+
+func TestPrimaryNamesOurFilesystems(t *testing.T) {
+	tests := map[string]struct {
+		data map[int64]string
+		want Filesystem
+		bad  bool
+	}{
+		"nothing":           {},
+		"ext4":              {data: map[int64]string{1080: "\x53\xef"}, want: Ext4},
+		"xfs":               {data: map[int64]string{0: "XFSB"}, want: XFS},
+		"btrfs":             {data: map[int64]string{65600: "_BHRfS_M"}, want: Btrfs},
+		"two are a refusal": {data: map[int64]string{0: "XFSB", 65600: "_BHRfS_M"}, bad: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := primary(zeros{tc.data, -1}, gib)
+			if got != tc.want || (err != nil) != tc.bad {
+				t.Errorf("primary = %q, %v, want %q, refused: %v", got, err, tc.want, tc.bad)
+			}
+		})
+	}
+	if _, err := primary(zeros{nil, 1000}, gib); err == nil {
+		t.Error("primary of an unreadable device = nil, want an error")
+	}
+}
+
+func TestParseBlkid(t *testing.T) {
+	tests := map[string]struct {
+		out  string
+		want identity
+		bad  bool
+	}{
+		"a filesystem":               {out: "DEVNAME=/proc/self/fd/3\nUUID=1-2\nBLOCK_SIZE=4096\nTYPE=ext4\nUSAGE=filesystem\n", want: identity{filesystem: "ext4"}},
+		"a partition table":          {out: "DEVNAME=x\nPTUUID=1\nPTTYPE=gpt\n", want: identity{partitions: "gpt"}},
+		"both":                       {out: "TYPE=xfs\nPTTYPE=dos\n", want: identity{"xfs", "dos"}},
+		"a label that looks like it": {out: "LABEL=TYPE=swap\nTYPE=ext4\n", want: identity{filesystem: "ext4"}},
+		"two types":                  {out: "TYPE=xfs\nTYPE=ext4\n", bad: true},
+		"nothing said":               {out: "DEVNAME=x\n", bad: true},
+		"an empty answer":            {bad: true},
+		"an empty type":              {out: "TYPE=\n", bad: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseBlkid(tc.out)
+			if got != tc.want || (err != nil) != tc.bad {
+				t.Errorf("parseBlkid(%q) = %+v, %v, want %+v, refused: %v", tc.out, got, err, tc.want, tc.bad)
+			}
+		})
+	}
+}
+
+func FuzzParseBlkid(f *testing.F) {
+	f.Add("DEVNAME=x\nTYPE=ext4\nPTTYPE=dos\n")
+	f.Add("TYPE=a\r\nTYPE=b")
+	f.Fuzz(func(t *testing.T, out string) {
+		id, err := parseBlkid(out)
+		if (err == nil) == id.nothing() {
+			t.Errorf("parseBlkid(%q) = %+v, %v: success must name something and failure nothing", out, id, err)
+		}
+		if err == nil && !strings.Contains(out, "TYPE=") {
+			t.Errorf("parseBlkid(%q) invented %+v", out, id)
+		}
+	})
+}
+
+// scripted answers every command with the same output.
+type scripted struct{ out Output }
+
+func (s scripted) Run(context.Context, Command) (Output, error) { return s.out, nil }
+
+func TestBlkidExitCodes(t *testing.T) {
+	tests := map[string]struct {
+		out  Output
+		want identity
+		bad  bool
+	}{
+		"0 names what it found":        {Output{Stdout: []byte("TYPE=xfs\n")}, identity{filesystem: "xfs"}, false},
+		"0 without a name is refused":  {Output{}, identity{}, true},
+		"2 is nothing":                 {Output{ExitCode: 2}, identity{}, false},
+		"2 with words is refused":      {Output{ExitCode: 2, Stdout: []byte("TYPE=xfs\n")}, identity{}, true},
+		"8 is ambiguous and refused":   {Output{ExitCode: 8}, identity{}, true},
+		"4, a wrong usage, is refused": {Output{ExitCode: 4}, identity{}, true},
+		"1 is refused":                 {Output{ExitCode: 1}, identity{}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := New(Config{Runner: scripted{tc.out}}).blkid(t.Context(), os.Stdin)
+			if got != tc.want || errors.Is(err, fault.Precondition) != tc.bad {
+				t.Errorf("blkid = %+v, %v, want %+v, refused: %v", got, err, tc.want, tc.bad)
+			}
+		})
+	}
+}
+
+func TestGateRules(t *testing.T) {
+	req := FormatRequest{Volume: "v1", Filesystem: Ext4}
+	mark := func(k marker) *marker { return &k }
+	ours := sight{marker: mark(marker{"v1", Ext4, gib})}
+	ext, xfs := findings{signatures: []signature{primaries[0]}}, findings{signatures: []signature{primaries[1]}}
+	tests := map[string]struct {
+		err  error
+		pass bool
+		says string
+	}{
+		"blank passes":                           {blank(req, findings{nonZero: -1}), true, ""},
+		"a byte refuses":                         {blank(req, findings{nonZero: 7}), false, "offset 7"},
+		"a signature refuses":                    {blank(req, xfs), false, "xfs"},
+		"formatNonZero alone is not enough":      {blank(FormatRequest{FormatNonZero: true}, findings{nonZero: 7}), false, ""},
+		"formatNonZero on our own blank volume":  {blank(FormatRequest{FormatNonZero: true, BlankCreated: true}, findings{nonZero: 7}), true, ""},
+		"formatNonZero never passes a signature": {blank(FormatRequest{FormatNonZero: true, BlankCreated: true}, xfs), false, "xfs"},
+
+		"our marker passes":                      {resumable(req, gib, ours, findings{nonZero: 7}), true, ""},
+		"our marker and its own filesystem pass": {resumable(req, gib, ours, ext), true, ""},
+		"our marker and another one refuse":      {resumable(req, gib, ours, xfs), false, "xfs"},
+		"another volume's marker refuses":        {resumable(req, gib, sight{marker: mark(marker{"v2", Ext4, gib})}, findings{}), false, "v2"},
+		"a marker for another filesystem":        {resumable(req, gib, sight{marker: mark(marker{"v1", XFS, gib})}, findings{}), false, "xfs"},
+		"a device that shrank":                   {resumable(req, mib, ours, findings{}), false, "bytes"},
+		"what only blkid sees": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{filesystem: "swap"}}, findings{}),
+			false, "swap"},
+		"a partition table beside our marker": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{"ext4", "dos"}}, findings{}),
+			false, "dos"},
+		"a half-made ext4 that looks like ext2": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{filesystem: "ext2"}}, ext),
+			true, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if (tc.err == nil) != tc.pass || !tc.pass && (!errors.Is(tc.err, fault.Precondition) || !strings.Contains(tc.err.Error(), tc.says)) {
+				t.Errorf("got %v, want passed: %v, saying %q", tc.err, tc.pass, tc.says)
+			}
+		})
+	}
+}
+
+func TestExtSuperblock(t *testing.T) {
+	b := make([]byte, kib)
+	if _, err := parseExtSuper(b); err == nil {
+		t.Error("parseExtSuper(zeros) = nil, want an error")
+	}
+	const fourKiB = 2
+	copy(b[0x4:], []byte{0, 0, 4, 0}) // 262144 blocks = 8 groups
+	b[0x18], b[0x38], b[0x39] = fourKiB, 0x53, 0xef
+	copy(b[0x20:], []byte{0, 0x80, 0, 0}) // 32768 blocks a group
+	copy(b[0x28:], []byte{0, 0x20, 0, 0}) // 8192 inodes a group
+	b[0x59] = 1                           // of 256 bytes
+	s, err := parseExtSuper(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.mounted() {
+		t.Error("mounted() = true for a superblock without mount time")
+	}
+	for size, want := range map[int64]bool{
+		gib - mib: false, gib: false, gib + 4095: false,
+		gib + 2*mib: false, // a new group would not even hold its own tables
+		gib + 4*mib: true, 2 * gib: true,
+	} {
+		if got := s.canGrow(size); got != want {
+			t.Errorf("canGrow(1 GiB %+d) = %v, want %v", size-gib, got, want)
+		}
+	}
+	b[0x2c] = 1
+	if s, err = parseExtSuper(b); err != nil || !s.mounted() {
+		t.Errorf("mounted() = %v, %v, want true", s.mounted(), err)
+	}
+}
+
+func FuzzExtSuperblock(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0x53, 0xef}, 512), gib)
+	f.Fuzz(func(t *testing.T, b []byte, size int64) {
+		s, err := parseExtSuper(b)
+		if err == nil && size >= 0 && s.canGrow(size) && size < s.blocks*s.blockSize {
+			t.Errorf("canGrow(%d) with %+v: it would shrink", size, s)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package mounter
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestCheckTarget(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(
+		os.Symlink(dir, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		path string
+		ok   bool
+	}{
+		"a directory":                          {dir, true},
+		"a path that does not exist":           {dir + "/a/b/c", true},
+		"a file":                               {dir + "/file", true},
+		"a relative path":                      {"a/b", false},
+		"the empty path":                       {"", false},
+		"the root":                             {"/", false},
+		"dots that lead upwards":               {dir + "/../x", false},
+		"a slash at the end":                   {dir + "/", false},
+		"two slashes":                          {"/" + dir, false},
+		"a symbolic link":                      {dir + "/link", false},
+		"a path through a symbolic link":       {dir + "/link/a", false},
+		"a path through a file":                {dir + "/file/a", false},
+		"a name longer than any":               {dir + "/" + strings.Repeat("a", 300), false},
+		"a zero byte":                          {dir + "/a\x00b", false},
+		"a name with dots that are none of it": {dir + "/..a", true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := CheckTarget(tc.path)
+			if (err == nil) != tc.ok || !tc.ok && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("CheckTarget(%q) = %v, want accepted: %v", tc.path, err, tc.ok)
+			}
+		})
+	}
+}
+
+func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
+	tests := map[string]struct {
+		set  func(path string) error
+		kind fault.Kind
+	}{
+		"nothing there":            {func(string) error { return nil }, fault.None},
+		"an empty directory":       {func(p string) error { return os.Mkdir(p, 0o755) }, fault.None},
+		"an empty file":            {func(p string) error { return os.WriteFile(p, nil, 0o600) }, fault.None},
+		"a directory with a file":  {func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.WriteFile(p+"/f", nil, 0o600)) }, fault.Precondition},
+		"a directory in directory": {func(p string) error { return os.MkdirAll(p+"/d", 0o755) }, fault.Precondition},
+		"a file with data":         {func(p string) error { return os.WriteFile(p, []byte("x"), 0o600) }, fault.Precondition},
+		"a symbolic link":          {func(p string) error { return os.Symlink("/nowhere", p) }, fault.InvalidArgument},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "target")
+			if err := tc.set(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := New(Config{}).RemoveTarget(path); fault.Of(err) != tc.kind {
+				t.Errorf("RemoveTarget = %v, want kind %q", err, tc.kind)
+			}
+			_, err := os.Lstat(path)
+			if gone := errors.Is(err, os.ErrNotExist); gone != (tc.kind == fault.None) {
+				t.Errorf("after RemoveTarget it is gone: %v", gone)
+			}
+		})
+	}
+}
+
+func TestEnsureTargets(t *testing.T) {
+	dir := t.TempDir()
+	full, file, empty := filepath.Join(dir, "full"), filepath.Join(dir, "file"), filepath.Join(dir, "empty")
+	if err := errors.Join(os.MkdirAll(full+"/x", 0o755), os.WriteFile(file, []byte("x"), 0o600), os.Mkdir(empty, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, empty: fault.None, dir + "/a/b": fault.None} {
+		if _, err := ensureDir(path); fault.Of(err) != want {
+			t.Errorf("ensureDir(%s) = %v, want kind %q", path, err, want)
+		}
+	}
+	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, dir + "/b/c": fault.None} {
+		if _, err := ensureFile(path); fault.Of(err) != want {
+			t.Errorf("ensureFile(%s) = %v, want kind %q", path, err, want)
+		}
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for in, want := range map[string]string{
+		"/plain": "/plain", `/with\040space`: "/with space", `/tab\011`: "/tab\t", `/back\134slash`: `/back\slash`,
+		`/end\04`: `/end\04`, `/no\999`: `/no\999`, `\`: `\`,
+	} {
+		if got := unescape(in); got != want {
+			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzUnescape(f *testing.F) {
+	f.Add(`/a\040b\134`)
+	f.Fuzz(func(t *testing.T, s string) {
+		escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(s)
+		if got := unescape(escaped); got != s {
+			t.Errorf("unescape(%q) = %q, want %q", escaped, got, s)
+		}
+		_ = unescape(s)
+	})
+}
+
+func TestParsersOfKernelText(t *testing.T) {
+	if got, err := parseDeviceNumber("259:1048575\n"); err != nil || got != 259<<8|0xff|0xfff<<20 {
+		t.Errorf("parseDeviceNumber = %#x, %v", got, err)
+	}
+	for _, bad := range []string{"", "7", "7:", ":3", "a:b", "7:3:1", "-1:2"} {
+		if got, err := parseDeviceNumber(bad); err == nil {
+			t.Errorf("parseDeviceNumber(%q) = %d, want an error", bad, got)
+		}
+	}
+	for status, want := range map[string]bool{
+		"Name:\tx\nCapEff:\t000001ffffffffff\n": true, "CapEff:\t000001fffeffffff\n": false, "CapPrm:\t000001ffffffffff\n": false, "CapEff:\tzz\n": false,
+	} {
+		if got := hasCapability(status, 24); got != want {
+			t.Errorf("hasCapability(%q) = %v, want %v", status, got, want)
+		}
+	}
+}
