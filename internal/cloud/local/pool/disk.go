@@ -21,9 +21,6 @@ type disk struct {
 	statfs func(dir string) (space, error)
 }
 
-// space is the size of a filesystem and what an ordinary user can still write, in bytes.
-type space struct{ total, free int64 }
-
 func (d disk) step(name string) {
 	if d.before != nil {
 		d.before(name)
@@ -91,6 +88,20 @@ func (d disk) remove(name string) error {
 	return d.syncFolder(filepath.Dir(name))
 }
 
+// removeImage is remove for a file that may be large. It is emptied first, because xfs gives the space
+// of a removed file back some time later in the background, and the next create needs it now.
+func (d disk) removeImage(name string) error {
+	d.step("empty image")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.remove(name)
+}
+
 func (d disk) syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -126,20 +137,37 @@ func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// fill is reserve without making it durable. Bytes that have a place keep their content, so doing
-// it again only fills holes.
+// fill is reserve without making it durable. Only holes are asked for: on a full disk xfs refuses
+// to reserve even what is reserved already.
 func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
-	for at := int64(0); at < size; at += reserveChunk {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		d.step("reserve")
-		length := min(reserveChunk, size-at)
-		if err := retryEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, at, length) }); err != nil {
-			return fmt.Errorf("reserve %d bytes of %s: %w", length, f.Name(), err)
+	missing, err := holes(f, size)
+	if err != nil {
+		return fmt.Errorf("look for holes in %s: %w", f.Name(), err)
+	}
+	for _, hole := range missing {
+		for end := hole.start + hole.length; hole.start < end; hole.start += reserveChunk {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			d.step("reserve")
+			length := min(reserveChunk, end-hole.start)
+			if err := retryEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, hole.start, length) }); err != nil {
+				return fmt.Errorf("reserve %d bytes of %s: %w", length, f.Name(), err)
+			}
 		}
 	}
-	return nil
+	return d.lengthen(f, size)
+}
+
+// lengthen makes the file reach to size. It does so already unless its end was reserved before a
+// power loss took only the new length away.
+func (d disk) lengthen(f *os.File, size int64) error {
+	st, err := f.Stat()
+	if err != nil || st.Size() >= size {
+		return err
+	}
+	d.step("lengthen image")
+	return retryEINTR(func() error { return f.Truncate(size) })
 }
 
 // truncate takes the end of an image away again after a growth that did not fit.
@@ -150,30 +178,6 @@ func (d disk) truncate(f *os.File, size int64) error {
 	}
 	d.step("sync image")
 	return f.Sync()
-}
-
-// noCOW is FS_NOCOW_FL of linux/fs.h.
-const noCOW = 0x00800000
-
-// overwriteInPlace tells btrfs to write the blocks of this still empty file where they are. Without
-// that every overwrite takes new space and the reservation is worth nothing. Other filesystems
-// write in place anyway.
-func overwriteInPlace(f *os.File) error {
-	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil {
-		return err
-	}
-	if st.Type != unix.BTRFS_SUPER_MAGIC {
-		return nil
-	}
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|noCOW)
-	}
-	if err != nil {
-		return fmt.Errorf("switch copy-on-write off for %s: %w", f.Name(), err)
-	}
-	return nil
 }
 
 // probe refuses a filesystem that cannot reserve space. Some only say that they did (ZFS), so the
@@ -211,34 +215,4 @@ func sizes(name string) (size, allocated int64, err error) {
 		return 0, 0, fmt.Errorf("%s is not a regular file", name)
 	}
 	return st.Size, st.Blocks * 512, nil
-}
-
-func statfs(dir string) (space, error) {
-	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
-		return space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	unit := st.Bsize // Frsize is 0 on some filesystems, and Bsize is what the kernel counts in
-	if st.Frsize > 0 {
-		unit = st.Frsize
-	}
-	return space{total: int64(st.Blocks) * unit, free: int64(st.Bavail) * unit}, nil
-}
-
-// kindOf puts the kind before an error of the filesystem. An error that has one, or is the
-// context's, stays as it is.
-func kindOf(err error) error {
-	kind := fault.Unavailable
-	switch {
-	case err == nil, fault.Of(err) != fault.None,
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		kind = fault.Exhausted
-	case errors.Is(err, unix.EFBIG):
-		kind = fault.OutOfRange
-	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
-		kind = fault.Precondition
-	}
-	return fmt.Errorf("%w: %w", kind, err)
 }

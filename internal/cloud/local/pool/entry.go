@@ -214,7 +214,7 @@ func (e *Entry) classify(r Record, noImage bool, imageErr error) {
 // erase removes a volume's files. The image goes first, and durably: were the record gone and the
 // image there after a power loss, its space would be lost to a left-over that nobody knows.
 func (p *Pool) erase(id ID) error {
-	if err := p.disk.remove(p.ImagePath(id)); err != nil {
+	if err := p.disk.removeImage(p.ImagePath(id)); err != nil {
 		return err
 	}
 	return p.disk.remove(p.path(volumesDir, id.recordName()))

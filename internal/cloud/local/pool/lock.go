@@ -91,12 +91,7 @@ func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.readMeta()
-	if err == nil && (m.ID != p.id || m.Node != p.node) {
-		err = fmt.Errorf("pool %s is not the one that was opened (id %s, now %s); start the program again when the right disk is mounted: %w",
-			p.dir, p.id, m.ID, fault.Precondition)
-	}
-	if err != nil {
+	if err := p.same(); err != nil {
 		unlock()
 		return nil, err
 	}

@@ -27,6 +27,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -152,15 +154,36 @@ func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
 // ImagePath returns where the bytes of a volume are.
 func (p *Pool) ImagePath(id ID) string { return p.path(volumesDir, id.ImageName()) }
 
-// Check proves that the pool can still be read and written, and is still the one that was opened.
+// Check proves that the pool can still be read and written, and is still the one that was opened. It
+// does not wait for the lock.
 func (p *Pool) Check(ctx context.Context) error {
-	unlock, err := p.enter(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.same(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(p.path(lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("pool %s cannot be written: %w", p.dir, kindOf(err))
+	}
+	return nil
+}
+
+// same makes sure that the folder is still the pool that was opened.
+func (p *Pool) same() error {
+	m, err := p.readMeta()
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	_, err = p.disk.statfs(p.dir)
-	return kindOf(err)
+	if m.ID != p.id || m.Node != p.node {
+		return fmt.Errorf("pool %s is not the one that was opened (id %s, now %s); start the program again when the right disk is mounted: %w",
+			p.dir, p.id, m.ID, fault.Precondition)
+	}
+	return nil
 }
 
 func (p *Pool) path(parts ...string) string {

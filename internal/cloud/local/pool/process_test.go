@@ -21,6 +21,7 @@ const (
 	childEnv = "POOL_TEST_CHILD" // what to do: create, grow, delete or many
 	dirEnv   = "POOL_TEST_DIR"
 	idEnv    = "POOL_TEST_ID"
+	sizeEnv  = "POOL_TEST_SIZE"   // of each of many volumes on a real disk; unset: a small one on a pretended disk
 	dieEnv   = "POOL_TEST_DIE_AT" // before which step to die; 0: never
 )
 
@@ -41,7 +42,12 @@ func child(what string) error {
 	if err != nil {
 		return err
 	}
-	p.disk.statfs = diskOf(20)
+	size := int64(small)
+	if s := os.Getenv(sizeEnv); s == "" {
+		p.disk.statfs = diskOf(volumesWithRoom)
+	} else if size, err = strconv.ParseInt(s, 10, 64); err != nil {
+		return err
+	}
 	dieAt, err := strconv.Atoi(os.Getenv(dieEnv))
 	if err != nil {
 		return err
@@ -63,20 +69,20 @@ func child(what string) error {
 		err = p.Delete(ctx, id)
 	case "many":
 		var made int32
-		made, err = createMany(ctx, p, 13, os.Getenv(idEnv))
+		made, err = createMany(ctx, p, 13, os.Getenv(idEnv), size)
 		fmt.Println(made)
 	}
 	return err
 }
 
 // createMany starts n creates at once and counts those that were made. Exhausted is no error.
-func createMany(ctx context.Context, p *Pool, n int, prefix string) (int32, error) {
+func createMany(ctx context.Context, p *Pool, n int, prefix string, size int64) (int32, error) {
 	var wg sync.WaitGroup
 	var made atomic.Int32
 	errs := make([]error, n)
 	for i := range n {
 		wg.Go(func() {
-			_, err := p.Create(ctx, NewVolume{Name: fmt.Sprint(prefix, i), Size: small})
+			_, err := p.Create(ctx, NewVolume{Name: fmt.Sprint(prefix, i), Size: size})
 			if err == nil {
 				made.Add(1)
 			} else if !errors.Is(err, fault.Exhausted) {
@@ -116,7 +122,7 @@ const volumesWithRoom = 20
 
 func TestFiftyCreatesAtOnceInRoomForTwenty(t *testing.T) {
 	p := openPool(t, t.TempDir())
-	made, err := createMany(t.Context(), p, 50, "v")
+	made, err := createMany(t.Context(), p, 50, "v", small)
 	must(t, err)
 	checkFull(t, p, made)
 }

@@ -1,0 +1,192 @@
+//go:build e2e
+
+package pool
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// filesystems are those that a pool can lie on, with the command that makes each.
+var filesystems = map[string][]string{
+	"ext4":  {"mkfs.ext4", "-q", "-F"},
+	"xfs":   {"mkfs.xfs", "-q", "-f"},
+	"btrfs": {"mkfs.btrfs", "-q", "-f"},
+}
+
+// mounted mounts a filesystem of its own for one test.
+func mounted(t *testing.T, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", append(args, dir)...).CombinedOutput(); err != nil {
+		t.Fatalf("mount %v: %v: %s", args, err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// realPool is a pool on a small disk of its own, without the test's picture of free space.
+func realPool(t *testing.T, fs string) *Pool {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "disk")
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, 1<<30))
+	mkfs := filesystems[fs]
+	if out, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", mkfs, err, out)
+	}
+	p, err := Open(t.Context(), Config{Dir: filepath.Join(mounted(t, "-o", "loop", image), "pool"), Node: "n1"})
+	must(t, err)
+	return p
+}
+
+// shareFor returns the size of which exactly n volumes have room.
+func shareFor(t *testing.T, p *Pool, n int64) int64 {
+	t.Helper()
+	free, err := p.Free(t.Context())
+	must(t, err)
+	size := free * 2 / (2*n + 1) / SizeStep * SizeStep // half a volume is left for the filesystem's own needs
+	if size < SmallestVolume {
+		t.Fatalf("%d free bytes are too few for %d volumes", free, n)
+	}
+	return size
+}
+
+func TestFiftyCreatesAtOnceOnARealDiskWithRoomForTwenty(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs+" one process", func(t *testing.T) {
+			p := realPool(t, fs)
+			made, err := createMany(t.Context(), p, 50, "v", shareFor(t, p, volumesWithRoom))
+			must(t, err)
+			checkReal(t, p, made)
+		})
+		t.Run(fs+" four processes", func(t *testing.T) {
+			p := realPool(t, fs)
+			size := shareFor(t, p, volumesWithRoom)
+			var wg sync.WaitGroup
+			var made atomic.Int32
+			for i := range 4 {
+				cmd := command(t, "many", p.dir, ID("p"+strconv.Itoa(i)+"-"), 0)
+				cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", sizeEnv, size))
+				wg.Go(func() {
+					out, err := cmd.Output()
+					if err != nil {
+						t.Error(err)
+					}
+					n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+					if err != nil {
+						t.Error(err)
+					}
+					made.Add(int32(n))
+				})
+			}
+			wg.Wait()
+			checkReal(t, p, made.Load())
+		})
+	}
+}
+
+// checkReal is checkFull, and every volume has all its bytes: each is written over twice.
+func checkReal(t *testing.T, p *Pool, made int32) {
+	t.Helper()
+	entries, err := p.List(t.Context())
+	must(t, err)
+	if made != volumesWithRoom || len(entries) != volumesWithRoom {
+		t.Errorf("%d creates succeeded and %d volumes are there, want %d", made, len(entries), volumesWithRoom)
+	}
+	noise := make([]byte, SizeStep)
+	for i := range noise {
+		noise[i] = byte(i*i>>3 + i)
+	}
+	for range 2 {
+		for _, e := range entries {
+			f, err := os.OpenFile(p.ImagePath(e.ID), os.O_WRONLY, 0)
+			must(t, err)
+			for at := int64(0); at < e.Size; at += SizeStep {
+				if _, err := f.WriteAt(noise, at); err != nil {
+					t.Fatalf("a reserved byte cannot be written: %v", err)
+				}
+			}
+			if err := f.Sync(); err != nil {
+				t.Fatalf("reserved bytes cannot be flushed: %v", err)
+			}
+			must(t, f.Close())
+		}
+	}
+}
+
+func TestCapacityCanBeUsedToTheLastByte(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			before, err := p.Free(t.Context())
+			must(t, err)
+			all := before / SizeStep * SizeStep
+			r := mustCreate(t, p, "all", all)
+			_, err = p.Create(t.Context(), NewVolume{Name: "more", Size: small})
+			wantKind(t, "Create in a full pool", err, fault.Exhausted)
+			_, err = p.Grow(t.Context(), r.ID, all+small)
+			wantKind(t, "Grow in a full pool", err, fault.OutOfRange)
+			must(t, p.Reserve(t.Context(), r.ID)) // nothing is missing, so nothing is needed
+			must(t, p.Delete(t.Context(), r.ID))
+			// The filesystem keeps a little for its own records of what was there.
+			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {
+				t.Errorf("Free = %d, %v, was %d", after, err, before)
+			}
+		})
+	}
+}
+
+// The disk says that there is room, and then there is none: a quota, or a foreign program.
+func TestFullDiskTakesTheCreateOrTheGrowthBack(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			r := mustCreate(t, p, "a", 2*small)
+			p.disk.statfs = func(string) (space, error) { return space{1 << 60, 1 << 60}, nil }
+			_, err := p.Create(t.Context(), NewVolume{Name: "huge", Size: 100 << 30})
+			wantKind(t, "Create", err, fault.Exhausted)
+			_, err = p.Grow(t.Context(), r.ID, 100<<30)
+			wantKind(t, "Grow", err, fault.OutOfRange)
+			entries, err := p.List(t.Context())
+			if err != nil || len(entries) != 1 || entries[0].Kind != Whole || entries[0].Size != 2*small || entries[0].Record.GrowTo != 0 || entries[0].Allocated > 3*small {
+				t.Errorf("List = %+v, %v, want the one volume as it was", entries, err)
+			}
+		})
+	}
+}
+
+func TestFilesystemWithoutReservationIsRefused(t *testing.T) {
+	dir := mounted(t, "-t", "ramfs", "none")
+	_, err := Open(t.Context(), Config{Dir: dir, Node: "n1"})
+	wantKind(t, "Open on ramfs", err, fault.Precondition)
+	if err == nil || !strings.Contains(err.Error(), "fallocate") {
+		t.Errorf("Open = %v, want the reason in it", err)
+	}
+}
+
+func TestImagesOnBtrfsAreOverwrittenInPlace(t *testing.T) {
+	p := realPool(t, "btrfs")
+	r := mustCreate(t, p, "a", small)
+	f, err := os.Open(p.ImagePath(r.ID))
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&noCOW == 0 {
+		t.Errorf("flags = %#x, %v, want copy-on-write switched off", flags, err)
+	}
+}

@@ -1,0 +1,353 @@
+//go:build e2e
+
+package device
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// mkfs has the command that makes each filesystem a pool can lie on.
+var mkfs = map[string][]string{
+	"ext4":  {"mkfs.ext4", "-q", "-F"},
+	"xfs":   {"mkfs.xfs", "-q", "-f"},
+	"btrfs": {"mkfs.btrfs", "-q", "-f"},
+}
+
+// command runs a program that must succeed.
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+}
+
+// hostDisk mounts a small filesystem of its own, for a pool to lie on.
+func hostDisk(t *testing.T, fs string, size int64) string {
+	t.Helper()
+	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, size); err != nil {
+		t.Fatal(err)
+	}
+	command(t, mkfs[fs][0], append(mkfs[fs][1:], image)...)
+	command(t, "mount", "-o", "loop", image, dir)
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+func onEveryFilesystem(t *testing.T, test func(t *testing.T, dir string)) {
+	for fs := range mkfs {
+		t.Run(fs, func(t *testing.T) { test(t, hostDisk(t, fs, 1<<30)) })
+	}
+}
+
+// fill writes a foreign file until the disk below the pool has no byte left.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "foreign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	noise := make([]byte, mib)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	for chunk := noise; len(chunk) >= 4096; {
+		if _, err := f.Write(chunk); errors.Is(err, unix.ENOSPC) {
+			chunk = chunk[:len(chunk)/2]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// pour writes random bytes over the whole device and returns their hash.
+func pour(t *testing.T, d *Device, size int64) [sha256.Size]byte {
+	t.Helper()
+	var seed [32]byte
+	seed[0] = byte(rand.Uint32())
+	src, hash := rand.NewChaCha8(seed), sha256.New()
+	buf := make([]byte, mib)
+	for at := int64(0); at < size; at += mib {
+		_, _ = src.Read(buf)
+		hash.Write(buf)
+		if _, err := d.File().WriteAt(buf, at); err != nil {
+			t.Fatalf("write at %d of %d: %v", at, size, err)
+		}
+	}
+	if err := d.File().Sync(); err != nil {
+		t.Fatalf("flush: %v", err)
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+func hashOf(t *testing.T, d *Device, size int64) [sha256.Size]byte {
+	t.Helper()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(d.File(), 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+// The space of a volume is its own: a foreign file that fills the disk takes none of it, neither for
+// the first write nor for overwriting.
+func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
+	onEveryFilesystem(t, func(t *testing.T, dir string) {
+		const size = 200 * mib
+		r := newRig(t, filepath.Join(dir, "pool"))
+		c := r.create(t, "a", size)
+		d := r.open(t, c)
+		// A filesystem inside gives blocks back when it can: when it is made, and when it is trimmed.
+		if err := exec.Command("blkdiscard", d.Path()).Run(); err == nil {
+			t.Error("the device accepts discards")
+		}
+		fill(t, dir)
+		for range 2 {
+			pour(t, d, size)
+		}
+		want := pour(t, d, size)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+		again := r.open(t, c)
+		if hashOf(t, again, size) != want {
+			t.Error("the volume does not hold what was written")
+		}
+		if _, err := r.Grow(t.Context(), c, size+mib); fault.Of(err) != fault.OutOfRange {
+			t.Errorf("Grow on a full disk = %v, want %v", err, fault.OutOfRange)
+		}
+		if now, err := again.Size(); err != nil || now != size {
+			t.Errorf("after a refused Grow the device has %d bytes, %v", now, err)
+		}
+		_ = again.Close()
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+	})
+}
+
+// A write past the size stops at the byte, and the neighbour in the same pool does not notice.
+func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
+	onEveryFilesystem(t, func(t *testing.T, dir string) {
+		const size = 64 * mib
+		r := newRig(t, filepath.Join(dir, "pool"))
+		a, b := r.create(t, "a", size), r.create(t, "b", size)
+		da, db := r.open(t, a), r.open(t, b)
+
+		stop, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- scribble(db, size, stop) }()
+
+		// os.File.WriteAt does not tell how much of a write that failed was written.
+		fd := int(da.File().Fd())
+		if n, err := unix.Pwrite(fd, bytes.Repeat([]byte{0xAA}, 2*mib), size-mib-3); n != mib+3 || err != nil {
+			t.Errorf("a write across the end = %d, %v, want it to stop after %d", n, err, mib+3)
+		}
+		if n, err := unix.Pwrite(fd, []byte{0xAA}, size); n > 0 || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("a write at the end = %d, %v, want %v", n, err, unix.ENOSPC)
+		}
+		if err := da.File().Sync(); err != nil {
+			t.Error(err)
+		}
+		fillFilesystem(t, da)
+		close(stop)
+		if err := <-done; err != nil {
+			t.Errorf("the neighbour's write failed: %v", err)
+		}
+		for _, c := range []Claim{a, b} {
+			e, err := r.pool.Get(t.Context(), idOf(t, c))
+			if err != nil || e.Size != size || e.Kind != pool.Whole {
+				t.Errorf("volume = %+v, %v, want its size unchanged", e, err)
+			}
+		}
+		_, _ = da.Close(), db.Close()
+		wantKind(t, "Release", r.Release(t.Context(), a), fault.None)
+		wantKind(t, "Release", r.Release(t.Context(), b), fault.None)
+	})
+}
+
+// scribble overwrites a device again and again, each time to the disk, until stop is closed.
+func scribble(d *Device, size int64, stop <-chan struct{}) error {
+	buf := bytes.Repeat([]byte{0xBB}, mib)
+	for at := int64(0); ; at = (at + mib) % size {
+		if _, err := d.File().WriteAt(buf, at); err != nil {
+			return err
+		}
+		if err := d.File().Sync(); err != nil {
+			return err
+		}
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+	}
+}
+
+// fillFilesystem puts a filesystem on the device and writes a file until the volume is full.
+func fillFilesystem(t *testing.T, d *Device) {
+	t.Helper()
+	command(t, "mkfs.ext4", "-q", "-F", d.Path())
+	dir := t.TempDir()
+	command(t, "mount", d.Path(), dir)
+	defer command(t, "umount", dir)
+	f, err := os.Create(filepath.Join(dir, "big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for n := 0; ; n++ {
+		_, err := f.Write(make([]byte, mib))
+		if errors.Is(err, unix.ENOSPC) {
+			break
+		}
+		if err != nil || n > 512 {
+			t.Fatalf("after %d MiB: %v, want %v", n, err, unix.ENOSPC)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Errorf("what was accepted did not reach the disk: %v", err)
+	}
+}
+
+func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
+	onEveryFilesystem(t, func(t *testing.T, dir string) {
+		const size = 200 * mib
+		r := newRig(t, filepath.Join(dir, "pool"))
+		c := r.create(t, "a", size)
+		free, err := r.pool.Free(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := r.open(t, c)
+		fillFilesystem(t, d)
+		_ = d.Close()
+		image, err := os.OpenFile(r.pool.ImagePath(idOf(t, c)), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Whatever found a way to punch holes.
+		if err := unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 100*mib, 80*mib); err != nil {
+			t.Fatal(err)
+		}
+		_ = image.Close()
+		if now, err := r.pool.Free(t.Context()); err != nil || now > free+mib {
+			t.Errorf("Free with holes = %d, %v, was %d: the promise is forgotten", now, err, free)
+		}
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+		if e, err := r.pool.Get(t.Context(), idOf(t, c)); err != nil || e.Allocated < size {
+			t.Errorf("after Release %d of %d bytes are reserved, %v", e.Allocated, size, err)
+		}
+	})
+}
+
+func TestPrezeroedIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
+	onEveryFilesystem(t, func(t *testing.T, dir string) {
+		r := newRig(t, filepath.Join(dir, "pool"))
+		c := r.create(t, "a", 32*mib)
+		d := r.open(t, c)
+		if blank, err := r.Prezeroed(t.Context(), d); err != nil || !blank {
+			t.Errorf("Prezeroed of a fresh volume = %v, %v, want true", blank, err)
+		}
+		// One byte in the device's cache, not flushed.
+		if _, err := d.File().WriteAt([]byte{1}, 17*mib); err != nil {
+			t.Fatal(err)
+		}
+		if blank, err := r.Prezeroed(t.Context(), d); err != nil || blank {
+			t.Errorf("Prezeroed after a write = %v, %v, want false", blank, err)
+		}
+		_ = d.Close()
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+	})
+}
+
+func TestGrowReachesTheDevice(t *testing.T) {
+	onEveryFilesystem(t, func(t *testing.T, dir string) {
+		r := newRig(t, filepath.Join(dir, "pool"))
+		c := r.create(t, "a", 32*mib)
+		d := r.open(t, c)
+		want := pour(t, d, 32*mib)
+		for _, size := range []int64{64 * mib, 64 * mib, 16 * mib} {
+			if got, err := r.Grow(t.Context(), c, size); err != nil || got != 64*mib {
+				t.Errorf("Grow to %d = %d, %v, want 64 MiB", size, got, err)
+			}
+			if got, err := d.Size(); err != nil || got != 64*mib {
+				t.Errorf("the open device has %d bytes, %v, want 64 MiB", got, err)
+			}
+		}
+		if hashOf(t, d, 32*mib) != want {
+			t.Error("the data changed")
+		}
+		// The node was killed between the image and the device.
+		if _, err := r.pool.Grow(t.Context(), idOf(t, c), 96*mib); err != nil {
+			t.Fatal(err)
+		}
+		if again := r.open(t, c); again.Verify(t.Context()) == nil {
+			if got, err := again.Size(); err != nil || got != 96*mib {
+				t.Errorf("after Open the device has %d bytes, %v, want 96 MiB", got, err)
+			}
+			_ = again.Close()
+		}
+		_ = d.Close()
+		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+		if got, err := r.Grow(t.Context(), c, 100*mib); err != nil || got != 100*mib {
+			t.Errorf("Grow of a detached volume = %d, %v, want 100 MiB", got, err)
+		}
+	})
+}
+
+// After a reboot the files are there and the loop devices are not.
+func TestVolumesSurviveAReboot(t *testing.T) {
+	dir := hostDisk(t, "ext4", 512*mib)
+	r := newRig(t, filepath.Join(dir, "pool"))
+	c := r.create(t, "a", 32*mib)
+	d := r.open(t, c)
+	want := pour(t, d, 32*mib)
+	_ = d.Close()
+	detachAll(t, r.dir)
+	source := strings.TrimSpace(string(output(t, "findmnt", "-n", "-o", "SOURCE", dir)))
+	command(t, "mount", "-o", "remount,ro", dir) // and with it everything reaches the disk
+	command(t, "mount", "-o", "remount,rw", source, dir)
+
+	r = newRig(t, r.dir)
+	_, err := r.Lookup(t.Context(), c)
+	wantKind(t, "Lookup after the reboot", err, fault.NotFound)
+	again := r.open(t, c)
+	if hashOf(t, again, 32*mib) != want {
+		t.Error("the data changed")
+	}
+	_ = again.Close()
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+}
+
+func output(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return out
+}
