@@ -20,7 +20,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := checkPath("volume_path", path); err != nil {
+	if err := checkVolumePath(path); err != nil {
 		return nil, err
 	}
 	if staging != "" {

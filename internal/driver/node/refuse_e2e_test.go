@@ -388,7 +388,7 @@ func TestHostileTargets(t *testing.T) {
 	must(t, os.Symlink(v.target, to))
 	for _, path := range []string{link + "/target", to, filepath.Dir(v.target) + "/../pod/target", "pod/target"} {
 		v.refused(t, "unpublish "+path, func() error { return unpublishCall(v.id, path)(t.Context(), v) }, codes.InvalidArgument, "target_path")
-		v.refused(t, "stats "+path, func() error { return statsCall(v.id, path, "")(t.Context(), v) }, codes.InvalidArgument, "volume_path")
+		v.refused(t, "stats "+path, func() error { return statsCall(v.id, path, "")(t.Context(), v) }, codes.NotFound, "volume_path")
 		v.refused(t, "publish "+path, func() error {
 			r := v.publishRequest()
 			r.TargetPath = path

@@ -75,6 +75,16 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	return u, nil
 }
 
+// checkVolumePath accepts a path that a staged or published volume can have. At any other path there is
+// no volume, and for that the specification has a code of its own.
+func checkVolumePath(path string) error {
+	err := checkPath("volume_path", path)
+	if err != nil && path != "" {
+		return fmt.Errorf("no volume can be there: %w: %w", fault.NotFound, err)
+	}
+	return err
+}
+
 // checkTargetPath accepts a target path in a folder that exists.
 func checkTargetPath(field, path string) error {
 	if err := checkPath(field, path); err != nil {

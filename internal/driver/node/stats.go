@@ -19,7 +19,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := checkPath("volume_path", path); err != nil {
+	if err := checkVolumePath(path); err != nil {
 		return nil, err
 	}
 	if staging := req.GetStagingTargetPath(); staging != "" {

@@ -180,8 +180,12 @@ func TestWrongInputIsNamedAndTouchesNothing(t *testing.T) {
 		tests["unstage: path "+what] = test{unstageCall(anyGoodID, path), codes.InvalidArgument, "staging_target_path"}
 		tests["publish: path "+what] = test{publish(func(r *csi.NodePublishVolumeRequest) { r.TargetPath = path }), codes.InvalidArgument, "target_path"}
 		tests["unpublish: path "+what] = test{unpublishCall(anyGoodID, path), codes.InvalidArgument, "target_path"}
-		tests["stats: path "+what] = test{statsCall(anyGoodID, path, ""), codes.InvalidArgument, "volume_path"}
-		tests["expand: path "+what] = test{expand(func(r *csi.NodeExpandVolumeRequest) { r.VolumePath = path }), codes.InvalidArgument, "volume_path"}
+		nowhere := codes.NotFound
+		if path == "" {
+			nowhere = codes.InvalidArgument
+		}
+		tests["stats: path "+what] = test{statsCall(anyGoodID, path, ""), nowhere, "volume_path"}
+		tests["expand: path "+what] = test{expand(func(r *csi.NodeExpandVolumeRequest) { r.VolumePath = path }), nowhere, "volume_path"}
 		if path != "" {
 			tests["publish: staging path "+what] = test{publish(func(r *csi.NodePublishVolumeRequest) { r.StagingTargetPath = path }), codes.InvalidArgument, "staging_target_path"}
 		}
