@@ -112,6 +112,20 @@ func attached(t *testing.T, c Claim) []string {
 	return names
 }
 
+// allowDiscards undoes what earlier users left: a loop device keeps the setting for its next file.
+func allowDiscards(t *testing.T) {
+	t.Helper()
+	queues, _ := filepath.Glob("/sys/block/loop*/queue/discard_max_bytes")
+	for _, q := range queues {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.Dir(q)), "loop", "backing_file")); err == nil {
+			continue // in use
+		}
+		if err := os.WriteFile(q, []byte("4294966784"), 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestLoopLifecycle(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 32*mib)
@@ -119,6 +133,7 @@ func TestLoopLifecycle(t *testing.T) {
 	_, err := r.Lookup(t.Context(), c)
 	wantKind(t, "Lookup before Open", err, fault.NotFound)
 
+	allowDiscards(t)
 	d := r.open(t, c)
 	if size, err := d.Size(); err != nil || size != 32*mib {
 		t.Errorf("Size = %d, %v, want 32 MiB", size, err)
@@ -261,6 +276,9 @@ func TestReleaseSucceedsOnlyWhenTheDeviceIsGone(t *testing.T) {
 	}
 	if err := d.Verify(t.Context()); err != nil {
 		t.Errorf("a refused Release touched the device: %v", err)
+	}
+	if got := read(t, "/sys/block/"+filepath.Base(d.Path())+"/loop/autoclear"); got != "0" {
+		t.Errorf("autoclear = %s: the mounted device would vanish later", got)
 	}
 
 	wantKind(t, "Release while open", r.Release(t.Context(), c), fault.Busy)

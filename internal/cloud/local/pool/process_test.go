@@ -42,7 +42,7 @@ func child(what string) error {
 	if err != nil {
 		return err
 	}
-	size := int64(small)
+	size := small
 	if s := os.Getenv(sizeEnv); s == "" {
 		p.disk.statfs = diskOf(volumesWithRoom)
 	} else if size, err = strconv.ParseInt(s, 10, 64); err != nil {
