@@ -52,7 +52,7 @@ func (k *mkfs) run(ctx context.Context) error {
 	defer func() { _ = k.file.Close() }()
 	cmd := mkfsCommand(k.req, k.retry)
 	cmd.Files = []*os.File{k.file}
-	out, err := k.m.run.Run(ctx, cmd)
+	out, err := k.m.runAlone(ctx, cmd)
 	switch {
 	case err != nil:
 		return err

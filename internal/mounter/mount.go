@@ -132,7 +132,7 @@ func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountReques
 	}
 	// The kernel does not give the name to another disk while we hold this one open. The command is
 	// not bound to ctx: a mount that replays a long journal cannot be interrupted anyway.
-	out, err := m.run.Run(context.WithoutCancel(ctx), Command{Name: "mount", Args: append(args, dev.Path(), req.Target)})
+	out, err := m.runAlone(context.WithoutCancel(ctx), Command{Name: "mount", Args: append(args, dev.Path(), req.Target)})
 	switch {
 	case err != nil:
 		return err

@@ -1,0 +1,55 @@
+package mounter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// alonePause is the pause after a program found its device in use.
+	alonePause = 50 * time.Millisecond
+	// mostAlone is how often that is believed to be a passing moment.
+	mostAlone = 20
+)
+
+// busyWords are how mke2fs, e2fsck, mkfs.xfs, mkfs.btrfs and mount say that the device is open
+// exclusively. They say it before they write anything.
+var busyWords = [][]byte{
+	[]byte("is in use"), []byte("apparently in use"), []byte("resource busy"), []byte("mount point busy"),
+}
+
+// runAlone runs a program that wants its device for itself. A device that nobody uses is in use for a
+// moment all the same: a child that was forked but has not executed its program yet holds copies of
+// this process's descriptors, and somebody who looks for a free loop device claims it before the
+// kernel tells him that it is taken. So it is tried again for a while, and then it is fault.Busy.
+func (m *Mounter) runAlone(ctx context.Context, cmd Command) (Output, error) {
+	for try := 1; ; try++ {
+		out, err := m.run.Run(ctx, cmd)
+		if err != nil || out.ExitCode == 0 || !saysBusy(out) {
+			return out, err
+		}
+		if try == mostAlone {
+			return out, fmt.Errorf("%s: somebody else has the device open exclusively; try again: %s: %w", cmd.Name, out.Tail(), fault.Busy)
+		}
+		pause := time.NewTimer(alonePause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return out, fmt.Errorf("%s: %w: %w", cmd.Name, fault.Busy, ctx.Err())
+		}
+	}
+}
+
+func saysBusy(out Output) bool {
+	for _, words := range busyWords {
+		if bytes.Contains(out.Stderr, words) || bytes.Contains(out.Stdout, words) {
+			return true
+		}
+	}
+	return false
+}
