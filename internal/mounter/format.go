@@ -140,7 +140,7 @@ func (s sight) otherThan(req FormatRequest) error {
 	case s.usable || s.blkid.nothing() && s.primary == "":
 		return nil
 	case !s.blkid.nothing() && s.blkid.filesystem != string(req.Filesystem) || s.blkid.partitions != "":
-		return fmt.Errorf("%w: it holds %s, not %s; it is left as it is", fault.Precondition, s.blkid, req.Filesystem)
+		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.Precondition, s.blkid, req.Filesystem)
 	}
 	return fmt.Errorf("%w: blkid sees %s and the superblocks say %q; it may be damaged and is left as it is (check it with fsck)",
 		fault.Precondition, s.blkid, s.primary)
@@ -192,9 +192,9 @@ func resumable(req FormatRequest, size int64, seen sight, found findings) error 
 	case k.size > size:
 		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", fault.Precondition, k.size, size)
 	case foreign:
-		return fmt.Errorf("%w: beside an unfinished format it holds a %s", fault.Precondition, other.what)
+		return fmt.Errorf("%w: beside an unfinished format found on it: %s", fault.Precondition, other.what)
 	case !seen.blkid.nothing() && !seen.blkid.is(k.filesystem):
-		return fmt.Errorf("%w: beside an unfinished format it holds %s", fault.Precondition, seen.blkid)
+		return fmt.Errorf("%w: beside an unfinished format found on it: %s", fault.Precondition, seen.blkid)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func resumable(req FormatRequest, size int64, seen sight, found findings) error 
 // blank allows mkfs on a device that reads as zeros everywhere we look.
 func blank(req FormatRequest, found findings) error {
 	if len(found.signatures) > 0 {
-		return fmt.Errorf("%w: it holds a %s; it is left as it is", fault.Precondition, found.signatures[0].what)
+		return fmt.Errorf("%w: found on it: %s; it is left as it is", fault.Precondition, found.signatures[0].what)
 	}
 	if found.blank() || req.FormatNonZero && req.BlankCreated {
 		return nil

@@ -101,7 +101,7 @@ func joined(fs ...func(int64) []int64) func(int64) []int64 {
 }
 
 // extBackups lists where ext2/3/4 with sparse_super keeps its first backups, for every block size.
-func extBackups(size int64) []int64 {
+func extBackups(int64) []int64 {
 	var out []int64
 	for bs := kib; bs <= 64*kib; bs *= 2 {
 		first := int64(0)

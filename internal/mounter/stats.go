@@ -20,11 +20,10 @@ func (m *Mounter) FilesystemStats(path string) (Stats, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return Stats{}, fmt.Errorf("read the usage of the filesystem at %s: %w: %w", path, fault.Unavailable, err)
 	}
-	unit := st.Frsize // not on every architecture of one type
 	return Stats{
-		TotalBytes:      int64(st.Blocks) * int64(unit),
-		UsedBytes:       int64(st.Blocks-st.Bfree) * int64(unit),
-		AvailableBytes:  int64(st.Bavail) * int64(unit),
+		TotalBytes:      int64(st.Blocks) * st.Frsize,
+		UsedBytes:       int64(st.Blocks-st.Bfree) * st.Frsize,
+		AvailableBytes:  int64(st.Bavail) * st.Frsize,
 		TotalInodes:     int64(st.Files),
 		UsedInodes:      int64(st.Files - st.Ffree),
 		AvailableInodes: int64(st.Ffree),

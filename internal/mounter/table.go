@@ -151,7 +151,7 @@ func nodeNumber(path string) (uint64, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, unix.ENOTBLK
 	}
-	return uint64(st.Rdev), nil
+	return st.Rdev, nil
 }
 
 // Holders lists what still uses the block device, as far as this process can see it: mount points

@@ -142,7 +142,7 @@ func (b *ByID) verify(d *Device, kernel string, byLink bool) error {
 		return err
 	}
 	if byLink && b.linked(d.claim.Name) != kernel {
-		return changed("its link "+d.claim.Name+" no longer leads to it")
+		return changed("its link " + d.claim.Name + " no longer leads to it")
 	}
 	return nil
 }

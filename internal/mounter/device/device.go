@@ -49,7 +49,7 @@ func newDevice(f *os.File, path string, claim Claim, verify func(ctx context.Con
 		_ = f.Close()
 		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, claim.Volume, fault.Precondition)
 	}
-	return &Device{file: f, path: path, number: uint64(st.Rdev), claim: claim, verify: verify}, nil
+	return &Device{file: f, path: path, number: st.Rdev, claim: claim, verify: verify}, nil
 }
 
 // File returns the open descriptor of the device; it stays owned by the Device.

@@ -1,0 +1,277 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+var allFilesystems = []Filesystem{Ext4, XFS, Btrfs}
+
+// staged is a formatted volume mounted at a staging path.
+func staged(t *testing.T, m *Mounter, fs Filesystem, size int64) (*loopDevice, string) {
+	t.Helper()
+	dev, staging := newLoop(t, size), filepath.Join(t.TempDir(), "staging")
+	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: fs}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+		t.Fatal(err)
+	}
+	return dev, staging
+}
+
+// TestOneFormatForManyStages is F6: a hundred stages keep every byte, whatever caches of the
+// machine know, and mkfs runs once.
+func TestOneFormatForManyStages(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			programs, m, dev := countMkfs(t), New(Config{}), newLoop(t, small)
+			staging := filepath.Join(t.TempDir(), "staging")
+			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, BlankCreated: true, FormatNonZero: true}
+			sums := make(map[string][32]byte)
+			for cycle := range 100 {
+				forget(t, dev)
+				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+					t.Fatalf("cycle %d: %v", cycle, err)
+				}
+				if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+					t.Fatalf("cycle %d: %v", cycle, err)
+				}
+				for name, want := range sums {
+					data, err := os.ReadFile(filepath.Join(staging, name))
+					if err != nil || sha256.Sum256(data) != want {
+						t.Fatalf("cycle %d: file %s changed, %v", cycle, name, err)
+					}
+				}
+				name, data := fmt.Sprint("file-", cycle), []byte(strings.Repeat(fmt.Sprint(cycle, " "), 5000))
+				sums[name] = sha256.Sum256(data)
+				if err := os.WriteFile(filepath.Join(staging, name), data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				takeDown(t, m, dev, staging)
+			}
+			if n := programs.runs(); n != 1 {
+				t.Errorf("mkfs ran %d times in 100 stages, want once", n)
+			}
+			consistent(t, dev, fs)
+		})
+	}
+}
+
+// forget removes what udev and blkid remember about a device.
+func forget(t *testing.T, dev *loopDevice) {
+	t.Helper()
+	for _, path := range []string{fmt.Sprintf("/run/udev/data/b%d:%d", unix.Major(dev.number), unix.Minor(dev.number)), "/run/blkid/blkid.tab"} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOccupiedStagingPath is F9: whatever else is mounted there is an error, never success.
+func TestOccupiedStagingPath(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			other, otherStaging := staged(t, m, fs, small)
+			tests := map[string]struct {
+				dev  *loopDevice
+				req  MountRequest
+				want fault.Kind
+			}{
+				"the same again":                 {dev, MountRequest{Target: staging, Filesystem: fs}, fault.None},
+				"another device":                 {other, MountRequest{Target: staging, Filesystem: fs}, fault.Conflict},
+				"the other way round":            {dev, MountRequest{Target: otherStaging, Filesystem: fs}, fault.Conflict},
+				"read-only where it is writable": {dev, MountRequest{Target: staging, Filesystem: fs, ReadOnly: true}, fault.Conflict},
+				"other options":                  {dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"noexec"}}, fault.Conflict},
+				"a refused option":               {dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"bind"}}, fault.InvalidArgument},
+				"a relative path":                {dev, MountRequest{Target: "staging", Filesystem: fs}, fault.InvalidArgument},
+			}
+			for name, tc := range tests {
+				t.Run(name, func(t *testing.T) {
+					if err := m.MountDevice(t.Context(), tc.dev, tc.req); fault.Of(err) != tc.want {
+						t.Errorf("MountDevice = %v, want kind %q", err, tc.want)
+					}
+				})
+			}
+			if ok, err := m.IsMountOf(staging, other.number); ok || err != nil {
+				t.Errorf("IsMountOf(staging, the other device) = %v, %v, want false", ok, err)
+			}
+			full := t.TempDir()
+			if err := os.WriteFile(filepath.Join(full, "precious"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: full, Filesystem: fs}); fault.Of(err) != fault.Conflict {
+				t.Errorf("MountDevice on a directory with files = %v, want %v", err, fault.Conflict)
+			}
+			takeDown(t, m, dev, staging)
+			takeDown(t, m, other, otherStaging)
+		})
+	}
+}
+
+func TestMountOfADiskThatHasGone(t *testing.T) {
+	number := unix.Mkdev(7, 0xfffff)
+	req := MountRequest{Target: "/x", Filesystem: Ext4}
+	dead := Mount{Path: "/x", Source: "/dev/loop1048575", Device: number, Filesystem: "ext4"}
+	for name, dev := range map[string]uint64{"of another device": 1, "of the volume's own number": number} {
+		t.Run(name, func(t *testing.T) {
+			if err := fits(dead, dev, req); !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "gone from this machine") {
+				t.Errorf("fits = %v, want %v with advice", err, fault.Precondition)
+			}
+		})
+	}
+}
+
+// TestPublishNeedsAStagedVolume is the lower half of F12: without a mount at the staging path the
+// directory there is the node's own disk.
+func TestPublishNeedsAStagedVolume(t *testing.T) {
+	m, dir := New(Config{}), t.TempDir()
+	dev, staging := staged(t, m, Ext4, small)
+	if err := unix.Unmount(staging, 0); err != nil { // behind the driver's back
+		t.Fatal(err)
+	}
+	target := filepath.Join(dir, "target")
+	if err := m.BindDir(t.Context(), staging, target, BindOptions{}); !errors.Is(err, fault.Precondition) {
+		t.Errorf("BindDir without staging = %v, want %v", err, fault.Precondition)
+	}
+	if _, ok, err := m.MountAt(target); ok || err != nil {
+		t.Errorf("MountAt(target) = %v, %v, want nothing", ok, err)
+	}
+	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the target was made: %v", err)
+	}
+	if ok, err := m.IsMountOf(staging, dev.number); ok || err != nil {
+		t.Errorf("IsMountOf(unmounted staging) = %v, %v, want false", ok, err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m, dir := New(Config{}), t.TempDir()
+			dev, staging := staged(t, m, fs, small)
+			bound, writable := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
+			for range 2 {
+				if err := m.BindDir(t.Context(), staging, bound, BindOptions{ReadOnly: true, Options: []string{"noexec,discard"}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.BindDir(t.Context(), staging, writable, BindOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(bound, "x"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write through a read-only bind = %v, want %v", err, unix.EROFS)
+			}
+			if err := os.WriteFile(filepath.Join(writable, "x"), nil, 0o600); err != nil {
+				t.Errorf("write through a writable bind beside it = %v", err)
+			}
+			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly || flagsOf(at.Options) != unix.MS_NOEXEC {
+				t.Errorf("MountAt = %+v, %v, want read-only and noexec", at, err)
+			}
+			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); !errors.Is(err, fault.Conflict) {
+				t.Errorf("writable bind on a read-only one = %v, want %v", err, fault.Conflict)
+			}
+			takeDown(t, m, dev, bound, writable, staging)
+
+			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"ro"}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(staging, "y"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write on a read-only mount = %v, want %v", err, unix.EROFS)
+			}
+			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); err != nil {
+				t.Errorf("bind of a read-only mount = %v", err)
+			}
+			takeDown(t, m, dev, bound, staging)
+		})
+	}
+}
+
+// TestFailingUnmountLosesNothing is P7 and the lower half of F11.
+func TestFailingUnmountLosesNothing(t *testing.T) {
+	m := New(Config{})
+	dev, staging := staged(t, m, Ext4, small)
+	target := filepath.Join(t.TempDir(), "target")
+	if err := m.BindDir(t.Context(), staging, target, BindOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	busy, err := os.Create(filepath.Join(target, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Unmount(t.Context(), target); !errors.Is(err, fault.Busy) {
+		t.Errorf("Unmount in use = %v, want %v", err, fault.Busy)
+	}
+	if err := m.RemoveTarget(target); !errors.Is(err, fault.Precondition) {
+		t.Errorf("RemoveTarget of a mount = %v, want %v", err, fault.Precondition)
+	}
+	if err := m.CheckIdle(dev); !errors.Is(err, fault.Busy) {
+		t.Errorf("CheckIdle of a mounted device = %v, want %v", err, fault.Busy)
+	}
+	if _, err := os.Stat(filepath.Join(staging, "open")); err != nil {
+		t.Errorf("the file is gone: %v", err)
+	}
+	if holders, err := m.Holders(dev.number); err != nil || len(holders) != 2 {
+		t.Errorf("Holders = %v, %v, want both mounts as before", holders, err)
+	}
+	if err := busy.Close(); err != nil {
+		t.Fatal(err)
+	}
+	takeDown(t, m, dev, target, staging)
+	if err := m.Unmount(t.Context(), target); err != nil {
+		t.Errorf("Unmount again = %v, want nil", err)
+	}
+}
+
+// TestRawBlock takes a device through publish and unpublish without a filesystem.
+func TestRawBlock(t *testing.T) {
+	m, dev, other, dir := New(Config{}), newLoop(t, small), newLoop(t, small), t.TempDir()
+	target, readOnly := filepath.Join(dir, "pod", "disk"), filepath.Join(dir, "ro")
+	for range 2 {
+		if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.BindDevice(t.Context(), dev, readOnly, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.BindDevice(t.Context(), other, target, false); !errors.Is(err, fault.Conflict) {
+		t.Errorf("BindDevice of another device = %v, want %v", err, fault.Conflict)
+	}
+	if ok, err := m.IsBindOf(target, dev.number); !ok || err != nil {
+		t.Errorf("IsBindOf = %v, %v, want true", ok, err)
+	}
+	if ok, err := m.IsBindOf(target, other.number); ok || err != nil {
+		t.Errorf("IsBindOf(another) = %v, %v, want false", ok, err)
+	}
+	f, err := os.OpenFile(target, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("raw"), small-3); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.WriteAt([]byte("raw"), small); err == nil {
+		t.Error("a write past the size succeeded")
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Error(err)
+	}
+	if holders, err := m.Holders(dev.number); err != nil || len(holders) != 2 {
+		t.Errorf("Holders = %v, %v, want the two binds", holders, err)
+	}
+	takeDown(t, m, dev, target, readOnly)
+}

@@ -1,0 +1,149 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// TestGrow is E3, E5 and C9 at this level: after the device grew the filesystem has its size,
+// asking again runs nothing, and it mounts again and is consistent.
+func TestGrow(t *testing.T) {
+	const larger = 2 * small
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			if err := os.WriteFile(filepath.Join(staging, "data"), []byte("kept"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before, err := m.FilesystemStats(staging)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev.grow(larger)
+			err = m.GrowFilesystem(t.Context(), dev, staging)
+			if fs == Ext4 && !mayGrowOnline() {
+				t.Log("no CAP_SYS_RESOURCE here: a mounted ext4 cannot grow, so it has to grow at the next stage")
+				if !errors.Is(err, fault.Precondition) {
+					t.Fatalf("GrowFilesystem = %v, want %v", err, fault.Precondition)
+				}
+				takeDown(t, m, dev, staging)
+				err = m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := m.FilesystemStats(staging)
+			if err != nil || after.TotalBytes < before.TotalBytes+(larger-small)*9/10 {
+				t.Errorf("FilesystemStats = %+v, %v; before %+v, want %d more", after, err, before, larger-small)
+			}
+			none := countPrograms(t, "resize2fs", "xfs_growfs", "btrfs")
+			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil || none.runs("resize2fs", "xfs_growfs", "btrfs") > 0 {
+				t.Errorf("GrowFilesystem again = %v with %d commands, want none", err, none.runs("resize2fs", "xfs_growfs", "btrfs"))
+			}
+			takeDown(t, m, dev, staging)
+			consistent(t, dev, fs)
+			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+				t.Fatal(err)
+			}
+			if n := none.runs("resize2fs", "xfs_growfs"); n > 0 {
+				t.Errorf("mounting a filesystem of full size ran %d commands to grow it", n)
+			}
+			if data, err := os.ReadFile(filepath.Join(staging, "data")); err != nil || string(data) != "kept" {
+				t.Errorf("the file says %q, %v", data, err)
+			}
+			takeDown(t, m, dev, staging)
+		})
+	}
+}
+
+// TestGrowAtStage covers a device that grew while nothing was mounted, as after a restore.
+func TestGrowAtStage(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			takeDown(t, m, dev, staging)
+			dev.grow(3 * small)
+			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := m.FilesystemStats(staging); err != nil || got.TotalBytes < 2*small {
+				t.Errorf("FilesystemStats = %+v, %v, want about %d", got, err, 3*small)
+			}
+			takeDown(t, m, dev, staging)
+			consistent(t, dev, fs)
+		})
+	}
+}
+
+// TestSizesThatLeaveARest looks that a device which is not a whole number of groups is not grown
+// again and again.
+func TestSizesThatLeaveARest(t *testing.T) {
+	for _, size := range []int64{small + 512, small + 3*mib, small + 8*mib + 4096, 513 * mib} {
+		for _, fs := range allFilesystems {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			takeDown(t, m, dev, staging)
+			dev.grow(size)
+			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+				t.Fatalf("%s, %d bytes: %v", fs, size, err)
+			}
+			cmd, err := growCommand(dev, staging, fs, size)
+			if err != nil || cmd.Name != "" {
+				t.Errorf("%s grown to %d bytes wants to grow once more: %+v, %v", fs, size, cmd, err)
+			}
+			takeDown(t, m, dev, staging)
+		}
+	}
+}
+
+// TestStats is P6 for filesystems and devices.
+func TestStats(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			before, err := m.FilesystemStats(staging)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Create(filepath.Join(staging, "data"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = f.Write(make([]byte, 20*mib)); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(f.Sync(), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			after, err := m.FilesystemStats(staging)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := after.UsedBytes - before.UsedBytes; used < 19*mib || used > 25*mib {
+				t.Errorf("20 MiB written, %d used", used)
+			}
+			if fs != Btrfs && after.UsedInodes != before.UsedInodes+1 {
+				t.Errorf("inodes used = %d, want %d", after.UsedInodes, before.UsedInodes+1)
+			}
+			if after.TotalBytes > small || after.TotalBytes < small/2 || after.AvailableBytes > after.TotalBytes-after.UsedBytes {
+				t.Errorf("FilesystemStats = %+v of a device of %d", after, small)
+			}
+			if size, err := dev.Size(); size != small || err != nil {
+				t.Errorf("Size = %d, %v, want %d", size, err, small)
+			}
+			takeDown(t, m, dev, staging)
+		})
+	}
+	if _, err := New(Config{}).FilesystemStats("/does/not/exist"); err == nil {
+		t.Error("FilesystemStats of nothing = nil, want an error")
+	}
+}
