@@ -55,6 +55,13 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = l.Close() })
 		},
+		"a socket of another kind, on which a connect says nothing": func(t *testing.T, path string) {
+			l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+		},
 		"a file": func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
 				t.Fatal(err)
@@ -65,7 +72,7 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"a link to a stale socket": func(t *testing.T, path string) {
+		"a link": func(t *testing.T, path string) {
 			if err := os.Symlink(path+".elsewhere", path); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +86,7 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = driver.Serve(t.Context(), driver.Config{Names: names(t), Endpoint: "unix://" + path}, func(grpc.ServiceRegistrar) {})
+			err = driver.Serve(waiting(t), driver.Config{Names: names(t), Endpoint: "unix://" + path}, func(grpc.ServiceRegistrar) {})
 			if err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("Serve = %v, want an error that names the path", err)
 			}
@@ -97,7 +104,7 @@ func TestServeRefusesAnHTTPAddressInUse(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	path := filepath.Join(t.TempDir(), "csi.sock")
-	err = driver.Serve(t.Context(), driver.Config{
+	err = driver.Serve(waiting(t), driver.Config{
 		Names: names(t), Endpoint: "unix://" + path, HTTPEndpoint: l.Addr().String(),
 	}, func(grpc.ServiceRegistrar) {})
 	if err == nil || !strings.Contains(err.Error(), "http endpoint") {

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestPublishAndUnpublish(t *testing.T) {
@@ -91,6 +93,31 @@ func TestPublishOnAFullNode(t *testing.T) {
 	}
 	wantCode(t, "the first", publish(r.make(t, "a").GetVolumeId()), codes.OK)
 	wantCode(t, "the second", publish(r.make(t, "b").GetVolumeId()), codes.ResourceExhausted)
+}
+
+// What a backend is certain not to have is gone; what it may have after all is not.
+func TestRemovingWhatIsNotThere(t *testing.T) {
+	r := start(t, memory.Config{})
+	account := r.cloud.Account()
+	calls := map[memory.Call]func() error{
+		memory.CallDeleteVolume: func() error {
+			_, err := r.DeleteVolume(ctxOf(t), &csi.DeleteVolumeRequest{VolumeId: "v"})
+			return err
+		},
+		memory.CallDetach: func() error {
+			_, err := r.ControllerUnpublishVolume(ctxOf(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n"})
+			return err
+		},
+		memory.CallDeleteSnapshot: func() error {
+			_, err := r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: "s"})
+			return err
+		},
+	}
+	for name, call := range calls {
+		account.Arm(name, memory.Refuse(fault.NotFound), memory.Refuse(errors.Join(fault.NotFound, fault.Uncertain)))
+		wantCode(t, string(name)+" of what is not there", call(), codes.OK)
+		wantCode(t, string(name)+" of what may be there", call(), codes.Unavailable)
+	}
 }
 
 // E1: the node has to follow for filesystems, and for raw devices only where it must confirm.

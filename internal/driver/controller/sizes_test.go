@@ -32,6 +32,7 @@ func TestSizeWithin(t *testing.T) {
 		"one byte above the largest":                         {required: 16*g + 1, kind: fault.OutOfRange, says: "required_bytes"},
 		"the largest int64":                                  {required: math.MaxInt64, kind: fault.OutOfRange, says: "required_bytes"},
 		"the last step below overflow":                       {required: math.MaxInt64 - g, kind: fault.OutOfRange, says: "required_bytes"},
+		"one byte below the largest int64":                   {required: math.MaxInt64 - 1, kind: fault.OutOfRange, says: "required_bytes"},
 		"the smallest int64":                                 {required: math.MinInt64, kind: fault.InvalidArgument, says: "required_bytes"},
 		"a negative limit":                                   {required: g, limit: -1, kind: fault.InvalidArgument, says: "limit_bytes"},
 		"neither":                                            {kind: fault.InvalidArgument, says: "capacity_range: neither"},
