@@ -112,16 +112,22 @@ func attached(t *testing.T, c Claim) []string {
 	return names
 }
 
-// allowDiscards undoes what earlier users left: a loop device keeps the setting for its next file.
+// allowDiscards undoes what earlier users left in the loop device that will be taken next. It keeps the
+// setting for its next file and does not let it be changed back, so it is removed and made anew.
 func allowDiscards(t *testing.T) {
 	t.Helper()
-	queues, _ := filepath.Glob("/sys/block/loop*/queue/discard_max_bytes")
-	for _, q := range queues {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.Dir(q)), "loop", "backing_file")); err == nil {
-			continue // in use
-		}
-		if err := os.WriteFile(q, []byte("4294966784"), 0); err != nil {
-			t.Error(err)
+	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ctl.Close() }()
+	n, err := unix.IoctlRetInt(int(ctl.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []uint{unix.LOOP_CTL_REMOVE, unix.LOOP_CTL_ADD} {
+		if err := unix.IoctlSetInt(int(ctl.Fd()), call, n); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
