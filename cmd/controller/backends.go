@@ -14,7 +14,7 @@ type backend struct {
 	// perNode: the program runs once on every node, and says which one on its socket.
 	perNode bool
 	// validate checks the flags that only this backend has, and reports every mistake.
-	validate func(c config) error
+	validate func(c *config) error
 	// open makes the backend. The flags have been checked.
 	open func(ctx context.Context, c config) (cloud.Cloud, error)
 }
@@ -24,9 +24,9 @@ var backends = map[string]backend{
 	"local": {
 		scope:    cloud.ScopeNode,
 		perNode:  true,
-		validate: config.validateLocal,
+		validate: (*config).validateLocal,
 		open: func(ctx context.Context, c config) (cloud.Cloud, error) {
-			return local.New(ctx, local.Config{Pool: c.localPool, Node: c.nodeID})
+			return local.New(ctx, local.Config{Pool: c.LocalPool, Node: c.NodeID})
 		},
 	},
 }

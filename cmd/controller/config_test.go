@@ -19,7 +19,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 		args []string
 		want []string // each is on a line of its own
 	}{
-		"no flags at all":                    {nil, []string{"--cloud is required: local"}},
+		"no flags at all":                    {nil, []string{"--cloud: required: local"}},
 		"a cloud that is not built in":       {[]string{"--cloud=mars"}, []string{`--cloud "mars": known are local`}},
 		"local without its flags":            {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
 		"a relative pool":                    {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
@@ -49,7 +49,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(tc.args, &bytes.Buffer{})
-			if !errors.Is(err, errConfig) {
+			if !errors.Is(err, driver.ErrCommandLine) {
 				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
 			}
 			got := strings.Split(err.Error(), "\n")[1:]
@@ -70,9 +70,9 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if short.endpoint != "unix:///csi/csi.sock" || short.logLevel != "info" || short.logFormat != "json" || short.httpEndpoint != "" ||
-		short.names.Driver != "local.csi.cloudblock.io" || len(short.tags) > 0 ||
-		short.nodeInfo() != (driver.NodeInfo{ID: "node-a", Zone: "node-a"}) {
+	if short.Endpoint != "unix:///csi/csi.sock" || short.LogLevel != "info" || short.LogFormat != "json" || short.HTTPEndpoint != "" ||
+		short.Names.Driver != "local.csi.cloudblock.io" || len(short.tags) > 0 ||
+		short.LocalNode() != (driver.NodeInfo{ID: "node-a", Zone: "node-a"}) {
 		t.Errorf("parse = %+v, want the documented defaults", short)
 	}
 	long, err := parse([]string{
@@ -84,7 +84,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTags := []cloud.Tag{{Key: "team", Value: "a"}, {Key: "list", Value: "1,2"}, {Key: "cloudblock-cluster", Value: "prod-1"}}
-	if long.nodeInfo().MaxVolumes != 7 || long.names.Driver != "blocks.example" || len(long.names.Topology) != 2 ||
+	if long.LocalNode().MaxVolumes != 7 || long.Names.Driver != "blocks.example" || len(long.Names.Topology) != 2 ||
 		!reflect.DeepEqual(long.tags, wantTags) {
 		t.Errorf("parse = %+v, want the flags' values", long)
 	}

@@ -30,7 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
 		err := runVolumes(ctx, args[1:], stdout, stderr)
 		if errors.Is(err, fault.InvalidArgument) {
-			return fmt.Errorf("%w:\n%w", errConfig, err)
+			return fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 		}
 		return err
 	}
@@ -41,17 +41,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if cfg.version {
+	if cfg.Version {
 		_, err := fmt.Fprintln(stdout, "cloudblock-controller", version, commit)
 		return err
 	}
-	log, err := driver.NewLogger(cfg.logLevel, cfg.logFormat, stderr)
+	log, err := driver.NewLogger(cfg.LogLevel, cfg.LogFormat, stderr)
 	if err != nil {
 		return err
 	}
 	bare, err := cfg.backend.open(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("open --cloud %s: %w", cfg.cloud, err)
+		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
 	registry := prometheus.NewRegistry()
 	decorated, err := decorate(bare, log, registry)
@@ -65,15 +65,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := reach.ask(ctx); err != nil {
 		log.Warn("the cloud does not answer as it should; serving all the same", zap.Error(err))
 	}
-	service := controller.New(decorated, cfg.names, cfg.tags...)
+	service := controller.New(decorated, cfg.Names, cfg.tags...)
 	return driver.Serve(ctx, driver.Config{
-		Names: cfg.names, Version: version, Commit: commit,
-		Endpoint: cfg.endpoint, HTTPEndpoint: cfg.httpEndpoint,
+		Names: cfg.Names, Version: version, Commit: commit,
+		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
 	}, func(r grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(r, service)
 		if cfg.backend.perNode {
-			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.names, cfg.nodeInfo()))
+			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}
 	})
 }

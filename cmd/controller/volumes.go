@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -25,7 +26,7 @@ type volumesConfig struct {
 
 // runVolumes lists what is in a node's pool, left-overs too, or removes exactly one volume of it. It
 // compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
-// The list goes to stdout and a word about left-overs to stderr. Wrong flags are errConfig, all at once.
+// The list goes to stdout and a word about left-overs to stderr. Wrong flags are driver.ErrCommandLine, all at once.
 func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, err := parseVolumes(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -83,7 +84,7 @@ func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
 		return cfg, err
 	}
 	if err := errors.Join(err, cfg.validate(fs)); err != nil {
-		return cfg, fmt.Errorf("%w:\n%w", errConfig, err)
+		return cfg, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return cfg, nil
 }

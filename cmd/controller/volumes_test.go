@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -144,8 +145,8 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	var out bytes.Buffer
 	err := runVolumes(t.Context(), []string{"--cloud", "moon", "--local-pool", "rel", "--node-id", "N_1", "--delete", "../x", "--output", "xml", "extra"}, &out, &out)
-	if !errors.Is(err, errConfig) {
-		t.Fatalf("runVolumes = %v, want %v", err, errConfig)
+	if !errors.Is(err, driver.ErrCommandLine) {
+		t.Fatalf("runVolumes = %v, want %v", err, driver.ErrCommandLine)
 	}
 	for _, word := range []string{"--cloud", "--local-pool", "--node-id", "--delete", "--output", "extra"} {
 		if !strings.Contains(err.Error(), word) {
@@ -155,13 +156,13 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	if err := runVolumes(t.Context(), []string{"-h"}, &out, &out); err != nil || !strings.Contains(out.String(), "-delete") {
 		t.Errorf("help = %v, %s", err, &out)
 	}
-	if _, err := volumes(t, t.TempDir(), "--force"); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "force") {
-		t.Errorf("an unknown flag = %v, want %v naming it", err, errConfig)
+	if _, err := volumes(t, t.TempDir(), "--force"); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "force") {
+		t.Errorf("an unknown flag = %v, want %v naming it", err, driver.ErrCommandLine)
 	}
 	if _, err := volumes(t, t.TempDir()); !errors.Is(err, fault.Precondition) {
 		t.Errorf("a folder that is no pool = %v, want %v", err, fault.Precondition)
 	}
-	if _, err := volumes(t, t.TempDir(), "--delete", ""); !errors.Is(err, errConfig) {
-		t.Errorf("an empty id = %v, want %v", err, errConfig)
+	if _, err := volumes(t, t.TempDir(), "--delete", ""); !errors.Is(err, driver.ErrCommandLine) {
+		t.Errorf("an empty id = %v, want %v", err, driver.ErrCommandLine)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
@@ -35,7 +37,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(tc.args, &bytes.Buffer{})
-			if !errors.Is(err, errConfig) {
+			if !errors.Is(err, driver.ErrCommandLine) {
 				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
 			}
 			got := strings.Split(err.Error(), "\n")[1:]
@@ -59,8 +61,8 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatalf("parse = %v, want no error", err)
 	}
-	if cfg.most != 7 || cfg.names.Driver != "blocks.example" || len(cfg.names.Topology) != 2 ||
-		cfg.endpoint != "unix:///csi/csi.sock" || cfg.logLevel != "info" || cfg.logFormat != "json" || cfg.httpEndpoint != "" {
+	if cfg.MaxVolumes != 7 || cfg.Names.Driver != "blocks.example" || len(cfg.Names.Topology) != 2 ||
+		cfg.Endpoint != "unix:///csi/csi.sock" || cfg.LogLevel != "info" || cfg.LogFormat != "json" || cfg.HTTPEndpoint != "" {
 		t.Errorf("parse = %+v, want the flags' values and the documented defaults", cfg)
 	}
 }

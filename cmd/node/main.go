@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // Set by the linker.
@@ -22,7 +24,7 @@ func main() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, err)
-	if errors.Is(err, errConfig) {
+	if errors.Is(err, driver.ErrCommandLine) {
 		os.Exit(2)
 	}
 	os.Exit(1)

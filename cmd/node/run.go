@@ -37,32 +37,32 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	if cfg.version {
+	if cfg.Version {
 		_, err := fmt.Fprintln(stdout, "cloudblock-node", version, commit)
 		return err
 	}
-	log, err := driver.NewLogger(cfg.logLevel, cfg.logFormat, stderr)
+	log, err := driver.NewLogger(cfg.LogLevel, cfg.LogFormat, stderr)
 	if err != nil {
 		return err
 	}
 	if err := checkTools(log, getenv("PATH")); err != nil {
 		return err
 	}
-	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.localPool, Node: cfg.nodeID})
+	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
 	if err != nil {
 		return fmt.Errorf("open the pool of --local-pool: %w", err)
 	}
 	server := node.New(node.Config{
-		Names:     cfg.names,
-		Info:      driver.NodeInfo{ID: cfg.nodeID, Zone: cfg.nodeID, MaxVolumes: cfg.most},
+		Names:     cfg.Names,
+		Info:      cfg.LocalNode(),
 		Devices:   disks,
 		Mounter:   mounter.New(mounter.Config{Log: log.Sugar().Infow}),
 		SizeStep:  pool.SizeStep,
 		Prezeroed: disks.Prezeroed,
 	})
 	err = driver.Serve(ctx, driver.Config{
-		Names: cfg.names, Version: version, Commit: commit,
-		Endpoint: cfg.endpoint, HTTPEndpoint: cfg.httpEndpoint,
+		Names: cfg.Names, Version: version, Commit: commit,
+		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Grace: grace, Ready: disks.Check,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatGrace)

@@ -146,7 +146,7 @@ func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 		args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=" + node, "--endpoint=unix:///nonexistent-folder/x.sock"}
 		return run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{})
 	}
-	if err := tryStart("a"); err == nil || !strings.Contains(err.Error(), "nonexistent-folder") || errors.Is(err, errConfig) {
+	if err := tryStart("a"); err == nil || !strings.Contains(err.Error(), "nonexistent-folder") || errors.Is(err, driver.ErrCommandLine) {
 		t.Fatalf("run with a socket that cannot be = %v, want an error about the socket", err)
 	}
 	if err := tryStart("b"); err == nil || !strings.Contains(err.Error(), "--local-pool") {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,12 +12,9 @@ import (
 )
 
 // NewLogger returns a logger of the given level (debug, info, warn, error) and format (json,
-// console).
+// console), or an error that names both if both are wrong.
 func NewLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 	min, err := parseLevel(level)
-	if err != nil {
-		return nil, err
-	}
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -28,7 +26,10 @@ func NewLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 	case "console":
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	default:
-		return nil, fmt.Errorf("--log-format %q: not json or console: %w", format, fault.InvalidArgument)
+		err = errors.Join(err, fmt.Errorf("--log-format %q: not json or console: %w", format, fault.InvalidArgument))
+	}
+	if err != nil {
+		return nil, err
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), min)), nil
 }

@@ -1,0 +1,176 @@
+package driver
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrCommandLine marks an error of the command line, for which the programs exit with 2.
+var ErrCommandLine = errors.New("wrong command line")
+
+// Scopes says for each cloud that a program knows what its volumes are bound to.
+type Scopes map[string]string
+
+// String lists the clouds, for messages.
+func (s Scopes) String() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
+
+// Flags are those that both programs have, with one meaning.
+type Flags struct {
+	Cloud        string
+	Endpoint     string
+	HTTPEndpoint string
+	LogLevel     string
+	LogFormat    string
+	// LocalPool and NodeID are for the cloud that is the node itself.
+	LocalPool, NodeID string
+	Version           bool
+
+	// Names and MaxVolumes are filled by Check. MaxVolumes 0 means no limit.
+	Names      Names
+	MaxVolumes int64
+
+	driverName, maxVolumes string
+	topologyKeys           []string
+}
+
+// Register adds the flags to a set.
+func (f *Flags) Register(fs *flag.FlagSet, clouds Scopes) {
+	fs.StringVar(&f.Cloud, "cloud", "", "where the volumes are: "+clouds.String()+" (required)")
+	fs.StringVar(&f.Endpoint, "endpoint", "unix:///csi/csi.sock", "the CSI socket")
+	fs.StringVar(&f.HTTPEndpoint, "http-endpoint", "", "`host:port` of /metrics, /healthz and /readyz; empty: off")
+	fs.StringVar(&f.driverName, "driver-name", "", "another CSI driver name (default <cloud>."+domain+")")
+	fs.Func("topology-key", "another topology key, as `KEY=SCOPE`; may be repeated", AppendTo(&f.topologyKeys))
+	fs.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&f.LogFormat, "log-format", "json", "json or console")
+	fs.StringVar(&f.LocalPool, "local-pool", "", "the `folder` that holds the volumes of --cloud local (required with it)")
+	fs.StringVar(&f.NodeID, "node-id", "", "this node's name in the cluster (required with --cloud local)")
+	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local)")
+	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
+}
+
+// AppendTo returns the setter of a flag that may be repeated.
+func AppendTo(list *[]string) func(string) error {
+	return func(v string) error {
+		*list = append(*list, v)
+		return nil
+	}
+}
+
+// ParseArgs reads a command line into a set of flags. Every mistake is reported, not only the first.
+// With --help it writes the usage and the flags to out and returns flag.ErrHelp.
+func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) error {
+	var mistakes []error
+	fs.SetOutput(io.Discard)
+	for len(args) > 0 {
+		err := fs.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			fs.SetOutput(out)
+			if _, err := fmt.Fprintln(out, usage); err != nil {
+				return err
+			}
+			fs.PrintDefaults()
+			return flag.ErrHelp
+		}
+		args = fs.Args()
+		if err != nil {
+			mistakes = append(mistakes, err) // the wrong flag is behind us, the next one may be wrong too
+		} else if len(args) > 0 {
+			mistakes = append(mistakes, fmt.Errorf("argument %q: not a flag", args[0]))
+			args = args[1:]
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// Check compares the flags with one another, reports every mistake and fills what follows from them.
+func (f *Flags) Check(clouds Scopes) error {
+	var mistakes []error
+	wrong := func(err error) { mistakes = append(mistakes, err) }
+	cloud, scope := f.Cloud, clouds[f.Cloud]
+	switch {
+	case cloud == "":
+		wrong(fmt.Errorf("--cloud: required: %s", clouds))
+	case scope == "":
+		wrong(fmt.Errorf("--cloud %q: known are %s", cloud, clouds))
+	}
+	if scope == "" {
+		// So that the other flags are checked all the same.
+		cloud = slices.Sorted(maps.Keys(clouds))[0]
+		scope = clouds[cloud]
+	}
+	var err error
+	f.Names, err = NewNames(cloud, scope, f.driverName, f.topologyKeys)
+	wrong(err)
+	_, err = SocketPath(f.Endpoint)
+	wrong(InFlag("--endpoint", err))
+	wrong(checkHTTP(f.HTTPEndpoint))
+	_, err = NewLogger(f.LogLevel, f.LogFormat, io.Discard)
+	wrong(err)
+	f.MaxVolumes, err = parseMost(f.maxVolumes)
+	wrong(err)
+	return errors.Join(mistakes...)
+}
+
+// CheckLocal reports what is wrong with the flags of the cloud that is the node itself. checkNode
+// judges the node's name.
+func (f *Flags) CheckLocal(checkNode func(string) error) error {
+	var mistakes []error
+	switch {
+	case f.LocalPool == "":
+		mistakes = append(mistakes, errors.New("--local-pool: required with --cloud local"))
+	case !filepath.IsAbs(f.LocalPool):
+		mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not an absolute path", f.LocalPool))
+	}
+	if f.NodeID == "" {
+		mistakes = append(mistakes, errors.New("--node-id: required with --cloud local"))
+	} else {
+		mistakes = append(mistakes, InFlag("--node-id", checkNode(f.NodeID)))
+	}
+	return errors.Join(mistakes...)
+}
+
+// LocalNode is what both programs say about the node on which they are the cloud.
+func (f *Flags) LocalNode() NodeInfo {
+	return NodeInfo{ID: f.NodeID, Zone: f.NodeID, MaxVolumes: f.MaxVolumes}
+}
+
+func parseMost(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("--max-volumes %q: not a number of at least 1", text)
+	}
+	return n, nil
+}
+
+func checkHTTP(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return fmt.Errorf("--http-endpoint %q: not of the form host:port", endpoint)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("--http-endpoint %q: the port is not a number", endpoint)
+	}
+	return nil
+}
+
+// InFlag puts the name of a flag before what is wrong with it.
+func InFlag(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
