@@ -1,0 +1,169 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const moments = 20
+
+// killPoints returns 20 of the changing calls that a mkfs makes, the first and the last among them.
+func killPoints(t *testing.T, fs Filesystem) []int {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "count")
+	t.Setenv(killerCount, file)
+	t.Setenv(killerAt, "0")
+	if _, err := New(Config{}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, Prezeroed: true}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := strconv.Atoi(string(b))
+	if err != nil || calls < moments {
+		t.Fatalf("mkfs.%s made %d changing calls, %v: not enough for %d moments", fs, calls, err, moments)
+	}
+	var out []int
+	for i := range moments {
+		out = append(out, 1+i*(calls-1)/(moments-1))
+	}
+	t.Logf("mkfs.%s makes %d calls that change something; killed at %v", fs, calls, out)
+	return out
+}
+
+// TestKilledMkfs kills mkfs with SIGKILL at 20 moments. The device may then be formatted again for
+// the same volume, and for no other.
+func TestKilledMkfs(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			traced(t)
+			for _, at := range killPoints(t, fs) {
+				dev, m := newLoop(t, small), New(Config{})
+				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
+				t.Setenv(killerAt, strconv.Itoa(at))
+				if _, err := m.EnsureFormatted(t.Context(), dev, req); err == nil {
+					t.Fatalf("call %d: mkfs was killed and EnsureFormatted = nil", at)
+				}
+				t.Setenv(killerAt, "0")
+				finishedByItsOwnVolumeOnly(t, m, dev, req, fmt.Sprintf("killed at call %d", at))
+			}
+		})
+	}
+}
+
+// finishedByItsOwnVolumeOnly takes a device that a killed mkfs left behind.
+func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req FormatRequest, when string) {
+	t.Helper()
+	before := dev.sum()
+	for name, stranger := range map[string]FormatRequest{
+		"another volume":                {Volume: "v2", Filesystem: req.Filesystem, BlankCreated: true, FormatNonZero: true},
+		"a clone of it":                 {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true},
+		"a read-only use":               {Volume: req.Volume, Filesystem: req.Filesystem, ReadOnly: true},
+		"the volume as something else ": {Volume: req.Volume, Filesystem: map[Filesystem]Filesystem{Ext4: XFS, XFS: Btrfs, Btrfs: Ext4}[req.Filesystem]},
+	} {
+		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
+			t.Errorf("%s: EnsureFormatted for %s = %q, %v, want %v", when, name, got, err, fault.Precondition)
+		}
+	}
+	if dev.sum() != before {
+		t.Errorf("%s: a refused call changed the device", when)
+	}
+	if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+		t.Fatalf("%s: EnsureFormatted again = %v", when, err)
+	}
+	if k, err := readMarker(dev.file, small); !errors.Is(err, errNoMarker) {
+		t.Errorf("%s: the marker %+v is still there, %v", when, k, err)
+	}
+	consistent(t, dev, req.Filesystem)
+	staging := filepath.Join(t.TempDir(), "staging")
+	if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: req.Filesystem}); err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	takeDown(t, m, dev, staging)
+	dev.detach()
+}
+
+// TestKilledMkfsBesideForeignData looks that the marker excuses nothing but what its own mkfs left.
+func TestKilledMkfsBesideForeignData(t *testing.T) {
+	traced(t)
+	dev, m := newLoop(t, small), New(Config{})
+	t.Setenv(killerAt, "3")
+	req := FormatRequest{Volume: "v1", Filesystem: XFS}
+	if _, err := m.EnsureFormatted(t.Context(), dev, req); err == nil {
+		t.Fatal("mkfs was killed and EnsureFormatted = nil")
+	}
+	t.Setenv(killerAt, "0")
+	must(t, "/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard", dev.Path()) // somebody made use of it
+	if k, err := readMarker(dev.file, small); err != nil || k.volume != "v1" {
+		t.Fatalf("the marker is gone (%+v, %v), so this test shows nothing", k, err)
+	}
+	if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+		t.Errorf("EnsureFormatted = %v, want %v", err, fault.Precondition)
+	}
+	// And an ext4 that was mounted is in use, whatever a marker says.
+	staging := filepath.Join(t.TempDir(), "staging")
+	if err := os.Mkdir(staging, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Mount(dev.Path(), staging, "ext4", 0, ""), unix.Unmount(staging, 0)); err != nil {
+		t.Fatal(err)
+	}
+	forged, err := marker{"v1", Ext4, small}.encode(markerPlaces[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.put(markerPlaces[1], string(forged))
+	programs := countMkfs(t)
+	if fs, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); fs != Ext4 || err != nil || programs.runs() > 0 {
+		t.Errorf("EnsureFormatted of an ext4 in use = %q, %v with %d mkfs, want ext4 as it is", fs, err, programs.runs())
+	}
+}
+
+// TestNodeKilledInMkfs kills the whole program that runs mkfs. mkfs dies with it, and the next
+// program goes on.
+func TestNodeKilledInMkfs(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			traced(t)
+			for _, at := range []int{1, 10, 50} {
+				dev := newLoop(t, small)
+				node := exec.CommandContext(t.Context(), os.Args[0])
+				node.Env = append(os.Environ(), helperDevice+"="+dev.Path(), helperFS+"="+string(fs),
+					killerNode+"=1", killerAt+"="+strconv.Itoa(at))
+				out, err := node.CombinedOutput()
+				if node.ProcessState.ExitCode() != -1 {
+					t.Fatalf("the node was to be killed at call %d and ended by itself: %v\n%s", at, err, out)
+				}
+				t.Setenv(killerAt, "0")
+				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
+				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
+			}
+		})
+	}
+}
+
+// formatAsNode is what the killed program does.
+func formatAsNode() int {
+	f, err := os.OpenFile(os.Getenv(helperDevice), os.O_RDWR, 0)
+	if err != nil {
+		return 2
+	}
+	dev := &loopDevice{file: f, number: 1}
+	_, err = New(Config{}).EnsureFormatted(context.Background(), dev,
+		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, Prezeroed: true})
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}

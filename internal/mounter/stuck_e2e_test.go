@@ -1,0 +1,149 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// held runs real commands, but those named so on one device wait until they are let go.
+type held struct {
+	program, device string
+	reached, letGo  chan struct{}
+}
+
+func (h held) Run(ctx context.Context, cmd Command) (Output, error) {
+	if strings.HasPrefix(cmd.Name, h.program) && len(cmd.Files) > 0 && cmd.Files[0].Name() == h.device {
+		h.reached <- struct{}{}
+		<-h.letGo
+	}
+	return commands{}.Run(ctx, cmd)
+}
+
+// TestStuckMkfsKeepsNobodyElse is P2: a mkfs that hangs outlives its call, keeps its own device to
+// itself and no other, and its result is found by the next call.
+func TestStuckMkfsKeepsNobodyElse(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			stuck, free := newLoop(t, small), newLoop(t, small)
+			h := held{"mkfs.", stuck.Path(), make(chan struct{}, 1), make(chan struct{})}
+			var log []string
+			m := New(Config{Runner: h, Log: func(msg string, _ ...any) { log = append(log, msg) }})
+			programs := countMkfs(t)
+			req := FormatRequest{Volume: "v1", Filesystem: fs}
+
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { <-h.reached; cancel() }()
+			if _, err := m.EnsureFormatted(ctx, stuck, req); !errors.Is(err, fault.Busy) {
+				t.Fatalf("EnsureFormatted whose call ends = %v, want %v", err, fault.Busy)
+			}
+			if _, err := m.EnsureFormatted(t.Context(), stuck, req); !errors.Is(err, fault.Busy) {
+				t.Errorf("EnsureFormatted beside it = %v, want %v", err, fault.Busy)
+			}
+			staging := filepath.Join(t.TempDir(), "staging")
+			if err := m.MountDevice(t.Context(), stuck, MountRequest{Target: staging, Filesystem: fs}); !errors.Is(err, fault.Busy) {
+				t.Errorf("MountDevice beside it = %v, want %v", err, fault.Busy)
+			}
+			if err := m.CheckIdle(stuck); !errors.Is(err, fault.Busy) {
+				t.Errorf("CheckIdle beside it = %v, want %v", err, fault.Busy)
+			}
+			if holders, err := m.Holders(stuck.number); err != nil || len(holders) != 1 {
+				t.Errorf("Holders = %v, %v, want the running mkfs", holders, err)
+			}
+			if _, err := m.EnsureFormatted(t.Context(), free, FormatRequest{Volume: "v2", Filesystem: fs}); err != nil {
+				t.Errorf("EnsureFormatted of another volume = %v", err)
+			}
+			close(h.letGo)
+			wait, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			if err := m.Wait(wait); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.EnsureFormatted(t.Context(), stuck, req); err != nil || programs.runs() != 2 {
+				t.Errorf("EnsureFormatted after it = %v with %d mkfs, want one for each volume", err, programs.runs())
+			}
+			if len(log) != 1 {
+				t.Errorf("the log has %q, want the end of the mkfs nobody waited for", log)
+			}
+		})
+	}
+}
+
+// TestStuckFsckIsNotKilled holds e2fsck the same way.
+func TestStuckFsckIsNotKilled(t *testing.T) {
+	dev := newLoop(t, small)
+	h := held{"e2fsck", dev.Path(), make(chan struct{}, 2), make(chan struct{})}
+	m := New(Config{Runner: h})
+	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); err != nil {
+		t.Fatal(err)
+	}
+	req := MountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: Ext4}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-h.reached; cancel() }()
+	if err := m.MountDevice(ctx, dev, req); !errors.Is(err, fault.Busy) {
+		t.Fatalf("MountDevice whose call ends = %v, want %v", err, fault.Busy)
+	}
+	if err := m.MountDevice(t.Context(), dev, req); !errors.Is(err, fault.Busy) {
+		t.Errorf("MountDevice beside it = %v, want %v", err, fault.Busy)
+	}
+	close(h.letGo)
+	if err := m.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := m.MountAt(req.Target); ok || err != nil {
+		t.Errorf("MountAt = %v, %v: a call that has ended must not mount", ok, err)
+	}
+	if err := m.MountDevice(t.Context(), dev, req); err != nil {
+		t.Errorf("MountDevice after it = %v", err)
+	}
+	takeDown(t, m, dev, req.Target)
+}
+
+// TestDamagedExt4IsNotMounted looks that what e2fsck -p cannot repair reaches the operator.
+func TestDamagedExt4IsNotMounted(t *testing.T) {
+	m := New(Config{})
+	dev, staging := staged(t, m, Ext4, small)
+	takeDown(t, m, dev, staging)
+	must(t, "debugfs", "-w", "-R", "clri <2>", dev.Path()) // the root directory
+	must(t, "debugfs", "-w", "-R", "set_super_value state 2", dev.Path())
+	err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4})
+	if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
+		t.Errorf("MountDevice = %v, want %v with advice", err, fault.Precondition)
+	}
+	if _, ok, err := m.MountAt(staging); ok || err != nil {
+		t.Errorf("MountAt = %v, %v, want nothing", ok, err)
+	}
+}
+
+// TestMarkerOfAFinishedMkfs covers a program killed between mkfs and the clearing of the marker:
+// nobody has mounted the filesystem, so making it again is right.
+func TestMarkerOfAFinishedMkfs(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m, dev, programs := New(Config{}), newLoop(t, small), countMkfs(t)
+			req := FormatRequest{Volume: "v1", Filesystem: fs}
+			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+				t.Fatal(err)
+			}
+			left, err := marker{"v1", fs, small}.encode(markerPlaces[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev.put(markerPlaces[2], string(left))
+			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil || programs.runs() != 2 {
+				t.Errorf("EnsureFormatted = %v with %d mkfs, want a second one", err, programs.runs())
+			}
+			if _, err := readMarker(dev.file, small); !errors.Is(err, errNoMarker) {
+				t.Errorf("the marker is still there: %v", err)
+			}
+			consistent(t, dev, fs)
+		})
+	}
+}

@@ -1,0 +1,145 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary stands on PATH in the place of a mkfs and runs the real one under ptrace, so that
+// it can be killed at exactly the n-th system call that changes something. These variables tell it.
+const (
+	killerPath  = "MKFS_KILLER_PATH"  // where the real programs are
+	killerAt    = "MKFS_KILLER_AT"    // which call to kill it at; 0: never
+	killerCount = "MKFS_KILLER_COUNT" // file that gets the number of calls
+	killerNode  = "MKFS_KILLER_NODE"  // kill the parent too: the whole node program dies
+
+	helperDevice = "MOUNTER_HELPER_DEVICE" // run as a node that formats this device
+	helperFS     = "MOUNTER_HELPER_FILESYSTEM"
+)
+
+func TestMain(m *testing.M) {
+	switch name := filepath.Base(os.Args[0]); {
+	case strings.HasPrefix(name, "mkfs."):
+		os.Exit(traceMkfs(name, os.Args[1:]))
+	case os.Getenv(helperDevice) != "":
+		os.Exit(formatAsNode())
+	}
+	os.Exit(m.Run())
+}
+
+// changes says whether a system call may change a disk.
+func changes(number uint64) bool {
+	switch number {
+	case unix.SYS_PWRITE64, unix.SYS_PWRITEV, unix.SYS_PWRITEV2, unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE,
+		unix.SYS_FSYNC, unix.SYS_FDATASYNC:
+		return true
+	}
+	return false
+}
+
+// traceMkfs runs the real mkfs and returns its exit code.
+func traceMkfs(name string, args []string) int {
+	runtime.LockOSThread() // ptrace ties the tracer to its thread
+	at, err := strconv.Atoi(os.Getenv(killerAt))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cmd := exec.Command(filepath.Join(os.Getenv(killerPath), name), args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{os.NewFile(3, "device")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	count, code := traceUntil(cmd.Process.Pid, at)
+	if file := os.Getenv(killerCount); file != "" {
+		if err := os.WriteFile(file, []byte(strconv.Itoa(count)), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// traceUntil lets the traced program run and kills it as it enters its at-th changing call.
+func traceUntil(pid, at int) (count, code int) {
+	var status unix.WaitStatus
+	_, _ = unix.Wait4(pid, &status, unix.WALL, nil)
+	_ = unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEFORK|
+		unix.PTRACE_O_TRACEVFORK|unix.PTRACE_O_EXITKILL)
+	_ = unix.PtraceSyscall(pid, 0)
+	for {
+		who, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return count, 1
+		case who == pid && status.Exited():
+			return count, status.ExitStatus()
+		case who == pid && status.Signaled():
+			return count, 128 + int(status.Signal())
+		case !status.Stopped():
+			continue
+		}
+		deliver := 0
+		switch signal := status.StopSignal(); {
+		case signal == unix.SIGTRAP|0x80:
+			if number, entry := syscallOf(who); entry && changes(number) {
+				if count++; count == at {
+					if os.Getenv(killerNode) != "" {
+						_ = unix.Kill(unix.Getppid(), unix.SIGKILL)
+					}
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
+		case signal != unix.SIGTRAP && signal != unix.SIGSTOP:
+			deliver = int(signal)
+		}
+		_ = unix.PtraceSyscall(who, deliver)
+	}
+}
+
+// syscallOf returns the number of the call that a traced thread is entering.
+func syscallOf(pid int) (number uint64, entry bool) {
+	const getSyscallInfo = 0x420e // PTRACE_GET_SYSCALL_INFO, the same on every architecture
+	var info [88]byte
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(pid), uintptr(len(info)), uintptr(unsafe.Pointer(&info[0])), 0, 0)
+	return binary.NativeEndian.Uint64(info[24:]), errno == 0 && info[0] == 1
+}
+
+// traced puts the test binary in the place of every mkfs.
+func traced(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fs := range allFilesystems {
+		real, err := exec.LookPath("mkfs." + string(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(killerPath, filepath.Dir(real))
+		if err := os.Symlink(self, filepath.Join(dir, "mkfs."+string(fs))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
