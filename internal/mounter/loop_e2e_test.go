@@ -96,6 +96,10 @@ func attach(t *testing.T, back string) *loopDevice {
 
 // detach gives the loop device back.
 func (d *loopDevice) detach() {
+	// First of all: without this descriptor the number may be another test's by now, and its mounts.
+	if _, err := unix.FcntlInt(d.file.Fd(), unix.F_GETFD, 0); err != nil {
+		return // detached by the test itself
+	}
 	holders, err := New(Config{}).Holders(d.number)
 	if err != nil {
 		d.t.Error(err)
@@ -104,9 +108,6 @@ func (d *loopDevice) detach() {
 		if strings.HasPrefix(holders[i], "/") {
 			_ = unix.Unmount(holders[i], unix.MNT_DETACH)
 		}
-	}
-	if _, err := unix.FcntlInt(d.file.Fd(), unix.F_GETFD, 0); err != nil {
-		return // detached by the test itself
 	}
 	if err := unix.IoctlSetInt(int(d.file.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		d.t.Errorf("detach %s: %v", d.Path(), err)
