@@ -104,7 +104,7 @@ func cleanUp(t *testing.T, dir string) {
 	}
 	for _, loop := range loopsBelow(dir) {
 		f, err := os.OpenFile(loop, os.O_RDONLY, 0)
-		if err == nil {
+		if err == nil && strings.HasPrefix(backingFile(loop), dir+"/") { // still ours, now that it is open
 			err = errors.Join(unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0), f.Close())
 		}
 		if err != nil && !errors.Is(err, unix.ENXIO) {
@@ -155,6 +155,12 @@ func loopsBelow(dir string) []string {
 		}
 	}
 	return found
+}
+
+// backingFile is the file that a loop device stands on.
+func backingFile(loop string) string {
+	data, _ := os.ReadFile("/sys/block/" + filepath.Base(loop) + "/loop/backing_file")
+	return strings.TrimSpace(string(data))
 }
 
 // volume is a volume of the machine's pool and the paths that a kubelet would use for it.
@@ -253,8 +259,7 @@ func (v *volume) gone() {
 		v.t.Errorf("still mounted after unstage: %v", left)
 	}
 	for _, loop := range loopsBelow(v.dir) {
-		data, _ := os.ReadFile("/sys/block/" + filepath.Base(loop) + "/loop/backing_file")
-		if strings.HasPrefix(string(data), v.image) {
+		if backingFile(loop) == v.image {
 			v.t.Errorf("%s still holds the volume after unstage", loop)
 		}
 	}
