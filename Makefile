@@ -44,7 +44,7 @@ sanity: ## Run csi-sanity: the controller over memory, and both programs on loca
 e2e: ## Run the tests on real loop devices and filesystems (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -race -count=1 -timeout 30m -p 2 -tags e2e ./...
+	CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -race -count=1 -timeout 30m -p 1 -tags e2e ./...
 
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)
