@@ -19,11 +19,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	bin := flag.String("bin", "bin", "folder with the two programs")
 	rounds := flag.Int("rounds", 15, "how often a time is measured")
 	flag.Parse()
-	if err := run(ctx, *bin, *rounds, os.Stdout); err != nil {
+	err := run(ctx, *bin, *rounds, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

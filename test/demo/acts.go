@@ -166,8 +166,12 @@ func (s *stage) block(ctx context.Context) error {
 
 // fillDevice writes a device that exists; it must not create a file in its place.
 func fillDevice(path string, size int64) (string, error) {
-	if info, err := os.Stat(path); err != nil || info.Mode()&os.ModeDevice == 0 {
-		return "", fmt.Errorf("%s is no device (%v)", path, err)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode()&os.ModeDevice == 0 {
+		return "", fmt.Errorf("%s is no device", path)
 	}
 	return writeFile(path, size)
 }
@@ -195,7 +199,7 @@ func (s *stage) hardLimit(ctx context.Context) error {
 			wg.Go(func() { _, some = writeFile(filepath.Join(modest.Target, "data"), 32*mib) })
 			wg.Wait()
 			if !errors.Is(tooMuch, unix.ENOSPC) {
-				return "", fmt.Errorf("100 MiB into a 64 MiB volume: %v, want ENOSPC", tooMuch)
+				return "", fmt.Errorf("100 MiB into a 64 MiB volume: want no space left, got %w", tooMuch)
 			}
 			return "100 MiB into 64 MiB: no space left; the neighbour writes on", some
 		}},

@@ -19,11 +19,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	bin := flag.String("bin", "bin", "folder with the two programs")
 	cloud := flag.String("cloud", "local", "the backend to show")
 	flag.Parse()
-	if err := run(ctx, *bin, *cloud); err != nil {
+	err := run(ctx, *bin, *cloud)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)
 	}

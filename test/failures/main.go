@@ -17,10 +17,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	catalogue := flag.String("catalogue", "docs/failures.md", "the table to read")
 	flag.Parse()
-	if err := run(ctx, *catalogue, os.Stdout); err != nil {
+	err := run(ctx, *catalogue, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "failures:", err)
 		os.Exit(1)
 	}
