@@ -4,12 +4,15 @@
 // idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). Each sentence of
 // the comments below is checked by internal/cloud/cloudtest, which every backend passes.
 //
-// Three rules hold for every method:
+// Four rules hold for every method:
 //   - Every error carries a kind of package fault, or is (wraps) the context's own error.
 //   - A context that ends stops the waiting, never a change already sent. If a write was sent and
 //     its outcome is not known, the error carries fault.Uncertain, whatever else it carries.
 //   - An id that this backend cannot have made is answered like one of a missing object
 //     (fault.NotFound where that is an error), and no request leaves the program.
+//   - An object of another place of the same kind, which cannot be asked from here (a volume of
+//     another node), may well exist. Reads do not find it; a change or a snapshot of it is
+//     fault.Precondition, a copy of it is fault.Exhausted, and both name that place.
 package cloud
 
 import "context"
@@ -88,20 +91,26 @@ type Attacher interface {
 // Snapshots is the part of a Cloud that keeps snapshots. Every method answers fault.Unsupported
 // unless Capabilities.Snapshots; a backend without snapshots embeds NoSnapshots.
 type Snapshots interface {
-	// CreateSnapshot makes a snapshot of a volume; it may return before the snapshot is Ready. A
-	// name that is taken is fault.Conflict, as for CreateVolume. fault.NotFound when there is no
-	// such volume.
-	CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (Snapshot, error)
+	// CreateSnapshots makes one snapshot of each volume, in the order of the request, all of the
+	// same instant, or none; it may return before they are Ready. It sends the write without looking
+	// first: a name that is taken is fault.Conflict, as for CreateVolume. fault.NotFound when one of
+	// the volumes does not exist. fault.Precondition when the volumes as they are now cannot be
+	// snapshotted, or not at one instant; fault.Exhausted when there is no room. After these nothing
+	// of the call is left behind. fault.InvalidArgument for no volume, for one that is named twice,
+	// and for several without Group; fault.Unsupported for Group unless Capabilities.Groups.
+	CreateSnapshots(ctx context.Context, req CreateSnapshotsRequest) ([]Snapshot, error)
 
-	// FindSnapshot returns the snapshot that CreateSnapshot made under this request name.
-	// fault.NotFound when there is none, fault.Conflict as for FindVolume.
-	FindSnapshot(ctx context.Context, name string) (Snapshot, error)
+	// FindSnapshots returns the snapshots that CreateSnapshots made under this request name and that
+	// still exist, in any order, ready or not. fault.NotFound when there is none, fault.Conflict as
+	// for FindVolume.
+	FindSnapshots(ctx context.Context, name string) ([]Snapshot, error)
 
 	// GetSnapshot returns the present state of a snapshot. fault.NotFound when there is none.
 	GetSnapshot(ctx context.Context, id SnapshotID) (Snapshot, error)
 
 	// DeleteSnapshot removes the snapshot with exactly this id and returns when it is gone. A
-	// snapshot that does not exist is not an error. Volumes restored from it live on.
+	// snapshot that does not exist is not an error. Volumes restored from it live on, and so do the
+	// others of its group.
 	DeleteSnapshot(ctx context.Context, id SnapshotID) error
 
 	// ListSnapshots returns one page, of all snapshots or of one volume's, under the rules of
@@ -118,10 +127,17 @@ type Capabilities struct {
 	Expand bool
 	// Snapshots: snapshots can be made, listed, removed and restored.
 	Snapshots bool
+	// Groups: several volumes can be snapshotted at one instant.
+	Groups bool
+	// SnapshotZones: a snapshot can be restored only in the zone that it names. Otherwise it names
+	// none and can be restored everywhere.
+	SnapshotZones bool
 	// Clones: a volume can be made as a copy of another.
 	Clones bool
 	// Capacity: the free space is known and true.
 	Capacity bool
+	// Health: volumes tell what is wrong with them. Otherwise all of them look healthy.
+	Health bool
 
 	// Scope is what a zone of this backend is.
 	Scope Scope

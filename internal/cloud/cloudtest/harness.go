@@ -151,16 +151,19 @@ func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	})
 }
 
-// settleSnapshot is settle for a snapshot.
-func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	return until(e, func() (cloud.Snapshot, error) {
-		snap, err := e.c.CreateSnapshot(e.Context(), req)
+// settleSnapshots is settle for snapshots.
+func (e *env) settleSnapshots(req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+	return until(e, func() ([]cloud.Snapshot, error) {
+		snaps, err := e.c.CreateSnapshots(e.Context(), req)
 		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
-			return snap, err
+			return snaps, err
 		}
-		found, findErr := e.c.FindSnapshot(e.Context(), req.Name)
+		found, findErr := e.c.FindSnapshots(e.Context(), req.Name)
 		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
 			return found, err
+		}
+		if ordered, fits := req.InOrder(found); fits {
+			return ordered, nil
 		}
 		return found, findErr
 	})
@@ -169,18 +172,30 @@ func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, e
 // snapshot makes a snapshot that can be restored.
 func (e *env) snapshot(name string, of cloud.VolumeID) cloud.Snapshot {
 	e.Helper()
-	snap, err := e.settleSnapshot(cloud.CreateSnapshotRequest{Name: name, Volume: of})
-	if err != nil {
-		e.Fatalf("CreateSnapshot(%q, %s) = %v, want a snapshot", name, of, err)
+	return e.snapshotAll(cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{of}})[0]
+}
+
+// group makes a group of snapshots that can be restored.
+func (e *env) group(name string, of ...cloud.VolumeID) []cloud.Snapshot {
+	e.Helper()
+	return e.snapshotAll(cloud.CreateSnapshotsRequest{Name: name, Volumes: of, Group: true})
+}
+
+func (e *env) snapshotAll(req cloud.CreateSnapshotsRequest) []cloud.Snapshot {
+	e.Helper()
+	snaps, err := e.settleSnapshots(req)
+	if err != nil || len(snaps) != len(req.Volumes) {
+		e.Fatalf("CreateSnapshots(%q, %s) = %+v, %v, want one snapshot of each", req.Name, req.Volumes, snaps, err)
 	}
-	ready := snap
-	e.eventually("the snapshot is ready", func() bool {
-		if ready, err = e.c.GetSnapshot(e.Context(), snap.ID); err != nil {
-			e.Fatalf("GetSnapshot(%s) = %v", snap.ID, err)
-		}
-		return ready.Ready
-	})
-	return ready
+	for i, snap := range snaps {
+		e.eventually("the snapshot is ready", func() bool {
+			if snaps[i], err = e.c.GetSnapshot(e.Context(), snap.ID); err != nil {
+				e.Fatalf("GetSnapshot(%s) = %v", snap.ID, err)
+			}
+			return snaps[i].Ready
+		})
+	}
+	return snaps
 }
 
 // until repeats the call while its answer says that a repeat may help.

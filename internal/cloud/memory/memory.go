@@ -50,7 +50,7 @@ type Config struct {
 // Full returns the capabilities of a backend that can do everything.
 func Full() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, Clones: true, Capacity: true,
+		Attach: true, Expand: true, Snapshots: true, Groups: true, Clones: true, Capacity: true, Health: true,
 		Scope:          cloud.ScopeZone,
 		SizeStep:       cloud.GiB,
 		SmallestVolume: cloud.GiB,
@@ -124,6 +124,20 @@ func (a *Account) RemoveNode(id cloud.NodeID) {
 
 // SetInUse marks a volume as in use, or not, where there is no attaching that would show it.
 func (a *Account) SetInUse(id cloud.VolumeID, inUse bool) error {
+	return a.set(id, func(vol *volume) { vol.inUse = inUse })
+}
+
+// SetUnfit makes a volume one that cannot be snapshotted now, for this reason, or one that can.
+func (a *Account) SetUnfit(id cloud.VolumeID, reason string) error {
+	return a.set(id, func(vol *volume) { vol.unfit = reason })
+}
+
+// SetHealth says what is wrong with a volume.
+func (a *Account) SetHealth(id cloud.VolumeID, health cloud.Health) error {
+	return a.set(id, func(vol *volume) { vol.Health = health })
+}
+
+func (a *Account) set(id cloud.VolumeID, to func(vol *volume)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.change(func(s state) error {
@@ -131,7 +145,7 @@ func (a *Account) SetInUse(id cloud.VolumeID, inUse bool) error {
 		if err != nil {
 			return err
 		}
-		vol.inUse = inUse
+		to(&vol)
 		s.volumes[id] = vol
 		return nil
 	})

@@ -32,6 +32,7 @@ type volume struct {
 	cluster string
 	ready   time.Time
 	inUse   bool
+	unfit   string // why it cannot be snapshotted now
 }
 
 type snapshot struct {

@@ -91,7 +91,10 @@ func (a *Account) placement(s state, req cloud.CreateVolumeRequest) (zones []str
 		if time.Now().Before(snap.ready) {
 			return nil, 0, fmt.Errorf("snapshot %s is not ready: %w", snap.ID, fault.Busy)
 		}
-		if len(req.Zones) == 0 {
+		switch bound := a.cfg.Capabilities.SnapshotZones; {
+		case bound && len(req.Zones) > 0 && !slices.Contains(req.Zones, snap.zone):
+			return nil, 0, fmt.Errorf("%w: snapshot %s is in zone %s and can be restored only there", fault.Exhausted, snap.ID, snap.zone)
+		case bound, len(req.Zones) == 0:
 			zones = []string{snap.zone}
 		}
 		least = snap.Size

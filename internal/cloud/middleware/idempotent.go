@@ -48,21 +48,39 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	return found, nil
 }
 
-// CreateSnapshot returns the snapshot an earlier call with this name made, if it is of this volume.
-func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	snap, err := c.Cloud.CreateSnapshot(ctx, req)
+// CreateSnapshots returns the snapshots that an earlier call with this name made, if they are exactly
+// those of these volumes.
+func (c *Idempotent) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+	snaps, err := c.Cloud.CreateSnapshots(ctx, req)
 	if !unsettled(err) {
-		return snap, err
+		return snaps, err
 	}
-	found, findErr := c.FindSnapshot(ctx, req.Name)
-	switch {
-	case findErr != nil:
-		return cloud.Snapshot{}, fmt.Errorf("create snapshot %q: %w", req.Name, unresolved(err, findErr))
-	case found.Volume != req.Volume:
-		return cloud.Snapshot{}, fmt.Errorf("snapshot %q exists as %s: %w: it is of volume %s, asked for is %s",
-			req.Name, found.ID, fault.Conflict, found.Volume, req.Volume)
+	found, findErr := c.FindSnapshots(ctx, req.Name)
+	if findErr != nil {
+		return nil, fmt.Errorf("create snapshots %q: %w", req.Name, unresolved(err, findErr))
 	}
-	return found, nil
+	ordered, fits := req.InOrder(found)
+	if !fits {
+		return nil, fmt.Errorf("snapshot %q exists: %w: it is %s, asked for is %s", req.Name, fault.Conflict,
+			describe(found[0].Group != "", volumesOf(found)), describe(req.Group, req.Volumes))
+	}
+	return ordered, nil
+}
+
+func volumesOf(snaps []cloud.Snapshot) (ids []cloud.VolumeID) {
+	for _, s := range snaps {
+		ids = append(ids, s.Volume)
+	}
+	return ids
+}
+
+// describe says what some snapshots of one name are.
+func describe(group bool, of []cloud.VolumeID) string {
+	ids := strings.Join(volumeStrings(of), ", ")
+	if group {
+		return "a group of volumes " + ids
+	}
+	return "of volume " + ids
 }
 
 // unsettled reports whether only a look at what has the name now tells the outcome of a create.

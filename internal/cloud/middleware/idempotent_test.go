@@ -114,15 +114,12 @@ func TestARestoreToALargerSizeCanBeRepeatedFromAnyPoint(t *testing.T) {
 			back := memory.New(memory.Config{})
 			c := middleware.NewIdempotent(back)
 			from := create(t, c, small("source"))
-			snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: from.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
+			snap := snapshots(t, c, snapshotOf("snap", from.ID))[0]
 			req := small("restored")
 			req.Size, req.Limit, req.Source.Snapshot = 3*cloud.GiB, 3*cloud.GiB, snap.ID
 			back.Account().Arm(memory.CallCreateVolume, tc.create...)
 			back.Account().Arm(memory.CallExpandVolume, tc.expand...)
-			_, err = c.CreateVolume(t.Context(), req)
+			_, err := c.CreateVolume(t.Context(), req)
 			wantKind(t, "the first CreateVolume", err, tc.first)
 
 			vol := create(t, c, req)
@@ -189,18 +186,17 @@ func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 			back := memory.New(memory.Config{})
 			c := middleware.NewIdempotent(back)
 			vol, other := create(t, c, small("a")), create(t, c, small("b"))
-			req := cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID}
-			back.Account().Arm(memory.CallCreateSnapshot, lost)
-			if _, err := c.CreateSnapshot(t.Context(), req); err != nil {
-				wantKind(t, "the first CreateSnapshot", err, fault.Uncertain)
+			req := snapshotOf("snap", vol.ID)
+			back.Account().Arm(memory.CallCreateSnapshots, lost)
+			if _, err := c.CreateSnapshots(t.Context(), req); err != nil {
+				wantKind(t, "the first CreateSnapshots", err, fault.Uncertain)
 			}
-			snap, err := c.CreateSnapshot(t.Context(), req)
-			wantKind(t, "the second CreateSnapshot", err, fault.None)
-			if again, err := c.CreateSnapshot(t.Context(), req); err != nil || again != snap {
-				t.Errorf("the third CreateSnapshot = %+v, %v, want %+v", again, err, snap)
+			snap := snapshots(t, c, req)[0]
+			if again := snapshots(t, c, req); len(again) != 1 || again[0] != snap {
+				t.Errorf("the third CreateSnapshots = %+v, want %+v", again, snap)
 			}
-			_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: other.ID})
-			wantKind(t, "CreateSnapshot of another volume", err, fault.Conflict)
+			_, err := c.CreateSnapshots(t.Context(), snapshotOf("snap", other.ID))
+			wantKind(t, "CreateSnapshots of another volume", err, fault.Conflict)
 			wantKind(t, "DeleteSnapshot", c.DeleteSnapshot(t.Context(), snap.ID), fault.None)
 			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
 			if err != nil || len(list.Snapshots) != 0 {

@@ -75,8 +75,16 @@ func kindLabel(err error) string {
 	}
 }
 
-func volumeID(id cloud.VolumeID) zap.Field     { return zap.String("volume_id", string(id)) }
-func nodeID(id cloud.NodeID) zap.Field         { return zap.String("node_id", string(id)) }
+func volumeID(id cloud.VolumeID) zap.Field { return zap.String("volume_id", string(id)) }
+func nodeID(id cloud.NodeID) zap.Field     { return zap.String("node_id", string(id)) }
+func volumeStrings(ids []cloud.VolumeID) []string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, string(id))
+	}
+	return out
+}
+
 func snapshotID(id cloud.SnapshotID) zap.Field { return zap.String("snapshot_id", string(id)) }
 
 // Capacity observes the call.
@@ -139,16 +147,17 @@ func (o *Observe) Detach(ctx context.Context, id cloud.VolumeID, node cloud.Node
 	return o.Cloud.Detach(ctx, id, node)
 }
 
-// CreateSnapshot observes the call.
-func (o *Observe) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (snap cloud.Snapshot, err error) {
-	defer o.done("CreateSnapshot", time.Now(), &err, zap.String("name", req.Name), volumeID(req.Volume))
-	return o.Cloud.CreateSnapshot(ctx, req)
+// CreateSnapshots observes the call.
+func (o *Observe) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) (snaps []cloud.Snapshot, err error) {
+	defer o.done("CreateSnapshots", time.Now(), &err,
+		zap.String("name", req.Name), zap.Strings("volume_ids", volumeStrings(req.Volumes)), zap.Bool("group", req.Group))
+	return o.Cloud.CreateSnapshots(ctx, req)
 }
 
-// FindSnapshot observes the call.
-func (o *Observe) FindSnapshot(ctx context.Context, name string) (snap cloud.Snapshot, err error) {
-	defer o.done("FindSnapshot", time.Now(), &err, zap.String("name", name))
-	return o.Cloud.FindSnapshot(ctx, name)
+// FindSnapshots observes the call.
+func (o *Observe) FindSnapshots(ctx context.Context, name string) (snaps []cloud.Snapshot, err error) {
+	defer o.done("FindSnapshots", time.Now(), &err, zap.String("name", name))
+	return o.Cloud.FindSnapshots(ctx, name)
 }
 
 // GetSnapshot observes the call.

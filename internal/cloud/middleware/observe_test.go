@@ -47,10 +47,7 @@ func TestObserveCountsEveryCallByItsOutcome(t *testing.T) {
 	}
 	c := middleware.NewObserve(back, nil, calls)
 	vol := create(t, back, small("old"))
-	snap, err := back.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "old", Volume: vol.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := snapshots(t, back, snapshotOf("old", vol.ID))[0]
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now())

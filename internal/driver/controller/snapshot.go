@@ -30,15 +30,15 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{
-		Name:   req.GetName(),
-		Volume: cloud.VolumeID(req.GetSourceVolumeId()),
-		Tags:   mergeTags(s.tags, tags),
+	made, err := s.cloud.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{
+		Name:    req.GetName(),
+		Volumes: []cloud.VolumeID{cloud.VolumeID(req.GetSourceVolumeId())},
+		Tags:    mergeTags(s.tags, tags),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: snapshot(made)}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: snapshot(made[0])}, nil
 }
 
 // DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error.
