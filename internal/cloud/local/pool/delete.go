@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -46,15 +48,23 @@ func (p *Pool) delete(ctx context.Context, id ID, damagedToo bool) error {
 		return fmt.Errorf("delete volume %s: it is in use by %s; unmount it first: %w", p.Handle(id), user, fault.Precondition)
 	}
 	defer func() { _ = image.Close() }()
-	if e.Kind == Whole {
-		// From here on the volume is gone for everybody, and whoever reads this record goes on.
-		r := e.Record
-		r.State, r.GrowTo = Deleting, 0
-		if err := p.writeRecord(r); err != nil {
-			return p.deleted(id, err)
-		}
+	if err := p.mark(id); err != nil {
+		return p.deleted(id, err)
 	}
 	return p.deleted(id, p.erase(id))
+}
+
+// mark says that a volume is being deleted: from here on it is gone for everybody, and whoever looks
+// next goes on. It renames the record, since on a full disk nothing can be written, least of all by
+// who is about to make room. Where not even that has room (a folder without a gap, a btrfs without
+// metadata) there is no mark: if the process dies after the image is gone, the record that stays is
+// reported, and the same delete again removes it.
+func (p *Pool) mark(id ID) error {
+	err := p.disk.rename(p.path(volumesDir, id.recordName()), p.path(volumesDir, id.markName()))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil
+	}
+	return err
 }
 
 func (p *Pool) deleted(id ID, err error) error {

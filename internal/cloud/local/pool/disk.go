@@ -53,13 +53,11 @@ func (d disk) replace(name string, data []byte) error {
 		d.discard(tmp)
 		return err
 	}
-	d.step("rename")
-	if err := os.Rename(tmp, name); err != nil {
+	if err := d.rename(tmp, name); err != nil {
 		d.discard(tmp)
 		return err
 	}
-	d.step("sync folder")
-	return d.syncFolder(filepath.Dir(name))
+	return nil
 }
 
 func (d disk) writeNew(tmp string, data []byte) error {
@@ -81,25 +79,45 @@ func (d disk) discard(tmp string) { _ = os.Remove(tmp) }
 // remove takes a name away, durably. A missing one is no error.
 func (d disk) remove(name string) error {
 	d.step("remove " + filepath.Ext(name))
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	d.step("sync folder")
 	return d.syncFolder(filepath.Dir(name))
 }
 
-// removeImage is remove for a file that may be large. It is emptied first, because xfs gives the space
-// of a removed file back some time later in the background, and the next create needs it now.
+// removeImage is remove for a file that may be large. The name goes first: on a full btrfs a removal may
+// use the last reserve, which an emptying may not. Then the file is emptied, because xfs gives the
+// space of a removed file back some time later in the background, and the next create needs it now.
 func (d disk) removeImage(name string) error {
-	d.step("empty image")
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err == nil {
-		err = f.Close()
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
-	return d.remove(name)
+	defer func() { _ = f.Close() }()
+	if err := d.remove(name); err != nil {
+		return err
+	}
+	d.step("empty image")
+	// The kernel empties it at the close anyway, so a refusal only delays that.
+	_ = retryEINTR(func() error { return f.Truncate(0) })
+	return nil
+}
+
+// rename gives a file of the pool another name in the same folder, durably. It takes no space but
+// where the folder itself has to grow.
+func (d disk) rename(from, to string) error {
+	d.step("rename")
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	d.step("sync folder")
+	return d.syncFolder(filepath.Dir(to))
 }
 
 func (d disk) syncFolder(dir string) error {

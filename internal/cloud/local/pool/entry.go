@@ -116,7 +116,7 @@ func (p *Pool) settle() ([]Entry, error) {
 	ids := map[ID]bool{}
 	for _, f := range files {
 		switch id, ext := splitName(f.Name()); ext {
-		case imageExt, recordExt:
+		case imageExt, recordExt, markExt:
 			ids[id] = true
 		case recordExt + newExt:
 			// Never the only copy of anything: replace moves a complete one to its name.
@@ -154,7 +154,7 @@ func splitName(name string) (id ID, ext string) {
 		return "", ""
 	}
 	switch ext = name[idLen:]; ext {
-	case imageExt, recordExt, recordExt + newExt:
+	case imageExt, recordExt, markExt, recordExt + newExt:
 		return id, ext
 	}
 	return "", ""
@@ -162,6 +162,10 @@ func splitName(name string) (id ID, ext string) {
 
 // entry looks at one id, after finishing what a killed process left of it. Under the lock.
 func (p *Pool) entry(id ID) (Entry, error) {
+	if _, err := os.Lstat(p.path(volumesDir, id.markName())); err == nil {
+		// It was proven to be free before it was marked.
+		return Entry{}, p.clearAway(id)
+	}
 	e := Entry{ID: id, File: id.ImageName()}
 	var imageErr error
 	e.Size, e.Allocated, imageErr = sizes(p.ImagePath(id))
@@ -186,15 +190,21 @@ func (p *Pool) entry(id ID) (Entry, error) {
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s: %v", id.recordName(), err)
 		return e, nil
 	}
-	if r.State != Ready {
-		// Creating: nobody was ever told of this volume. Deleting: it was proven to be free before.
-		if err := p.erase(id); err != nil {
-			return Entry{}, fmt.Errorf("clear away half-made or half-removed volume %s: %w", p.Handle(id), kindOf(err))
-		}
-		return Entry{}, fmt.Errorf("volume %s: %w", p.Handle(id), fault.NotFound)
+	if r.State == Creating {
+		// Nobody was ever told of this volume.
+		return Entry{}, p.clearAway(id)
 	}
 	e.classify(r, noImage, imageErr)
 	return e, nil
+}
+
+// clearAway removes what a killed process left of a create or a delete. It always answers an error:
+// fault.NotFound once nothing is left.
+func (p *Pool) clearAway(id ID) error {
+	if err := p.erase(id); err != nil {
+		return fmt.Errorf("clear away half-made or half-removed volume %s: %w", p.Handle(id), kindOf(err))
+	}
+	return fmt.Errorf("volume %s: %w", p.Handle(id), fault.NotFound)
 }
 
 // classify compares a good record with the image.
@@ -217,7 +227,7 @@ func (p *Pool) erase(id ID) error {
 	if err := p.disk.removeImage(p.ImagePath(id)); err != nil {
 		return err
 	}
-	return p.disk.remove(p.path(volumesDir, id.recordName()))
+	return errors.Join(p.disk.remove(p.path(volumesDir, id.recordName())), p.disk.remove(p.path(volumesDir, id.markName())))
 }
 
 func (p *Pool) writeRecord(r Record) error {

@@ -4,6 +4,7 @@
 //	lock                   flock(2) on it orders every change, also between processes
 //	volumes/<32 hex>.img   the bytes of a volume, reserved in full
 //	volumes/<32 hex>.json  its record: name, size, state, tags
+//	volumes/<32 hex>.gone  the record of a volume that is being deleted
 //	*.new                  half-written files of a process that died; removed by the next one
 //
 // The controller makes and removes volumes, the node program grows them, and an operator's command
@@ -51,6 +52,7 @@ const (
 	imageExt    = ".img"
 	recordExt   = ".json"
 	newExt      = ".new"
+	markExt     = ".gone"
 	filePerm    = 0o600
 	folderPerm  = 0o700
 	defaultSys  = "/sys/block"

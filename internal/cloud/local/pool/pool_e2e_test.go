@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -188,5 +189,53 @@ func TestImagesOnBtrfsAreOverwrittenInPlace(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&noCOW == 0 {
 		t.Errorf("flags = %#x, %v, want copy-on-write switched off", flags, err)
+	}
+}
+
+// The one who makes room must not need any.
+func TestDeleteOnADiskThatIsFullToTheLastByte(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			before, err := p.Free(t.Context())
+			must(t, err)
+			var made []Record
+			// Many, so that the folder has hardly a gap left for another name.
+			for i := range 21 {
+				made = append(made, mustCreate(t, p, strconv.Itoa(i), small))
+			}
+			foreign := filepath.Join(filepath.Dir(p.dir), "foreign")
+			fillUp(t, foreign)
+			for _, r := range made {
+				must(t, p.Delete(t.Context(), r.ID))
+				wantKind(t, "Delete again", p.Delete(t.Context(), r.ID), fault.NotFound)
+			}
+			if left := files(t, p); len(left) > 0 {
+				t.Errorf("the pool holds %q", left)
+			}
+			must(t, os.Remove(foreign))
+			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {
+				t.Errorf("Free = %d, %v, was %d", after, err, before)
+			}
+		})
+	}
+}
+
+// fillUp writes a file until the disk has not one byte left.
+func fillUp(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	for chunk := 16 << 20; chunk >= 512; {
+		_, err := f.Write(make([]byte, chunk))
+		if err == nil {
+			err = f.Sync()
+		}
+		if errors.Is(err, unix.ENOSPC) {
+			chunk /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -16,11 +16,10 @@ import (
 // State is how far the life of a volume has come.
 type State string
 
-// The states of a record. Creating and Deleting are seen only by whoever finishes them.
+// The states of a record. Creating is seen only by whoever takes it back.
 const (
 	Creating State = "creating"
 	Ready    State = "ready"
-	Deleting State = "deleting"
 )
 
 // Pair is a name with a value: a parameter or a tag.
@@ -89,7 +88,7 @@ func decodeRecord(id ID, data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("impossible size %d", r.Size)
 	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready):
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
-	case r.State != Creating && r.State != Ready && r.State != Deleting:
+	case r.State != Creating && r.State != Ready:
 		return Record{}, fmt.Errorf("unknown state %q", r.State)
 	}
 	return r, checkName(r.Name)
