@@ -27,8 +27,16 @@ func mountIoctl(path string, request uintptr, buf []byte) error {
 		return fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
+	if err := dirIoctl(fd, request, buf); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// dirIoctl fills buf by an ioctl on an open directory.
+func dirIoctl(fd int, request uintptr, buf []byte) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&buf[0]))); errno != 0 {
-		return fmt.Errorf("ask the filesystem at %s: %w: %w", path, fault.Unavailable, errno)
+		return fmt.Errorf("ask the filesystem: %w: %w", fault.Unavailable, errno)
 	}
 	return nil
 }
@@ -37,8 +45,22 @@ func mountIoctl(path string, request uintptr, buf []byte) error {
 // table has a number that the kernel made up, and the source there may be a by-id path or outlive
 // its device, so the filesystem itself is asked.
 func btrfsDevice(path string) (uint64, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	number, err := btrfsDeviceOf(fd)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return number, nil
+}
+
+// btrfsDeviceOf is btrfsDevice for an open directory.
+func btrfsDeviceOf(fd int) (uint64, error) {
 	info := make([]byte, 1024)
-	if err := mountIoctl(path, btrfsFSInfo, info); err != nil {
+	if err := dirIoctl(fd, btrfsFSInfo, info); err != nil {
 		return 0, err
 	}
 	id := fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32])
@@ -47,7 +69,7 @@ func btrfsDevice(path string) (uint64, error) {
 		return 0, err
 	}
 	if len(numbers) != 1 {
-		return 0, fmt.Errorf("btrfs %s at %s has %d devices, not one: %w", id, path, len(numbers), fault.Precondition)
+		return 0, fmt.Errorf("btrfs %s has %d devices, not one: %w", id, len(numbers), fault.Precondition)
 	}
 	return numbers[0], nil
 }

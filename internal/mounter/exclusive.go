@@ -1,10 +1,12 @@
 package mounter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,15 +47,32 @@ func (x exclusive) Close() error {
 	return x.File.Close()
 }
 
-// openExclusive opens the device exclusively and drops everything cached about it.
-func openExclusive(dev *os.File) (exclusive, error) {
+// A device that nobody uses is held for a moment all the same, see runAlone.
+const (
+	exclusivePause = 20 * time.Millisecond
+	mostExclusive  = 10
+)
+
+// openExclusive opens the device exclusively and drops everything cached about it. A holder that
+// stays is errInUse.
+func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
 	f, err := reopen(dev, unix.O_EXCL)
+	pause := time.NewTicker(exclusivePause)
+	defer pause.Stop()
+	for try := 1; errors.Is(err, errInUse) && try < mostExclusive; try++ {
+		select {
+		case <-pause.C:
+			f, err = reopen(dev, unix.O_EXCL)
+		case <-ctx.Done():
+			return exclusive{}, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
+		}
+	}
 	if err != nil {
 		return exclusive{}, err
 	}
 	x := exclusive{f}
 	if err := x.Flush(); err != nil {
-		_ = x.Close()
+		_ = f.Close()
 		return exclusive{}, err
 	}
 	return x, nil

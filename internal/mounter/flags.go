@@ -15,12 +15,13 @@ import (
 var mountFlags = []struct {
 	set, unset string
 	flag       uintptr
+	attribute  uint64 // the same for mount_setattr(2)
 }{
-	{"nosuid", "suid", unix.MS_NOSUID},
-	{"nodev", "dev", unix.MS_NODEV},
-	{"noexec", "exec", unix.MS_NOEXEC},
-	{"noatime", "atime", unix.MS_NOATIME},
-	{"nodiratime", "diratime", unix.MS_NODIRATIME},
+	{"nosuid", "suid", unix.MS_NOSUID, unix.MOUNT_ATTR_NOSUID},
+	{"nodev", "dev", unix.MS_NODEV, unix.MOUNT_ATTR_NODEV},
+	{"noexec", "exec", unix.MS_NOEXEC, unix.MOUNT_ATTR_NOEXEC},
+	{"noatime", "atime", unix.MS_NOATIME, unix.MOUNT_ATTR_NOATIME},
+	{"nodiratime", "diratime", unix.MS_NODIRATIME, unix.MOUNT_ATTR_NODIRATIME},
 }
 
 // refusedOptions would make the mount something other than one filesystem of one proven device.

@@ -62,7 +62,7 @@ func (m *Mounter) ensureFormatted(ctx context.Context, job *job, dev BlockDevice
 	if err != nil {
 		return "", err
 	}
-	x, err := openExclusive(dev.File())
+	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return m.inUse(ctx, dev, req, size)
 	}

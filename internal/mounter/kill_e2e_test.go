@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -148,6 +150,9 @@ func TestNodeKilledInMkfs(t *testing.T) {
 					t.Fatalf("the node was to be killed at call %d and ended by itself: %v\n%s", at, err, out)
 				}
 				t.Setenv(killerAt, "0")
+				if n := tracees(t, dev.Path()); n > 0 {
+					t.Errorf("%d programs still have the device open after their node died", n)
+				}
 				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
 				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
 			}
@@ -166,4 +171,33 @@ func formatAsNode() int {
 		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, Prezeroed: true})
 	fmt.Fprintln(os.Stderr, err)
 	return 1
+}
+
+// tracees waits until no other process has the device open, and returns how many still have.
+func tracees(t *testing.T, path string) int {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 200 {
+		if openElsewhere(t, path) == 0 {
+			return 0
+		}
+		<-tick.C
+	}
+	return openElsewhere(t, path)
+}
+
+func openElsewhere(t *testing.T, path string) (n int) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := fmt.Sprintf("/proc/%d/", os.Getpid())
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && to == path && !strings.HasPrefix(link, self) {
+			n++
+		}
+	}
+	return n
 }

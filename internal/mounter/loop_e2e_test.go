@@ -88,7 +88,7 @@ func attach(t *testing.T, back string) *loopDevice {
 		if err := unix.Fstat(int(dev.Fd()), &st); err != nil {
 			t.Fatal(err)
 		}
-		d := &loopDevice{t: t, file: dev, back: back, number: uint64(st.Rdev)}
+		d := &loopDevice{t: t, file: dev, back: back, number: st.Rdev}
 		t.Cleanup(d.detach)
 		return d
 	}

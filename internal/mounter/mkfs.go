@@ -59,7 +59,7 @@ func (k *mkfs) run(ctx context.Context) error {
 	case out.ExitCode != 0:
 		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
 	}
-	x, err := openExclusive(k.file)
+	x, err := openExclusive(ctx, k.file)
 	if err != nil {
 		return err
 	}

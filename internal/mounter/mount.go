@@ -155,7 +155,7 @@ func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountReques
 // checkOffline runs the steps that need the filesystem unmounted: e2fsck, and growth where the
 // kernel would refuse it later. A filesystem that is mounted elsewhere is left alone.
 func (m *Mounter) checkOffline(ctx context.Context, job *job, dev BlockDevice) error {
-	x, err := openExclusive(dev.File())
+	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return nil
 	}
