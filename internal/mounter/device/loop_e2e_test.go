@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -112,24 +113,46 @@ func attached(t *testing.T, c Claim) []string {
 	return names
 }
 
-// allowDiscards undoes what earlier users left in the loop device that will be taken next. It keeps the
-// setting for its next file and does not let it be changed back, so it is removed and made anew.
-func allowDiscards(t *testing.T) {
+// freshLoop adds a loop device that nobody ever used, under a number that nobody is given by chance.
+func freshLoop(t *testing.T) string {
 	t.Helper()
 	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ctl.Close() }()
-	n, err := unix.IoctlRetInt(int(ctl.Fd()), unix.LOOP_CTL_GET_FREE)
-	if err != nil {
+	n := 10_000 + os.Getpid()
+	if err := unix.IoctlSetInt(int(ctl.Fd()), unix.LOOP_CTL_ADD, n); err != nil {
 		t.Fatal(err)
 	}
-	for _, call := range []uint{unix.LOOP_CTL_REMOVE, unix.LOOP_CTL_ADD} {
-		if err := unix.IoctlSetInt(int(ctl.Fd()), call, n); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		// The kernel refuses it while anybody uses the device.
+		if err := unix.IoctlSetInt(int(ctl.Fd()), unix.LOOP_CTL_REMOVE, n); err != nil {
+			t.Errorf("remove loop%d: %v", n, err)
 		}
+		_ = ctl.Close()
+	})
+	return "loop" + strconv.Itoa(n)
+}
+
+func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
+	loop := freshLoop(t)
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 16*mib)
+	limit := "/sys/block/" + loop + "/queue/discard_max_bytes"
+	losetup(t, "/dev/"+loop, r.pool.ImagePath(idOf(t, c)))
+	if read(t, limit) == "0" {
+		t.Fatal("a fresh loop device refuses discards by itself; this test proves nothing")
 	}
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+
+	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, _ pool.Record) error {
+		f, err := r.attachTo(loop, image)
+		return errors.Join(err, f.Close())
+	})
+	if got := read(t, limit); err != nil || got != "0" {
+		t.Errorf("discard_max_bytes = %s, %v, want 0", got, err)
+	}
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 }
 
 func TestLoopLifecycle(t *testing.T) {
@@ -139,7 +162,6 @@ func TestLoopLifecycle(t *testing.T) {
 	_, err := r.Lookup(t.Context(), c)
 	wantKind(t, "Lookup before Open", err, fault.NotFound)
 
-	allowDiscards(t)
 	d := r.open(t, c)
 	if size, err := d.Size(); err != nil || size != 32*mib {
 		t.Errorf("Size = %d, %v, want 32 MiB", size, err)
