@@ -100,7 +100,7 @@ func (m *Mounter) place(tree int, target string, want bindAccess, ensure func(st
 		return err
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return m.undo(target, made, fmt.Errorf("move the mount to its place: %w", newMountError(err)))
+		return m.unmake(target, made, fmt.Errorf("move the mount to its place: %w", newMountError(err)))
 	}
 	at, ok, err := m.MountAt(target)
 	if err == nil && (!ok || want.readOnly && !at.ReadOnly || want.flags&^flagsOf(at.Options) != 0) {
@@ -171,6 +171,11 @@ func (m *Mounter) undo(target string, made bool, cause error) error {
 	if err := m.Unmount(context.Background(), target); err != nil {
 		return fmt.Errorf("%w (and undoing it: %w)", cause, err)
 	}
+	return m.unmake(target, made, cause)
+}
+
+// unmake removes a target that a failed call has made.
+func (m *Mounter) unmake(target string, made bool, cause error) error {
 	if made {
 		if err := m.RemoveTarget(target); err != nil {
 			return fmt.Errorf("%w (and undoing it: %w)", cause, err)
