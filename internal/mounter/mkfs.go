@@ -103,8 +103,7 @@ func mkfsCommand(req FormatRequest, retry bool) Command {
 		args = []string{"-F", "-m", "0", "-E", strings.Join(append(extended, theirs...), ",")}
 	}
 	return Command{
-		Name:          "mkfs." + string(req.Filesystem),
-		Args:          slices.Concat(args, options, []string{childFile}),
-		DieWithParent: true,
+		Name: "mkfs." + string(req.Filesystem),
+		Args: slices.Concat(args, options, []string{childFile}),
 	}
 }

@@ -112,7 +112,7 @@ func TestMkfsCommand(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := mkfsCommand(tc.req, tc.retry)
-			if !reflect.DeepEqual(got.Args, tc.want) || got.Name != "mkfs."+string(tc.req.Filesystem) || !got.DieWithParent {
+			if !reflect.DeepEqual(got.Args, tc.want) || got.Name != "mkfs."+string(tc.req.Filesystem) {
 				t.Errorf("mkfsCommand = %+v, want %q", got, tc.want)
 			}
 		})

@@ -1,9 +1,13 @@
 package mounter
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +43,7 @@ func TestCommands(t *testing.T) {
 	t.Run("a context that ends kills it", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := r.Run(ctx, Command{Name: "sleep", Args: []string{"60"}, DieWithParent: true})
+		_, err := r.Run(ctx, Command{Name: "sleep", Args: []string{"60"}})
 		if !errors.Is(err, fault.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Run = %v, want %v", err, context.DeadlineExceeded)
 		}
@@ -50,4 +54,46 @@ func TestCommands(t *testing.T) {
 			t.Errorf("Run kept %d bytes, %v; want the last %d", len(out.Stdout), err, tailBytes)
 		}
 	})
+}
+
+// runnerHelper makes the test binary a node program that runs this shell script and waits for it.
+const runnerHelper = "MOUNTER_RUNNER_SCRIPT"
+
+// TestRunScriptAsNode is no test of its own: TestNoCommandOutlivesAKilledProgram runs it in a child.
+func TestRunScriptAsNode(t *testing.T) {
+	if script := os.Getenv(runnerHelper); script != "" {
+		_, err := commands{}.Run(t.Context(), Command{Name: "sh", Args: []string{"-c", script}})
+		t.Fatalf("the script ended: %v", err)
+	}
+}
+
+// TestNoCommandOutlivesAKilledProgram: a mkfs, fsck or mount that went on after its node program was
+// killed could reach a device that the next node program has staged by then.
+func TestNoCommandOutlivesAKilledProgram(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	node := exec.Command(os.Args[0], "-test.run=^TestRunScriptAsNode$")
+	fifo := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(int(write.Fd()))
+	// The command holds our pipe open, and nobody else does when we let go: its end is our EOF.
+	node.Env = append(os.Environ(), runnerHelper+"=exec 9>"+fifo+"; echo runs >&9; exec sleep 600")
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil || line != "runs\n" {
+		t.Fatalf("the command said %q, %v", line, err)
+	}
+	if err := errors.Join(write.Close(), node.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = node.Wait()
+	if err := read.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("after the node program was killed: read %d, %v, want EOF: the command still runs", n, err)
+	}
 }
