@@ -127,7 +127,7 @@ type Capabilities struct {
 	Expand bool
 	// Snapshots: snapshots can be made, listed, removed and restored.
 	Snapshots bool
-	// Groups: several volumes can be snapshotted at one instant.
+	// Groups: several volumes can be snapshotted at one instant. Only with Snapshots.
 	Groups bool
 	// SnapshotZones: a snapshot can be restored only in the zone that it names. Otherwise it names
 	// none and can be restored everywhere.

@@ -46,6 +46,15 @@ func (h Harness) testCapabilities(t *testing.T) {
 			e.Errorf("VolumesPerNode = %d", e.caps.VolumesPerNode)
 		}
 	})
+	h.testSnapshotCapabilities(t)
+}
+
+func (h Harness) testSnapshotCapabilities(t *testing.T) {
+	h.check(t, "groups and zones of snapshots are only where there are snapshots", func(e *env) {
+		if !e.caps.Snapshots && (e.caps.Groups || e.caps.SnapshotZones) {
+			e.Errorf("Capabilities = %+v", e.caps)
+		}
+	})
 }
 
 func (h Harness) testCapacity(t *testing.T) {

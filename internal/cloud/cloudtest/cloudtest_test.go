@@ -1,6 +1,7 @@
 package cloudtest_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -17,13 +18,19 @@ import (
 // mutantEnv names the mutant that a child process runs the suite on.
 const mutantEnv = "CLOUDTEST_MUTANT"
 
+func allMutants() map[string]mutation {
+	all := maps.Clone(mutants)
+	maps.Copy(all, snapshotMutants)
+	return all
+}
+
 // TestTheSuiteFindsEveryMutant proves that the suite can fail: it runs it on backends with one
 // sentence broken each, in a process of its own because a failed subtest cannot be taken back.
 func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	if os.Getenv(mutantEnv) != "" {
 		t.Fatal("a mutant was asked for, but not by -test.run=TestMutant")
 	}
-	for name, m := range mutants {
+	for name, m := range allMutants() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=60s")
@@ -43,13 +50,21 @@ func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	}
 }
 
+// elsewhere names what is in the other place, if the shape has one.
+func (m mutation) elsewhere() cloudtest.Elsewhere {
+	if len(m.shape.Places) == 0 {
+		return cloudtest.Elsewhere{}
+	}
+	return cloudtest.Elsewhere{Place: "island", Volume: "island/vol-1", Snapshot: "island/snap-1"}
+}
+
 // TestMutant is the child process.
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantEnv)
 	if name == "" {
 		return // there is nothing to test in the parent
 	}
-	m := mutants[name]
+	m := allMutants()[name]
 	m.shape.Space = 90 * cloud.GiB
 	broken := func(c cloud.Cloud) cloud.Cloud {
 		b := m.breaks
@@ -59,12 +74,26 @@ func TestMutant(t *testing.T) {
 		}
 		return b
 	}
+	var newest *memory.Cloud
 	cloudtest.Run(t, cloudtest.Harness{
 		Idempotent: m.stacked,
 		Zones:      []string{"zone-a", "zone-b"},
 		Nodes:      []cloud.NodeID{"node-1", "node-2"},
 		Patience:   time.Second,
-		New:        func(*testing.T) cloud.Cloud { return broken(memory.New(m.shape)) },
+		New: func(*testing.T) cloud.Cloud {
+			newest = memory.New(m.shape)
+			return broken(newest)
+		},
+		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
+			_ = newest.Account().SetUnfit(id, "busy")
+			return func() { _ = newest.Account().SetUnfit(id, "") }
+		},
+		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
+			health := cloud.Health{Kind: cloud.Degraded, Reason: "Slow", Message: "it is slow"}
+			_ = newest.Account().SetHealth(id, health)
+			return health
+		},
+		Elsewhere: m.elsewhere(),
 		Pair: func(*testing.T) (a, b cloud.Cloud) {
 			account := memory.NewAccount(m.shape)
 			return broken(account.Cluster("one")), broken(account.Cluster("two"))

@@ -31,6 +31,15 @@ type Harness struct {
 	// there is no Attach; nil where the backend cannot see use at all.
 	InUse func(t *testing.T, id cloud.VolumeID) (release func())
 
+	// Unfit makes a volume of the newest cloud one that cannot be snapshotted until fit is called. Nil
+	// where every volume can be snapshotted at any time.
+	Unfit func(t *testing.T, id cloud.VolumeID) (fit func())
+	// Sick makes something be wrong with a volume of the newest cloud, and returns what its Health is
+	// to be. Nil where the harness cannot.
+	Sick func(t *testing.T, id cloud.VolumeID) cloud.Health
+	// Elsewhere are ids of another place of the same kind. Zero: there is no other place.
+	Elsewhere Elsewhere
+
 	// Zones are zones that the backend serves, at least one. With two, the choice is checked.
 	Zones []string
 	// Nodes are two machines that exist in the first zone. Needed with Attach.
@@ -78,7 +87,11 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Attach", h.testAttach)
 	t.Run("Detach", h.testDetach)
 	t.Run("Snapshots", h.testSnapshots)
+	t.Run("SnapshotZones", h.testSnapshotZones)
+	t.Run("Groups", h.testGroups)
 	t.Run("ListSnapshots", h.testListSnapshots)
+	t.Run("Health", h.testHealth)
+	t.Run("Elsewhere", h.testElsewhere)
 	t.Run("Ids", h.testIDs)
 	t.Run("Contexts", h.testContexts)
 	t.Run("Concurrency", h.testConcurrency)
@@ -194,6 +207,9 @@ func (e *env) snapshotAll(req cloud.CreateSnapshotsRequest) []cloud.Snapshot {
 			}
 			return snaps[i].Ready
 		})
+		if snap.Ready = true; !sameSnapshots(snaps[i:i+1], snap) {
+			e.Errorf("CreateSnapshots answered %+v, GetSnapshot shows %+v", snap, snaps[i])
+		}
 	}
 	return snaps
 }

@@ -35,7 +35,7 @@ func (h Harness) testIDs(t *testing.T) {
 			e.volumeID(cloud.VolumeID(id), vol.Size)
 		}
 		for _, id := range missing(string(vol.ID)) {
-			e.volumeID(cloud.VolumeID(id), vol.Size)
+			e.volumeID(cloud.VolumeID(id), vol.Size, e.afar()...)
 		}
 		if after := e.get(vol.ID); !reflect.DeepEqual(before, after) {
 			e.Errorf("the volume is now %+v, it was %+v", after, before)
@@ -72,35 +72,53 @@ func (h Harness) testIDs(t *testing.T) {
 	})
 	h.snapshots(t, "a snapshot that cannot exist is answered like a missing one", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("target", vol.ID)
-		for _, id := range append(impossible(string(snap.ID)), missing(string(snap.ID))...) {
-			_, err := e.c.GetSnapshot(e.Context(), cloud.SnapshotID(id))
-			e.want(err, "GetSnapshot of a hostile id", fault.NotFound, fault.InvalidArgument)
-			e.want(e.c.DeleteSnapshot(e.Context(), cloud.SnapshotID(id)), "DeleteSnapshot of a hostile id",
-				fault.None, fault.NotFound, fault.InvalidArgument)
-			if id == "" {
-				continue // no source at all
-			}
-			req := e.request("from a hostile snapshot")
-			req.Source.Snapshot = cloud.SnapshotID(id)
-			_, err = e.c.CreateVolume(e.Context(), req)
-			e.want(err, "CreateVolume from a hostile snapshot", fault.NotFound, fault.InvalidArgument)
+		for _, id := range impossible(string(snap.ID)) {
+			e.snapshotID(cloud.SnapshotID(id))
+		}
+		for _, id := range missing(string(snap.ID)) {
+			e.snapshotID(cloud.SnapshotID(id), e.afar()...)
 		}
 		e.snapshotsLeft(snap.ID)
 		e.left(vol.ID)
 	})
 }
 
-// volumeID gives one hostile id to every method that takes a volume's.
-func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes) {
+// afar are the kinds of answers to an id that was changed a little, where it may have become one of
+// another place.
+func (e *env) afar() []fault.Kind {
+	if e.h.Elsewhere.Volume == "" {
+		return nil
+	}
+	return []fault.Kind{fault.Precondition, fault.Exhausted}
+}
+
+// snapshotID gives one hostile id to every method that takes a snapshot's. More kinds may be answered
+// where the id may be one of another place.
+func (e *env) snapshotID(id cloud.SnapshotID, more ...fault.Kind) {
+	e.Helper()
+	lost := append([]fault.Kind{fault.NotFound, fault.InvalidArgument}, more...)
+	_, err := e.c.GetSnapshot(e.Context(), id)
+	e.want(err, "GetSnapshot of a hostile id", fault.NotFound, fault.InvalidArgument)
+	e.want(e.c.DeleteSnapshot(e.Context(), id), "DeleteSnapshot of a hostile id", append(lost, fault.None)...)
+	if id == "" {
+		return // no source at all
+	}
+	req := e.request("from a hostile snapshot")
+	req.Source.Snapshot = id
+	_, err = e.c.CreateVolume(e.Context(), req)
+	e.want(err, "CreateVolume from a hostile snapshot", lost...)
+}
+
+// volumeID gives one hostile id to every method that takes a volume's. More kinds may be answered
+// where the id may be one of another place.
+func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes, more ...fault.Kind) {
 	e.Helper()
 	ctx := e.Context()
-	lost := []fault.Kind{fault.NotFound, fault.InvalidArgument}
-	harmless := []fault.Kind{fault.NotFound, fault.InvalidArgument, fault.None}
+	lost := append([]fault.Kind{fault.NotFound, fault.InvalidArgument}, more...)
+	harmless := append([]fault.Kind{fault.None}, lost...)
 	_, err := e.c.GetVolume(ctx, id)
-	e.want(err, "GetVolume of a hostile id", lost...)
-	// Where the id names the node too, it may be a volume of a node that cannot be asked from here:
-	// refusing is right, because an OK would make the caller forget it.
-	e.want(e.c.DeleteVolume(ctx, id), "DeleteVolume of a hostile id", append(harmless, fault.Precondition)...)
+	e.want(err, "GetVolume of a hostile id", fault.NotFound, fault.InvalidArgument)
+	e.want(e.c.DeleteVolume(ctx, id), "DeleteVolume of a hostile id", harmless...)
 	if e.caps.Expand {
 		_, err = e.c.ExpandVolume(ctx, id, size+e.caps.SizeStep)
 		e.want(err, "ExpandVolume of a hostile id", lost...)

@@ -122,13 +122,16 @@ func all(ctx context.Context, good cloud.Cloud) []cloud.Volume {
 	return list.Volumes
 }
 
-// mutants are the broken backends, each with the sentence that has to find it.
-var mutants = map[string]struct {
+// A mutation is a broken backend with the sentence that has to find it.
+type mutation struct {
 	breaks  mutant
 	shape   memory.Config
 	caught  string // part of the name of a subtest that must fail
 	stacked bool   // it stands behind the decorators
-}{
+}
+
+// mutants are the broken backends.
+var mutants = map[string]mutation{
 	"adopts whatever has the name": {caught: "by whatever volume", stacked: true, breaks: mutant{
 		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 			if found, err := good.FindVolume(ctx, req.Name); err == nil {
@@ -317,22 +320,6 @@ var mutants = map[string]struct {
 	"detaches from whatever node": {caught: "never takes the volume off another node", breaks: mutant{
 		detach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, _ cloud.NodeID) error {
 			return good.Detach(ctx, id, "")
-		}}},
-	"adopts another volume's snapshot": {caught: "a name that is taken is fault.Conflict", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			if found, err := good.FindSnapshots(ctx, req.Name); err == nil {
-				return found, nil
-			}
-			return good.CreateSnapshots(ctx, req)
-		}}},
-	"deletes what was restored too": {caught: "volumes restored from it live on", breaks: mutant{
-		deleteSnapshot: func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error {
-			for _, vol := range all(ctx, good) {
-				if vol.Source.Snapshot == id {
-					_ = good.DeleteVolume(ctx, vol.ID)
-				}
-			}
-			return good.DeleteSnapshot(ctx, id)
 		}}},
 	"takes another cluster's volume for its own": {caught: "never that volume", stacked: true, breaks: mutant{
 		findVolume: func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error) {

@@ -15,6 +15,9 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if !a.cfg.Capabilities.Attach {
 		return cloud.Device{}, fmt.Errorf("attach: %w", fault.Unsupported)
 	}
+	if err := a.elsewhere(string(id), fault.Precondition); err != nil {
+		return cloud.Device{}, fmt.Errorf("attach: %w", err)
+	}
 	return write(ctx, a, CallAttach, func(s state, _ Fault) (cloud.Device, error) {
 		vol, err := s.volume(id)
 		if err != nil {
@@ -55,6 +58,9 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	a := c.account
 	if !a.cfg.Capabilities.Attach {
 		return fmt.Errorf("detach: %w", fault.Unsupported)
+	}
+	if err := a.elsewhere(string(id), fault.Precondition); err != nil {
+		return fmt.Errorf("detach: %w", err)
 	}
 	_, err := write(ctx, a, CallDetach, func(s state, _ Fault) (none struct{}, err error) {
 		vol, exists := s.volumes[id]

@@ -33,6 +33,22 @@ func harness(cfg memory.Config) cloudtest.Harness {
 			c.Account().Arm(memory.CallCheck, memory.Refuse(fault.Denied))
 			return c
 		},
+		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
+			mark := func(why string) {
+				if err := newest.SetUnfit(id, why); err != nil {
+					t.Error(err)
+				}
+			}
+			mark("it is written to and cannot be stopped")
+			return func() { mark("") }
+		},
+		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
+			health := cloud.Health{Kind: cloud.DataLoss, Reason: "ImageGone", Message: "the image is gone; restore a snapshot"}
+			if err := newest.SetHealth(id, health); err != nil {
+				t.Error(err)
+			}
+			return health
+		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
 			mark := func(inUse bool) {
 				if err := newest.SetInUse(id, inUse); err != nil {
@@ -43,6 +59,9 @@ func harness(cfg memory.Config) cloudtest.Harness {
 			return func() { mark(false) }
 		},
 	}
+	if len(cfg.Places) > 0 {
+		h.Elsewhere = cloudtest.Elsewhere{Place: cfg.Places[0], Volume: cloud.VolumeID(cfg.Places[0] + "/vol-1"), Snapshot: cloud.SnapshotID(cfg.Places[0] + "/snap-1")}
+	}
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
@@ -51,13 +70,19 @@ func harness(cfg memory.Config) cloudtest.Harness {
 
 func TestContract(t *testing.T) {
 	bare := memory.Full()
-	bare.Attach, bare.Expand, bare.Snapshots, bare.Clones, bare.Capacity = false, false, false, false, false
+	bare.Attach, bare.Expand, bare.Snapshots, bare.Groups, bare.Clones, bare.Capacity = false, false, false, false, false, false
+	bare.Health = false
 	bare.Scope, bare.Parameters, bare.VolumesPerNode = cloud.ScopeNode, nil, 0
 	fine := memory.Full()
 	fine.SizeStep, fine.SmallestVolume, fine.Scope = 1, cloud.MiB, cloud.ScopeRegion
+	alone, bound := memory.Full(), memory.Full()
+	alone.Groups, bound.SnapshotZones = false, true
 	shapes := map[string]memory.Config{
 		"everything":                    {},
 		"nothing but volumes":           {Capabilities: bare},
+		"snapshots without groups":      {Capabilities: alone},
+		"snapshots bound to their zone": {Capabilities: bound},
+		"other places":                  {Places: []string{"island"}},
 		"sizes to the byte":             {Capabilities: fine},
 		"ten entries on a page":         {PageSize: 10},
 		"expansion only while detached": {OfflineExpand: true},

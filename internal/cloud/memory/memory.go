@@ -43,6 +43,9 @@ type Config struct {
 	OfflineExpand bool
 	// NodeMustConfirm is copied into every Expansion.
 	NodeMustConfirm bool
+	// Places are other places of the same kind: an id that begins with one of them and a slash is
+	// that place's. None.
+	Places []string
 	// NamesPerCluster: each cluster has names of its own. Otherwise all of the account share them.
 	NamesPerCluster bool
 }

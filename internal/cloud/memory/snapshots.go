@@ -57,6 +57,9 @@ func (c *Cloud) checkSnapshots(req cloud.CreateSnapshotsRequest) error {
 		if slices.Contains(req.Volumes[:i], id) {
 			return fmt.Errorf("%w: volume %s is named twice", fault.InvalidArgument, id)
 		}
+		if err := c.account.elsewhere(string(id), fault.Precondition); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -153,6 +156,9 @@ func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if !c.account.cfg.Capabilities.Snapshots {
 		return errNoSnapshots
+	}
+	if err := c.account.elsewhere(string(id), fault.Precondition); err != nil {
+		return fmt.Errorf("delete snapshot: %w", err)
 	}
 	_, err := write(ctx, c.account, CallDeleteSnapshot, func(s state, _ Fault) (none struct{}, err error) {
 		delete(s.snapshots, id)

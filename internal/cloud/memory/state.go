@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -68,12 +69,30 @@ func (s state) snapshot(id cloud.SnapshotID) (snapshot, error) {
 	return snap, nil
 }
 
+// elsewhere refuses an id that another place may have made.
+func (a *Account) elsewhere(id string, kind fault.Kind) error {
+	place, _, _ := strings.Cut(id, "/")
+	if place == id || !slices.Contains(a.cfg.Places, place) {
+		return nil
+	}
+	return fmt.Errorf("%s is in %s, and only there it can be asked for: %w", id, place, kind)
+}
+
 // out returns what the contract shows of a volume, in memory of its own.
 func (v volume) out() cloud.Volume {
 	vol := v.Volume
 	vol.Parameters = slices.Clone(vol.Parameters)
 	vol.AttachedTo = slices.Clone(vol.AttachedTo)
 	vol.Tags = slices.Clone(vol.Tags)
+	return vol
+}
+
+// show is out without what the account cannot tell.
+func (a *Account) show(v volume) cloud.Volume {
+	vol := v.out()
+	if !a.cfg.Capabilities.Health {
+		vol.Health = cloud.Health{}
+	}
 	return vol
 }
 

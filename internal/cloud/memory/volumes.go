@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -67,6 +68,12 @@ func (c *Cloud) checkCreate(req cloud.CreateVolumeRequest) error {
 		return fmt.Errorf("%w: this cloud cannot restore snapshots", fault.InvalidArgument)
 	case req.Source.Volume != "" && !caps.Clones:
 		return fmt.Errorf("%w: this cloud cannot copy volumes", fault.InvalidArgument)
+	}
+	if err := errors.Join(
+		c.account.elsewhere(string(req.Source.Snapshot), fault.Exhausted),
+		c.account.elsewhere(string(req.Source.Volume), fault.Exhausted),
+	); err != nil {
+		return err
 	}
 	for _, p := range req.Parameters {
 		if !slices.Contains(caps.Parameters, p.Name) {
@@ -142,19 +149,22 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	if err := wait(ctx, time.Until(vol.ready)); err != nil {
 		return cloud.Volume{}, fmt.Errorf("wait for volume %s: %w", vol.ID, err)
 	}
-	return vol.out(), nil
+	return c.account.show(vol), nil
 }
 
 // GetVolume returns the volume as it is, ready or not.
 func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	return read(ctx, c.account, CallGetVolume, func(s state) (cloud.Volume, error) {
 		vol, err := s.volume(id)
-		return vol.out(), err
+		return c.account.show(vol), err
 	})
 }
 
 // DeleteVolume removes the volume unless something uses it.
 func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	if err := c.account.elsewhere(string(id), fault.Precondition); err != nil {
+		return fmt.Errorf("delete volume: %w", err)
+	}
 	_, err := write(ctx, c.account, CallDeleteVolume, func(s state, _ Fault) (none struct{}, err error) {
 		vol := s.volumes[id]
 		switch {
@@ -178,7 +188,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, want cloud.Page) (cloud.VolumeL
 		}
 		part, next, err := page(c.account, "volumes", all, want)
 		for _, vol := range part {
-			list.Volumes = append(list.Volumes, vol.out())
+			list.Volumes = append(list.Volumes, c.account.show(vol))
 		}
 		list.Next = next
 		return list, err
@@ -191,6 +201,9 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	caps := a.cfg.Capabilities
 	if !caps.Expand {
 		return cloud.Expansion{}, fmt.Errorf("expand volume %s: %w", id, fault.Unsupported)
+	}
+	if err := a.elsewhere(string(id), fault.Precondition); err != nil {
+		return cloud.Expansion{}, fmt.Errorf("expand volume: %w", err)
 	}
 	return write(ctx, a, CallExpandVolume, func(s state, _ Fault) (cloud.Expansion, error) {
 		vol, err := s.volume(id)

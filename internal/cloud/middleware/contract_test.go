@@ -39,6 +39,15 @@ func harness(cfg memory.Config) cloudtest.Harness {
 			c.Account().Arm(memory.CallCheck, memory.Refuse(fault.Denied))
 			return wrap(c)
 		},
+		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
+			mark := func(why string) {
+				if err := newest.SetUnfit(id, why); err != nil {
+					t.Error(err)
+				}
+			}
+			mark("it is written to and cannot be stopped")
+			return func() { mark("") }
+		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
 			mark := func(inUse bool) {
 				if err := newest.SetInUse(id, inUse); err != nil {
@@ -49,6 +58,9 @@ func harness(cfg memory.Config) cloudtest.Harness {
 			return func() { mark(false) }
 		},
 	}
+	if len(cfg.Places) > 0 {
+		h.Elsewhere = cloudtest.Elsewhere{Place: cfg.Places[0], Volume: cloud.VolumeID(cfg.Places[0] + "/vol-1"), Snapshot: cloud.SnapshotID(cfg.Places[0] + "/snap-1")}
+	}
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
@@ -58,11 +70,13 @@ func harness(cfg memory.Config) cloudtest.Harness {
 func TestContract(t *testing.T) {
 	little := memory.Full()
 	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
+	little.Groups, little.Health = false, false
 	little.Scope, little.Parameters, little.VolumesPerNode = cloud.ScopeNode, nil, 0
 	for name, cfg := range map[string]memory.Config{
 		"everything":          {},
 		"nothing but volumes": {Capabilities: little},
 		"names per cluster":   {NamesPerCluster: true},
+		"other places":        {Places: []string{"island"}},
 		"changes take time":   {OperationTime: 3 * time.Millisecond},
 		// A bare backend may show the lag of its cloud. Behind the decorators it must not hurt.
 		"reads lag a tick behind writes":                  {ReadLag: 10 * time.Millisecond},

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -201,6 +202,42 @@ func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
 			if err != nil || len(list.Snapshots) != 0 {
 				t.Errorf("ListSnapshots = %+v, %v, want none", list, err)
+			}
+		})
+	}
+}
+
+// A repeated group create answers the same group, in the order of the repeat; another set of volumes
+// under the name is a conflict that says what the name holds.
+func TestALostAnswerMakesOneGroup(t *testing.T) {
+	for name, lost := range map[string]memory.Fault{
+		"the answer is lost":  memory.LoseAnswer(),
+		"the request is lost": memory.LoseRequest(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			a, b, other := create(t, c, small("a")), create(t, c, small("b")), create(t, c, small("c"))
+			req := cloud.CreateSnapshotsRequest{Name: "group", Volumes: []cloud.VolumeID{a.ID, b.ID}, Group: true}
+			back.Account().Arm(memory.CallCreateSnapshots, lost)
+			if _, err := c.CreateSnapshots(t.Context(), req); err != nil {
+				wantKind(t, "the first CreateSnapshots", err, fault.Uncertain)
+			}
+			group := snapshots(t, c, req)
+			req.Volumes = []cloud.VolumeID{b.ID, a.ID}
+			if again := snapshots(t, c, req); again[0] != group[1] || again[1] != group[0] {
+				t.Errorf("the third CreateSnapshots = %+v, want %+v the other way round", again, group)
+			}
+			req.Volumes = []cloud.VolumeID{a.ID, other.ID}
+			_, err := c.CreateSnapshots(t.Context(), req)
+			wantKind(t, "CreateSnapshots of another set", err, fault.Conflict)
+			want := fmt.Sprintf("it is a group of volumes %s, %s, asked for is a group of volumes %s, %s", a.ID, b.ID, a.ID, other.ID)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("CreateSnapshots = %v, want it to say %q", err, want)
+			}
+			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
+			if err != nil || len(list.Snapshots) != 2 {
+				t.Errorf("ListSnapshots = %+v, %v, want the group", list, err)
 			}
 		})
 	}
