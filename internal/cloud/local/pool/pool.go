@@ -45,18 +45,19 @@ const (
 )
 
 const (
-	format      = 1
-	metaFile    = "pool.json"
-	lockFile    = "lock"
-	volumesDir  = "volumes"
-	imageExt    = ".img"
-	recordExt   = ".json"
-	newExt      = ".new"
-	markExt     = ".gone"
-	filePerm    = 0o600
-	folderPerm  = 0o700
-	defaultSys  = "/sys/block"
-	mostMetaLen = 1 << 20
+	format       = 1
+	metaFile     = "pool.json"
+	lockFile     = "lock"
+	volumesDir   = "volumes"
+	snapshotsDir = "snapshots"
+	imageExt     = ".img"
+	recordExt    = ".json"
+	newExt       = ".new"
+	markExt      = ".gone"
+	filePerm     = 0o600
+	folderPerm   = 0o700
+	defaultSys   = "/sys/block"
+	mostMetaLen  = 1 << 20
 )
 
 // Config says where a pool is and whose it is.
@@ -120,6 +121,12 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	defer unlock()
 	if err := p.load(cfg); err != nil {
 		return nil, err
+	}
+	// Both programs need them, and an older version made none.
+	for _, dir := range []string{snapshotsDir, freezeDir} {
+		if err := p.disk.makeFolder(p.path(dir)); err != nil {
+			return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+		}
 	}
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
@@ -260,7 +267,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 // A folder with volumes but without pool.json is a pool that lost it: making a new one would
 // hide that, and every volume of this node would be forgotten.
 func (p *Pool) checkEmpty(node string) error {
-	known := map[string]bool{lockFile: true, volumesDir: true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
+	known := map[string]bool{lockFile: true, volumesDir: true, snapshotsDir: true, freezeDir: true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
