@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -104,7 +105,8 @@ func traceUntil(pid, at int) (count, code int) {
 				if count++; count == at {
 					if os.Getenv(killerNode) != "" {
 						_ = unix.Kill(unix.Getppid(), unix.SIGKILL)
-						_ = unix.Pause() // from here on only the kernel can end us and, with us, mkfs
+						// From here on it is up to the kernel to end us and, with us, mkfs.
+						<-time.After(10 * time.Second)
 					}
 					_ = unix.Kill(pid, unix.SIGKILL)
 				}
