@@ -154,18 +154,25 @@ func nodeNumber(path string) (uint64, error) {
 	return st.Rdev, nil
 }
 
+// holderLooks is how often the mount table is read again while it holds a btrfs that cannot be told
+// from the one that is asked for.
+const holderLooks = 3
+
 // Holders lists what still uses the block device, as far as this process can see it: mount points
 // of its filesystem, bind mounts of its node, devices stacked on it, and a command of ours.
 // CheckIdle sees the other mount namespaces too.
 func (m *Mounter) Holders(dev uint64) ([]string, error) {
-	table, err := mountTable()
-	if err != nil {
-		return nil, err
-	}
 	var out []string
-	for _, info := range table {
-		if holds(info, dev) {
-			out = append(out, info.MountPoint)
+	for look := 1; ; look++ {
+		table, err := mountTable()
+		if err != nil {
+			return nil, err
+		}
+		var sure bool
+		// A mount that vanished after the table was read cannot be asked what it was. The next table
+		// lacks it; one that is covered by another mount is there again.
+		if out, sure = holdersIn(table, dev, btrfsMount, btrfsHas); sure || look == holderLooks {
+			break
 		}
 	}
 	stacked, err := filepath.Glob(fmt.Sprintf("/sys/dev/block/%d:%d/holders/*", unix.Major(dev), unix.Minor(dev)))
@@ -179,16 +186,69 @@ func (m *Mounter) Holders(dev uint64) ([]string, error) {
 	return out, nil
 }
 
-// holds says whether one entry of the mount table keeps the block device in use.
+// holdersIn returns the mount points of a table that keep the block device in use. It is sure unless
+// it had to count a btrfs that nobody can ask.
+func holdersIn(table []mountutils.MountInfo, dev uint64, resolve func(mountutils.MountInfo) (uint64, error),
+	anyBtrfs func(uint64) bool,
+) (out []string, sure bool) {
+	type superblock struct{ major, minor int }
+	known, found := map[superblock]uint64{}, false
+	var unknown []mountutils.MountInfo
+	inBtrfs := anyBtrfs(dev)
+	for _, info := range table {
+		if info.FsType != string(Btrfs) {
+			if holds(info, dev) {
+				out = append(out, info.MountPoint)
+			}
+			continue
+		}
+		if !inBtrfs {
+			continue // asking means opening, and somebody may want to unmount it in that moment
+		}
+		number, err := resolve(info)
+		if err != nil {
+			unknown = append(unknown, info)
+			continue
+		}
+		known[superblock{info.Major, info.Minor}] = number
+		if number == dev {
+			out, found = append(out, info.MountPoint), true
+		}
+	}
+	sure = true
+	for _, info := range unknown {
+		number, asked := known[superblock{info.Major, info.Minor}] // another mount of the same filesystem
+		switch {
+		case asked && number == dev:
+			out = append(out, info.MountPoint)
+		case !asked && !found: // else it is another one: a device is in one filesystem only
+			out, sure = append(out, info.MountPoint), false
+		}
+	}
+	return out, sure
+}
+
+// btrfsMount returns the device of the btrfs of one entry of the mount table. It is an error when
+// something else is at that path by now.
+func btrfsMount(info mountutils.MountInfo) (uint64, error) {
+	fd, err := unix.Open(info.MountPoint, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, err
+	}
+	if st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(info.ID) {
+		return 0, fmt.Errorf("another mount is at %s: %w", info.MountPoint, fault.Unavailable)
+	}
+	return btrfsDeviceOf(fd)
+}
+
+// holds says whether one entry of the mount table, no btrfs, keeps the block device in use.
 func holds(info mountutils.MountInfo, dev uint64) bool {
 	switch info.FsType {
-	case string(Btrfs):
-		number, err := btrfsDevice(info.MountPoint)
-		if err != nil {
-			// Covered by another mount, perhaps. It holds the device if any btrfs does.
-			return btrfsHas(dev)
-		}
-		return number == dev
 	case "devtmpfs", "tmpfs":
 		// A bind mount of a node. Other filesystems are not asked: one of them may hang.
 		number, err := nodeNumber(info.MountPoint)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,7 +65,7 @@ func (m *Mounter) Unmount(ctx context.Context, path string) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
 		}
-		switch err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); {
+		switch err := unmountNow(ctx, path); {
 		case errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("unmount %s: %w: a process still uses files in it (fuser -m shows which): %w", path, fault.Busy, err)
 		case err != nil:
@@ -73,6 +74,29 @@ func (m *Mounter) Unmount(ctx context.Context, path string) error {
 	}
 	return fmt.Errorf("unmount %s: %w: more than %d mounts are stacked there", path, fault.Precondition, mostStacked)
 }
+
+// mostBusy is how often a mount that is in use is believed to be so for a moment only: somebody
+// measures how full it is, or looks at every mount of the machine, as Holders does.
+const mostBusy = 10
+
+// unmountNow unmounts what is topmost at path.
+func unmountNow(ctx context.Context, path string) error {
+	for try := 1; ; try++ {
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		if !errors.Is(err, unix.EBUSY) || try == mostBusy {
+			return err
+		}
+		pause := time.NewTimer(busyPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}
+
+const busyPause = 20 * time.Millisecond
 
 // RemoveTarget removes an unmounted directory or file that is empty. A missing one is no error.
 // Nothing is ever removed from inside a directory: what is there belongs to somebody.
