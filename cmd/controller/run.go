@@ -67,11 +67,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	service := controller.New(decorated, cfg.Names, cfg.tags...)
 	return driver.Serve(ctx, driver.Config{
-		Names: cfg.Names, Version: version, Commit: commit,
+		Names: cfg.Names, Features: service.Features(), Version: version, Commit: commit,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
 	}, func(r grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(r, service)
+		if service.Features().Groups {
+			csi.RegisterGroupControllerServer(r, service.Groups())
+		}
 		if cfg.backend.perNode {
 			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}

@@ -8,6 +8,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+// Features are what the plugin as a whole can do beyond what every cloud's can. CSI asks that all
+// instances state the same, wherever they run and whatever they serve, so both programs do.
+type Features struct {
+	// Groups: the GroupController service is served.
+	Groups bool
+	// SnapshotZones: a snapshot can be restored only in the zone that it names.
+	SnapshotZones bool
+}
+
 // identity is the CSI Identity service. Both programs serve the same answers, because CSI asks that
 // all instances of one version do.
 type identity struct {
@@ -15,6 +24,7 @@ type identity struct {
 
 	names    Names
 	version  string
+	features Features
 	draining atomic.Bool
 }
 
@@ -26,13 +36,20 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	service := func(t csi.PluginCapability_Service_Type) *csi.PluginCapability {
 		return &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
 	}
-	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
+	list := []*csi.PluginCapability{
 		service(csi.PluginCapability_Service_CONTROLLER_SERVICE),
 		service(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
 		{Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
 			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
 		}}},
-	}}, nil
+	}
+	if i.features.Groups {
+		list = append(list, service(csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE))
+	}
+	if i.features.SnapshotZones {
+		list = append(list, service(csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS))
+	}
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: list}, nil
 }
 
 // Probe says only whether this program takes calls. A cloud that is down is no reason to restart it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -62,7 +63,8 @@ func levelOf(method string, code codes.Code) zapcore.Level {
 	}
 	switch method {
 	case "Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetCapabilities",
-		"NodeGetVolumeStats", "GetCapacity", "ListVolumes":
+		"GroupControllerGetCapabilities", "NodeGetVolumeStats", "GetCapacity", "ListVolumes",
+		"ControllerGetVolumeHealth", "ControllerListVolumeHealth", "NodeGetVolumeHealth", "NodeGetStorageHealth":
 		return zapcore.DebugLevel
 	default:
 		return zapcore.InfoLevel
@@ -85,6 +87,12 @@ func idsOf(req any) []zap.Field {
 	}
 	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
 		add("snapshot_id", r.GetSnapshotId())
+	}
+	if r, ok := req.(interface{ GetSourceVolumeIds() []string }); ok {
+		add("source_volume_ids", strings.Join(r.GetSourceVolumeIds(), ","))
+	}
+	if r, ok := req.(interface{ GetGroupSnapshotId() string }); ok {
+		add("group_snapshot_id", r.GetGroupSnapshotId())
 	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("node_id", r.GetNodeId())

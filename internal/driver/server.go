@@ -19,6 +19,8 @@ const messageLimit = 1 << 20
 // Config is what Serve needs. Names, Endpoint and Grace have no default.
 type Config struct {
 	Names Names
+	// Features are what the plugin can do beyond what every cloud's can.
+	Features Features
 	// Version and Commit say which build this is.
 	Version, Commit string
 	// Endpoint is the socket, as unix:///absolute/path.
@@ -53,7 +55,7 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	if err != nil {
 		return err
 	}
-	id := &identity{names: cfg.Names, version: cfg.Version}
+	id := &identity{names: cfg.Names, version: cfg.Version, features: cfg.Features}
 	failed := make(chan error, 2)
 	stopHealth, err := serveHealth(ctx, cfg, id, failed)
 	if err != nil {

@@ -169,20 +169,31 @@ func TestServeIdentity(t *testing.T) {
 	if err != nil || info.GetName() != "local.csi.cloudblock.io" || info.GetVendorVersion() != "v1" {
 		t.Errorf("GetPluginInfo = %v, %v", info, err)
 	}
-	caps, err := client.GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range caps.GetCapabilities() {
-		got = append(got, c.GetService().GetType().String()+"/"+c.GetVolumeExpansion().GetType().String())
-	}
-	want := "CONTROLLER_SERVICE/UNKNOWN VOLUME_ACCESSIBILITY_CONSTRAINTS/UNKNOWN UNKNOWN/ONLINE"
-	if strings.Join(got, " ") != want {
-		t.Errorf("GetPluginCapabilities = %v, want %s", got, want)
-	}
 	if info, err := os.Stat(r.socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("the socket's mode is %v, %v, want 0660", info.Mode(), err)
+	}
+}
+
+func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
+	const always = "CONTROLLER_SERVICE/UNKNOWN VOLUME_ACCESSIBILITY_CONSTRAINTS/UNKNOWN UNKNOWN/ONLINE"
+	for features, want := range map[driver.Features]string{
+		{}:                                  always,
+		{Groups: true}:                      always + " GROUP_CONTROLLER_SERVICE/UNKNOWN",
+		{SnapshotZones: true}:               always + " SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
+		{Groups: true, SnapshotZones: true}: always + " GROUP_CONTROLLER_SERVICE/UNKNOWN SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
+	} {
+		r := start(t, handlers{}, func(cfg *driver.Config) { cfg.Features = features })
+		caps, err := csi.NewIdentityClient(r.conn).GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range caps.GetCapabilities() {
+			got = append(got, c.GetService().GetType().String()+"/"+c.GetVolumeExpansion().GetType().String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("GetPluginCapabilities with %+v = %v, want %s", features, got, want)
+		}
 	}
 }
 

@@ -15,14 +15,21 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 )
 
-// methods returns the controller service's methods as the specification has them.
-func methods(t *testing.T) protoreflect.MethodDescriptors {
+// methods returns the methods of the controller's services, as the specification has them.
+func methods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
-	service, err := protoregistry.GlobalFiles.FindDescriptorByName("csi.v1.Controller")
-	if err != nil {
-		t.Fatal(err)
+	all := map[string]protoreflect.MethodDescriptor{}
+	for _, name := range []protoreflect.FullName{"csi.v1.Controller", "csi.v1.GroupController"} {
+		service, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := service.(protoreflect.ServiceDescriptor).Methods()
+		for i := range list.Len() {
+			all[string(list.Get(i).Name())] = list.Get(i)
+		}
 	}
-	return service.(protoreflect.ServiceDescriptor).Methods()
+	return all
 }
 
 func message(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
@@ -66,9 +73,10 @@ func fill(m protoreflect.Message, text, secret string) {
 	}
 }
 
-func (r *rig) call(t *testing.T, method string, req, answer proto.Message) error {
+func (r *rig) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message) error {
 	t.Helper()
-	return r.conn.Invoke(ctxOf(t), "/csi.v1.Controller/"+method, req, answer)
+	path := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+	return r.conn.Invoke(ctxOf(t), path, req, message(t, method.Output()))
 }
 
 // implementedBy maps each capability to the calls it promises.
@@ -84,6 +92,8 @@ var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
 	csi.ControllerServiceCapability_RPC_CLONE_VOLUME:                 {"CreateVolume"},
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:                {"ControllerExpandVolume"},
 	csi.ControllerServiceCapability_RPC_GET_VOLUME:                   {"ControllerGetVolume"},
+	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH:            {"ControllerGetVolumeHealth"},
+	csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH:           {"ControllerListVolumeHealth", "ControllerGetVolumeHealth"},
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:     {"CreateVolume"},
 }
 
@@ -108,20 +118,23 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 					promised[call] = true
 				}
 			}
-			all := methods(t)
-			for i := range all.Len() {
-				method := all.Get(i)
+			if caps.Groups {
+				for _, call := range []string{"GroupControllerGetCapabilities", "CreateVolumeGroupSnapshot", "GetVolumeGroupSnapshot", "DeleteVolumeGroupSnapshot"} {
+					promised[call] = true
+				}
+			}
+			for name, method := range methods(t) {
 				for _, text := range []string{"", "x", id, "../x", "\x01", strings.Repeat("long", 500)} {
-					req, answer := message(t, method.Input()), message(t, method.Output())
+					req := message(t, method.Input())
 					if text != "" {
 						fill(req.ProtoReflect(), text, "secret")
 					}
-					code := status.Code(r.call(t, string(method.Name()), req, answer))
-					if (code == codes.Unimplemented) == promised[string(method.Name())] {
-						t.Errorf("%s(%.20q) has code %v, advertised: %v", method.Name(), text, code, promised[string(method.Name())])
+					code := status.Code(r.call(t, method, req))
+					if (code == codes.Unimplemented) == promised[name] {
+						t.Errorf("%s(%.20q) has code %v, advertised: %v", name, text, code, promised[name])
 					}
 					if code == codes.Internal || code == codes.Unknown {
-						t.Errorf("%s(%.20q) has code %v", method.Name(), text, code)
+						t.Errorf("%s(%.20q) has code %v", name, text, code)
 					}
 				}
 			}
@@ -174,14 +187,13 @@ func TestNoSecretLeaves(t *testing.T) {
 		},
 		"CreateSnapshot":            &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Secrets: secrets},
 		"ListSnapshots":             &csi.ListSnapshotsRequest{Secrets: secrets},
+		"CreateVolumeGroupSnapshot": &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}, Secrets: secrets},
+		"DeleteVolumeGroupSnapshot": &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: "none", Secrets: secrets},
 		"ControllerUnpublishVolume": &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "node-2", Secrets: secrets},
 	}
+	all := methods(t)
 	for method, req := range requests {
-		out, err := protoregistry.GlobalTypes.FindMessageByName(methods(t).ByName(protoreflect.Name(method)).Output().FullName())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.call(t, method, req, out.New().Interface()); err != nil {
+		if err := r.call(t, all[method], req); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
@@ -206,12 +218,11 @@ func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapabil
 			said = append(said, err.Error())
 		}
 	}
-	all := methods(t)
-	for i := range all.Len() {
+	for _, method := range methods(t) {
 		for _, text := range []string{"", "x", "../x"} {
-			req := message(t, all.Get(i).Input())
+			req := message(t, method.Input())
 			fill(req.ProtoReflect(), text, canary)
-			note(r.call(t, string(all.Get(i).Name()), req, message(t, all.Get(i).Output())))
+			note(r.call(t, method, req))
 		}
 	}
 	for _, change := range []func(*csi.CreateVolumeRequest){

@@ -53,6 +53,7 @@ func (l *text) String() string {
 // rig is a controller service on a real socket, over a cloud in memory.
 type rig struct {
 	csi.ControllerClient
+	csi.GroupControllerClient
 
 	conn  *grpc.ClientConn
 	cloud *memory.Cloud
@@ -72,21 +73,25 @@ func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service := controller.New(r.cloud, names, tags...)
 	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- driver.Serve(ctx, driver.Config{
-			Names: names, Version: "test", Endpoint: endpoint, HTTPEndpoint: r.http, Log: log, Grace: patience,
+			Names: names, Features: service.Features(), Version: "test", Endpoint: endpoint, HTTPEndpoint: r.http, Log: log, Grace: patience,
 		}, func(s grpc.ServiceRegistrar) {
-			csi.RegisterControllerServer(s, controller.New(r.cloud, names, tags...))
+			csi.RegisterControllerServer(s, service)
+			if service.Features().Groups {
+				csi.RegisterGroupControllerServer(s, service.Groups())
+			}
 		})
 	}()
 	r.conn, err = grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.ControllerClient = csi.NewControllerClient(r.conn)
+	r.ControllerClient, r.GroupControllerClient = csi.NewControllerClient(r.conn), csi.NewGroupControllerClient(r.conn)
 	t.Cleanup(func() {
 		_ = r.conn.Close()
 		cancel()

@@ -74,7 +74,7 @@ func (s *Service) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReque
 	}
 	answer := &csi.ListSnapshotsResponse{NextToken: list.Next}
 	for _, snap := range list.Snapshots {
-		answer.Entries = append(answer.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshot(snap)})
+		answer.Entries = append(answer.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s.snapshot(snap)})
 	}
 	return answer, nil
 }
@@ -90,7 +90,7 @@ func (s *Service) listOneSnapshot(ctx context.Context, id string, of cloud.Volum
 	case err != nil:
 		return nil, err
 	}
-	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: snapshot(snap)}}}, nil
+	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: s.snapshot(snap)}}}, nil
 }
 
 // GetCapacity returns how much room is left. A place that this cloud does not serve has none.

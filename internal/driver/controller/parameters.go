@@ -35,6 +35,11 @@ var (
 		"csi.storage.k8s.io/volumesnapshot/namespace":   "cloudblock-snapshot-namespace",
 		"csi.storage.k8s.io/volumesnapshotcontent/name": "cloudblock-snapshot-content",
 	}
+	groupMetadata = map[string]string{
+		"csi.storage.k8s.io/volumegroupsnapshot/name":        "cloudblock-group-snapshot",
+		"csi.storage.k8s.io/volumegroupsnapshot/namespace":   "cloudblock-group-snapshot-namespace",
+		"csi.storage.k8s.io/volumegroupsnapshotcontent/name": "cloudblock-group-snapshot-content",
+	}
 )
 
 // ownTags begin with this; a class cannot set them.
@@ -116,17 +121,18 @@ func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	return nil
 }
 
-// parseSnapshotParameters decodes the parameters of a VolumeSnapshotClass into tags.
-func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
+// parseSnapshotParameters decodes the parameters of a class of snapshots, or of groups of them, into
+// tags. The metadata are those that name Kubernetes' objects.
+func parseSnapshotParameters(raw, metadata map[string]string) ([]cloud.Tag, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
 		return nil, err
 	}
-	known := append(slices.Collect(maps.Keys(snapshotMetadata)), paramTags)
+	known := append(slices.Collect(maps.Keys(metadata)), paramTags)
 	var tags []cloud.Tag
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		tag, metadata := snapshotMetadata[name]
+		tag, named := metadata[name]
 		switch {
-		case metadata:
+		case named:
 			tags = append(tags, cloud.Tag{Key: tag, Value: raw[name]})
 		case name == paramTags:
 			own, err := ParseTags(strings.Split(raw[name], ","))

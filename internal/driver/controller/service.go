@@ -29,6 +29,11 @@ func New(c cloud.Cloud, names driver.Names, tags ...cloud.Tag) *Service {
 	return &Service{cloud: c, caps: c.Capabilities(), names: names, tags: tags}
 }
 
+// Features says what GetPluginCapabilities has to state of the cloud behind this service.
+func (s *Service) Features() driver.Features {
+	return driver.Features{Groups: s.caps.Groups, SnapshotZones: s.caps.SnapshotZones}
+}
+
 // ControllerGetCapabilities lists what the cloud behind this service can do.
 func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	types := []csi.ControllerServiceCapability_RPC_Type{
@@ -53,6 +58,10 @@ func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	}
 	if s.caps.Capacity {
 		types = append(types, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+	}
+	if s.caps.Health {
+		types = append(types, csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+			csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH)
 	}
 	list := make([]*csi.ControllerServiceCapability, 0, len(types))
 	for _, t := range types {

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,11 +25,11 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err := driver.CheckVolumeID("source_volume_id", req.GetSourceVolumeId()); err != nil {
 		return nil, err
 	}
-	if req.GetAccessibilityRequirements() != nil {
-		return nil, fmt.Errorf("accessibility_requirements: not supported for snapshots: %w", fault.InvalidArgument)
-	}
-	tags, err := parseSnapshotParameters(req.GetParameters())
+	tags, err := parseSnapshotParameters(req.GetParameters(), snapshotMetadata)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkSnapshotPlace(ctx, req); err != nil {
 		return nil, err
 	}
 	made, err := s.cloud.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{
@@ -38,10 +40,36 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: snapshot(made[0])}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(made[0])}, nil
 }
 
-// DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error.
+// checkSnapshotPlace refuses a snapshot that could not be restored where the request wants it: it is
+// bound to the place of its volume, which has to be read.
+func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapshotRequest) error {
+	const field = "accessibility_requirements"
+	want := req.GetAccessibilityRequirements()
+	if want != nil && !s.caps.SnapshotZones {
+		return fmt.Errorf("%s: snapshots of this cloud can be restored everywhere: %w", field, fault.InvalidArgument)
+	}
+	zones, err := zonesFor(s.names, want)
+	if err != nil || len(zones) == 0 {
+		return err
+	}
+	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetSourceVolumeId()))
+	switch {
+	case err != nil && goneForSure(err):
+		return nil // CreateSnapshots says whether it is gone or elsewhere
+	case err != nil:
+		return err
+	case !slices.Contains(zones, vol.Zone):
+		return fmt.Errorf("%s: snapshots of volume %s can be restored only in %s, asked for is %s: %w",
+			field, vol.ID, vol.Zone, strings.Join(zones, " or "), fault.Exhausted)
+	}
+	return nil
+}
+
+// DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error. One of
+// a group is refused: the rest would be a group that says to be whole.
 func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	if err := need(s.caps.Snapshots, "DeleteSnapshot"); err != nil {
 		return nil, err
@@ -49,7 +77,18 @@ func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotReq
 	if err := driver.CheckSnapshotID("snapshot_id", req.GetSnapshotId()); err != nil {
 		return nil, err
 	}
-	if err := s.cloud.DeleteSnapshot(ctx, cloud.SnapshotID(req.GetSnapshotId())); err != nil && !goneForSure(err) {
+	id := cloud.SnapshotID(req.GetSnapshotId())
+	if s.caps.Groups {
+		snap, err := s.cloud.GetSnapshot(ctx, id)
+		switch {
+		case err != nil && !goneForSure(err):
+			return nil, err
+		case snap.Group != "":
+			return nil, fmt.Errorf("snapshot %s is of group %s and cannot be deleted alone; use DeleteVolumeGroupSnapshot: %w",
+				id, snap.Group, fault.InvalidArgument)
+		}
+	}
+	if err := s.cloud.DeleteSnapshot(ctx, id); err != nil && !goneForSure(err) {
 		return nil, err
 	}
 	return &csi.DeleteSnapshotResponse{}, nil
@@ -67,15 +106,18 @@ func (s *Service) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &csi.GetSnapshotResponse{Snapshot: snapshot(snap)}, nil
+	return &csi.GetSnapshotResponse{Snapshot: s.snapshot(snap)}, nil
 }
 
-func snapshot(s cloud.Snapshot) *csi.Snapshot {
+// snapshot describes a snapshot in CSI's words.
+func (s *Service) snapshot(snap cloud.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
-		SizeBytes:      int64(s.Size),
-		SnapshotId:     string(s.ID),
-		SourceVolumeId: string(s.Volume),
-		CreationTime:   timestamppb.New(s.Created),
-		ReadyToUse:     s.Ready,
+		SizeBytes:          int64(snap.Size),
+		SnapshotId:         string(snap.ID),
+		SourceVolumeId:     string(snap.Volume),
+		CreationTime:       timestamppb.New(snap.Created),
+		ReadyToUse:         snap.Ready,
+		GroupSnapshotId:    string(snap.Group),
+		AccessibleTopology: s.topology(snap.Zone),
 	}
 }

@@ -116,11 +116,20 @@ func (s *Service) defaultSize(ctx context.Context, r *csi.CapacityRange, source 
 		return s.caps.DefaultSize, nil
 	case source.Snapshot != "":
 		snap, err := s.cloud.GetSnapshot(ctx, source.Snapshot)
-		return max(s.caps.DefaultSize, snap.Size), err
+		return s.sizeOfSource(snap.Size, err)
 	default:
 		vol, err := s.cloud.GetVolume(ctx, source.Volume)
-		return max(s.caps.DefaultSize, vol.Size), err
+		return s.sizeOfSource(vol.Size, err)
 	}
+}
+
+// sizeOfSource leaves it to the create to say what a source is that was not found: nowhere at all, or
+// in another place, which is another code.
+func (s *Service) sizeOfSource(size cloud.Bytes, err error) (cloud.Bytes, error) {
+	if err != nil && goneForSure(err) {
+		return s.caps.DefaultSize, nil
+	}
+	return max(s.caps.DefaultSize, size), err
 }
 
 // DeleteVolume removes the volume with exactly this id. One that does not exist is no error.

@@ -1,0 +1,196 @@
+package controller_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+)
+
+// A snapshot that can be restored in one place only says so, and is refused where that is not enough.
+func TestSnapshotsSayWhereTheyAre(t *testing.T) {
+	caps := memory.Full()
+	caps.SnapshotZones = true
+	r := start(t, memory.Config{Capabilities: caps, Places: []string{"island"}})
+	answer, err := csi.NewIdentityClient(r.conn).GetPluginCapabilities(ctxOf(t), &csi.GetPluginCapabilitiesRequest{})
+	if err != nil || !strings.Contains(answer.String(), "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS") {
+		t.Errorf("GetPluginCapabilities = %v, %v", answer, err)
+	}
+	id := r.make(t, "v").GetVolumeId() // in zone-a
+	for name, tc := range map[string]struct {
+		want *csi.TopologyRequirement
+		of   string
+		code codes.Code
+		says string
+	}{
+		"nowhere in particular":    {nil, id, codes.OK, ""},
+		"no entries":               {&csi.TopologyRequirement{}, id, codes.OK, ""},
+		"where the volume is":      {&csi.TopologyRequirement{Requisite: topology("zone-b", "zone-a")}, id, codes.OK, ""},
+		"elsewhere":                {&csi.TopologyRequirement{Requisite: topology("zone-b")}, id, codes.ResourceExhausted, "zone-a"},
+		"a place of no label":      {&csi.TopologyRequirement{Requisite: topology("../x")}, id, codes.InvalidArgument, "requisite[0]"},
+		"a volume that is gone":    {&csi.TopologyRequirement{Requisite: topology("zone-a")}, "none", codes.NotFound, "none"},
+		"another place's volume":   {&csi.TopologyRequirement{Requisite: topology("zone-a")}, "island/v", codes.FailedPrecondition, "island"},
+		"keys of another driver's": {&csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"a": "b"}}}}, id, codes.InvalidArgument, "topology.memory"},
+	} {
+		made, err := r.CreateSnapshot(ctxOf(t), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: tc.of, AccessibilityRequirements: tc.want})
+		wantCode(t, name, err, tc.code, tc.says)
+		if got := made.GetSnapshot().GetAccessibleTopology(); tc.code == codes.OK && (len(got) != 1 || !proto.Equal(got[0], topology("zone-a")[0])) {
+			t.Errorf("%s: the snapshot is in %v, want zone-a", name, got)
+		}
+	}
+}
+
+// A restore or clone asked of a place that lacks the source is ResourceExhausted, so that the
+// provisioner tries another node, and names the place that has it; nothing is left behind.
+func TestACopyOfWhatIsElsewhereNamesThatPlace(t *testing.T) {
+	r := start(t, memory.Config{Places: []string{"island"}})
+	for name, source := range map[string]*csi.VolumeContentSource{
+		"clone": fromVolume("island/v"), "restore": fromSnapshot("island/s"),
+	} {
+		for _, size := range []*csi.CapacityRange{nil, {RequiredBytes: 3 * gib}} {
+			req := request(name)
+			req.VolumeContentSource, req.CapacityRange = source, size
+			_, err := r.CreateVolume(ctxOf(t), req)
+			wantCode(t, name, err, codes.ResourceExhausted, "island")
+		}
+	}
+	_, err := r.DeleteVolume(ctxOf(t), &csi.DeleteVolumeRequest{VolumeId: "island/v"})
+	wantCode(t, "DeleteVolume", err, codes.FailedPrecondition, "island")
+	_, err = r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: "island/s"})
+	wantCode(t, "DeleteSnapshot", err, codes.FailedPrecondition, "island")
+	if list, err := r.cloud.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) > 0 {
+		t.Errorf("left behind: %v, %v", list.Volumes, err)
+	}
+}
+
+// C4: a source that the cloud cannot serve, or that is no source, is refused and never an empty volume.
+func TestEverySourceThatCannotBeServedIsRefused(t *testing.T) {
+	none, snapshotsOnly, clonesOnly := small(), small(), small()
+	snapshotsOnly.Snapshots, clonesOnly.Clones = true, true
+	sources := map[string]*csi.VolumeContentSource{
+		"a snapshot":                   fromSnapshot("snap-1"),
+		"a volume":                     fromVolume("vol-1"),
+		"a snapshot without an id":     fromSnapshot(""),
+		"a volume without an id":       fromVolume(""),
+		"neither":                      {},
+		"a snapshot with a hostile id": fromSnapshot("../snap-1"),
+	}
+	for cloudName, tc := range map[string]struct {
+		caps cloud.Capabilities
+		ok   string
+	}{
+		"a cloud without copies": {none, ""}, "one with snapshots": {snapshotsOnly, "a snapshot"}, "one with clones": {clonesOnly, "a volume"},
+	} {
+		r := start(t, memory.Config{Capabilities: tc.caps})
+		for name, source := range sources {
+			want := codes.InvalidArgument
+			if name == tc.ok {
+				want = codes.NotFound // it can be served, and is not there
+			}
+			req := request(name)
+			req.VolumeContentSource = source
+			_, err := r.CreateVolume(ctxOf(t), req)
+			wantCode(t, cloudName+": "+name, err, want)
+		}
+		if list, err := r.cloud.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) > 0 {
+			t.Errorf("%s: left behind: %v, %v", cloudName, list.Volumes, err)
+		}
+	}
+}
+
+// P5: what is there all the time is in the list exactly once, whatever comes and goes between pages; a
+// page that fails is an error and never the end; a token of nobody is Aborted.
+func TestListsStayCompleteWhileTheirEntriesChange(t *testing.T) {
+	r := start(t, memory.Config{})
+	origin := r.make(t, "origin").GetVolumeId()
+	snap := func(name string) string {
+		answer, err := r.CreateSnapshot(ctxOf(t), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: origin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetSnapshot().GetSnapshotId()
+	}
+	for what, list := range map[string]struct {
+		call memory.Call
+		make func(name string) string
+		drop func(id string) error
+		page func(token string) (ids []string, next string, err error)
+	}{
+		"volumes": {
+			memory.CallListVolumes,
+			func(name string) string { return r.make(t, name).GetVolumeId() },
+			func(id string) error {
+				_, err := r.DeleteVolume(ctxOf(t), &csi.DeleteVolumeRequest{VolumeId: id})
+				return err
+			},
+			func(token string) (ids []string, next string, err error) {
+				answer, err := r.ListVolumes(ctxOf(t), &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: token})
+				for _, e := range answer.GetEntries() {
+					ids = append(ids, e.GetVolume().GetVolumeId())
+				}
+				return ids, answer.GetNextToken(), err
+			},
+		},
+		"snapshots": {
+			memory.CallListSnapshots,
+			snap,
+			func(id string) error {
+				_, err := r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: id})
+				return err
+			},
+			func(token string) (ids []string, next string, err error) {
+				answer, err := r.ListSnapshots(ctxOf(t), &csi.ListSnapshotsRequest{MaxEntries: 2, StartingToken: token})
+				for _, e := range answer.GetEntries() {
+					ids = append(ids, e.GetSnapshot().GetSnapshotId())
+				}
+				return ids, answer.GetNextToken(), err
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var stay, goes []string
+			for i := range 5 {
+				stay = append(stay, list.make("stays-"+strings.Repeat("i", i+1)))
+				goes = append(goes, list.make("goes-"+strings.Repeat("i", i+1)))
+			}
+			var seen []string
+			for token, n := "", 0; ; n++ {
+				r.cloud.Account().Arm(list.call, memory.Refuse(memoryDown))
+				_, next, err := list.page(token)
+				wantCode(t, "a page that fails", err, codes.Unavailable)
+				if next != "" {
+					t.Errorf("a failed page has the token %q", next)
+				}
+				ids, next, err := list.page(token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen = append(seen, ids...)
+				if n < len(goes) {
+					if err := list.drop(goes[n]); err != nil {
+						t.Fatal(err)
+					}
+					list.make("comes-" + strings.Repeat("i", n+1))
+				}
+				if token = next; token == "" {
+					break
+				}
+			}
+			for _, id := range stay {
+				if n := len(slices.DeleteFunc(slices.Clone(seen), func(s string) bool { return s != id })); n != 1 {
+					t.Errorf("%s is %d times in %v, want once", id, n, seen)
+				}
+			}
+			for _, token := range []string{"nonsense", "volumes-99", "snapshots-99", "1"} {
+				_, _, err := list.page(token)
+				wantCode(t, "the token "+token, err, codes.Aborted)
+			}
+		})
+	}
+}
