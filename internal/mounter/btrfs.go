@@ -59,19 +59,23 @@ func btrfsDevice(path string) (uint64, error) {
 
 // btrfsDeviceOf is btrfsDevice for an open directory.
 func btrfsDeviceOf(fd int) (uint64, error) {
-	info := make([]byte, 1024)
-	if err := dirIoctl(fd, btrfsFSInfo, info); err != nil {
-		return 0, err
-	}
-	id := fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32])
-	numbers, err := btrfsMembers(id)
+	numbers, err := btrfsDevicesOf(fd)
 	if err != nil {
 		return 0, err
 	}
 	if len(numbers) != 1 {
-		return 0, fmt.Errorf("btrfs %s has %d devices, not one: %w", id, len(numbers), fault.Precondition)
+		return 0, fmt.Errorf("the btrfs has %d devices, not one: %w", len(numbers), fault.Precondition)
 	}
 	return numbers[0], nil
+}
+
+// btrfsDevicesOf returns the numbers of the block devices of the btrfs that an open file is on.
+func btrfsDevicesOf(fd int) ([]uint64, error) {
+	info := make([]byte, 1024)
+	if err := dirIoctl(fd, btrfsFSInfo, info); err != nil {
+		return nil, err
+	}
+	return btrfsMembers(fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32]))
 }
 
 // btrfsMembers returns the device numbers of a mounted btrfs.

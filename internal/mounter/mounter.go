@@ -55,6 +55,9 @@ type Config struct {
 	// Log is told what an operator may want to know later, such as a finished mkfs whose caller
 	// had already gone; nil means nobody is told.
 	Log func(msg string, keysAndValues ...any)
+	// Guard is the command of a process that calls RunGuard with the arguments that are appended to
+	// it; nil means this program with GuardArgument.
+	Guard []string
 }
 
 // Mounter does the work. It is safe for concurrent use.
@@ -62,16 +65,21 @@ type Mounter struct {
 	run  Runner
 	log  func(msg string, keysAndValues ...any)
 	jobs jobs
+
+	guard []string
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
-	m := &Mounter{run: cfg.Runner, log: cfg.Log}
+	m := &Mounter{run: cfg.Runner, log: cfg.Log, guard: cfg.Guard}
 	if m.run == nil {
 		m.run = commands{}
 	}
 	if m.log == nil {
 		m.log = func(string, ...any) {}
+	}
+	if m.guard == nil {
+		m.guard = []string{"/proc/self/exe", GuardArgument}
 	}
 	return m
 }
