@@ -185,7 +185,7 @@ func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
 		return row
 	}
 	// An image that cannot be looked at must not hide the others; the row says why instead.
-	user, err := p.InUse(ctx, e.ID)
+	user, err := p.InUse(ctx, e)
 	if err != nil && row.Problem == "" {
 		row.Problem = err.Error()
 	}

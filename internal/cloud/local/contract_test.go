@@ -40,23 +40,48 @@ func use(t *testing.T, dir string, id cloud.VolumeID) (release func()) {
 	return func() { _ = f.Close() }
 }
 
-func TestContract(t *testing.T) {
+// harness runs the suite over pools in the folders that newDir makes.
+func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 	var dir string
-	h := cloudtest.Harness{
+	zeros := strings.Repeat("0", 32)
+	return cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
-			dir = t.TempDir()
+			dir = newDir(t)
 			return open(t, dir)
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() { return use(t, dir, id) },
+		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
+			record := filepath.Join(dir, "volumes", strings.TrimPrefix(string(id), node+"/")+".json")
+			if err := os.Remove(record); err != nil {
+				t.Fatal(err)
+			}
+			return cloud.Health{
+				Kind: cloud.Inaccessible, Reason: "RecordMissing",
+				Message: "its record " + filepath.Base(record) + " is missing; the data is there, put the record back to use it",
+			}
+		},
+		Elsewhere: cloudtest.Elsewhere{
+			Place: "n-2", Volume: cloud.VolumeID("n-2/" + zeros), Snapshot: cloud.SnapshotID("n-2/snap-" + zeros),
+		},
 		Zones: []string{node},
-		// The folder for temporary files is everybody's.
-		CapacitySlack: 4 * cloud.GiB,
-		Slow:          true,
+		Slow:  true,
 	}
-	t.Run("bare", func(t *testing.T) { cloudtest.Run(t, h) })
+}
 
+func runContract(t *testing.T, h cloudtest.Harness) {
+	t.Helper()
+	t.Run("bare", func(t *testing.T) { cloudtest.Run(t, h) })
 	bare := h.New
 	h.New = func(t *testing.T) cloud.Cloud { return middleware.Stack(bare(t), middleware.Options{}) }
 	h.Idempotent = true
 	t.Run("decorated", func(t *testing.T) { cloudtest.Run(t, h) })
+}
+
+func TestContract(t *testing.T) {
+	h := harness(func(t *testing.T) string { return t.TempDir() })
+	// The folder for temporary files is everybody's.
+	h.CapacitySlack = 4 * cloud.GiB
+	// Nobody answers a freeze request here, and this filesystem has no reflinks.
+	h.Unfit = h.InUse
+	runContract(t, h)
 }

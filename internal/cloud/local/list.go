@@ -15,7 +15,7 @@ import (
 // ListVolumes returns the volumes in the order of their ids. An image without a readable record is a
 // volume too, under its id for a name: the data is there, and a list that hid it would not be complete.
 func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	after, err := l.parseToken(page.Token)
+	after, err := l.parseToken(page.Token, l.volumeHandle)
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
@@ -30,7 +30,7 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 			continue
 		}
 		if page.Most > 0 && len(list.Volumes) == page.Most {
-			list.Next = l.token(last)
+			list.Next = token(last, l.volumeHandle)
 			break
 		}
 		list.Volumes, last = append(list.Volumes, l.volume(e)), e.ID
@@ -38,21 +38,23 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	return list, nil
 }
 
-// token names the last volume of a page, which may be gone when the next one is asked for. The
-// check digits make sure that it is a token of this pool and no other word.
-func (l *Local) token(last pool.ID) string {
-	sum := sha256.Sum256([]byte(l.pool.Handle(last).String()))
+func (l *Local) volumeHandle(id pool.ID) string { return l.pool.Handle(id).String() }
+
+// token names the last entry of a page, which may be gone when the next one is asked for. The
+// check digits make sure that it is a token of this list and no other word.
+func token(last pool.ID, handle func(pool.ID) string) string {
+	sum := sha256.Sum256([]byte(handle(last)))
 	return string(last) + "-" + hex.EncodeToString(sum[:4])
 }
 
-func (l *Local) parseToken(token string) (pool.ID, error) {
-	if token == "" {
+func (l *Local) parseToken(word string, handle func(pool.ID) string) (pool.ID, error) {
+	if word == "" {
 		return "", nil
 	}
-	word, _, _ := strings.Cut(token, "-")
-	id, err := pool.ParseID(word)
-	if err != nil || l.token(id) != token {
-		return "", fmt.Errorf("page token %.80q: %w", token, fault.StalePage)
+	digits, _, _ := strings.Cut(word, "-")
+	id, err := pool.ParseID(digits)
+	if err != nil || token(id, handle) != word {
+		return "", fmt.Errorf("page token %.80q: %w", word, fault.StalePage)
 	}
 	return id, nil
 }
@@ -68,7 +70,9 @@ func (l *Local) volume(e pool.Entry) cloud.Volume {
 		Name:   e.Record.Name,
 		Size:   cloud.Bytes(e.Record.Size),
 		Zone:   l.pool.Node(),
+		Source: l.sourceOf(e.Record),
 		Device: cloud.Device{Name: e.ID.ImageName()},
+		Health: health(e),
 	}
 	if e.Kind != pool.Whole {
 		v.Name, v.Size = string(e.ID), cloud.Bytes(e.Size)
@@ -88,4 +92,21 @@ func pairs(tags []cloud.Tag) []pool.Pair {
 		out = append(out, pool.Pair{Name: t.Key, Value: t.Value})
 	}
 	return out
+}
+
+// health says what is wrong with an entry of the pool.
+func health(e pool.Entry) cloud.Health {
+	const look = "; look at it with `cloudblock-controller volumes`"
+	switch e.Kind {
+	case pool.NoRecord:
+		return cloud.Health{Kind: cloud.Inaccessible, Reason: "RecordMissing", Message: e.Problem + "; the data is there, put the record back to use it"}
+	case pool.NoImage:
+		return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageMissing", Message: e.Problem + look}
+	case pool.Damaged:
+		if e.Size == 0 {
+			return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageEmpty", Message: e.Problem + look}
+		}
+		return cloud.Health{Kind: cloud.Inaccessible, Reason: "Damaged", Message: e.Problem + look}
+	}
+	return cloud.Health{}
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -21,11 +23,12 @@ type Config struct {
 	Pool string
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
+	// Log is told how copies go; nil for none.
+	Log *zap.Logger
 }
 
 // Local is the backend of one node.
 type Local struct {
-	cloud.NoSnapshots
 	pool *pool.Pool
 }
 
@@ -33,17 +36,46 @@ var _ cloud.Cloud = (*Local)(nil)
 
 // New opens the node's pool, and makes it in an empty folder.
 func New(ctx context.Context, cfg Config) (*Local, error) {
-	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node})
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) }})
 	if err != nil {
 		return nil, err
 	}
+	by := "copy"
+	if p.Reflink() {
+		by = "reflink"
+	}
+	cfg.Log.Info("pool is open", zap.String("pool", cfg.Pool), zap.String("snapshots_by", by))
 	return &Local{pool: p}, nil
+}
+
+// Close takes back the copies that are being made. Without it the next start does.
+func (l *Local) Close(ctx context.Context) error { return l.pool.Close(ctx) }
+
+func logProgress(log *zap.Logger, at pool.Progress) {
+	log = log.With(zap.String("target", at.Target), zap.String("source", at.Source),
+		zap.Int64("copied_bytes", at.Done), zap.Int64("total_bytes", at.Total))
+	switch {
+	case at.Err != nil:
+		log.Warn("copy failed", zap.Error(at.Err))
+	case at.Ended:
+		log.Info("copy is complete")
+	default:
+		log.Info("copying")
+	}
 }
 
 // Capabilities says that volumes are bound to a node, and grown and used by that node's own program.
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
+		Snapshots:      true,
+		Groups:         l.pool.Reflink(),
+		SnapshotZones:  true,
+		Clones:         true,
 		Capacity:       true,
+		Health:         true,
 		Scope:          cloud.ScopeNode,
 		SizeStep:       cloud.Bytes(pool.SizeStep),
 		SmallestVolume: cloud.Bytes(pool.SmallestVolume),
@@ -72,20 +104,22 @@ func (l *Local) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) 
 // Check proves that the pool is there and can be written.
 func (l *Local) Check(ctx context.Context) error { return l.pool.Check(ctx) }
 
-// CreateVolume reserves a volume in full.
+// CreateVolume reserves a volume in full, and copies its source into it.
 func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	node := l.pool.Node()
 	switch {
 	case len(req.Zones) > 0 && !slices.Contains(req.Zones, node):
 		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, node, req.Zones, fault.Exhausted)
-	case !req.Source.Blank():
-		return cloud.Volume{}, fmt.Errorf("create volume %q: node %s makes blank volumes only: %w", req.Name, node, fault.InvalidArgument)
 	case len(req.Parameters) > 0:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: unknown parameter %q, there is none: %w", req.Name, req.Parameters[0].Name, fault.InvalidArgument)
 	case req.Limit > 0 && req.Limit < req.Size:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: size %s is above the limit %s: %w", req.Name, req.Size, req.Limit, fault.OutOfRange)
 	}
-	r, err := l.pool.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), Tags: pairs(req.Tags)})
+	from, err := l.source(req.Source)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
+	}
+	r, err := l.pool.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), From: from, Tags: pairs(req.Tags)})
 	if err != nil {
 		return cloud.Volume{}, err
 	}
@@ -128,8 +162,7 @@ func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 		return nil // never an id of ours, so there is no such volume
 	}
 	if h.Node != l.pool.Node() {
-		return fmt.Errorf("delete volume %s: it is on node %s, this is node %s; only that node can remove it: %w",
-			id, h.Node, l.pool.Node(), fault.Precondition)
+		return l.elsewhere("delete", "volume", h, fault.Precondition)
 	}
 	if err := l.pool.Delete(ctx, h.ID); !errors.Is(err, fault.NotFound) {
 		return err

@@ -85,11 +85,14 @@ func TestCreateRefusesWhatItCannotServe(t *testing.T) {
 		change func(r *cloud.CreateVolumeRequest)
 		want   fault.Kind
 	}{
-		"a snapshot as the source": {func(r *cloud.CreateVolumeRequest) { r.Source.Snapshot = "s" }, fault.InvalidArgument},
-		"a volume as the source":   {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "v" }, fault.InvalidArgument},
-		"a parameter":              {func(r *cloud.CreateVolumeRequest) { r.Parameters = []cloud.Parameter{{Name: "type"}} }, fault.InvalidArgument},
-		"a limit below the size":   {func(r *cloud.CreateVolumeRequest) { r.Limit = size - 1 }, fault.OutOfRange},
-		"more than the pool has":   {func(r *cloud.CreateVolumeRequest) { r.Size = l.Capabilities().LargestVolume }, fault.Exhausted},
+		"a snapshot that cannot be": {func(r *cloud.CreateVolumeRequest) { r.Source.Snapshot = "s" }, fault.NotFound},
+		"a volume that cannot be":   {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "v" }, fault.NotFound},
+		"two sources": {func(r *cloud.CreateVolumeRequest) {
+			r.Source = cloud.Source{Volume: "v", Snapshot: "s"}
+		}, fault.InvalidArgument},
+		"a parameter":            {func(r *cloud.CreateVolumeRequest) { r.Parameters = []cloud.Parameter{{Name: "type"}} }, fault.InvalidArgument},
+		"a limit below the size": {func(r *cloud.CreateVolumeRequest) { r.Limit = size - 1 }, fault.OutOfRange},
+		"more than the pool has": {func(r *cloud.CreateVolumeRequest) { r.Size = l.Capabilities().LargestVolume }, fault.Exhausted},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +120,10 @@ func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
 	}
 
 	l := open(t, dir)
-	want := cloud.Volume{ID: vol.ID, Name: hex, Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}}
+	want := cloud.Volume{ID: vol.ID, Name: hex, Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}, Health: cloud.Health{
+		Kind: cloud.Inaccessible, Reason: "RecordMissing",
+		Message: "its record " + hex + ".json is missing; the data is there, put the record back to use it",
+	}}
 	if list, err := l.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) != 1 || !reflect.DeepEqual(list.Volumes[0], want) {
 		t.Errorf("ListVolumes = %+v, %v, want %+v", list, err, want)
 	}

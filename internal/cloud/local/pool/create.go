@@ -4,25 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+// From says what the content of a new volume is copied from; the zero value means a blank volume.
+type From struct {
+	// At most one of the two is set.
+	Volume, Snapshot ID
+}
+
+func (f From) item() item {
+	if f.Snapshot != "" {
+		return ofSnapshot(f.Snapshot)
+	}
+	return ofVolume(f.Volume)
+}
 
 // NewVolume asks for a volume.
 type NewVolume struct {
 	// Name is unique within the pool.
 	Name string
 	// Size is rounded up to SizeStep.
-	Size       int64
+	Size int64
+	// From is what the content is copied from. The size may be larger than the source's.
+	From       From
 	Parameters []Pair
 	Tags       []Pair
 }
 
-// Create makes a volume and returns when all its space is reserved and durable. fault.Conflict when
-// the name is taken, fault.Exhausted when there is no room, fault.OutOfRange for an impossible size;
-// then, and when the context ends, nothing is left behind. fault.Uncertain when it could not be
-// cleared away.
+// Create makes a volume and returns when all its space is reserved, its content is complete, and both
+// are durable. fault.Conflict when the name is taken, fault.Exhausted when there is no room,
+// fault.OutOfRange for an impossible size or one below the source's, fault.NotFound without the
+// source, fault.Precondition when a source in use cannot be copied; then nothing is left behind.
+// When the context ends a blank volume is taken back, and a copy goes on: fault.Uncertain, and
+// FindByName waits for it. fault.Uncertain too when something could not be cleared away.
 func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	size, err := roundUp(v.Size)
 	if err == nil {
@@ -33,40 +51,55 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("create volume %q: %w", v.Name, err)
 	}
+	r := Record{
+		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(),
+		Parameters: v.Parameters, Tags: v.Tags,
+	}
+	if v.From != (From{}) {
+		return p.createCopy(ctx, r, v.From.item())
+	}
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return Record{}, err
 	}
 	defer unlock()
-	if err := p.admit(v.Name, size); err != nil {
+	if err := p.admit(r); err != nil {
 		return Record{}, err
 	}
-	r := Record{
-		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: time.Now().UTC().Truncate(time.Second),
-		Parameters: v.Parameters, Tags: v.Tags,
-	}
 	if err := p.build(ctx, &r); err != nil {
-		return Record{}, p.takeBack(r, err)
+		return Record{}, p.takeBack(err, r)
 	}
 	return r, nil
 }
 
-// admit refuses a name that is taken and a size for which there is no room. It is exact, because the
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
+// admit refuses a volume whose name is taken or for which there is no room. It is exact, because the
 // lock is held from here until the space is reserved.
-func (p *Pool) admit(name string, size int64) error {
+func (p *Pool) admit(r Record) error {
 	entries, err := p.settle()
 	if err != nil {
 		return err
 	}
-	if e, taken := named(entries, name); taken {
-		return fmt.Errorf("create volume %q: the name belongs to volume %s: %w", name, p.Handle(e.ID), fault.Conflict)
+	if err := p.checkFree(entries, volumes, r.Name); err != nil {
+		return err
 	}
 	free, err := p.free(entries)
 	if err != nil {
 		return err
 	}
-	if size > free {
-		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has room for %d more: %w", name, size, p.node, p.dir, free, fault.Exhausted)
+	if r.Size > free {
+		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has room for %d more: %w", r.Name, r.Size, p.node, p.dir, free, fault.Exhausted)
+	}
+	return nil
+}
+
+// checkFree refuses a name that something on that shelf has.
+func (p *Pool) checkFree(entries []Entry, s shelf, name string) error {
+	for _, e := range named(entries, name) {
+		if e.item().shelf == s {
+			return fmt.Errorf("the name %q belongs to %s: %w", name, p.name(e.item()), fault.Conflict)
+		}
 	}
 	return nil
 }
@@ -76,23 +109,39 @@ func (p *Pool) admit(name string, size int64) error {
 // back; the image is durable before the record says "ready", so a volume that was ever
 // reported has all its bytes.
 func (p *Pool) build(ctx context.Context, r *Record) error {
-	if err := p.writeRecord(*r); err != nil {
+	it := r.item()
+	if err := p.writeRecord(it, *r); err != nil {
 		return err
 	}
-	if err := p.disk.createImage(ctx, p.ImagePath(r.ID), r.Size); err != nil {
+	if err := p.disk.createImage(ctx, p.file(it, imageExt), r.Size); err != nil {
 		return err
 	}
-	r.State = Ready
-	return p.writeRecord(*r)
+	return p.ready(r)
 }
 
-// takeBack removes what a failed create made. It does not look at the context: a caller that went
-// away is one more reason to leave nothing.
-func (p *Pool) takeBack(r Record, cause error) error {
-	if err := p.erase(r.ID); err != nil {
-		return fmt.Errorf("create volume %q: %w: %w", r.Name, fault.Uncertain, errors.Join(cause, err))
+// ready is the last step of every making.
+func (p *Pool) ready(r *Record) error {
+	r.State, r.Promise = Ready, 0
+	return p.writeRecord(r.item(), *r)
+}
+
+func (r Record) item() item {
+	if r.Volume != "" {
+		return ofSnapshot(r.ID)
 	}
-	return fmt.Errorf("create volume %q: %w", r.Name, kindOf(cause))
+	return ofVolume(r.ID)
+}
+
+// takeBack removes what failed calls made. It does not look at the context: a caller that went
+// away is one more reason to leave nothing.
+func (p *Pool) takeBack(cause error, made ...Record) error {
+	what := fmt.Errorf("create %s of the name %q: %w", made[0].item().shelf, made[0].Name, kindOf(cause))
+	for _, r := range made {
+		if err := p.erase(r.item()); err != nil {
+			what = fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(what, err))
+		}
+	}
+	return what
 }
 
 // roundUp makes a size a multiple of SizeStep and refuses one outside the bounds.
@@ -101,4 +150,38 @@ func roundUp(size int64) (int64, error) {
 		return 0, fmt.Errorf("size %d is not between %d and %d: %w", size, SmallestVolume, LargestVolume, fault.OutOfRange)
 	}
 	return (size + SizeStep - 1) / SizeStep * SizeStep, nil
+}
+
+// createCopy makes a volume with the content of another volume or a snapshot.
+func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, error) {
+	made, err := p.copyFrom(ctx, []item{from}, func(sources []source) (*making, error) {
+		src := sources[0]
+		if src.record.Size > r.Size {
+			return nil, fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(from), src.record.Size, fault.OutOfRange)
+		}
+		// Room for the whole volume: whatever it shares at first may be written over.
+		if err := p.admit(r); err != nil {
+			return nil, err
+		}
+		r.Source = string(from.shelf) + "/" + string(from.id)
+		return &making{records: []Record{r}, sources: sources, fill: func(ctx context.Context, f *os.File) error {
+			return p.disk.reserve(ctx, f, r.Size)
+		}}, nil
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	return made[0], nil
+}
+
+// SourceOf returns what a volume was copied from.
+func (r Record) SourceOf() From {
+	s, id, _ := splitSource(r.Source)
+	switch s {
+	case volumes:
+		return From{Volume: id}
+	case snapshots:
+		return From{Snapshot: id}
+	}
+	return From{}
 }

@@ -130,16 +130,24 @@ func (d disk) syncFolder(dir string) error {
 
 // createImage makes the file of a new volume, reserved in full, and durable.
 func (d disk) createImage(ctx context.Context, name string, size int64) error {
-	d.step("create image")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
+	f, err := d.emptyImage(name)
 	if err != nil {
 		return err
 	}
-	err = overwriteInPlace(f)
-	if err == nil {
-		err = d.reserve(ctx, f, size)
+	return errors.Join(d.reserve(ctx, f, size), f.Close())
+}
+
+// emptyImage makes the file of a new volume or snapshot and opens it.
+func (d disk) emptyImage(name string) (*os.File, error) {
+	d.step("create image")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(err, f.Close())
+	if err := overwriteInPlace(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // reserveChunk is how much is reserved between two looks at the context.
@@ -221,6 +229,29 @@ func (d disk) probe(name string) error {
 			allocated, SizeStep, fault.Precondition)
 	}
 	return nil
+}
+
+// canReflink asks the filesystem whether two files can share what they occupy. They are empty: the
+// answer is the same and needs no space. Where there is not even room for their names, it depends on
+// what the filesystem usually can.
+func (d disk) canReflink(one, other string) (bool, error) {
+	d.discard(one)
+	d.discard(other)
+	defer d.discard(one)
+	defer d.discard(other)
+	from, err := d.emptyImage(one)
+	if err == nil {
+		defer func() { _ = from.Close() }()
+		var to *os.File
+		if to, err = d.emptyImage(other); err == nil {
+			defer func() { _ = to.Close() }()
+			return retryEINTR(func() error { return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) }) == nil, nil
+		}
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return usuallyReflinks(filepath.Dir(one))
+	}
+	return false, kindOf(err)
 }
 
 // sizes returns the length of a regular file and how many bytes of it have a place on the disk.

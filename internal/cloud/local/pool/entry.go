@@ -16,10 +16,12 @@ import (
 // Kind says what was found in the pool.
 type Kind string
 
-// The kinds. Everything but Whole is a left-over: it is reported, and removed only by name.
+// The kinds. Everything but Whole and UnderWay is a left-over: it is reported, and removed only by name.
 const (
-	// Whole is a volume with its record and its image.
+	// Whole is a volume or a snapshot with its record and its image.
 	Whole Kind = "volume"
+	// UnderWay is a volume or a snapshot that a live process is copying at this moment.
+	UnderWay Kind = "copy under way"
 	// NoRecord is an image whose record is missing.
 	NoRecord Kind = "image without record"
 	// NoImage is a record whose image is missing.
@@ -35,9 +37,11 @@ type Entry struct {
 	// ID is empty for an Unknown file.
 	ID   ID
 	Kind Kind
+	// Snapshot tells a snapshot from a volume.
+	Snapshot bool
 	// File is the base name of the image, or of the unknown file.
 	File string
-	// Record is set for Whole and NoImage.
+	// Record is set for Whole, UnderWay and NoImage.
 	Record Record
 	// Size and Allocated are the image's length and how much of it has a place on the disk.
 	Size, Allocated int64
@@ -45,88 +49,137 @@ type Entry struct {
 	Problem string
 }
 
-// promise returns how many bytes of the disk this entry may still come to need.
-func (e Entry) promise() int64 {
-	if e.Kind == NoImage || e.Kind == Unknown {
-		return 0
+func (e Entry) item() item {
+	if e.Snapshot {
+		return ofSnapshot(e.ID)
 	}
-	return max(0, max(e.Size, e.Record.promised())-e.Allocated)
+	return ofVolume(e.ID)
 }
 
-// List returns everything in the pool, sorted by id, unknown files last.
-func (p *Pool) List(ctx context.Context) ([]Entry, error) {
+// List returns all volumes and what is left of volumes, sorted by id, unknown files last.
+func (p *Pool) List(ctx context.Context) ([]Entry, error) { return p.list(ctx, volumes) }
+
+// ListSnapshots is List for snapshots.
+func (p *Pool) ListSnapshots(ctx context.Context) ([]Entry, error) { return p.list(ctx, snapshots) }
+
+func (p *Pool) list(ctx context.Context, s shelf) ([]Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return p.settle()
+	return p.settleShelf(s)
 }
 
-// Get returns what lies under one id. fault.NotFound when nothing does.
-func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) {
+// Get returns what lies under the id of a volume. fault.NotFound when nothing does.
+func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) { return p.get(ctx, ofVolume(id)) }
+
+// GetSnapshot is Get for a snapshot.
+func (p *Pool) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
+	return p.get(ctx, ofSnapshot(id))
+}
+
+func (p *Pool) get(ctx context.Context, it item) (Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return Entry{}, err
 	}
 	defer unlock()
-	return p.entry(id)
+	return p.entry(it)
 }
 
-// FindByName returns the volume that was created under this name. fault.NotFound when there is none,
-// fault.Precondition when there is only its record.
+// FindByName returns the volume that was created under this name, and waits for it while it is being
+// copied. fault.NotFound when there is none, fault.Precondition when there is only its record.
 func (p *Pool) FindByName(ctx context.Context, name string) (Entry, error) {
-	entries, err := p.List(ctx)
+	found, err := p.find(ctx, volumes, name)
 	if err != nil {
 		return Entry{}, err
 	}
-	e, ok := named(entries, name)
-	switch {
-	case !ok:
-		return Entry{}, fmt.Errorf("pool %s has no volume named %q: %w", p.dir, name, fault.NotFound)
-	case e.Kind != Whole:
-		return Entry{}, p.refuse(e)
-	}
-	return e, nil
+	return found[0], nil
 }
 
-func named(entries []Entry, name string) (Entry, bool) {
-	for _, e := range entries {
-		if e.Record.Name == name && (e.Kind == Whole || e.Kind == NoImage) {
-			return e, true
+// FindSnapshots returns the snapshots that were made under this name, one or a group, and waits for
+// one that is being copied. Its errors are those of FindByName.
+func (p *Pool) FindSnapshots(ctx context.Context, name string) ([]Entry, error) {
+	return p.find(ctx, snapshots, name)
+}
+
+func (p *Pool) find(ctx context.Context, s shelf, name string) ([]Entry, error) {
+	for {
+		entries, err := p.list(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		found := named(entries, name)
+		if len(found) == 0 {
+			return nil, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, s, name, fault.NotFound)
+		}
+		if found[0].Kind != UnderWay {
+			for _, e := range found {
+				if e.Kind != Whole {
+					return nil, p.refuse(e)
+				}
+			}
+			return found, nil
+		}
+		if err := wait(ctx, longPause); err != nil {
+			return nil, fmt.Errorf("%s is being copied: %w", p.name(found[0].item()), err)
 		}
 	}
-	return Entry{}, false
 }
 
-// refuse is the error for a left-over where a whole volume is needed.
+func named(entries []Entry, name string) []Entry {
+	var found []Entry
+	for _, e := range entries {
+		if e.Record.Name == name && (e.Kind == Whole || e.Kind == NoImage || e.Kind == UnderWay) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// refuse is the error for a left-over where something whole is needed.
 func (p *Pool) refuse(e Entry) error {
-	return fmt.Errorf("volume %s: %s (%s); look at it with `cloudblock-controller volumes` and put the file back, or remove the rest with --delete: %w",
-		p.Handle(e.ID), e.Kind, e.Problem, fault.Precondition)
+	if e.Kind == UnderWay {
+		return fmt.Errorf("%s: %s: %w", p.name(e.item()), e.Kind, fault.Busy)
+	}
+	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put the file back, or remove the rest with --delete: %w",
+		p.name(e.item()), e.Kind, e.Problem, fault.Precondition)
 }
 
-// settle reads the whole folder, after finishing what a killed process left half done. Whoever has
+// settle reads the whole pool, after finishing what a killed process left half done. Whoever has
 // the lock knows that nobody is at it any more. Under the lock.
 func (p *Pool) settle() ([]Entry, error) {
-	files, err := os.ReadDir(p.path(volumesDir))
+	of, err := p.settleShelf(volumes)
+	if err != nil {
+		return nil, err
+	}
+	more, err := p.settleShelf(snapshots)
+	return append(of, more...), err
+}
+
+func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
+	files, err := os.ReadDir(p.path(string(s)))
 	if err != nil {
 		return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 	}
 	var entries []Entry
-	ids := map[ID]bool{}
+	ids, commits := map[ID]bool{}, []ID{}
 	for _, f := range files {
-		switch id, ext := splitName(f.Name()); ext {
-		case imageExt, recordExt, markExt:
+		switch id, ext := splitName(f.Name()); {
+		case ext == imageExt, ext == recordExt, ext == markExt:
 			ids[id] = true
-		case recordExt + newExt:
+		case ext == commitExt && s == snapshots:
+			commits = append(commits, id)
+		case ext == recordExt+newExt, ext == commitExt+newExt:
 			// Never the only copy of anything: replace moves a complete one to its name.
-			p.disk.discard(p.path(volumesDir, f.Name()))
+			p.disk.discard(p.path(string(s), f.Name()))
 		default:
-			entries = append(entries, Entry{Kind: Unknown, File: f.Name(), Problem: "not made by this program"})
+			entries = append(entries, Entry{Kind: Unknown, Snapshot: s == snapshots, File: f.Name(), Problem: "not made by this program"})
 		}
 	}
 	for id := range ids {
-		e, err := p.entry(id)
+		e, err := p.entry(item{s, id})
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}
@@ -135,6 +188,7 @@ func (p *Pool) settle() ([]Entry, error) {
 		}
 		entries = append(entries, e)
 	}
+	p.finishCommits(commits, entries)
 	slices.SortFunc(entries, func(a, b Entry) int {
 		if (a.ID == "") != (b.ID == "") {
 			return strings.Compare(string(b.ID), string(a.ID))
@@ -154,29 +208,29 @@ func splitName(name string) (id ID, ext string) {
 		return "", ""
 	}
 	switch ext = name[idLen:]; ext {
-	case imageExt, recordExt, markExt, recordExt + newExt:
+	case imageExt, recordExt, markExt, commitExt, recordExt + newExt, commitExt + newExt:
 		return id, ext
 	}
 	return "", ""
 }
 
 // entry looks at one id, after finishing what a killed process left of it. Under the lock.
-func (p *Pool) entry(id ID) (Entry, error) {
-	if _, err := os.Lstat(p.path(volumesDir, id.markName())); err == nil {
+func (p *Pool) entry(it item) (Entry, error) {
+	if _, err := os.Lstat(p.file(it, markExt)); err == nil {
 		// It was proven to be free before it was marked.
-		return Entry{}, p.clearAway(id)
+		return Entry{}, p.clearAway(it)
 	}
-	e := Entry{ID: id, File: id.ImageName()}
+	e := Entry{ID: it.id, Snapshot: it.isSnapshot(), File: it.id.ImageName()}
 	var imageErr error
-	e.Size, e.Allocated, imageErr = sizes(p.ImagePath(id))
+	e.Size, e.Allocated, imageErr = sizes(p.file(it, imageExt))
 	noImage := errors.Is(imageErr, fs.ErrNotExist)
 
-	data, err := readFile(p.path(volumesDir, id.recordName()))
+	data, err := readFile(p.file(it, recordExt))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && noImage:
-		return Entry{}, fmt.Errorf("volume %s: %w", p.Handle(id), fault.NotFound)
+		return Entry{}, fmt.Errorf("%s: %w", p.name(it), fault.NotFound)
 	case errors.Is(err, fs.ErrNotExist):
-		e.Kind, e.Problem = NoRecord, "its record "+id.recordName()+" is missing"
+		e.Kind, e.Problem = NoRecord, "its record "+string(it.id)+recordExt+" is missing"
 		if imageErr != nil {
 			e.Kind, e.Problem = Damaged, imageErr.Error()
 		}
@@ -185,26 +239,47 @@ func (p *Pool) entry(id ID) (Entry, error) {
 		e.Kind, e.Problem = Damaged, err.Error()
 		return e, nil
 	}
-	r, err := decodeRecord(id, data)
+	r, err := decodeRecord(it, data)
 	if err != nil {
-		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s: %v", id.recordName(), err)
+		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s%s: %v", it.id, recordExt, err)
 		return e, nil
 	}
-	if r.State == Creating {
-		// Nobody was ever told of this volume.
-		return Entry{}, p.clearAway(id)
+	if done, err := p.finish(it, &r); !done || err != nil {
+		e.Kind, e.Record = UnderWay, r
+		return e, err
 	}
 	e.classify(r, noImage, imageErr)
 	return e, nil
 }
 
+// finish decides what becomes of something half-made: it turns ready, it is left to the live process
+// that makes it (false), or it is cleared away (fault.NotFound).
+func (p *Pool) finish(it item, r *Record) (done bool, err error) {
+	switch r.State {
+	case Creating:
+		if r.Group != "" && p.committed(r.Group) {
+			r.State = Ready
+			// On a full disk it stays as it is, and is as good with the commit beside it.
+			_ = p.writeRecord(it, *r)
+			return true, nil
+		}
+		return false, p.clearAway(it) // nobody was ever told of it
+	case Copying:
+		if p.beingCopied(it) {
+			return false, nil
+		}
+		return false, p.clearAway(it)
+	}
+	return true, nil
+}
+
 // clearAway removes what a killed process left of a create or a delete. It always answers an error:
 // fault.NotFound once nothing is left.
-func (p *Pool) clearAway(id ID) error {
-	if err := p.erase(id); err != nil {
-		return fmt.Errorf("clear away half-made or half-removed volume %s: %w", p.Handle(id), kindOf(err))
+func (p *Pool) clearAway(it item) error {
+	if err := p.erase(it); err != nil {
+		return fmt.Errorf("clear away half-made or half-removed %s: %w", p.name(it), kindOf(err))
 	}
-	return fmt.Errorf("volume %s: %w", p.Handle(id), fault.NotFound)
+	return fmt.Errorf("%s: %w", p.name(it), fault.NotFound)
 }
 
 // classify compares a good record with the image.
@@ -221,19 +296,19 @@ func (e *Entry) classify(r Record, noImage bool, imageErr error) {
 	}
 }
 
-// erase removes a volume's files. The image goes first, and durably: were the record gone and the
+// erase removes an item's files. The image goes first, and durably: were the record gone and the
 // image there after a power loss, its space would be lost to a left-over that nobody knows.
-func (p *Pool) erase(id ID) error {
-	if err := p.disk.removeImage(p.ImagePath(id)); err != nil {
+func (p *Pool) erase(it item) error {
+	if err := p.disk.removeImage(p.file(it, imageExt)); err != nil {
 		return err
 	}
-	return errors.Join(p.disk.remove(p.path(volumesDir, id.recordName())), p.disk.remove(p.path(volumesDir, id.markName())))
+	return errors.Join(p.disk.remove(p.file(it, recordExt)), p.disk.remove(p.file(it, markExt)))
 }
 
-func (p *Pool) writeRecord(r Record) error {
+func (p *Pool) writeRecord(it item, r Record) error {
 	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return p.disk.replace(p.path(volumesDir, r.ID.recordName()), data)
+	return p.disk.replace(p.file(it, recordExt), data)
 }

@@ -39,6 +39,13 @@ func isBtrfs(f *os.File) (bool, error) {
 	return st.Type == unix.BTRFS_SUPER_MAGIC, err
 }
 
+// usuallyReflinks reports whether files of this kind of filesystem can share what they occupy.
+func usuallyReflinks(dir string) (bool, error) {
+	var st unix.Statfs_t
+	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
+	return st.Type == unix.BTRFS_SUPER_MAGIC || st.Type == unix.XFS_SUPER_MAGIC, kindOf(err)
+}
+
 // space is the size of a filesystem and what an ordinary user can still write, in bytes.
 type space struct{ total, free int64 }
 

@@ -11,11 +11,24 @@ import (
 // extent is a part of a file, in bytes.
 type extent struct{ start, length int64 }
 
+// mapped is a part of a file that has a place on the disk.
+type mapped struct {
+	extent
+	// physical is the place, in the filesystem's own counting; two files with the same place share it.
+	physical int64
+	flags    uint32
+}
+
 // fiemapCall is FS_IOC_FIEMAP of linux/fs.h, which package unix lacks.
 const (
-	fiemapCall    = 0xC020660B
-	fiemapLast    = 1 // FIEMAP_EXTENT_LAST
-	fiemapExtents = 256
+	fiemapCall = 0xC020660B
+	// The flags of an extent, FIEMAP_EXTENT_*.
+	fiemapLast      = 0x1
+	fiemapUnknown   = 0x2
+	fiemapDelayed   = 0x4
+	fiemapUnwritten = 0x800
+	fiemapShared    = 0x2000
+	fiemapExtents   = 256
 )
 
 // fiemap is struct fiemap of linux/fiemap.h with room for some extents.
@@ -33,38 +46,77 @@ type fiemap struct {
 	}
 }
 
-// holes returns the parts of the file below size that have no place on the disk. SEEK_HOLE would not
-// do: it takes blocks that are reserved but unwritten for holes. A filesystem that cannot tell is one hole.
-func holes(f *os.File, size int64) ([]extent, error) {
-	var found []extent
+// extents returns the parts of the file below size that have a place on the disk, in order. ok is
+// false on a filesystem that cannot tell.
+func extents(f *os.File, size int64) (found []mapped, ok bool, err error) {
+	m := new(fiemap)
 	for at := int64(0); at < size; {
-		m := fiemap{start: uint64(at), length: uint64(size - at), count: fiemapExtents}
+		m.start, m.length, m.count, m.flags, m.mapped = uint64(at), uint64(size-at), fiemapExtents, 0, 0
 		err := retryEINTR(func() error {
-			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fiemapCall, uintptr(unsafe.Pointer(&m))); errno != 0 {
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fiemapCall, uintptr(unsafe.Pointer(m))); errno != 0 {
 				return errno
 			}
 			return nil
 		})
 		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) {
-			return []extent{{0, size}}, nil
+			return nil, false, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		last := m.mapped == 0
 		for _, e := range m.extents[:min(m.mapped, fiemapExtents)] {
-			if start := int64(e.logical); start > at {
-				found = append(found, extent{at, min(start, size) - at})
-			}
+			found = append(found, mapped{extent{int64(e.logical), int64(e.length)}, int64(e.physical), e.flags})
 			at = max(at, int64(e.logical+e.length))
 			last = last || e.flags&fiemapLast != 0
 		}
 		if last {
-			if at < size {
-				found = append(found, extent{at, size - at})
-			}
 			break
 		}
 	}
+	return found, true, nil
+}
+
+// holes returns the parts of the file below size that have no place on the disk. SEEK_HOLE would not
+// do: it takes blocks that are reserved but unwritten for holes. A filesystem that cannot tell is one hole.
+func holes(f *os.File, size int64) ([]extent, error) {
+	places, ok, err := extents(f, size)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return []extent{{0, size}}, nil
+	}
+	var found []extent
+	at := int64(0)
+	for _, m := range places {
+		if m.start > at {
+			found = append(found, extent{at, min(m.start, size) - at})
+		}
+		at = max(at, m.start+m.length)
+	}
+	if at < size {
+		found = append(found, extent{at, size - at})
+	}
 	return found, nil
+}
+
+// written returns the parts of the file below size that hold data; everything else reads as zeros.
+func written(f *os.File, size int64) (found []extent, total int64, err error) {
+	for at := int64(0); at < size; {
+		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) || start >= size {
+			break
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			return nil, 0, err
+		}
+		end = min(end, size)
+		found, total, at = append(found, extent{start, end - start}), total+end-start, end
+	}
+	return found, total, nil
 }

@@ -41,10 +41,6 @@ func ParseID(s string) (ID, error) {
 // ImageName returns the base name of the file that holds the volume's bytes.
 func (id ID) ImageName() string { return string(id) + imageExt }
 
-func (id ID) recordName() string { return string(id) + recordExt }
-
-func (id ID) markName() string { return string(id) + markExt }
-
 // Handle is a volume's id as the outside knows it: <node>/<id>.
 type Handle struct {
 	Node string

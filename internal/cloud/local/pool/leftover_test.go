@@ -13,7 +13,7 @@ import (
 // Nothing on disk is removed but by an explicit delete of exactly that id: not by a start, a list, a
 // create or a growth, whatever the folder looks like.
 func TestLeftOversAreReportedAndKept(t *testing.T) {
-	record := func(p *Pool, id ID) string { return p.path(volumesDir, id.recordName()) }
+	record := func(p *Pool, id ID) string { return p.file(ofVolume(id), recordExt) }
 	tests := map[string]struct {
 		breakIt func(t *testing.T, p *Pool, id ID)
 		kind    Kind
@@ -83,7 +83,7 @@ func TestUnknownFilesStay(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	names := []string{"README", hex32, hex32 + ".img.new", hex32 + ".img~", "x" + hex32 + ".img", hex32[1:] + ".img", hex32[1:] + "F.img"}
 	for _, name := range names {
-		must(t, os.WriteFile(p.path(volumesDir, name), []byte("precious"), 0o600))
+		must(t, os.WriteFile(p.path(string(volumes), name), []byte("precious"), 0o600))
 	}
 	r := mustCreate(t, p, "a", small)
 	entries, err := p.List(t.Context())
@@ -110,7 +110,7 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_RDWR, 0)
 	must(t, err)
 	must(t, unix.Flock(int(f.Fd()), unix.LOCK_SH))
-	if user, err := p.InUse(t.Context(), r.ID); err != nil || user == "" {
+	if user, err := p.InUse(t.Context(), Entry{ID: r.ID}); err != nil || user == "" {
 		t.Errorf("InUse of a locked image = %q, %v", user, err)
 	}
 	wantKind(t, "Delete of a locked image", p.Delete(t.Context(), r.ID), fault.Precondition)
@@ -122,13 +122,13 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	must(t, os.MkdirAll(loop, 0o700))
 	for _, backing := range []string{p.ImagePath(r.ID), "/elsewhere/" + r.ID.ImageName(), p.ImagePath(r.ID) + " (deleted)"} {
 		must(t, os.WriteFile(loop+"/backing_file", []byte(backing+"\n"), 0o600))
-		if user, err := p.InUse(t.Context(), r.ID); err != nil || user != "/dev/loop7" {
+		if user, err := p.InUse(t.Context(), Entry{ID: r.ID}); err != nil || user != "/dev/loop7" {
 			t.Errorf("InUse below %s = %q, %v, want /dev/loop7", backing, user, err)
 		}
 		wantKind(t, "Delete of an image below a loop device", p.Delete(t.Context(), r.ID), fault.Precondition)
 	}
 	must(t, os.WriteFile(loop+"/backing_file", []byte("/elsewhere/x"+r.ID.ImageName()+"\n"), 0o600))
-	if user, err := p.InUse(t.Context(), r.ID); err != nil || user != "" {
+	if user, err := p.InUse(t.Context(), Entry{ID: r.ID}); err != nil || user != "" {
 		t.Errorf("InUse of a free volume = %q, %v", user, err)
 	}
 	must(t, p.Delete(t.Context(), r.ID))

@@ -5,6 +5,8 @@
 //	volumes/<32 hex>.img   the bytes of a volume, reserved in full
 //	volumes/<32 hex>.json  its record: name, size, state, tags
 //	volumes/<32 hex>.gone  the record of a volume that is being deleted
+//	snapshots/             the same for snapshots; <32 hex>.commit: a whole group is ready
+//	freeze/                what the programs say to each other about freezing filesystems
 //	*.new                  half-written files of a process that died; removed by the next one
 //
 // The controller makes and removes volumes, the node program grows them, and an operator's command
@@ -26,6 +28,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,19 +48,18 @@ const (
 )
 
 const (
-	format       = 1
-	metaFile     = "pool.json"
-	lockFile     = "lock"
-	volumesDir   = "volumes"
-	snapshotsDir = "snapshots"
-	imageExt     = ".img"
-	recordExt    = ".json"
-	newExt       = ".new"
-	markExt      = ".gone"
-	filePerm     = 0o600
-	folderPerm   = 0o700
-	defaultSys   = "/sys/block"
-	mostMetaLen  = 1 << 20
+	format      = 1
+	metaFile    = "pool.json"
+	lockFile    = "lock"
+	imageExt    = ".img"
+	recordExt   = ".json"
+	newExt      = ".new"
+	commitExt   = ".commit"
+	markExt     = ".gone"
+	filePerm    = 0o600
+	folderPerm  = 0o700
+	defaultSys  = "/sys/block"
+	mostMetaLen = 1 << 20
 )
 
 // Config says where a pool is and whose it is.
@@ -71,9 +73,12 @@ type Config struct {
 	MustExist bool
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
+	// Progress, if set, is told how far copies have come. It is called from other goroutines.
+	Progress func(Progress)
 }
 
-// Pool is an open pool. It holds no descriptor and no state but the names, so it needs no closing.
+// Pool is an open pool. It holds no descriptor and no state but the names, so it needs no closing but
+// while it makes copies.
 type Pool struct {
 	dir    string
 	node   string
@@ -83,6 +88,13 @@ type Pool struct {
 	// waiting for it ends with the context.
 	turn chan struct{}
 	disk disk
+	// reflink: files of this filesystem can share what they occupy.
+	reflink  bool
+	progress func(Progress)
+	// life ends with stop; jobs are the copies that this process is making.
+	life context.Context
+	stop context.CancelFunc
+	jobs sync.WaitGroup
 }
 
 // meta is the content of pool.json.
@@ -123,12 +135,15 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	// Both programs need them, and an older version made none.
-	for _, dir := range []string{snapshotsDir, freezeDir} {
+	for _, dir := range []string{string(snapshots), freezeDir} {
 		if err := p.disk.makeFolder(p.path(dir)); err != nil {
 			return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 		}
 	}
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
+	}
+	if p.reflink, err = p.disk.canReflink(p.path("probe"+newExt), p.path("clone"+newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
 	if _, err := p.settle(); err != nil {
@@ -150,9 +165,14 @@ func newPool(cfg Config) (*Pool, error) {
 		cfg.SysDir = defaultSys
 	}
 	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, turn: make(chan struct{}, 1)}
-	p.disk.statfs = statfs
+	p.disk.statfs, p.progress = statfs, cfg.Progress
+	p.life, p.stop = context.WithCancel(context.Background())
 	return p, nil
 }
+
+// Reflink reports whether snapshots and copies in this pool are made by reflink, which takes an instant
+// and no space at first. Otherwise the data is copied.
+func (p *Pool) Reflink() bool { return p.reflink }
 
 // Node returns the name of the node that the pool belongs to.
 func (p *Pool) Node() string { return p.node }
@@ -161,7 +181,7 @@ func (p *Pool) Node() string { return p.node }
 func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
 
 // ImagePath returns where the bytes of a volume are.
-func (p *Pool) ImagePath(id ID) string { return p.path(volumesDir, id.ImageName()) }
+func (p *Pool) ImagePath(id ID) string { return p.file(ofVolume(id), imageExt) }
 
 // Check proves that the pool can still be read and written, and is still the one that was opened. It
 // does not wait for the lock.
@@ -254,7 +274,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 	if err := os.Chmod(p.dir, folderPerm); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
-	if err := p.disk.makeFolder(p.path(volumesDir)); err != nil {
+	if err := p.disk.makeFolder(p.path(string(volumes))); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
 	if err := p.disk.replace(p.path(metaFile), data); err != nil {
@@ -267,7 +287,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 // A folder with volumes but without pool.json is a pool that lost it: making a new one would
 // hide that, and every volume of this node would be forgotten.
 func (p *Pool) checkEmpty(node string) error {
-	known := map[string]bool{lockFile: true, volumesDir: true, snapshotsDir: true, freezeDir: true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
+	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, freezeDir: true, metaFile + newExt: true, "probe" + newExt: true, "clone" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
@@ -277,7 +297,7 @@ func (p *Pool) checkEmpty(node string) error {
 			return fmt.Errorf("%s is not a pool and not empty (it holds %q); choose an empty folder: %w", p.dir, e.Name(), fault.Precondition)
 		}
 	}
-	files, err := os.ReadDir(p.path(volumesDir))
+	files, err := os.ReadDir(p.path(string(volumes)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 	}

@@ -19,7 +19,7 @@ const small = SmallestVolume
 func diskOf(n int64) func(dir string) (space, error) {
 	total := n*small + leastFloor
 	return func(dir string) (space, error) {
-		files, err := filepath.Glob(filepath.Join(dir, volumesDir, "*"+imageExt))
+		files, err := filepath.Glob(filepath.Join(dir, "*s", "*"+imageExt))
 		if err != nil {
 			return space{}, err
 		}
@@ -66,14 +66,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// files returns what is in the folder of volumes.
+// files returns what is in the folders of volumes and snapshots.
 func files(t *testing.T, p *Pool) []string {
 	t.Helper()
-	found, err := os.ReadDir(p.path(volumesDir))
-	must(t, err)
-	names := make([]string, 0, len(found))
-	for _, f := range found {
-		names = append(names, f.Name())
+	var names []string
+	for _, s := range []shelf{volumes, snapshots} {
+		found, err := os.ReadDir(p.path(string(s)))
+		must(t, err)
+		for _, f := range found {
+			names = append(names, f.Name())
+		}
 	}
 	return names
 }

@@ -18,8 +18,11 @@ type State string
 
 // The states of a record. Creating is seen only by whoever takes it back.
 const (
+	// Creating is what one process does under the pool's lock.
 	Creating State = "creating"
-	Ready    State = "ready"
+	// Copying is done without the lock, by a process that holds the image's exclusive flock meanwhile.
+	Copying State = "copying"
+	Ready   State = "ready"
 )
 
 // Pair is a name with a value: a parameter or a tag.
@@ -39,8 +42,18 @@ type Record struct {
 	GrowTo  int64     `json:"growTo,omitempty"`
 	State   State     `json:"state"`
 	Created time.Time `json:"created"`
-	// Source says what the content was copied from; empty for a volume that was blank.
-	Source     string `json:"source,omitempty"`
+	// Source says what the content was copied from; empty for a volume that was blank, and for a
+	// snapshot.
+	Source string `json:"source,omitempty"`
+	// Volume, of a snapshot, is the volume it was made of; it may be gone.
+	Volume ID `json:"volume,omitempty"`
+	// Group, of a snapshot, is the group it was made in; empty for one by itself.
+	Group ID `json:"group,omitempty"`
+	// Frozen, of a snapshot, says that nothing was written to the volume at that moment: it was not in
+	// use, or its filesystem was frozen. Otherwise it is what a power loss would have left.
+	Frozen bool `json:"frozen,omitempty"`
+	// Promise, of a snapshot that is being copied, is how many bytes it will take.
+	Promise    int64  `json:"promise,omitempty"`
 	Parameters []Pair `json:"parameters,omitempty"`
 	Tags       []Pair `json:"tags,omitempty"`
 }
@@ -72,8 +85,8 @@ func (r Record) encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// decodeRecord reads the record of a volume and refuses everything that encode cannot have written.
-func decodeRecord(id ID, data []byte) (Record, error) {
+// decodeRecord reads the record of an item and refuses everything that encode cannot have written.
+func decodeRecord(it item, data []byte) (Record, error) {
 	var d document
 	if err := unmarshal(data, &d); err != nil {
 		return Record{}, err
@@ -82,16 +95,26 @@ func decodeRecord(id ID, data []byte) (Record, error) {
 	switch {
 	case d.Format != format:
 		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
-	case r.ID != id:
-		return Record{}, fmt.Errorf("it is the record of volume %q", r.ID)
+	case r.ID != it.id:
+		return Record{}, fmt.Errorf("it is the record of %q", r.ID)
+	case it.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume) || !idOrNone(r.Group):
+		return Record{}, fmt.Errorf("it is the record of a snapshot of volume %q in group %q", r.Volume, r.Group)
 	case !sizeOK(r.Size):
 		return Record{}, fmt.Errorf("impossible size %d", r.Size)
-	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready):
+	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || it.isSnapshot()):
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
-	case r.State != Creating && r.State != Ready:
-		return Record{}, fmt.Errorf("unknown state %q", r.State)
+	case r.State != Creating && r.State != Copying && r.State != Ready, r.Promise < 0:
+		return Record{}, fmt.Errorf("unknown state %q, or promise %d", r.State, r.Promise)
+	}
+	if _, _, err := splitSource(r.Source); err != nil {
+		return Record{}, err
 	}
 	return r, checkName(r.Name)
+}
+
+func idOrNone(id ID) bool {
+	_, err := ParseID(string(id))
+	return id == "" || err == nil
 }
 
 func sizeOK(size int64) bool {

@@ -11,7 +11,7 @@ import (
 func goodRecord() Record {
 	return Record{
 		ID: hex32, Name: "pvc-Ä", Size: 32 * SizeStep, GrowTo: 48 * SizeStep, State: Ready,
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Source: "n1/snap-" + hex32,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Source: "snapshots/" + hex32,
 		Parameters: []Pair{{"type", "fast"}}, Tags: []Pair{{"cloudblock-pvc", "data"}, {"cloudblock-pvc", "twice"}},
 	}
 }
@@ -22,7 +22,7 @@ func TestRecordSurvivesItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeRecord(hex32, data)
+	got, err := decodeRecord(ofVolume(hex32), data)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("decodeRecord = %+v, %v, want %+v", got, err, want)
 	}
@@ -59,10 +59,16 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a growth to less":            replace(`"growTo":50331648`, `"growTo":16777216`),
 		"a state nobody knows":        replace(`"ready"`, `"sleeping"`),
 		"growing while being removed": replace(`"ready"`, `"deleting"`),
+		"growing while being copied":  replace(`"ready"`, `"copying"`),
+		"a source of no kind":         replace(`"snapshots/`, `"images/`),
+		"a source without an id":      replace(`"snapshots/`, `"snapshots/../`),
+		"the record of a snapshot":    replace(`"state"`, `"volume":"`+hex32+`","state"`),
+		"a hostile group":             replace(`"state"`, `"group":"../x","state"`),
+		"a negative promise":          replace(`"state"`, `"promise":-1,"state"`),
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {
-			if r, err := decodeRecord(hex32, in); err == nil {
+			if r, err := decodeRecord(ofVolume(hex32), in); err == nil {
 				t.Errorf("decodeRecord(%s) = %+v, want an error", in, r)
 			}
 		})
@@ -77,7 +83,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r, err := decodeRecord(hex32, in)
+		r, err := decodeRecord(ofVolume(hex32), in)
 		if err != nil {
 			return
 		}
@@ -88,7 +94,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decodeRecord(hex32, out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
+		if again, err := decodeRecord(ofVolume(hex32), out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
 			t.Errorf("decodeRecord(encode(%+v)) = %+v, %v", r, again, err)
 		}
 	})

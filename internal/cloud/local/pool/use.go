@@ -97,7 +97,7 @@ func (p *Pool) promiseGrowth(r *Record, want int64) error {
 			p.Handle(r.ID), r.Size, want, p.dir, free, fault.OutOfRange)
 	}
 	r.GrowTo = want
-	if err := p.writeRecord(*r); err != nil {
+	if err := p.writeRecord(ofVolume(r.ID), *r); err != nil {
 		return fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
 	}
 	return nil
@@ -120,7 +120,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 	}
 	if err == nil {
 		r.GrowTo = 0
-		err = p.writeRecord(r)
+		err = p.writeRecord(ofVolume(r.ID), r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
@@ -130,7 +130,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 
 // openImage opens the image of a whole volume with a shared lock on it. Under the pool's lock.
 func (p *Pool) openImage(id ID) (*os.File, Record, error) {
-	e, err := p.entry(id)
+	e, err := p.entry(ofVolume(id))
 	if err != nil {
 		return nil, Record{}, err
 	}
@@ -144,7 +144,7 @@ func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 	if err := flock(f, unix.LOCK_SH); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, Record{}, fmt.Errorf("a foreign program has locked the image of volume %s: %w", p.Handle(id), fault.Busy)
+			return nil, Record{}, fmt.Errorf("volume %s is being copied, or a foreign program has locked its image: %w", p.Handle(id), fault.Busy)
 		}
 		return nil, Record{}, fmt.Errorf("lock volume %s: %w", p.Handle(id), kindOf(err))
 	}
@@ -167,14 +167,14 @@ func (p *Pool) NeverWritten(id ID) (bool, error) {
 	return false, kindOf(err)
 }
 
-// InUse says what uses a volume, or "" if nothing does.
-func (p *Pool) InUse(ctx context.Context, id ID) (string, error) {
+// InUse says what uses the image of an entry, or "" if nothing does.
+func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	f, user, err := p.lockImage(id)
+	f, user, err := p.lockImage(e.item())
 	if f != nil {
 		_ = f.Close()
 	}
@@ -183,26 +183,30 @@ func (p *Pool) InUse(ctx context.Context, id ID) (string, error) {
 
 // lockImage takes the exclusive lock on an image, or says who uses it. The loop device that the node
 // program made keeps its shared lock however that program ended. A loop device that somebody
-// made by hand has none, so the kernel's list is looked at too.
-func (p *Pool) lockImage(id ID) (f *os.File, user string, err error) {
-	f, err = os.OpenFile(p.ImagePath(id), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// made by hand has none, so the kernel's list is looked at too. fault.Busy while it is being copied.
+func (p *Pool) lockImage(it item) (f *os.File, user string, err error) {
+	f, err = os.OpenFile(p.file(it, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, "", fmt.Errorf("open volume %s: %w", p.Handle(id), kindOf(err))
+		return nil, "", fmt.Errorf("open %s: %w", p.name(it), kindOf(err))
 	}
-	loops, err := p.loopsOf(id)
+	loops, err := p.loopsOf(it.id)
 	if err == nil && len(loops) == 0 {
 		if err = flock(f, unix.LOCK_EX); err == nil {
 			return f, "", nil
 		}
 	}
+	// Users share the lock; only a copy under way has it alone.
+	copied := errors.Is(err, unix.EWOULDBLOCK) && errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 	_ = f.Close()
 	switch {
 	case len(loops) > 0:
 		return nil, "/dev/" + strings.Join(loops, ", /dev/"), nil
+	case copied:
+		return nil, "", fmt.Errorf("%s is being copied: %w", p.name(it), fault.Busy)
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, "an open file", nil
 	}
-	return nil, "", fmt.Errorf("lock volume %s: %w", p.Handle(id), kindOf(err))
+	return nil, "", fmt.Errorf("lock %s: %w", p.name(it), kindOf(err))
 }
 
 // loopsOf returns the loop devices whose backing file has the image's name. The folder may have

@@ -1,0 +1,211 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// copyChunk is how much is copied between two looks at the context.
+	copyChunk int64 = 16 << 20
+	// progressPause is the time between two reports of progress.
+	progressPause = 5 * time.Second
+)
+
+// Progress is how far a copy has come.
+type Progress struct {
+	// Target and Source name the two as messages do.
+	Target, Source string
+	Done, Total    int64
+	// Ended is set once, in the last report; Err says how it ended.
+	Ended bool
+	Err   error
+}
+
+// job is a copy without the pool's lock. It outlives the call that began it, and ends with the
+// process. While it lives it holds the exclusive flock of the image that it writes, so whoever reads
+// a record that says "copying" knows whether anybody still is at it.
+type job struct {
+	record  Record
+	source  source
+	to      *os.File
+	freezes map[ID]thaw
+	done    chan struct{}
+	err     error
+}
+
+// startCopy does what a copy needs the pool's lock for: record, image, lock and promise of space.
+func (p *Pool) startCopy(m *making, freezes map[ID]thaw) (*job, error) {
+	j := &job{record: m.records[0], source: m.sources[0], freezes: freezes, done: make(chan struct{})}
+	it := j.record.item()
+	j.record.State = Copying
+	parts, total, err := written(j.source.file, j.source.record.Size)
+	if err != nil {
+		return nil, fmt.Errorf("copy %s: %w", p.name(j.source.item), kindOf(err))
+	}
+	if it.isSnapshot() {
+		j.record.Promise = total
+	}
+	err = p.writeRecord(it, j.record)
+	if err == nil {
+		j.to, err = p.disk.emptyImage(p.file(it, imageExt))
+	}
+	if err == nil {
+		err = flock(j.to, unix.LOCK_EX)
+	}
+	switch {
+	case err != nil:
+	case it.isSnapshot():
+		p.disk.step("lengthen image")
+		err = retryEINTR(func() error { return j.to.Truncate(j.record.Size) })
+	default:
+		// A volume gets all its space at once, as every volume does.
+		err = m.fill(p.life, j.to)
+	}
+	if err != nil {
+		if j.to != nil {
+			err = errors.Join(err, j.to.Close())
+		}
+		return nil, p.takeBack(err, j.record)
+	}
+	p.jobs.Go(func() { p.run(j, parts, total) })
+	return j, nil
+}
+
+// run copies, then makes the copy ready or takes it back.
+func (p *Pool) run(j *job, parts []extent, total int64) {
+	defer close(j.done)
+	err := p.copyParts(j, parts, total)
+	// The image is complete and durable before the record says so.
+	if err == nil {
+		p.disk.step("sync image")
+		err = j.to.Sync()
+	}
+	// Not bound to the life of the pool: what was begun is brought to an end either way.
+	unlock, lockErr := p.enter(context.WithoutCancel(p.life))
+	switch {
+	case lockErr != nil:
+		err = errors.Join(err, lockErr) // the next one who settles the pool clears it away
+	case err == nil:
+		if err = p.ready(&j.record); err != nil {
+			err = p.takeBack(err, j.record)
+		}
+	default:
+		err = p.takeBack(err, j.record)
+	}
+	// Before anybody else can look: the lock on the image ends with it.
+	_, _ = j.to.Close(), j.source.file.Close()
+	if lockErr == nil {
+		unlock()
+	}
+	j.err = err
+	p.report(j, total, total, true, err)
+}
+
+// copyParts copies what is written in the source. Everything else reads as zeros in both.
+func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
+	defer release(j.freezes)
+	ctx := p.life
+	if j.source.freeze != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, j.source.freeze.until, fmt.Errorf(
+			"%s is in use and could not be copied while it was frozen; stop the workload, or use a pool on xfs or btrfs: %w", p.name(j.source.item), fault.Precondition))
+		defer cancel()
+	}
+	done, reported := int64(0), time.Now()
+	p.report(j, 0, total, false, nil)
+	for _, part := range parts {
+		for end := part.start + part.length; part.start < end; {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			p.disk.step("copy")
+			n, err := copyRange(j.to, j.source.file, part.start, min(copyChunk, end-part.start))
+			if err != nil {
+				return fmt.Errorf("copy %s: %w", p.name(j.source.item), err)
+			}
+			part.start, done = part.start+n, done+n
+			if time.Since(reported) > progressPause {
+				p.report(j, done, total, false, nil)
+				reported = time.Now()
+			}
+		}
+	}
+	if j.source.freeze != nil {
+		return j.source.freeze.Holds()
+	}
+	return nil
+}
+
+// copyRange copies some bytes to the same place in another file and returns how many.
+func copyRange(to, from *os.File, at, length int64) (int64, error) {
+	in, out := at, at
+	var n int
+	err := retryEINTR(func() (err error) {
+		n, err = unix.CopyFileRange(int(from.Fd()), &in, int(to.Fd()), &out, int(length), 0)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	// Written to the disk while the next part is read, so that the sync at the end has little to do.
+	_ = unix.SyncFileRange(int(to.Fd()), at, int64(n), unix.SYNC_FILE_RANGE_WRITE)
+	return int64(n), nil
+}
+
+func (p *Pool) report(j *job, done, total int64, ended bool, err error) {
+	if p.progress != nil {
+		p.progress(Progress{Target: p.name(j.record.item()), Source: p.name(j.source.item), Done: done, Total: total, Ended: ended, Err: err})
+	}
+}
+
+// wait returns what the copy made. When the context ends first the copy goes on.
+func (j *job) wait(ctx context.Context, p *Pool) ([]Record, error) {
+	select {
+	case <-j.done:
+		if j.err != nil {
+			return nil, j.err
+		}
+		return []Record{j.record}, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s is still being copied: %w: %w", p.name(j.source.item), fault.Uncertain, ctx.Err())
+	}
+}
+
+// beingCopied reports whether a live process holds the image of this item.
+func (p *Pool) beingCopied(it item) bool {
+	f, err := p.openToRead(it)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
+}
+
+// Close breaks off the copies that this process is making, takes them back, and returns when that is
+// done or the context ends. Without it they end with the process, and the next one takes them back.
+func (p *Pool) Close(ctx context.Context) error {
+	p.stop()
+	ended := make(chan struct{})
+	go func() {
+		p.jobs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a copy in pool %s is still being taken back: %w", p.dir, ctx.Err())
+	}
+}

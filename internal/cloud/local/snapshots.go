@@ -1,0 +1,176 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// CreateSnapshots makes snapshots by reflink where the pool's filesystem has that, else by a copy.
+func (l *Local) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+	if req.Group && !l.pool.Reflink() {
+		return nil, fmt.Errorf("snapshot %q of a group: the filesystem of the pool on node %s has no reflinks; use a pool on xfs or btrfs: %w",
+			req.Name, l.pool.Node(), fault.Unsupported)
+	}
+	want := pool.NewSnapshots{Name: req.Name, Group: req.Group, Tags: pairs(req.Tags)}
+	for _, id := range req.Volumes {
+		h, err := pool.ParseHandle(string(id))
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, id, l.pool.Node(), fault.NotFound)
+		}
+		if h.Node != l.pool.Node() {
+			return nil, l.elsewhere("snapshot", "volume", h, fault.Precondition)
+		}
+		want.Volumes = append(want.Volumes, h.ID)
+	}
+	records, err := l.pool.CreateSnapshots(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return l.snapshots(records), nil
+}
+
+// FindSnapshots looks for a name, and waits for a snapshot that is being copied.
+func (l *Local) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+	entries, err := l.pool.FindSnapshots(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var records []pool.Record
+	for _, e := range entries {
+		records = append(records, e.Record)
+	}
+	return l.snapshots(records), nil
+}
+
+// GetSnapshot looks for an id. Snapshots of other nodes cannot be seen from here: fault.NotFound.
+func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
+	h, err := pool.ParseSnapshotHandle(string(id))
+	if err != nil || h.Node != l.pool.Node() {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q is not on node %s: %w", id, l.pool.Node(), fault.NotFound)
+	}
+	e, err := l.pool.GetSnapshot(ctx, h.ID)
+	if err != nil {
+		return cloud.Snapshot{}, err
+	}
+	if e.Kind != pool.Whole {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %s: %s (%s): %w", id, e.Kind, e.Problem, fault.NotFound)
+	}
+	return l.snapshot(e.Record), nil
+}
+
+// DeleteSnapshot removes a snapshot and touches nothing else. One of another node may well exist, so it
+// is refused with fault.Precondition.
+func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	h, err := pool.ParseSnapshotHandle(string(id))
+	if err != nil {
+		return nil // never an id of ours, so there is no such snapshot
+	}
+	if h.Node != l.pool.Node() {
+		return l.elsewhere("delete", "snapshot", h, fault.Precondition)
+	}
+	if err := l.pool.DeleteSnapshot(ctx, h.ID); !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// ListSnapshots returns the snapshots in the order of their ids. What is left of one without its record
+// is not among them: nobody could say what it is a snapshot of.
+func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
+	after, err := l.parseToken(page.Token, l.pool.SnapshotHandle)
+	if err != nil {
+		return cloud.SnapshotList{}, err
+	}
+	entries, err := l.pool.ListSnapshots(ctx)
+	if err != nil {
+		return cloud.SnapshotList{}, err
+	}
+	var list cloud.SnapshotList
+	var last pool.ID
+	for _, e := range entries {
+		s := l.snapshot(e.Record)
+		if e.Kind != pool.Whole || e.ID <= after || (of != "" && s.Volume != of) {
+			continue
+		}
+		if page.Most > 0 && len(list.Snapshots) == page.Most {
+			list.Next = token(last, l.pool.SnapshotHandle)
+			break
+		}
+		list.Snapshots, last = append(list.Snapshots, s), e.ID
+	}
+	return list, nil
+}
+
+func (l *Local) snapshots(records []pool.Record) []cloud.Snapshot {
+	out := make([]cloud.Snapshot, 0, len(records))
+	for _, r := range records {
+		out = append(out, l.snapshot(r))
+	}
+	return out
+}
+
+func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
+	s := cloud.Snapshot{
+		ID:      cloud.SnapshotID(l.pool.SnapshotHandle(r.ID)),
+		Name:    r.Name,
+		Volume:  cloud.VolumeID(l.pool.Handle(r.Volume).String()),
+		Zone:    l.pool.Node(),
+		Size:    cloud.Bytes(r.Size),
+		Created: r.Created,
+		Ready:   r.State == pool.Ready,
+	}
+	if r.Group != "" {
+		s.Group = cloud.GroupID(l.pool.GroupHandle(r.Group))
+	}
+	return s
+}
+
+// elsewhere is the error for something that another node may have.
+func (l *Local) elsewhere(what, of string, h pool.Handle, kind fault.Kind) error {
+	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.pool.Node(), kind)
+}
+
+// source reads what a new volume is to be copied from.
+func (l *Local) source(s cloud.Source) (pool.From, error) {
+	var h pool.Handle
+	var err error
+	var from pool.From
+	switch {
+	case s.Volume != "" && s.Snapshot != "":
+		return from, fmt.Errorf("a volume and a snapshot as the source: %w", fault.InvalidArgument)
+	case s.Volume != "":
+		h, err = pool.ParseHandle(string(s.Volume))
+		from.Volume = h.ID
+	case s.Snapshot != "":
+		h, err = pool.ParseSnapshotHandle(string(s.Snapshot))
+		from.Snapshot = h.ID
+	default:
+		return from, nil
+	}
+	switch {
+	case err != nil:
+		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.pool.Node(), fault.NotFound, err)
+	case h.Node != l.pool.Node():
+		return from, l.elsewhere("copy", "source", h, fault.Exhausted)
+	}
+	return from, nil
+}
+
+// sourceOf is the way back.
+func (l *Local) sourceOf(r pool.Record) cloud.Source {
+	switch from := r.SourceOf(); {
+	case from.Snapshot != "":
+		return cloud.Source{Snapshot: cloud.SnapshotID(l.pool.SnapshotHandle(from.Snapshot))}
+	case from.Volume != "":
+		return cloud.Source{Volume: cloud.VolumeID(l.pool.Handle(from.Volume).String())}
+	}
+	return cloud.Source{}
+}
