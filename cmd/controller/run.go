@@ -71,14 +71,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
 	}, func(r grpc.ServiceRegistrar) {
-		csi.RegisterControllerServer(r, service)
-		if service.Features().Groups {
-			csi.RegisterGroupControllerServer(r, service.Groups())
-		}
+		register(r, service)
 		if cfg.backend.perNode {
 			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}
 	})
+}
+
+// register puts the services that the cloud can serve onto the server.
+func register(r grpc.ServiceRegistrar, service *controller.Service) {
+	csi.RegisterControllerServer(r, service)
+	if service.Features().Groups {
+		csi.RegisterGroupControllerServer(r, service.Groups())
+	}
 }
 
 // decorate puts around a backend what every backend needs, and registers what is measured of it and

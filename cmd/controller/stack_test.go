@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+)
+
+// stack is the whole controller, all decorators included, on a real socket over a cloud in memory.
+type stack struct {
+	csi.ControllerClient
+	csi.GroupControllerClient
+
+	cloud *memory.Cloud
+}
+
+func startStack(t *testing.T, cfg memory.Config) *stack {
+	t.Helper()
+	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stack{cloud: memory.New(cfg)}
+	decorated, err := decorate(s.cloud, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := controller.New(decorated, names)
+	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- driver.Serve(ctx, driver.Config{Names: names, Features: service.Features(), Endpoint: endpoint, Grace: patience},
+			func(r grpc.ServiceRegistrar) { register(r, service) })
+	}()
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	if _, err := csi.NewIdentityClient(conn).Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	s.ControllerClient, s.GroupControllerClient = csi.NewControllerClient(conn), csi.NewGroupControllerClient(conn)
+	return s
+}
+
+func (s *stack) volumes(t *testing.T) int {
+	t.Helper()
+	list, err := s.cloud.ListVolumes(t.Context(), cloud.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Volumes)
+}
+
+func (s *stack) snapshots(t *testing.T) int {
+	t.Helper()
+	list, err := s.cloud.ListSnapshots(t.Context(), "", cloud.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Snapshots)
+}
+
+// sources makes a volume of 3 GiB and returns it and a snapshot of it as content sources.
+func (s *stack) sources(t *testing.T) map[string]*csi.VolumeContentSource {
+	t.Helper()
+	vol, err := s.CreateVolume(t.Context(), createRequest("origin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := vol.GetVolume().GetVolumeId()
+	snap, err := s.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "snap", SourceVolumeId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*csi.VolumeContentSource{
+		"restore": {Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snap.GetSnapshot().GetSnapshotId()},
+		}},
+		"clone": {Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: id}}},
+	}
+}
+
+// C2, C3 and C5: a copy to a larger size whose growth fails is finished by the repeat of the request;
+// the answer then is the one of an undisturbed copy, and its size is the volume's real one.
+func TestACopyToALargerSizeIsFinishedByARepeat(t *testing.T) {
+	s := startStack(t, memory.Config{})
+	for name, source := range s.sources(t) {
+		before := s.volumes(t)
+		req := createRequest(name)
+		req.CapacityRange.RequiredBytes = int64(7 * cloud.GiB)
+		req.VolumeContentSource = source
+		s.cloud.Account().Arm(memory.CallCreateVolume, memory.HalfRestore())
+		s.cloud.Account().Arm(memory.CallExpandVolume, memory.LoseRequest())
+		_, err := s.CreateVolume(t.Context(), req)
+		if status.Code(err) != codes.Unavailable {
+			t.Fatalf("%s whose growth fails: %v, want Unavailable", name, err)
+		}
+		got, err := s.CreateVolume(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%s again: %v", name, err)
+		}
+		again, err := s.CreateVolume(t.Context(), req)
+		if err != nil || !proto.Equal(got, again) {
+			t.Errorf("%s a third time = %v, %v, want %v", name, again, err, got)
+		}
+		vol := got.GetVolume()
+		real, err := s.cloud.GetVolume(t.Context(), cloud.VolumeID(vol.GetVolumeId()))
+		if err != nil || real.Size != 7*cloud.GiB || vol.GetCapacityBytes() != int64(real.Size) {
+			t.Errorf("%s answered %d bytes, the cloud has %s, %v, want 7 GiB", name, vol.GetCapacityBytes(), real.Size, err)
+		}
+		if !proto.Equal(vol.GetContentSource(), source) || len(vol.GetAccessibleTopology()) != 1 {
+			t.Errorf("%s answered the source %v and the topology %v", name, vol.GetContentSource(), vol.GetAccessibleTopology())
+		}
+		if n := s.volumes(t); n != before+1 {
+			t.Errorf("%s made %d volumes, want one", name, n-before)
+		}
+	}
+}
+
+// C8: snapshots, single or of a group, whose caller has gone are found by the repeat and can be
+// deleted; a delete of what is not known is OK.
+func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
+	s := startStack(t, memory.Config{})
+	s.sources(t)
+	list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := list.GetEntries()[0].GetVolume().GetVolumeId()
+	before := s.snapshots(t)
+	single := func(ctx context.Context) (string, error) {
+		answer, err := s.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "late", SourceVolumeId: id})
+		return answer.GetSnapshot().GetSnapshotId(), err
+	}
+	group := func(ctx context.Context) (string, error) {
+		answer, err := s.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "late group", SourceVolumeIds: []string{id}})
+		return answer.GetGroupSnapshot().GetGroupSnapshotId(), err
+	}
+	for what, create := range map[string]func(context.Context) (string, error){"a snapshot": single, "a group": group} {
+		s.cloud.Account().Arm(memory.CallCreateSnapshots, memory.HoldAnswer(make(chan struct{})))
+		gone, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := create(gone); err == nil {
+			t.Errorf("%s whose answer is held back was answered", what)
+		}
+		cancel()
+		var made string
+		tick := time.NewTicker(2 * time.Millisecond)
+		for { // until the abandoned call has let the name go
+			made, err = create(t.Context())
+			if status.Code(err) != codes.Aborted {
+				break
+			}
+			<-tick.C
+		}
+		tick.Stop()
+		again, againErr := create(t.Context())
+		if err != nil || againErr != nil || made != again {
+			t.Errorf("%s = %q, %v, then %q, %v, want the same twice", what, made, err, again, againErr)
+		}
+	}
+	if n := s.snapshots(t); n != before+2 {
+		t.Errorf("there are %d snapshots, want %d", n, before+2)
+	}
+	for range 2 {
+		if _, err := s.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: "snap-of-nobody"}); err != nil {
+			t.Errorf("DeleteSnapshot of an unknown id: %v", err)
+		}
+	}
+}
