@@ -27,14 +27,9 @@ var memoryBackend = backend{
 	},
 	unsupported: map[string]string{
 		"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
-		"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported":     "snapshots are not bound to a node",
 		"Modify volume not supported":                          "there is nothing to modify",
 		"Modify Volume not supported":                          "there is nothing to modify",
 		"ControllerModifyVolume not supported":                 "there is nothing to modify",
-		"ControllerGetVolumeHealth not supported":              "the backend knows of no ill health",
-		"ControllerListVolumeHealth not supported":             "the backend knows of no ill health",
-		"GroupControllerService not supported":                 "there are no group snapshots",
-		"VolumeGroupSnapshots not supported":                   "there are no group snapshots",
 	},
 }
 
@@ -43,17 +38,20 @@ func startMemory(t *testing.T, dir string) (controllerSocket, nodeSocket string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	caps := memory.Full()
+	caps.SnapshotZones = true // so that the specs about places of snapshots run
 	account := memory.NewAccount(memory.Config{
-		Nodes: []memory.Node{{ID: "node-1", Zone: "zone-a"}}, OperationTime: time.Millisecond,
+		Capabilities: caps, Nodes: []memory.Node{{ID: "node-1", Zone: "zone-a"}}, OperationTime: time.Millisecond,
 	})
 	service := controller.New(middleware.Stack(account.Cluster("a"), middleware.Options{}), names)
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- driver.Serve(ctx, driver.Config{Names: names, Version: "test", Endpoint: endpoint, Grace: time.Second},
+		served <- driver.Serve(ctx, driver.Config{Names: names, Features: service.Features(), Version: "test", Endpoint: endpoint, Grace: time.Second},
 			func(r grpc.ServiceRegistrar) {
 				csi.RegisterControllerServer(r, service)
+				csi.RegisterGroupControllerServer(r, service.Groups())
 				csi.RegisterNodeServer(r, noDisks{driver.NewNodeIdentity(names, driver.NodeInfo{ID: "node-1", Zone: "zone-a", MaxVolumes: 8})})
 			})
 	}()

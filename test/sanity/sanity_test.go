@@ -3,6 +3,7 @@
 package sanity
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,6 +17,8 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // bin is the folder with the two programs; only the suites that run them need it.
@@ -48,6 +51,8 @@ func TestSanity(t *testing.T) {
 		dir := t.TempDir()
 		config := sanity.NewTestConfig()
 		config.ControllerAddress, config.Address = b.start(t, dir)
+		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(sized))
+		config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(sized))
 		config.TargetPath = filepath.Join(dir, "target")
 		config.StagingPath = filepath.Join(dir, "staging")
 		config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
@@ -64,6 +69,17 @@ func TestSanity(t *testing.T) {
 	}
 	ginkgo.ReportAfterSuite("counts", func(report ginkgo.Report) { count(t, report) })
 	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
+}
+
+// sized fills in the sizes that an answer keeps of its parts. csi-sanity compares a topology of an
+// answer with one that it has sent, field by field down to those that protobuf keeps for itself, and
+// sending fills these in.
+func sized(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if m, ok := reply.(proto.Message); ok {
+		proto.Size(m)
+	}
+	return err
 }
 
 // count prints the counts of each backend and fails the test for a skip that nobody explained.
