@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -48,9 +49,24 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := checkTools(log, getenv("PATH")); err != nil {
 		return err
 	}
+	return serve(ctx, cfg, log)
+}
+
+// serve opens the pool and answers calls and freeze requests until ctx ends.
+func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
 	if err != nil {
 		return fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	// Opened once more, because this one answers freeze requests, which have nothing to do with disks.
+	store, err := pool.Open(ctx, pool.Config{Dir: cfg.LocalPool, Node: cfg.NodeID})
+	if err != nil {
+		return fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	deadMount, err := countDeadMounts(registry, log)
+	if err != nil {
+		return err
 	}
 	server := node.New(node.Config{
 		Names:     cfg.Names,
@@ -59,11 +75,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Mounter:   mounter.New(mounter.Config{Log: log.Sugar().Infow}),
 		SizeStep:  pool.SizeStep,
 		Prezeroed: disks.Prezeroed,
+		Keep:      []string{"/", cfg.LocalPool},
+		DeadMount: deadMount,
 	})
+	stopFreezing := freezer{pool: store, dir: cfg.LocalPool, server: server, log: log}.start(ctx)
+	defer stopFreezing()
 	err = driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Version: version, Commit: commit,
+		// Every instance of the plugin has to say the same, so this one says what the controller can do.
+		Features: driver.Features{Groups: store.Reflink(), SnapshotZones: true},
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
-		Log: log, Grace: grace, Ready: disks.Check,
+		Log: log, Registry: registry, Grace: grace, Ready: disks.Check,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatGrace)
 	defer cancel()
@@ -71,6 +93,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		log.Warn("stopping all the same; the next stage repeats it", zap.Error(waitErr))
 	}
 	return err
+}
+
+// countDeadMounts returns what counts and logs a mount that outlived its disk.
+func countDeadMounts(registry *prometheus.Registry, log *zap.Logger) (func(path string), error) {
+	found := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "cloudblock_dead_mounts_found_total",
+		Help: "How often a mount was found whose disk had been taken away.",
+	})
+	if err := registry.Register(found); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return func(path string) {
+		found.Inc()
+		log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
+	}, nil
 }
 
 // checkTools says which programs are missing while somebody is looking at the log, and not in the

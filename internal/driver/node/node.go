@@ -23,7 +23,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// Config is what a Server is made of. Every field but the last two is required.
+// Config is what a Server is made of. The fields up to Mounter are required.
 type Config struct {
 	Names   driver.Names
 	Info    driver.NodeInfo
@@ -33,6 +33,10 @@ type Config struct {
 	SizeStep int64
 	// Prezeroed says whether every byte of a device surely reads as zero; nil: never sure.
 	Prezeroed func(ctx context.Context, dev *device.Device) (bool, error)
+	// Keep are paths whose filesystem is never frozen, such as the pool's.
+	Keep []string
+	// DeadMount is told of every mount that is found to be of a disk that has gone; nil: nobody is.
+	DeadMount func(path string)
 }
 
 // Server is the Node service.
@@ -45,6 +49,8 @@ type Server struct {
 	mounts    *mounter.Mounter
 	prezeroed func(context.Context, *device.Device) (bool, error)
 	sizeStep  int64
+	keep      []string
+	deadMount func(path string)
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -54,7 +60,10 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter,
-		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1),
+		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), keep: cfg.Keep, deadMount: cfg.DeadMount,
+	}
+	if s.deadMount == nil {
+		s.deadMount = func(string) {}
 	}
 	if s.prezeroed == nil {
 		s.prezeroed = func(context.Context, *device.Device) (bool, error) { return false, nil }

@@ -52,6 +52,7 @@ func (s *Server) look(path string, dev *device.Device) (place, error) {
 		p.occupant = ours
 	} else if !diskExists(number) {
 		p.occupant = dead
+		s.deadMount(path)
 	}
 	return p, nil
 }
