@@ -54,7 +54,7 @@ failures: ## Run the test of every row of docs/failures.md and print the table (
 
 .PHONY: bench
 bench: ## Measure sizes, memory and speed, print a table, fail above the bars (root)
-	@test/require.sh root loop mkfs.ext4 mount
+	@test/require.sh root loop mkfs.ext4 mkfs.xfs mount
 	@$(MAKE) --no-print-directory build
 	@$(GO) run ./test/bench -bin bin
 

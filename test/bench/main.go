@@ -42,12 +42,18 @@ func run(ctx context.Context, bin string, rounds int, out io.Writer) (err error)
 	}
 	defer pair.Stop()
 
+	byHand := filepath.Join(dir, "by-hand")
+	if err := os.MkdirAll(byHand, 0o700); err != nil {
+		return err
+	}
 	table := &table{out: out}
 	table.head()
 	for _, measure := range []func() error{
 		func() error { return sizes(table, bin) },
 		func() error { return memory(table, pair) },
-		func() error { return stage(ctx, table, pair, filepath.Join(dir, "by-hand"), rounds) },
+		func() error { return stage(ctx, table, pair, byHand, rounds) },
+		func() error { return writes(ctx, table, pair, byHand) },
+		func() error { return snapshots(ctx, table, bin, dir) },
 	} {
 		if err := measure(); err != nil {
 			return err
@@ -56,32 +62,41 @@ func run(ctx context.Context, bin string, rounds int, out io.Writer) (err error)
 	return table.verdict()
 }
 
-// table prints one line per figure and remembers the ones above their bar.
+// table prints one line per figure and remembers the bars that were missed.
 type table struct {
-	out   io.Writer
-	above []string
+	out    io.Writer
+	missed []string
 }
 
 func (t *table) head() {
-	fmt.Fprintf(t.out, "%-58s %12s %12s\n%s\n", "what", "measured", "at most", strings.Repeat("-", 84))
+	fmt.Fprintf(t.out, "%-54s %14s   %s\n%s\n", "what", "measured", "bar", strings.Repeat("-", 84))
 }
 
 // row prints a figure; most is its bar, or 0 for none.
 func (t *table) row(what string, measured, most float64, unit string) {
 	bar := "-"
 	if most > 0 {
-		bar = fmt.Sprintf("%.4g %s", most, unit)
-		if measured > most {
-			bar += "  ABOVE"
-			t.above = append(t.above, what)
-		}
+		bar = fmt.Sprintf("<= %.4g %s", most, unit)
 	}
-	fmt.Fprintf(t.out, "%-58s %12s %12s\n", what, fmt.Sprintf("%.4g %s", measured, unit), bar)
+	t.line(what, measured, unit, bar, most > 0 && measured > most)
+}
+
+// least prints a figure that should not be below its bar.
+func (t *table) least(what string, measured, least float64, unit string) {
+	t.line(what, measured, unit, fmt.Sprintf(">= %.4g %s", least, unit), measured < least)
+}
+
+func (t *table) line(what string, measured float64, unit, bar string, missed bool) {
+	if missed {
+		bar += "  MISSED"
+		t.missed = append(t.missed, what)
+	}
+	fmt.Fprintf(t.out, "%-54s %14s   %s\n", what, fmt.Sprintf("%.4g %s", measured, unit), bar)
 }
 
 func (t *table) verdict() error {
-	if len(t.above) > 0 {
-		return fmt.Errorf("above the bar: %s", strings.Join(t.above, "; "))
+	if len(t.missed) > 0 {
+		return fmt.Errorf("bars missed: %s", strings.Join(t.missed, "; "))
 	}
 	fmt.Fprintln(t.out, "every figure with a bar is within it")
 	return nil

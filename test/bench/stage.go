@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,9 +18,6 @@ const stageBar = 1.3
 // stage compares staging a formatted 1 GiB ext4 volume with checking and mounting the same filesystem
 // by hand. By hand the loop device is there already; the program also makes and proves its own.
 func stage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string, rounds int) error {
-	if err := os.MkdirAll(mountpoint, 0o700); err != nil {
-		return err
-	}
 	v, err := pair.Create(ctx, programs.Claim{Name: "bench-stage", Filesystem: "ext4", Size: 1 << 30})
 	if err != nil {
 		return err
@@ -55,20 +51,20 @@ func stage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string
 
 // checkAndMount returns how long fsck and mount take on a loop device that is there already.
 func checkAndMount(ctx context.Context, image, mountpoint string) (took time.Duration, err error) {
-	loop, err := exec.CommandContext(ctx, "losetup", "--direct-io=on", "--find", "--show", image).Output()
+	loop, err := attach(ctx, image)
 	if err != nil {
-		return 0, fmt.Errorf("losetup: %w", err)
-	}
-	device := string(loop[:len(loop)-1])
-	defer func() { err = errors.Join(err, command(ctx, "losetup", "-d", device)) }()
-	begin := time.Now()
-	if err := command(ctx, "fsck", "-a", device); err != nil {
 		return 0, err
 	}
-	if err := command(ctx, "mount", device, mountpoint); err != nil {
+	defer func() { err = errors.Join(err, command(ctx, "losetup", "-d", loop)) }()
+	took, err = timed(func() error {
+		if err := command(ctx, "fsck", "-a", loop); err != nil {
+			return err
+		}
+		return command(ctx, "mount", loop, mountpoint)
+	})
+	if err != nil {
 		return 0, err
 	}
-	took = time.Since(begin)
 	return took, command(ctx, "umount", mountpoint)
 }
 
