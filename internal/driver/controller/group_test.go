@@ -65,6 +65,11 @@ func TestAGroupOfSnapshots(t *testing.T) {
 		_, err = r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: snap.GetSnapshotId()})
 		wantCode(t, "DeleteSnapshot of one of a group", err, codes.InvalidArgument, group.GetGroupSnapshotId(), "DeleteVolumeGroupSnapshot")
 	}
+	if one := r.group(t, "of one", a); one.GetGroupSnapshotId() == "" || one.GetSnapshots()[0].GetGroupSnapshotId() != one.GetGroupSnapshotId() {
+		t.Errorf("a group of one = %v", one)
+	} else if _, err := r.DeleteVolumeGroupSnapshot(ctxOf(t), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: one.GetGroupSnapshotId(), SnapshotIds: idsOf(one)}); err != nil {
+		t.Errorf("DeleteVolumeGroupSnapshot of one: %v", err)
+	}
 	if list, err := r.ListSnapshots(ctxOf(t), &csi.ListSnapshotsRequest{SourceVolumeId: a}); err != nil || len(list.GetEntries()) != 1 || !proto.Equal(list.GetEntries()[0].GetSnapshot(), snaps[1]) {
 		t.Errorf("ListSnapshots = %v, %v, want %v", list, err, snaps[1])
 	}
@@ -138,11 +143,11 @@ func TestCreateVolumeGroupSnapshotTakesTheSidecarsMetadata(t *testing.T) {
 func TestTheIDsHaveToBeThoseOfTheGroup(t *testing.T) {
 	r := start(t, memory.Config{Places: []string{"island"}, PageSize: 2})
 	a, b := r.make(t, "a").GetVolumeId(), r.make(t, "b").GetVolumeId()
-	group, other := r.group(t, "g", a, b), r.group(t, "other", a, b)
 	single, err := r.CreateSnapshot(ctxOf(t), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: a})
 	if err != nil {
 		t.Fatal(err)
 	}
+	group, other := r.group(t, "g", a, b), r.group(t, "other", a, b) // each on two pages of the list
 	before := r.left(t)
 	ids := idsOf(group)
 	for name, tc := range map[string]struct {
