@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -248,6 +250,8 @@ func (p *Pool) entry(it item) (Entry, error) {
 		e.Kind, e.Record = UnderWay, r
 		return e, err
 	}
+	// What was finished may have changed them.
+	e.Size, e.Allocated, imageErr = sizes(p.file(it, imageExt))
 	e.classify(r, noImage, imageErr)
 	return e, nil
 }
@@ -264,6 +268,8 @@ func (p *Pool) finish(it item, r *Record) (done bool, err error) {
 			return true, nil
 		}
 		return false, p.clearAway(it) // nobody was ever told of it
+	case Ready:
+		p.undoGrowth(it, r)
 	case Copying:
 		if p.beingCopied(it) {
 			return false, nil
@@ -271,6 +277,28 @@ func (p *Pool) finish(it item, r *Record) (done bool, err error) {
 		return false, p.clearAway(it)
 	}
 	return true, nil
+}
+
+// undoGrowth takes back a growth that a killed process left half done. Nobody was shown anything beyond
+// the old size, so cutting it off loses no data. Where that fails the promise stands, and Use goes on.
+func (p *Pool) undoGrowth(it item, r *Record) {
+	if r.GrowTo == 0 {
+		return
+	}
+	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }()
+	if st, err := f.Stat(); err != nil || st.Size() < r.Size || st.Size() > r.GrowTo {
+		return // somebody should look at it
+	}
+	undone := *r
+	undone.GrowTo = 0
+	// The record last: until then it says why the image may be longer.
+	if p.disk.truncate(f, r.Size) == nil && p.writeRecord(it, undone) == nil {
+		*r = undone
+	}
 }
 
 // clearAway removes what a killed process left of a create or a delete. It always answers an error:

@@ -50,7 +50,7 @@ func TestGrow(t *testing.T) {
 	wantKind(t, "Grow of no volume", err, fault.NotFound)
 }
 
-func TestGrowthIsPromisedUntilItIsDone(t *testing.T) {
+func TestGrowthThatWasBrokenOffIsUndone(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
 	free, err := p.Free(t.Context())
@@ -67,18 +67,41 @@ func TestGrowthIsPromisedUntilItIsDone(t *testing.T) {
 		t.Fatalf("Grow = %v, want %v", err, context.Canceled)
 	}
 	p.disk.before = nil
-	if now, err := p.Free(t.Context()); err != nil || now != free-4*small {
-		t.Errorf("Free in the middle of a growth = %d, %v, want %d", now, err, free-4*small)
+	if now, err := p.Free(t.Context()); err != nil || now != free {
+		t.Errorf("Free after a growth that was broken off = %d, %v, want %d", now, err, free)
 	}
 	must(t, p.Use(t.Context(), r.ID, func(f *os.File, now Record) error {
-		if st, err := f.Stat(); err != nil || st.Size() != 5*small || now.Size != 5*small || now.GrowTo != 0 {
-			t.Errorf("Use shows %+v, %v, %+v, want the growth finished", st, err, now)
+		if st, err := f.Stat(); err != nil || st.Size() != small || now.Size != small || now.GrowTo != 0 {
+			t.Errorf("Use shows %+v, %v, %+v, want it as it was", st, err, now)
 		}
 		return nil
 	}))
-	if now, err := p.Free(t.Context()); err != nil || now != free-4*small {
-		t.Errorf("Free after the growth = %d, %v, want %d", now, err, free-4*small)
+}
+
+// Where it cannot be undone, on a full disk, the promise stands and the next use goes on.
+func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	free, err := p.Free(t.Context())
+	must(t, err)
+	r.GrowTo = 5 * small
+	must(t, p.writeRecord(ofVolume(r.ID), r))
+	blocker := p.file(ofVolume(r.ID), recordExt+newExt)
+	must(t, os.MkdirAll(blocker+"/x", 0o700)) // no record can be written
+	if now, err := p.room(mustSettle(t, p), nil); err != nil || now != free-4*small {
+		t.Errorf("room = %d, %v, want %d", now, err, free-4*small)
 	}
+	must(t, os.RemoveAll(blocker))
+	if now, err := p.Free(t.Context()); err != nil || now != free {
+		t.Errorf("Free = %d, %v, want %d", now, err, free)
+	}
+}
+
+func mustSettle(t *testing.T, p *Pool) []Entry {
+	t.Helper()
+	entries, err := p.settle()
+	must(t, err)
+	return entries
 }
 
 func TestLostReservationIsStillPromisedAndComesBack(t *testing.T) {

@@ -60,6 +60,9 @@ func child(what string) error {
 		}
 	}
 	id := ID(os.Getenv(idEnv))
+	if op, ok := strings.CutPrefix(what, "cut "); ok {
+		return cutChild(ctx, p, op, strings.Split(string(id), ","))
+	}
 	switch what {
 	case "create":
 		_, err = p.Create(ctx, NewVolume{Name: "a", Size: 2 * small})

@@ -1,0 +1,244 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/tracer"
+)
+
+// cutRig is where the cuts are made.
+type cutRig struct {
+	// dir makes an empty folder for a pool.
+	dir func(t *testing.T) string
+	// real: the pool believes the filesystem about its free space, within slack.
+	real  bool
+	slack int64
+}
+
+func (c cutRig) open(t *testing.T, dir string) *Pool {
+	t.Helper()
+	p := openPool(t, dir)
+	if c.real {
+		p.disk.statfs = statfs
+	}
+	return p
+}
+
+// content is what the volumes of a cut hold: some bytes at the start, in the middle and at the end.
+func fillVolume(t *testing.T, p *Pool, id ID, b byte) {
+	t.Helper()
+	f, err := os.OpenFile(p.ImagePath(id), os.O_WRONLY, 0)
+	must(t, err)
+	for _, at := range []int64{0, small / 2, small - 4096} {
+		_, err := f.WriteAt([]byte(strings.Repeat(string(rune(b)), 4096)), at)
+		must(t, err)
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+}
+
+// picture is everything in a pool but the random ids, sorted.
+func picture(t *testing.T, p *Pool) (lines []string, files int) {
+	t.Helper()
+	for _, list := range []func(context.Context) ([]Entry, error){p.List, p.ListSnapshots} {
+		entries, err := list(t.Context())
+		must(t, err)
+		for _, e := range entries {
+			data, err := os.ReadFile(p.file(e.item(), imageExt))
+			must(t, err)
+			r := e.Record
+			lines = append(lines, fmt.Sprintf("snapshot=%v %s %q size=%d grow=%d state=%s grouped=%v from=%q of=%q frozen=%v sum=%x",
+				e.Snapshot, e.Kind, r.Name, e.Size, r.GrowTo, r.State, r.Group != "", r.Source, r.Volume, r.Frozen, crc32.ChecksumIEEE(data)))
+			files += 2
+		}
+	}
+	slices.Sort(lines)
+	return lines, files
+}
+
+// operation is a change of the pool that is cut.
+type operation struct {
+	name string
+	do   func(ctx context.Context, p *Pool, a, b, snap ID) error
+	// done is what the same call answers when it was done already.
+	done fault.Kind
+	// groups: only where the filesystem has reflinks.
+	groups bool
+	least  int
+}
+
+var operations = []operation{
+	{name: "open", least: 5, do: func(context.Context, *Pool, ID, ID, ID) error { return nil }},
+	{name: "create", least: 5, done: fault.Conflict, do: func(ctx context.Context, p *Pool, _, _, _ ID) error {
+		_, err := p.Create(ctx, NewVolume{Name: "new", Size: 2 * small})
+		return err
+	}},
+	{name: "grow", least: 4, do: func(ctx context.Context, p *Pool, a, _, _ ID) error {
+		_, err := p.Grow(ctx, a, 3*small)
+		return err
+	}},
+	{name: "delete", least: 4, done: fault.NotFound, do: func(ctx context.Context, p *Pool, a, _, _ ID) error {
+		return p.Delete(ctx, a)
+	}},
+	{name: "snapshot", least: 6, done: fault.Conflict, do: func(ctx context.Context, p *Pool, a, _, _ ID) error {
+		_, err := p.CreateSnapshots(ctx, NewSnapshots{Name: "new", Volumes: []ID{a}})
+		return err
+	}},
+	{name: "delete snapshot", least: 4, done: fault.NotFound, do: func(ctx context.Context, p *Pool, _, _, snap ID) error {
+		return p.DeleteSnapshot(ctx, snap)
+	}},
+	{name: "clone", least: 6, done: fault.Conflict, do: func(ctx context.Context, p *Pool, a, _, _ ID) error {
+		_, err := p.Create(ctx, NewVolume{Name: "new", Size: small, From: From{Volume: a}})
+		return err
+	}},
+	{name: "restore to a larger size", least: 6, done: fault.Conflict, do: func(ctx context.Context, p *Pool, _, _, snap ID) error {
+		_, err := p.Create(ctx, NewVolume{Name: "new", Size: 3 * small, From: From{Snapshot: snap}})
+		return err
+	}},
+	{name: "group", groups: true, least: 15, done: fault.Conflict, do: func(ctx context.Context, p *Pool, a, b, _ ID) error {
+		_, err := p.CreateSnapshots(ctx, NewSnapshots{Name: "new", Volumes: []ID{b, a}, Group: true})
+		return err
+	}},
+}
+
+// TestCutAtEverySystemCall kills a process before each of the system calls with which it changes the
+// pool, and looks at what the next process finds.
+func TestCutAtEverySystemCall(t *testing.T) {
+	cutEverywhere(t, cutRig{dir: func(t *testing.T) string { return t.TempDir() }})
+}
+
+func cutEverywhere(t *testing.T, rig cutRig) {
+	opening := newCut(t, rig, operations[0], rig.dir(t)).run(0)
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel() // most of the time goes into waiting for the disk
+			dir := rig.dir(t)
+			if p := rig.open(t, dir); op.groups && !p.reflink {
+				if err := op.do(t.Context(), p, NewID(), NewID(), ""); fault.Of(err) != fault.Precondition {
+					t.Errorf("%s without reflinks = %v, want %v", op.name, err, fault.Precondition)
+				}
+				return
+			}
+			whole := newCut(t, rig, op, dir)
+			first, last := opening.Calls, whole.run(0).Calls
+			if op.name == "open" {
+				first = 1
+			}
+			after := whole.look()
+			t.Logf("cut at %d system calls", last-first+1)
+			if last-first < op.least {
+				t.Errorf("%s makes only %d system calls; are they seen?", op.name, last-first)
+			}
+			for at := first; at <= last; at++ {
+				c := newCut(t, rig, op, rig.dir(t))
+				c.run(at)
+				c.check(at, after)
+			}
+		})
+	}
+}
+
+// cut is a pool with two volumes and a snapshot, on which an operation is run once.
+type cut struct {
+	*testing.T
+	rig        cutRig
+	op         operation
+	dir        string
+	a, b, snap ID
+	before     state
+}
+
+// state is what must be the same in a pool that nothing happened to.
+type state struct {
+	lines []string
+	free  int64
+}
+
+func newCut(t *testing.T, rig cutRig, op operation, dir string) *cut {
+	t.Helper()
+	c := &cut{T: t, rig: rig, op: op, dir: dir}
+	p := rig.open(t, dir)
+	c.a, c.b = mustCreate(t, p, "a", small).ID, mustCreate(t, p, "b", small).ID
+	fillVolume(t, p, c.a, 'a')
+	fillVolume(t, p, c.b, 'b')
+	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "old", Volumes: []ID{c.a}})
+	must(t, err)
+	c.snap = made[0].ID
+	fillVolume(t, p, c.a, 'A')
+	c.before = c.look()
+	return c
+}
+
+// look opens the pool anew, as the next process does.
+func (c *cut) look() state {
+	c.Helper()
+	p := c.rig.open(c.T, c.dir)
+	lines, count := picture(c.T, p)
+	for i := range lines {
+		// The ids differ from pool to pool.
+		lines[i] = strings.NewReplacer(string(c.a), "A", string(c.b), "B", string(c.snap), "S").Replace(lines[i])
+	}
+	if left := files(c.T, p); len(left) != count {
+		c.Errorf("the folders hold %q, and the lists only\n%s", left, strings.Join(lines, "\n"))
+	}
+	if notes, err := os.ReadDir(p.path(freezeDir)); err != nil || len(notes) > 0 {
+		c.Errorf("the freeze folder holds %v, %v", notes, err)
+	}
+	free, err := p.Free(c.Context())
+	must(c.T, err)
+	return state{lines, free}
+}
+
+// run does the operation in another process, killed at this system call.
+func (c *cut) run(at int) tracer.Result {
+	c.Helper()
+	cmd := command(c.T, "cut "+c.op.name, c.dir, ID(strings.Join([]string{string(c.a), string(c.b), string(c.snap)}, ",")), 0)
+	if c.rig.real {
+		cmd.Env = append(cmd.Env, sizeEnv+"=1")
+	}
+	result, err := tracer.Run(cmd, at, tracer.ChangesBelow(c.dir))
+	if err != nil || result.Code != 0 || result.Killed != (at > 0) {
+		c.Fatalf("%s cut at call %d: %+v, %v", c.op.name, at, result, err)
+	}
+	return result
+}
+
+// cutChild is the operation in that process.
+func cutChild(ctx context.Context, p *Pool, what string, ids []string) error {
+	for _, op := range operations {
+		if op.name == what {
+			return op.do(ctx, p, ID(ids[0]), ID(ids[1]), ID(ids[2]))
+		}
+	}
+	return fmt.Errorf("no operation %q", what)
+}
+
+func (c *cut) same(got, want state) bool {
+	return slices.Equal(got.lines, want.lines) && max(got.free-want.free, want.free-got.free) <= c.rig.slack
+}
+
+func (c *cut) check(at int, after state) {
+	c.Helper()
+	if now := c.look(); !c.same(now, c.before) && !c.same(now, after) {
+		c.Errorf("killed before call %d, the pool is between the states:\n%s\nbefore:\n%s\nafter:\n%s", at, now, c.before, after)
+	}
+	p := c.rig.open(c.T, c.dir)
+	if err := c.op.do(c.Context(), p, c.a, c.b, c.snap); err != nil && !errors.Is(err, c.op.done) {
+		c.Errorf("killed before call %d, the same call again = %v", at, err)
+	}
+	if now := c.look(); !c.same(now, after) {
+		c.Errorf("killed before call %d and done again:\n%s\nwant:\n%s", at, now, after)
+	}
+}
+
+func (s state) String() string {
+	return fmt.Sprintf("%s\nfree=%d", strings.Join(s.lines, "\n"), s.free)
+}
