@@ -47,10 +47,18 @@ type making struct {
 	fill func(ctx context.Context, f *os.File) error
 }
 
-// copyFrom makes what plan says of the given sources. plan runs under the pool's lock, with the sources
-// open, and admits it.
-func (p *Pool) copyFrom(ctx context.Context, from []item, plan func([]source) (*making, error)) ([]Record, error) {
+// copyFrom makes what plan says of the given sources, if the name is free on that shelf. plan runs
+// under the pool's lock, with the sources open, and admits it.
+func (p *Pool) copyFrom(ctx context.Context, s shelf, name string, from []item, plan func([]source) (*making, error)) ([]Record, error) {
 	for range mostTries {
+		// Whoever repeats a call gets this answer before anything is frozen or found to be busy.
+		entries, err := p.list(ctx, s)
+		if err == nil {
+			err = p.checkFree(entries, s, name)
+		}
+		if err != nil {
+			return nil, err
+		}
 		freezes, err := p.freezeUsed(ctx, from)
 		if err != nil {
 			return nil, err

@@ -154,7 +154,7 @@ func roundUp(size int64) (int64, error) {
 
 // createCopy makes a volume with the content of another volume or a snapshot.
 func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, error) {
-	made, err := p.copyFrom(ctx, []item{from}, func(sources []source) (*making, error) {
+	made, err := p.copyFrom(ctx, volumes, r.Name, []item{from}, func(sources []source) (*making, error) {
 		src := sources[0]
 		if src.record.Size > r.Size {
 			return nil, fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(from), src.record.Size, fault.OutOfRange)

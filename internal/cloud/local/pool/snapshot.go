@@ -41,7 +41,7 @@ func (p *Pool) CreateSnapshots(ctx context.Context, req NewSnapshots) ([]Record,
 	for _, id := range req.Volumes {
 		from = append(from, ofVolume(id))
 	}
-	return p.copyFrom(ctx, from, func(sources []source) (*making, error) {
+	return p.copyFrom(ctx, snapshots, req.Name, from, func(sources []source) (*making, error) {
 		if err := p.admitSnapshots(req, sources); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,245 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// copyPool is a pool that copies, whatever the filesystem of temporary files can.
+func copyPool(t *testing.T, dir string) *Pool {
+	t.Helper()
+	p := openPool(t, dir)
+	p.reflink = false
+	t.Cleanup(func() { must(t, p.Close(context.Background())) })
+	return p
+}
+
+// atStep stops the pool at the first step of this name until go on is called.
+func atStep(p *Pool, name string) (reached <-chan struct{}, goOn func()) {
+	at, on := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p.disk.before = func(step string) {
+		if step == name {
+			once.Do(func() { close(at); <-on })
+		}
+	}
+	return at, func() { close(on) }
+}
+
+func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
+	dir := t.TempDir()
+	p, other := copyPool(t, dir), copyPool(t, dir)
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	reached, goOn := atStep(p, "copy")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-reached; cancel() }()
+	req := NewSnapshots{Name: "s", Volumes: []ID{a.ID}}
+	_, err := p.CreateSnapshots(ctx, req)
+	if !errors.Is(err, fault.Uncertain) || !errors.Is(err, context.Canceled) {
+		t.Errorf("CreateSnapshots whose caller went away = %v, want %v", err, fault.Uncertain)
+	}
+	// Another process sees that somebody is at it, and touches nothing.
+	entries, err := other.ListSnapshots(t.Context())
+	if err != nil || len(entries) != 1 || entries[0].Kind != UnderWay {
+		t.Fatalf("ListSnapshots in the middle = %+v, %v, want %q", entries, err, UnderWay)
+	}
+	for name, err := range map[string]error{
+		"delete of the half-made snapshot": other.DeleteSnapshot(t.Context(), entries[0].ID),
+		"delete of its source":             other.Delete(t.Context(), a.ID),
+		"attach of its source":             other.Use(t.Context(), a.ID, func(*os.File, Record) error { return nil }),
+	} {
+		wantKind(t, name, err, fault.Busy)
+	}
+	_, err = other.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Snapshot: entries[0].ID}})
+	wantKind(t, "restore of the half-made snapshot", err, fault.Busy)
+	_, err = p.CreateSnapshots(t.Context(), req)
+	wantKind(t, "the same call again", err, fault.Conflict)
+	brief, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if _, err := other.FindSnapshots(brief, "s"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("FindSnapshots in the middle = %v, want to wait", err)
+	}
+	goOn()
+	found, err := other.FindSnapshots(t.Context(), "s")
+	if err != nil || len(found) != 1 || found[0].Kind != Whole || found[0].ID != entries[0].ID {
+		t.Errorf("FindSnapshots = %+v, %v, want it complete", found, err)
+	}
+	must(t, p.Use(t.Context(), a.ID, func(*os.File, Record) error { return nil }))
+}
+
+func TestCopyIsBrokenOffWithThePool(t *testing.T) {
+	p := copyPool(t, t.TempDir())
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	free, err := p.Free(t.Context())
+	must(t, err)
+	reached, goOn := atStep(p, "copy")
+	answer := make(chan error, 1)
+	go func() {
+		_, err := p.Create(context.Background(), NewVolume{Name: "c", Size: 2 * small, From: From{Volume: a.ID}})
+		answer <- err
+	}()
+	<-reached
+	p.stop()
+	goOn()
+	must(t, p.Close(t.Context()))
+	if err := <-answer; err == nil {
+		t.Error("the copy was made although the pool was closed")
+	}
+	if left := files(t, p); len(left) != 2 {
+		t.Errorf("the pool holds %q, want only the source", left)
+	}
+	if now, err := p.Free(t.Context()); err != nil || now != free {
+		t.Errorf("Free = %d, %v, want %d", now, err, free)
+	}
+}
+
+func TestCopyOfAVolumeInUse(t *testing.T) {
+	req := func(id ID) NewSnapshots { return NewSnapshots{Name: "s", Volumes: []ID{id}} }
+	t.Run("is made while it is frozen", func(t *testing.T) {
+		p := copyPool(t, t.TempDir())
+		n := startNode(t, p, &fakeNode{})
+		a := mustCreate(t, p, "a", small)
+		defer hold(t, p, a.ID)()
+		p.disk.before = func(step string) {
+			if frozen, thawed := n.counts(a.ID); step == "copy" && frozen-thawed != 1 {
+				t.Error("it is copied while it is not frozen")
+			}
+		}
+		made, err := p.CreateSnapshots(t.Context(), req(a.ID))
+		if err != nil || !made[0].Frozen {
+			t.Errorf("CreateSnapshots = %+v, %v", made, err)
+		}
+		eventually(t, "thaw", func() bool { _, thawed := n.counts(a.ID); return thawed == 1 })
+	})
+	for name, node := range map[string]*fakeNode{
+		"is refused when the node program refuses":         {refuse: "it is a raw block volume"},
+		"is thrown away when it was thawed before its end": {hold: 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := copyPool(t, t.TempDir())
+			startNode(t, p, node)
+			a := mustCreate(t, p, "a", small)
+			fillVolume(t, p, a.ID, 'a')
+			defer hold(t, p, a.ID)()
+			p.disk.before = func(step string) {
+				if step == "copy" {
+					_ = wait(t.Context(), 200*time.Millisecond)
+				}
+			}
+			_, err := p.CreateSnapshots(t.Context(), req(a.ID))
+			wantKind(t, "CreateSnapshots", err, fault.Precondition)
+			if left := files(t, p); len(left) != 2 {
+				t.Errorf("the pool holds %q, want only the volume", left)
+			}
+		})
+	}
+}
+
+func TestRestoreHasTheContentAndTheSize(t *testing.T) {
+	p := copyPool(t, t.TempDir())
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	want, err := os.ReadFile(p.ImagePath(a.ID))
+	must(t, err)
+	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+	must(t, err)
+	fillVolume(t, p, a.ID, 'b')
+	must(t, p.Delete(t.Context(), a.ID)) // a snapshot does not need its volume
+	for _, size := range []int64{small, 3 * small} {
+		r, err := p.Create(t.Context(), NewVolume{Name: "r" + string(rune('0'+size/small)), Size: size, From: From{Snapshot: made[0].ID}})
+		must(t, err)
+		e, err := p.Get(t.Context(), r.ID)
+		if err != nil || e.Size != size || e.Allocated < size || r.SourceOf() != (From{Snapshot: made[0].ID}) {
+			t.Errorf("restore to %d = %+v, %v", size, e, err)
+		}
+		data, err := os.ReadFile(p.ImagePath(r.ID))
+		if err != nil || string(data[:small]) != string(want) || strings.Trim(string(data[small:]), "\x00") != "" {
+			t.Errorf("the restored volume does not have the content of the snapshot (%d bytes, %v)", len(data), err)
+		}
+		must(t, p.Delete(t.Context(), r.ID))
+	}
+	big, err := p.Create(t.Context(), NewVolume{Name: "big", Size: 2 * small})
+	must(t, err)
+	_, err = p.Create(t.Context(), NewVolume{Name: "less", Size: small, From: From{Volume: big.ID}})
+	wantKind(t, "a clone smaller than its source", err, fault.OutOfRange)
+	_, err = p.Create(t.Context(), NewVolume{Name: "of nothing", Size: small, From: From{Snapshot: NewID()}})
+	wantKind(t, "a restore of nothing", err, fault.NotFound)
+	_, err = p.Create(t.Context(), NewVolume{Name: "huge", Size: 21 * small, From: From{Volume: big.ID}})
+	wantKind(t, "a clone without room", err, fault.Exhausted)
+}
+
+// C14: whatever is lost of a snapshot, what is there stays until it is removed by name.
+func TestLeftOversOfSnapshotsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	p := copyPool(t, dir)
+	a := mustCreate(t, p, "a", small)
+	var ids []ID
+	for _, name := range []string{"record gone", "image gone", "record cut off", "image cut off"} {
+		made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: name, Volumes: []ID{a.ID}})
+		must(t, err)
+		ids = append(ids, made[0].ID)
+	}
+	must(t, os.Remove(p.file(ofSnapshot(ids[0]), recordExt)))
+	must(t, os.Remove(p.file(ofSnapshot(ids[1]), imageExt)))
+	must(t, os.Truncate(p.file(ofSnapshot(ids[2]), recordExt), 9))
+	must(t, os.Truncate(p.file(ofSnapshot(ids[3]), imageExt), small-1))
+	before := files(t, p)
+	p = copyPool(t, dir)
+	must(t, p.Delete(t.Context(), a.ID))
+	for i, want := range []Kind{NoRecord, NoImage, Damaged, Damaged} {
+		if e, err := p.GetSnapshot(t.Context(), ids[i]); err != nil || e.Kind != want || e.Problem == "" {
+			t.Errorf("GetSnapshot = %+v, %v, want %q", e, err, want)
+		}
+	}
+	if after := files(t, p); len(after) != len(before)-2 {
+		t.Errorf("the pool held %q, now %q", before, after)
+	}
+	for _, id := range ids {
+		must(t, p.RemoveSnapshot(t.Context(), id))
+	}
+	if left := files(t, p); len(left) > 0 {
+		t.Errorf("the pool holds %q", left)
+	}
+}
+
+func TestNeededCopies(t *testing.T) {
+	at := func(start, length int64) mapped { return mapped{extent{0, length}, start, fiemapShared} }
+	type use struct {
+		mapped
+		volumes, snapshots int64
+	}
+	for name, tc := range map[string]struct {
+		uses []use
+		want int64
+	}{
+		"nothing is shared":                        {nil, 0},
+		"a volume by itself":                       {[]use{{at(0, 10), 1, 0}}, 0},
+		"two volumes: the last writer keeps it":    {[]use{{at(0, 10), 1, 0}, {at(0, 10), 1, 0}}, 10},
+		"a volume and a snapshot":                  {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}}, 10},
+		"a volume and two snapshots":               {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 10},
+		"three volumes and a snapshot":             {[]use{{at(0, 10), 3, 0}, {at(0, 10), 0, 1}}, 30},
+		"snapshots only: nobody writes":            {[]use{{at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 0},
+		"a part of a place":                        {[]use{{at(0, 10), 1, 0}, {at(4, 3), 0, 1}}, 3},
+		"places that touch":                        {[]use{{at(0, 10), 1, 0}, {at(10, 10), 0, 1}}, 0},
+		"places that overlap, of three and of two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var edges []edge
+			for _, u := range tc.uses {
+				edges = append(edges, edgesOf(u.mapped, u.volumes, u.snapshots)...)
+			}
+			if got := neededCopies(edges); got != tc.want {
+				t.Errorf("neededCopies = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

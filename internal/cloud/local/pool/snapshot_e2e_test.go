@@ -1,0 +1,254 @@
+//go:build e2e
+
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// TestCutAtEverySystemCallOnEveryFilesystem is TestCutAtEverySystemCall on real free space, and with
+// reflinks where there are some.
+func TestCutAtEverySystemCallOnEveryFilesystem(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			home := filepath.Dir(realPool(t, fs).dir)
+			cutEverywhere(t, cutRig{real: true, one: true, slack: 2 * SizeStep, dir: func(t *testing.T) string {
+				dir := filepath.Join(home, "pool")
+				must(t, os.RemoveAll(dir))
+				return dir
+			}})
+		})
+	}
+}
+
+// writeOver writes new bytes over a whole image, through the page cache and around it.
+func writeOver(t *testing.T, name string, size int64, b byte) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	must(t, err)
+	chunk := []byte(strings.Repeat(string(rune(b)), int(SizeStep)))
+	for at := int64(0); at < size; at += SizeStep {
+		if _, err := f.WriteAt(chunk, at); err != nil {
+			t.Fatalf("write over %s at %d: %v", name, at, err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatalf("flush %s: %v", name, err)
+	}
+	must(t, f.Close())
+}
+
+// Whatever shares its places, every volume can be written over in full when the pool says that it is
+// full, also by foreign programs: that is what the promises are for.
+func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a := mustCreate(t, p, "a", 4*small)
+			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+			first, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s1", Volumes: []ID{a.ID}})
+			must(t, err)
+			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 5 * small, From: From{Snapshot: first[0].ID}})
+			must(t, err)
+			c, err := p.Create(t.Context(), NewVolume{Name: "c", Size: 4 * small, From: From{Volume: a.ID}})
+			must(t, err)
+			writeOver(t, p.ImagePath(c.ID), c.Size/2, 'c')
+			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s2", Volumes: []ID{c.ID}})
+			must(t, err)
+
+			free, err := p.Free(t.Context())
+			must(t, err)
+			mustCreate(t, p, "rest", free/SizeStep*SizeStep)
+			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s3", Volumes: []ID{b.ID, a.ID}[:1]})
+			if p.reflink != (err == nil) && fault.Of(err) != fault.Exhausted {
+				t.Errorf("a snapshot in a full pool = %v", err)
+			}
+			for round, letter := range []byte{'x', 'y'} {
+				for _, r := range []Record{a, b, c} {
+					writeOver(t, p.ImagePath(r.ID), r.Size, letter)
+				}
+				data, err := os.ReadFile(p.file(ofSnapshot(first[0].ID), imageExt))
+				if err != nil || int64(len(data)) != a.Size || strings.Trim(string(data), "a") != "" {
+					t.Fatalf("round %d: the snapshot has changed: %d bytes, %v", round, len(data), err)
+				}
+			}
+			if _, err := p.Create(t.Context(), NewVolume{Name: "more", Size: small}); !errors.Is(err, fault.Exhausted) {
+				t.Errorf("Create in a full pool = %v, want %v", err, fault.Exhausted)
+			}
+		})
+	}
+}
+
+// A snapshot without room for what its volume may still write is refused, and nothing is left of it.
+func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a := mustCreate(t, p, "a", 8*small)
+			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+			free, err := p.Free(t.Context())
+			must(t, err)
+			rest := mustCreate(t, p, "rest", (free-4*small)/SizeStep*SizeStep)
+			before := files(t, p)
+			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			wantKind(t, "CreateSnapshots without room", err, fault.Exhausted)
+			_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
+			wantKind(t, "Create of a clone without room", err, fault.Exhausted)
+			if after := files(t, p); fmt.Sprint(before) != fmt.Sprint(after) {
+				t.Errorf("the pool held %q, now %q", before, after)
+			}
+			must(t, p.Delete(t.Context(), rest.ID))
+			made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			must(t, err)
+			// When it goes, all that it cost comes back.
+			must(t, p.DeleteSnapshot(t.Context(), made[0].ID))
+			if now, err := p.Free(t.Context()); err != nil || max(now-free, free-now) > 2*SizeStep {
+				t.Errorf("Free = %d, %v, want %d again", now, err, free)
+			}
+		})
+	}
+}
+
+// Only what is written is shared by a snapshot: a reservation of the volume stays its own.
+func TestSnapshotOfAnEmptyVolumeCostsNothing(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a := mustCreate(t, p, "a", 16*small)
+			writeOver(t, p.ImagePath(a.ID), small, 'a')
+			free, err := p.Free(t.Context())
+			must(t, err)
+			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			must(t, err)
+			now, err := p.Free(t.Context())
+			if lost := free - now; err != nil || lost < small-2*SizeStep || lost > small+2*SizeStep {
+				t.Errorf("Free fell by %d, %v, want %d", lost, err, small)
+			}
+		})
+	}
+}
+
+func TestGroupIsOfOneInstantOrNotAtAll(t *testing.T) {
+	for _, fs := range []string{"xfs", "btrfs"} {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a, b := mustCreate(t, p, "a", small), mustCreate(t, p, "b", small)
+			group := NewSnapshots{Name: "g", Volumes: []ID{b.ID, a.ID}, Group: true}
+			release := hold(t, p, b.ID)
+			_, err := p.CreateSnapshots(t.Context(), group)
+			wantKind(t, "CreateSnapshots of a group that nobody freezes", err, fault.Precondition)
+			if entries, err := p.ListSnapshots(t.Context()); err != nil || len(entries) > 0 {
+				t.Errorf("ListSnapshots = %+v, %v", entries, err)
+			}
+			n := startNode(t, p, &fakeNode{})
+			made, err := p.CreateSnapshots(t.Context(), group)
+			must(t, err)
+			if len(made) != 2 || made[0].Volume != b.ID || made[1].Volume != a.ID || made[0].Group == "" || made[0].Group != made[1].Group || !made[0].Frozen {
+				t.Errorf("CreateSnapshots = %+v", made)
+			}
+			eventually(t, "thaw", func() bool { frozen, thawed := n.counts(b.ID); return frozen == 1 && thawed == 1 })
+			if frozen, _ := n.counts(a.ID); frozen > 0 {
+				t.Error("a volume that is not in use was frozen")
+			}
+			release()
+			// The node program thaws too early, so the instant is not one.
+			n.mu.Lock()
+			n.hold = 1
+			n.mu.Unlock()
+			release = hold(t, p, b.ID)
+			defer release()
+			group.Name = "h"
+			if _, err = p.CreateSnapshots(t.Context(), group); fault.Of(err) != fault.Precondition {
+				t.Errorf("CreateSnapshots that did not stay frozen = %v, want %v", err, fault.Precondition)
+			}
+			if entries, err := p.ListSnapshots(t.Context()); err != nil || len(entries) != 2 {
+				t.Errorf("ListSnapshots = %+v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// Reflinks go on without a freeze, and say so.
+func TestReflinkOfAVolumeInUseThatIsNotFrozen(t *testing.T) {
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", small)
+	defer hold(t, p, a.ID)()
+	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+	if err != nil || made[0].Frozen {
+		t.Errorf("CreateSnapshots = %+v, %v, want one that was not frozen", made, err)
+	}
+	if _, err := p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}}); err != nil {
+		t.Errorf("a clone of a volume in use = %v", err)
+	}
+}
+
+func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a := mustCreate(t, p, "a", small)
+			writeOver(t, p.ImagePath(a.ID), small, 'a')
+			made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			must(t, err)
+			if err := shutdown(p.dir); err != nil {
+				t.Logf("this filesystem cannot be shut down like by a power loss: %v", err)
+				return
+			}
+			mountpoint := filepath.Dir(p.dir)
+			remount(t, mountpoint)
+			p = reopen(t, p.dir)
+			e, err := p.GetSnapshot(t.Context(), made[0].ID)
+			if err != nil || e.Kind != Whole {
+				t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
+			}
+			data, err := os.ReadFile(p.file(ofSnapshot(e.ID), imageExt))
+			if err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
+				t.Errorf("the snapshot has %d bytes, %v, and they are not those of the volume", len(data), err)
+			}
+		})
+	}
+}
+
+func remount(t *testing.T, mountpoint string) {
+	t.Helper()
+	source, err := exec.Command("findmnt", "-no", "SOURCE", mountpoint).Output()
+	must(t, err)
+	loop := strings.TrimSpace(string(source))
+	// Without this the loop device, which ends with its last user, would go with the filesystem.
+	keep, err := os.Open(loop)
+	must(t, err)
+	defer func() { _ = keep.Close() }()
+	for _, args := range [][]string{{"umount", mountpoint}, {"mount", loop, mountpoint}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+}
+
+func reopen(t *testing.T, dir string) *Pool {
+	t.Helper()
+	p, err := Open(t.Context(), Config{Dir: dir, Node: "n1"})
+	must(t, err)
+	return p
+}
+
+// shutdown stops a filesystem without writing anything more: FS_IOC_SHUTDOWN with NOLOGFLUSH.
+func shutdown(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	const fsShutdown = 0x8004587d
+	return unix.IoctlSetPointerInt(int(f.Fd()), fsShutdown, 2)
+}
