@@ -24,7 +24,7 @@ type volumesConfig struct {
 	cloud, pool, node, remove, output string
 }
 
-// runVolumes lists what is in a node's pool, left-overs too, or removes exactly one volume of it. It
+// runVolumes lists what is in a node's pool, snapshots and left-overs too, or removes exactly one. It
 // compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
 // The list goes to stdout and a word about left-overs to stderr. Wrong flags are driver.ErrCommandLine, all at once.
 func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -46,11 +46,16 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
+	snapshots, err := p.ListSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	entries = append(entries, snapshots...)
 	rows := make([]volumeRow, 0, len(entries))
 	leftOvers := 0
 	for _, e := range entries {
 		rows = append(rows, newVolumeRow(ctx, p, e))
-		if e.Kind != pool.Whole {
+		if e.Kind != pool.Whole && e.Kind != pool.UnderWay {
 			leftOvers++
 		}
 	}
@@ -73,12 +78,12 @@ func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
 	fs.StringVar(&cfg.cloud, "cloud", "", "must be local: only there the driver itself keeps the volumes")
 	fs.StringVar(&cfg.pool, "local-pool", "", "folder of the pool")
 	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
-	fs.StringVar(&cfg.remove, "delete", "", "remove the volume or left-over with exactly this id, with its data; refused while in use")
+	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or left-over with exactly this id, with its data; refused while in use")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool DIR [--output json] [--delete ID]\n\n"+
-			"Lists the volumes and left-overs of a node's pool, or removes exactly one.\n\n")
+			"Lists the volumes, snapshots and left-overs of a node's pool, or removes exactly one.\n\n")
 		fs.SetOutput(out)
 		fs.PrintDefaults()
 		return cfg, err
@@ -108,7 +113,7 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 	deleteSet := false
 	fs.Visit(func(f *flag.Flag) { deleteSet = deleteSet || f.Name == "delete" })
 	if deleteSet {
-		if _, _, err := parseVolumeID(c.remove); err != nil {
+		if _, _, _, err := parseVolumeID(c.remove); err != nil {
 			add("--delete: %w", err)
 		}
 	}
@@ -121,28 +126,38 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
-// parseVolumeID reads an id as the list shows it, or only its last part, as the file is named.
-func parseVolumeID(s string) (node string, id pool.ID, err error) {
-	if strings.Contains(s, "/") {
-		h, err := pool.ParseHandle(s)
-		return h.Node, h.ID, err
+// parseVolumeID reads an id as the list shows it, or only its last part.
+func parseVolumeID(s string) (node string, id pool.ID, snapshot bool, err error) {
+	last := s[strings.LastIndex(s, "/")+1:]
+	snapshot = strings.HasPrefix(last, "snap-")
+	switch {
+	case !strings.Contains(s, "/"):
+		id, err = pool.ParseID(strings.TrimPrefix(s, "snap-"))
+		return "", id, snapshot, err
+	case snapshot:
+		h, err := pool.ParseSnapshotHandle(s)
+		return h.Node, h.ID, true, err
 	}
-	id, err = pool.ParseID(s)
-	return "", id, err
+	h, err := pool.ParseHandle(s)
+	return h.Node, h.ID, false, err
 }
 
 func removeVolume(ctx context.Context, p *pool.Pool, handle string, stdout io.Writer) error {
-	node, id, err := parseVolumeID(handle)
+	node, id, snapshot, err := parseVolumeID(handle)
 	if err != nil {
 		return err
 	}
 	if node != "" && node != p.Node() {
-		return fmt.Errorf("volume %s is on node %s, this is the pool of node %s: %w", handle, node, p.Node(), fault.NotFound)
+		return fmt.Errorf("%s is on node %s, this is the pool of node %s: %w", handle, node, p.Node(), fault.NotFound)
 	}
-	if err := p.Remove(ctx, id); err != nil {
+	full, remove := p.Handle(id).String(), p.Remove
+	if snapshot {
+		full, remove = p.SnapshotHandle(id), p.RemoveSnapshot
+	}
+	if err := remove(ctx, id); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "deleted %s\n", p.Handle(id))
+	_, err = fmt.Fprintf(stdout, "deleted %s\n", full)
 	return err
 }
 
@@ -161,6 +176,9 @@ type volumeRow struct {
 	Claim     string     `json:"pvc,omitempty"`
 	PV        string     `json:"pv,omitempty"`
 	Created   *time.Time `json:"created,omitempty"`
+	// SnapshotOf is the volume that a snapshot was made of; Source what a volume was copied from.
+	SnapshotOf string `json:"snapshotOf,omitempty"`
+	Source     string `json:"source,omitempty"`
 }
 
 func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
@@ -169,8 +187,21 @@ func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
 		File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,
 		Namespace: r.Tag("cloudblock-pvc-namespace"), Claim: r.Tag("cloudblock-pvc"), PV: r.Tag("cloudblock-pv"),
 	}
-	if e.ID != "" {
+	switch {
+	case e.ID == "":
+	case e.Snapshot:
+		row.ID = p.SnapshotHandle(e.ID)
+	default:
 		row.ID = p.Handle(e.ID).String()
+	}
+	if r.Volume != "" {
+		row.SnapshotOf = p.Handle(r.Volume).String()
+	}
+	switch from := r.SourceOf(); {
+	case from.Volume != "":
+		row.Source = p.Handle(from.Volume).String()
+	case from.Snapshot != "":
+		row.Source = p.SnapshotHandle(from.Snapshot)
 	}
 	if !r.Created.IsZero() {
 		row.Created = &r.Created
@@ -181,7 +212,7 @@ func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
 			row.State = "growing"
 		}
 	}
-	if e.Kind == pool.NoImage || e.Kind == pool.Unknown {
+	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
 		return row
 	}
 	// An image that cannot be looked at must not hide the others; the row says why instead.
@@ -211,6 +242,9 @@ func printVolumes(w io.Writer, rows []volumeRow) error {
 		id, name, used := r.ID, r.Name, r.UsedBy
 		if id == "" {
 			id = r.File
+		}
+		if claim == "-" && r.SnapshotOf != "" {
+			claim = "snapshot of " + r.SnapshotOf
 		}
 		columns := []string{id, claim, name, cloud.Bytes(r.Size).String(), mebibytes(r.Allocated), used, created, state}
 		for i, c := range columns {

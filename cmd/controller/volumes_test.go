@@ -166,3 +166,57 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 		t.Errorf("an empty id = %v, want %v", err, driver.ErrCommandLine)
 	}
 }
+
+func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
+	p, dir := newPool(t)
+	vol := newVolume(t, p, "a")
+	var ids []string
+	for _, name := range []string{"whole", "bare"} {
+		made, err := p.CreateSnapshots(t.Context(), pool.NewSnapshots{Name: name, Volumes: []pool.ID{vol.ID}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, p.SnapshotHandle(made[0].ID))
+	}
+	bare := strings.TrimPrefix(ids[1], "n1/snap-")
+	if err := os.Remove(filepath.Join(dir, "snapshots", bare+".json")); err != nil {
+		t.Fatal(err)
+	}
+	out, err := volumes(t, dir, "--output", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []volumeRow
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, r := range rows {
+		states[r.ID] = r.State + " " + r.SnapshotOf
+	}
+	for id, want := range map[string]string{
+		p.Handle(vol.ID).String(): "ready ", ids[0]: "ready " + p.Handle(vol.ID).String(), ids[1]: "image without record ",
+	} {
+		if states[id] != want {
+			t.Errorf("row of %s = %q, want %q", id, states[id], want)
+		}
+	}
+	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "snapshot of n1/"+string(vol.ID)) {
+		t.Errorf("the table = %s, %v, want what it is a snapshot of", table, err)
+	}
+	// The digits alone are a volume's id, and there is no such volume.
+	if _, err := volumes(t, dir, "--delete", bare); !errors.Is(err, fault.NotFound) {
+		t.Errorf("--delete of a volume that is not there = %v, want %v", err, fault.NotFound)
+	}
+	for _, id := range []string{ids[0], "snap-" + bare} {
+		if out, err := volumes(t, dir, "--delete", id); err != nil || !strings.Contains(out, "snap-") {
+			t.Errorf("--delete %s = %q, %v", id, out, err)
+		}
+	}
+	if left, err := p.ListSnapshots(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("left = %+v, %v", left, err)
+	}
+	if _, err := p.Get(t.Context(), vol.ID); err != nil {
+		t.Errorf("the volume is gone too: %v", err)
+	}
+}
