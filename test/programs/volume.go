@@ -19,6 +19,8 @@ type Claim struct {
 	Size int64
 	// Parameters of the StorageClass.
 	Parameters map[string]string
+	// Source is what the volume is made from: see Snapshot.Source and Volume.Source. nil means blank.
+	Source *csi.VolumeContentSource
 }
 
 // Volume is a volume on its way through its life, and the paths a kubelet would use for it.
@@ -58,6 +60,7 @@ func (p *Pair) Create(ctx context.Context, claim Claim) (*Volume, error) {
 		CapacityRange:             &csi.CapacityRange{RequiredBytes: claim.Size},
 		VolumeCapabilities:        []*csi.VolumeCapability{claim.Capability()},
 		Parameters:                claim.Parameters,
+		VolumeContentSource:       claim.Source,
 		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: here, Preferred: here},
 	})
 	if err != nil {
@@ -70,6 +73,13 @@ func (p *Pair) Create(ctx context.Context, claim Claim) (*Volume, error) {
 		Target:  filepath.Join(p.opts.kubeletDir(), "pods", claim.Name, "mount"),
 		pair:    p,
 	}, nil
+}
+
+// Source names the volume as what a clone is made from.
+func (v *Volume) Source() *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: v.ID},
+	}}
 }
 
 // Stage does what the kubelet does first on a node: one call per volume.

@@ -1,0 +1,99 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// Snapshot is a snapshot of a volume, alone or as a member of a group.
+type Snapshot struct {
+	Name, ID string
+	// SourceVolume is the id of the volume that it was made of.
+	SourceVolume string
+	// Size in bytes that a volume made from it needs at least.
+	Size int64
+
+	pair *Pair
+}
+
+// snapshotTick is how often a snapshot that is not ready is looked at again.
+const snapshotTick = 50 * time.Millisecond
+
+// Snapshot does what the snapshotter sidecar does: it creates a snapshot of the volume, and asks again
+// until that is ready to use.
+func (v *Volume) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
+	tick := time.NewTicker(snapshotTick)
+	defer tick.Stop()
+	for {
+		answer, err := csi.NewControllerClient(v.pair.Controller.Conn).CreateSnapshot(ctx, &csi.CreateSnapshotRequest{
+			SourceVolumeId: v.ID, Name: name,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if made := answer.GetSnapshot(); made.GetReadyToUse() {
+			return v.pair.snapshot(name, made), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("snapshot %s is not ready: %w", name, ctx.Err())
+		}
+	}
+}
+
+func (p *Pair) snapshot(name string, made *csi.Snapshot) *Snapshot {
+	return &Snapshot{Name: name, ID: made.GetSnapshotId(), SourceVolume: made.GetSourceVolumeId(), Size: made.GetSizeBytes(), pair: p}
+}
+
+// Source names the snapshot as what a volume is restored from.
+func (s *Snapshot) Source() *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: s.ID},
+	}}
+}
+
+// Delete removes the snapshot.
+func (s *Snapshot) Delete(ctx context.Context) error {
+	_, err := csi.NewControllerClient(s.pair.Controller.Conn).DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: s.ID})
+	return err
+}
+
+// Group is a group of snapshots of one instant.
+type Group struct {
+	ID        string
+	Snapshots []*Snapshot
+
+	pair *Pair
+}
+
+// SnapshotGroup takes snapshots of several volumes at one instant.
+func (p *Pair) SnapshotGroup(ctx context.Context, name string, volumes ...*Volume) (*Group, error) {
+	req := &csi.CreateVolumeGroupSnapshotRequest{Name: name}
+	for _, v := range volumes {
+		req.SourceVolumeIds = append(req.SourceVolumeIds, v.ID)
+	}
+	answer, err := csi.NewGroupControllerClient(p.Controller.Conn).CreateVolumeGroupSnapshot(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	made := answer.GetGroupSnapshot()
+	g := &Group{ID: made.GetGroupSnapshotId(), pair: p}
+	for _, s := range made.GetSnapshots() {
+		g.Snapshots = append(g.Snapshots, p.snapshot(name, s))
+	}
+	return g, nil
+}
+
+// Delete removes the group and its snapshots.
+func (g *Group) Delete(ctx context.Context) error {
+	req := &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: g.ID}
+	for _, s := range g.Snapshots {
+		req.SnapshotIds = append(req.SnapshotIds, s.ID)
+	}
+	_, err := csi.NewGroupControllerClient(g.pair.Controller.Conn).DeleteVolumeGroupSnapshot(ctx, req)
+	return err
+}
