@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,7 @@ type program struct {
 	t           *testing.T
 	dir, binary string
 	cmd         *exec.Cmd
+	http        string // the address of its metrics
 }
 
 // start starts the program and returns a client and what kills it with SIGKILL.
@@ -118,8 +120,14 @@ func (p *program) start() (csi.NodeClient, func()) {
 	p.t.Helper()
 	socket := filepath.Join(p.dir, "csi.sock")
 	var log bytes.Buffer
+	if p.http == "" {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		must(p.t, err)
+		p.http = free.Addr().String()
+		must(p.t, free.Close())
+	}
 	p.cmd = exec.Command(p.binary, "--cloud=local", "--local-pool="+filepath.Join(p.dir, "pool"), "--node-id=node-a",
-		"--endpoint=unix://"+socket, "--log-level=debug")
+		"--endpoint=unix://"+socket, "--http-endpoint="+p.http, "--log-level=debug")
 	p.cmd.Stderr = &log
 	must(p.t, p.cmd.Start())
 	cmd := p.cmd

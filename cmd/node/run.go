@@ -68,15 +68,17 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	mounts := mounter.New(mounter.Config{Log: log.Sugar().Infow})
 	server := node.New(node.Config{
 		Names:     cfg.Names,
 		Info:      cfg.LocalNode(),
 		Devices:   disks,
-		Mounter:   mounter.New(mounter.Config{Log: log.Sugar().Infow}),
+		Mounter:   mounts,
 		SizeStep:  pool.SizeStep,
 		Prezeroed: disks.Prezeroed,
 		Keep:      []string{"/", cfg.LocalPool},
 		DeadMount: deadMount,
+		Backend:   poolHealth{pool: store, dir: cfg.LocalPool, mounts: mounts},
 	})
 	stopFreezing := freezer{pool: store, dir: cfg.LocalPool, server: server, log: log}.start(ctx)
 	defer stopFreezing()

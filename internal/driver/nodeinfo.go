@@ -32,6 +32,8 @@ func NodeCapabilities() []*csi.NodeServiceCapability {
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
 	}
 	list := make([]*csi.NodeServiceCapability, 0, len(types))
 	for _, t := range types {

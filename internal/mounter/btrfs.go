@@ -71,11 +71,20 @@ func btrfsDeviceOf(fd int) (uint64, error) {
 
 // btrfsDevicesOf returns the numbers of the block devices of the btrfs that an open file is on.
 func btrfsDevicesOf(fd int) ([]uint64, error) {
-	info := make([]byte, 1024)
-	if err := dirIoctl(fd, btrfsFSInfo, info); err != nil {
+	id, err := btrfsID(fd)
+	if err != nil {
 		return nil, err
 	}
-	return btrfsMembers(fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32]))
+	return btrfsMembers(id)
+}
+
+// btrfsID returns the id of the btrfs that an open file is on.
+func btrfsID(fd int) (string, error) {
+	info := make([]byte, 1024)
+	if err := dirIoctl(fd, btrfsFSInfo, info); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x-%x-%x-%x-%x", info[16:20], info[20:22], info[22:24], info[24:26], info[26:32]), nil
 }
 
 // btrfsMembers returns the device numbers of a mounted btrfs.

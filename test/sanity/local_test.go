@@ -52,8 +52,6 @@ func local(name, accessType, filesystem string) backend {
 			"Modify volume not supported":                       "there is nothing to modify",
 			"Modify Volume not supported":                       "there is nothing to modify",
 			"ControllerModifyVolume not supported":              "there is nothing to modify",
-			"NodeGetVolumeHealth not supported":                 "the node program does not report health yet",
-			"NodeGetStorageHealth not supported":                "the node program does not report health yet",
 		},
 	}
 }

@@ -71,10 +71,15 @@ func (s *Server) freeze(ctx context.Context, req FreezeRequest) (frozen *mounter
 	if err != nil {
 		return nil, err
 	}
-	if dev == nil || path == "" {
-		return nil, fmt.Errorf("no filesystem of it is mounted here: %w", fault.Precondition)
+	if dev == nil {
+		return nil, fmt.Errorf("it is not staged here: %w", fault.Precondition)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if path == "" {
+		// Whoever asked may go on without a freeze. Then at least what was written before is in it.
+		return nil, errors.Join(fmt.Errorf("no filesystem of it is mounted here, and a raw block device cannot be frozen: %w", fault.Precondition),
+			dev.File().Sync())
+	}
 	if err := req.Begin(); err != nil {
 		return nil, err
 	}

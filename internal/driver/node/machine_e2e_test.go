@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
@@ -56,6 +58,7 @@ type machine struct {
 	disk *device.Loop
 
 	registry *prometheus.Registry
+	dead     atomic.Int64 // dead mounts found
 }
 
 type machineConfig struct {
@@ -81,9 +84,24 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	must(t, err)
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: m.disk, Mounter: mounter.New(mounter.Config{Runner: cfg.runner}), SizeStep: pool.SizeStep, Prezeroed: m.disk.Prezeroed,
+		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m
 }
+
+// Volume and Storage make the machine a node.Backend that knows which volumes exist.
+func (m *machine) Volume(ctx context.Context, id string) ([]mounter.Trouble, error) {
+	handle, err := pool.ParseHandle(id)
+	if err == nil {
+		_, err = m.pool.Get(ctx, handle.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w: %w", id, fault.NotFound, err)
+	}
+	return nil, nil
+}
+
+func (m *machine) Storage(context.Context) ([]mounter.Trouble, error) { return nil, nil }
 
 // newDir returns a folder whose mounts and loop devices are taken down after the test.
 func newDir(t *testing.T) string {

@@ -37,6 +37,8 @@ type Config struct {
 	Keep []string
 	// DeadMount is told of every mount that is found to be of a disk that has gone; nil: nobody is.
 	DeadMount func(path string)
+	// Backend knows more about the volumes' health; nil: nobody does.
+	Backend Backend
 }
 
 // Server is the Node service.
@@ -51,6 +53,7 @@ type Server struct {
 	sizeStep  int64
 	keep      []string
 	deadMount func(path string)
+	backend   Backend
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -61,6 +64,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter,
 		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), keep: cfg.Keep, deadMount: cfg.DeadMount,
+		backend: cfg.Backend,
 	}
 	if s.deadMount == nil {
 		s.deadMount = func(string) {}

@@ -62,7 +62,7 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 
-	if err := s.checkStaged(dev, u, staging); err != nil {
+	if err := s.checkStaged(ctx, dev, u, staging); err != nil {
 		return err
 	}
 	at, err := s.look(target, dev)
@@ -92,7 +92,7 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 }
 
 // checkStaged accepts a staging path where this volume is mounted in a way that serves the request.
-func (s *Server) checkStaged(dev *device.Device, u use, staging string) error {
+func (s *Server) checkStaged(ctx context.Context, dev *device.Device, u use, staging string) error {
 	path := staging
 	if u.block {
 		path = blockFile(staging)
@@ -112,8 +112,10 @@ func (s *Server) checkStaged(dev *device.Device, u use, staging string) error {
 		return fmt.Errorf("the volume is staged as %s, not as %s: %w", at.mount.Filesystem, u.filesystem, fault.Precondition)
 	case at.mount.ReadOnly && !u.readOnly:
 		return fmt.Errorf("the volume is staged read-only and cannot be published for writing: %w", fault.Precondition)
+	case u.block:
+		return nil
 	}
-	return nil
+	return s.checkAlive(ctx, path)
 }
 
 func (s *Server) bind(ctx context.Context, dev *device.Device, u use, staging, target string) error {

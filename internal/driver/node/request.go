@@ -1,10 +1,12 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -109,6 +111,8 @@ func checkFolder(field, path string) error {
 	case os.IsNotExist(err):
 		return fmt.Errorf("%s: folder %s does not exist; is kubelet's folder mounted into this container under the same path?: %w",
 			field, path, fault.InvalidArgument)
+	case errors.Is(err, syscall.EIO):
+		return nil // a dead mount, which is recognised as that when it is looked at
 	case err != nil:
 		return fmt.Errorf("%s: %w: %w", field, fault.Unavailable, err)
 	case !info.IsDir():

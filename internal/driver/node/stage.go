@@ -99,6 +99,8 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 		}
 	} else if at.mount.Filesystem != string(u.filesystem) {
 		return fmt.Errorf("the volume is mounted there as %s, not as %s: %w", at.mount.Filesystem, u.filesystem, fault.Conflict)
+	} else if err := s.checkAlive(work, staging); err != nil {
+		return err
 	}
 	return s.mounts.MountDevice(work, dev, mounter.MountRequest{
 		Target: staging, Filesystem: filesystem, Options: u.flags, ReadOnly: u.readOnly,

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+// poolHealth tells what is wrong with the pool and what is in it.
+type poolHealth struct {
+	pool   *pool.Pool
+	dir    string
+	mounts *mounter.Mounter
+}
+
+// Volume looks at a volume's record and image. The words are those of the controller's answer.
+func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Trouble, error) {
+	handle, err := pool.ParseHandle(volume)
+	if err != nil || handle.Node != h.pool.Node() {
+		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.pool.Node(), fault.NotFound), err)
+	}
+	entry, err := h.pool.Get(ctx, handle.ID)
+	if err != nil {
+		return nil, err
+	}
+	const look = "; look at it with `cloudblock-controller volumes`"
+	switch entry.Kind {
+	case pool.NoRecord:
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
+	case pool.NoImage:
+		return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageMissing", Message: entry.Problem + look}}, nil
+	case pool.Damaged:
+		if entry.Size == 0 {
+			return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + look}}, nil
+		}
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "Damaged", Message: entry.Problem + look}}, nil
+	}
+	return nil, nil
+}
+
+// Storage looks at the pool's disk.
+func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
+	if err := h.pool.Check(ctx); err != nil {
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PoolUnavailable", Message: err.Error()}}, nil
+	}
+	found, err := h.mounts.Troubles(ctx, h.dir)
+	if err != nil {
+		return nil, err
+	}
+	free, err := h.pool.Free(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if free == 0 {
+		found = append(found, mounter.Trouble{Severity: mounter.Degraded, Reason: "PoolFull",
+			Message: "the pool has no room for another volume, snapshot or growth; what was promised to those that are there is reserved"})
+	}
+	return found, nil
+}

@@ -1,0 +1,149 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+// Backend tells what only this node's source of devices knows about their health.
+type Backend interface {
+	// Volume returns what is wrong with a volume; fault.NotFound when this node has none of this id.
+	Volume(ctx context.Context, id string) ([]mounter.Trouble, error)
+	// Storage returns what is wrong for all volumes: Inaccessible or Degraded.
+	Storage(ctx context.Context) ([]mounter.Trouble, error)
+}
+
+// volumeHealth are CSI's words for the severities.
+var volumeHealth = map[mounter.Severity]csi.VolumeHealthErrorType{
+	mounter.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
+	mounter.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
+	mounter.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
+}
+
+// NodeGetVolumeHealth says what is wrong with a volume as seen from this node: with what it is made of,
+// with its device, and with its filesystem where that is mounted. The volume need not be staged.
+func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	id := req.GetVolumeId()
+	if err := driver.CheckVolumeID("volume_id", id); err != nil {
+		return nil, err
+	}
+	var paths []string
+	for field, path := range map[string]string{
+		"volume_publish_path": req.GetVolumePublishPath(), "staging_target_path": req.GetStagingTargetPath(),
+	} {
+		if path == "" {
+			continue
+		}
+		if err := checkPath(field, path); err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	found, err := s.troubles(ctx, id, paths)
+	if err != nil {
+		return nil, fmt.Errorf("health of volume %s: %w", id, err)
+	}
+	answer := &csi.VolumeHealth{VolumeId: id}
+	for _, t := range found {
+		answer.HealthStatuses = append(answer.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
+			Status: volumeHealth[t.Severity], Reason: t.Reason, Message: t.Message,
+		})
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: answer}, nil
+}
+
+// troubles collects what is wrong with a volume, each reason once, the worst first.
+func (s *Server) troubles(ctx context.Context, id string, paths []string) (found []mounter.Trouble, err error) {
+	if s.backend != nil {
+		if found, err = s.backend.Volume(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	dev, path, err := s.stagedAt(ctx, id)
+	switch {
+	case errors.Is(err, fault.NotFound) && len(found) > 0: // that is what is wrong with it
+		dev = nil
+	case err != nil:
+		return nil, err
+	case dev == nil && s.backend == nil && len(paths) == 0:
+		return nil, fmt.Errorf("its device is not on this machine: %w", fault.NotFound)
+	}
+	if dev != nil {
+		defer func() { err = errors.Join(err, dev.Close()) }()
+	}
+	if path != "" && !slices.Contains(paths, path) {
+		paths = append(paths, path)
+	}
+	for _, path := range paths {
+		more, err := s.troublesAt(ctx, dev, path)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	slices.SortStableFunc(found, func(a, b mounter.Trouble) int {
+		return cmp.Or(-cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Reason, b.Reason))
+	})
+	return slices.CompactFunc(found, func(a, b mounter.Trouble) bool {
+		return a.Severity == b.Severity && a.Reason == b.Reason
+	}), nil
+}
+
+// troublesAt looks at one path where the volume is, or should be, staged or published.
+func (s *Server) troublesAt(ctx context.Context, dev *device.Device, path string) ([]mounter.Trouble, error) {
+	at, err := s.look(path, dev)
+	switch {
+	case err != nil:
+		return nil, err
+	case at.occupant == dead:
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "DeviceGone", Message: fmt.Sprintf(
+			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", path)}}, nil
+	case at.occupant == foreign:
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
+			"%s (%s) is mounted at %s, which is not this volume", at.mount.Source, at.mount.Filesystem, path)}}, nil
+	case at.occupant == ours && !at.block:
+		return s.mounts.Troubles(ctx, path)
+	}
+	return nil, nil
+}
+
+// NodeGetStorageHealth says what is wrong with where this node's volumes come from.
+func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+	answer := &csi.NodeGetStorageHealthResponse{}
+	if s.backend == nil {
+		return answer, nil
+	}
+	found, err := s.backend.Storage(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("health of the storage: %w", err)
+	}
+	for _, t := range found {
+		status := csi.StorageHealthErrorType_STORAGE_DEGRADED
+		if t.Severity == mounter.Inaccessible {
+			status = csi.StorageHealthErrorType_STORAGE_UNREACHABLE
+		}
+		answer.BackendHealth = append(answer.BackendHealth, &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
+			Status: status, Reason: t.Reason, Message: t.Message,
+		})
+	}
+	return answer, nil
+}
+
+// checkAlive refuses a mount of the volume whose filesystem does not work any more, and counts it.
+func (s *Server) checkAlive(ctx context.Context, path string) error {
+	err := s.mounts.Responds(ctx, path)
+	if err != nil {
+		s.deadMount(path)
+	}
+	return err
+}

@@ -1,0 +1,197 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Severity is how bad something is.
+type Severity int
+
+// The severities.
+const (
+	Degraded     Severity = iota + 1 // usable, but not as it should be
+	Inaccessible                     // not usable
+	DataLoss                         // data is lost or probably so
+)
+
+// Trouble is something wrong with a mounted filesystem.
+type Trouble struct {
+	Severity Severity
+	// Reason is one word in CamelCase that does not change from release to release.
+	Reason string
+	// Message is for people.
+	Message string
+}
+
+// answerTime is how long a filesystem has to list its root before it counts as dead.
+const answerTime = 5 * time.Second
+
+// Troubles returns what is wrong with the filesystem that path is on, as far as it shows without
+// reading all of it. Nothing is written.
+func (m *Mounter) Troubles(ctx context.Context, path string) ([]Trouble, error) {
+	info, err := mountOf(path)
+	if err != nil {
+		return nil, err
+	}
+	var found []Trouble
+	add := func(severity Severity, reason, message string, args ...any) {
+		found = append(found, Trouble{severity, reason, fmt.Sprintf(message, args...)})
+	}
+	if err := m.Responds(ctx, path); err != nil {
+		add(Inaccessible, "FilesystemDead", "%v", err)
+	}
+	if readOnlyByError(info) {
+		add(Degraded, "FilesystemReadOnly", "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
+			"stop the pods that use it: the next stage checks it", info.FsType, info.MountPoint)
+	}
+	switch Filesystem(info.FsType) {
+	case Ext4:
+		if n := ext4Errors(info); n > 0 {
+			add(Degraded, "FilesystemErrors", "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
+		}
+	case Btrfs:
+		device, damaged, err := btrfsErrors(path)
+		if err != nil {
+			return found, err
+		}
+		if device > 0 {
+			add(Degraded, "DeviceErrors", "btrfs has counted %d errors of its device (`btrfs device stats` shows them)", device)
+		}
+		if damaged > 0 {
+			add(DataLoss, "DataCorrupt", "btrfs has found %d damaged blocks (`btrfs device stats` shows them); restore a snapshot", damaged)
+		}
+	}
+	return found, nil
+}
+
+// Responds proves that the filesystem mounted at path still answers: one whose device failed or was
+// taken away stays in the mount table and gives errors, or nothing at all. It is fault.Precondition.
+func (m *Mounter) Responds(ctx context.Context, path string) error {
+	if info, ok, err := topmost(path); err != nil || ok && slices.Contains(info.SuperOptions, "shutdown") {
+		return errors.Join(fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume",
+			path, fault.Precondition), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- listOne(path) }() // ends when the kernel lets go of it, which may be never
+	select {
+	case err := <-answer:
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.Precondition, err)
+	case <-ctx.Done():
+		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.Precondition, ctx.Err())
+	}
+}
+
+func listOne(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if _, err := dir.Readdirnames(1); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// readOnlyByError says whether the kernel has made a filesystem read-only that was mounted writable.
+func readOnlyByError(info mountutils.MountInfo) bool {
+	return slices.Contains(info.MountOptions, "rw") &&
+		(slices.Contains(info.SuperOptions, "ro") || slices.Contains(info.SuperOptions, "emergency_ro"))
+}
+
+// mountOf returns the entry of the mount table that a path is on.
+func mountOf(path string) (mountutils.MountInfo, error) {
+	// A dead filesystem cannot be looked at, but its mount point stands in the table.
+	if info, ok, err := topmost(path); err != nil || ok {
+		return info, err
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
+		return mountutils.MountInfo{}, fmt.Errorf("look at %s: %w: %w", path, fault.Unavailable, err)
+	}
+	table, err := mountTable()
+	if err != nil {
+		return mountutils.MountInfo{}, err
+	}
+	for _, info := range table {
+		if uint64(info.ID) == st.Mnt_id {
+			return info, nil
+		}
+	}
+	return mountutils.MountInfo{}, fmt.Errorf("the mount of %s is not in the mount table: %w", path, fault.Unavailable)
+}
+
+// ext4Errors is how many errors ext4 has recorded since it was last checked.
+func ext4Errors(info mountutils.MountInfo) int {
+	link, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", info.Major, info.Minor))
+	if err != nil {
+		return 0
+	}
+	text, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(link), "errors_count"))
+	if err != nil {
+		return 0 // not an ext4 that the kernel lists, such as one below a stacked device
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+// btrfsErrors sums up what a btrfs counts: errors of the device, and blocks that were read and wrong.
+func btrfsErrors(path string) (device, damaged int, err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, 0, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	id, err := btrfsID(fd)
+	if err != nil {
+		return 0, 0, err
+	}
+	files, err := filepath.Glob("/sys/fs/btrfs/" + id + "/devinfo/*/error_stats")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // before Linux 5.14
+		}
+		d, b := parseBtrfsErrors(string(text))
+		device, damaged = device+d, damaged+b
+	}
+	return device, damaged, nil
+}
+
+// parseBtrfsErrors reads lines such as "write_errs 0".
+func parseBtrfsErrors(text string) (device, damaged int) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(value)
+		switch {
+		case err != nil || n < 0:
+		case key == "corruption_errs", key == "generation_errs":
+			damaged += n
+		default:
+			device += n
+		}
+	}
+	return device, damaged
+}
