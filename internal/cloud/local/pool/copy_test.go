@@ -22,7 +22,8 @@ func copyPool(t *testing.T, dir string) *Pool {
 }
 
 // atStep stops the pool at the first step of this name until go on is called.
-func atStep(p *Pool, name string) (reached <-chan struct{}, goOn func()) {
+func atStep(t *testing.T, p *Pool, name string) (reached <-chan struct{}, goOn func()) {
+	t.Helper()
 	at, on := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	p.disk.before = func(step string) {
@@ -30,7 +31,9 @@ func atStep(p *Pool, name string) (reached <-chan struct{}, goOn func()) {
 			once.Do(func() { close(at); <-on })
 		}
 	}
-	return at, func() { close(on) }
+	goOn = sync.OnceFunc(func() { close(on) })
+	t.Cleanup(goOn) // before the pool's own, which waits for the copy
+	return at, goOn
 }
 
 func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
@@ -38,7 +41,7 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	p, other := copyPool(t, dir), copyPool(t, dir)
 	a := mustCreate(t, p, "a", small)
 	fillVolume(t, p, a.ID, 'a')
-	reached, goOn := atStep(p, "copy")
+	reached, goOn := atStep(t, p, "copy")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-reached; cancel() }()
 	req := NewSnapshots{Name: "s", Volumes: []ID{a.ID}}
@@ -81,7 +84,7 @@ func TestCopyIsBrokenOffWithThePool(t *testing.T) {
 	fillVolume(t, p, a.ID, 'a')
 	free, err := p.Free(t.Context())
 	must(t, err)
-	reached, goOn := atStep(p, "copy")
+	reached, goOn := atStep(t, p, "copy")
 	answer := make(chan error, 1)
 	go func() {
 		_, err := p.Create(context.Background(), NewVolume{Name: "c", Size: 2 * small, From: From{Volume: a.ID}})

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -163,8 +164,13 @@ func TestGroupIsOfOneInstantOrNotAtAll(t *testing.T) {
 			release()
 			// The node program thaws too early, so the instant is not one.
 			n.mu.Lock()
-			n.hold = 1
+			n.hold = 100 * time.Millisecond
 			n.mu.Unlock()
+			p.disk.before = func(step string) {
+				if step == "clone" {
+					_ = wait(t.Context(), 200*time.Millisecond)
+				}
+			}
 			release = hold(t, p, b.ID)
 			defer release()
 			group.Name = "h"
