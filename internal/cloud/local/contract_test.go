@@ -14,9 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 )
 
-// node is so chosen that an id with a character more or less in front is no id at all: one of another
-// node is, and not a missing volume (TestVolumesOfOtherNodes).
-const node = "n-1.a-node-whose-name-has-the-sixty-three-characters.of-a-label"
+const node = "n-1"
 
 func open(t *testing.T, dir string) *local.Local {
 	t.Helper()

@@ -52,6 +52,9 @@ func NewLoop(ctx context.Context, cfg LoopConfig) (*Loop, error) {
 	return &Loop{pool: p, sysDir: cfg.SysDir, devDir: cfg.DevDir}, nil
 }
 
+// Pool returns the pool that the volumes are in.
+func (l *Loop) Pool() *pool.Pool { return l.pool }
+
 // Check proves that the pool is there and can be written.
 func (l *Loop) Check(ctx context.Context) error { return l.pool.Check(ctx) }
 
@@ -67,7 +70,7 @@ func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
 	err = l.pool.Use(ctx, id, func(image *os.File, r pool.Record) error {
 		f, err := l.find(id)
 		if errors.Is(err, errNoLoop) {
-			f, err = l.attach(ctx, image)
+			f, err = l.attach(ctx, image, r.BlockSize)
 		}
 		if err != nil {
 			return err

@@ -146,7 +146,7 @@ func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 
 	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, _ pool.Record) error {
-		f, err := r.attachTo(loop, image)
+		f, err := r.attachTo(loop, image, 0)
 		return errors.Join(err, f.Close())
 	})
 	if got := read(t, limit); err != nil || got != "0" {

@@ -119,13 +119,13 @@ func (l *Loop) isUnlinked(name string, id pool.ID) bool {
 }
 
 // attach makes a loop device of the image. The kernel keeps the open file, and with it the lock.
-func (l *Loop) attach(ctx context.Context, image *os.File) (*os.File, error) {
+func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.File, error) {
 	for range mostRaces {
 		name, err := l.freeLoop()
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.attachTo(name, image)
+		f, err := l.attachTo(name, image, blockSize)
 		if !errors.Is(err, unix.EBUSY) && !isGone(err) {
 			return f, err
 		}
@@ -137,17 +137,17 @@ func (l *Loop) attach(ctx context.Context, image *os.File) (*os.File, error) {
 	return nil, fmt.Errorf("attach %s: others take every free loop device first: %w", image.Name(), fault.Unavailable)
 }
 
-func (l *Loop) attachTo(name string, image *os.File) (*os.File, error) {
+func (l *Loop) attachTo(name string, image *os.File, blockSize int) (*os.File, error) {
 	f, err := l.openNode(name, os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("open loop device %s: %w: %w", name, fault.Unavailable, err)
 	}
-	// With O_DIRECT on the file the kernel also chooses blocks large enough for direct I/O where the
-	// disk below needs more than 512 bytes. A filesystem without direct I/O refuses the flag.
+	// With O_DIRECT on the file, and no block size of the volume's own, the kernel also chooses blocks
+	// large enough for direct I/O where the disk below needs more than 512 bytes. A filesystem without direct I/O refuses the flag.
 	if flags, err := unix.FcntlInt(image.Fd(), unix.F_GETFL, 0); err == nil {
 		_, _ = unix.FcntlInt(image.Fd(), unix.F_SETFL, flags|unix.O_DIRECT)
 	}
-	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_DIRECT_IO}}
+	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: uint32(blockSize), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_DIRECT_IO}}
 	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
 	if err := unix.IoctlLoopConfigure(int(f.Fd()), &cfg); err != nil {
 		_ = f.Close()

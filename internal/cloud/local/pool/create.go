@@ -23,6 +23,11 @@ func (f From) item() item {
 	return ofVolume(f.Volume)
 }
 
+// sharedBlock is the block size of devices whose image may come to share places with others: xfs writes
+// around the page cache only in units of 4096 bytes to such a file, and the kernel would choose that
+// block size for a loop device from then on, whatever it was before.
+const sharedBlock = 4096
+
 // NewVolume asks for a volume.
 type NewVolume struct {
 	// Name is unique within the pool.
@@ -54,6 +59,9 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	r := Record{
 		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(),
 		Parameters: v.Parameters, Tags: v.Tags,
+	}
+	if p.reflink {
+		r.BlockSize = sharedBlock
 	}
 	if v.From != (From{}) {
 		return p.createCopy(ctx, r, v.From.item())
@@ -163,6 +171,7 @@ func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, err
 		if err := p.admit(r); err != nil {
 			return nil, err
 		}
+		r.BlockSize = src.record.BlockSize
 		r.Source = string(from.shelf) + "/" + string(from.id)
 		return &making{records: []Record{r}, sources: sources, fill: func(ctx context.Context, f *os.File) error {
 			return p.disk.reserve(ctx, f, r.Size)

@@ -47,6 +47,9 @@ type Freeze struct {
 	pool  *Pool
 	note  freezeNote
 	until time.Time
+	// request is the open request file. Its flock ends with this process, which tells the node program
+	// at once that nobody waits any more.
+	request *os.File
 }
 
 // RequestFreeze asks the node program to freeze the filesystem of a volume for this long, and returns
@@ -56,12 +59,12 @@ type Freeze struct {
 func (p *Pool) RequestFreeze(ctx context.Context, id ID, d time.Duration) (*Freeze, error) {
 	begin := time.Now()
 	f := &Freeze{pool: p, note: freezeNote{Format: format, ID: NewID(), Volume: id, Until: begin.Add(min(d, MostFreeze)).UTC()}}
-	if err := p.postRequest(f.note); err != nil {
+	var err error
+	if f.request, err = p.postRequest(f.note); err != nil {
 		return nil, fmt.Errorf("ask the node program to freeze volume %s: %w", p.Handle(id), kindOf(err))
 	}
 	f.until = begin.Add(min(d, MostFreeze))
-	err := f.awaitAnswer(ctx, begin)
-	if err != nil {
+	if err := f.awaitAnswer(ctx, begin); err != nil {
 		f.Release()
 		return nil, err
 	}
@@ -104,45 +107,67 @@ func (f *Freeze) Release() {
 	if now, err := f.pool.readNote(f.note.Volume, recordExt); err == nil && now.ID == f.note.ID {
 		_ = os.Remove(f.pool.notePath(f.note.Volume, recordExt))
 	}
+	if f.request != nil {
+		_ = f.request.Close() // a second time it only says that it is closed
+	}
 }
+
+// abandoned reports whether the process that made a request is gone.
+func (p *Pool) abandoned(id ID) bool {
+	f, err := os.OpenFile(p.notePath(id, recordExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return flock(f, unix.LOCK_SH) == nil
+}
+
+// AnswerPath returns where the answer about a volume is, for a process that has no pool: the guard
+// that thaws when the node program is killed must remove it before it thaws.
+func (p *Pool) AnswerPath(id ID) string { return p.notePath(id, frozenExt) }
 
 func (p *Pool) notePath(id ID, ext string) string { return p.path(freezeDir, string(id)+ext) }
 
-// postRequest puts a request where the node program looks, unless one that has not expired is there.
-func (p *Pool) postRequest(n freezeNote) error {
-	name := p.notePath(n.Volume, recordExt)
-	if old, err := p.readNote(n.Volume, recordExt); err == nil && time.Now().Before(old.Until) {
-		return fmt.Errorf("another request stands until %s: %w", old.Until.Format(time.TimeOnly), fault.Busy)
+// postRequest puts a request where the node program looks, unless one that somebody waits for is there.
+func (p *Pool) postRequest(n freezeNote) (*os.File, error) {
+	old, err := p.readNote(n.Volume, recordExt)
+	if err == nil && time.Now().Before(old.Until) && !p.abandoned(n.Volume) {
+		return nil, fmt.Errorf("another request stands until %s: %w", old.Until.Format(time.TimeOnly), fault.Busy)
 	}
-	// Nobody waits for an expired one, or for one that cannot be read.
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := p.removeNote(n.Volume, recordExt); err != nil {
+		return nil, err
 	}
-	err := p.writeNote(n, recordExt, unix.RENAME_NOREPLACE)
+	f, err := p.writeNote(n, recordExt, unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("another request was faster: %w", fault.Busy)
+		return nil, fmt.Errorf("another request was faster: %w", fault.Busy)
 	}
-	return err
+	return f, err
 }
 
-// writeNote writes one of the files of the protocol in one step.
-func (p *Pool) writeNote(n freezeNote, ext string, flags uint) error {
+// writeNote writes one of the files of the protocol in one step, and returns it open and locked.
+func (p *Pool) writeNote(n freezeNote, ext string, flags uint) (*os.File, error) {
 	data, err := json.Marshal(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name := p.notePath(n.Volume, ext)
 	// Two programs may be at it at once.
 	tmp := filepath.Join(filepath.Dir(name), string(NewID())+newExt)
-	if err := os.WriteFile(tmp, data, filePerm); err != nil {
-		p.disk.discard(tmp)
-		return err
+	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
+	if err != nil {
+		return nil, err
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, name, flags); err != nil {
-		p.disk.discard(tmp)
-		return &os.LinkError{Op: "rename", Old: tmp, New: name, Err: err}
+	if _, err = f.Write(data); err == nil {
+		err = flock(f, unix.LOCK_EX)
 	}
-	return nil
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, name, flags)
+	}
+	if err != nil {
+		p.disk.discard(tmp)
+		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close())
+	}
+	return f, nil
 }
 
 func (p *Pool) readNote(id ID, ext string) (freezeNote, error) {

@@ -130,6 +130,32 @@ func TestFreezeEndsByItself(t *testing.T) {
 		must(t, next.Holds())
 		next.Release()
 	})
+	t.Run("when the asker is killed, long before the deadline", func(t *testing.T) {
+		p := openPool(t, t.TempDir())
+		n := startNode(t, p, &fakeNode{})
+		id := NewID()
+		f, err := p.RequestFreeze(t.Context(), id, time.Minute)
+		must(t, err)
+		begin := time.Now()
+		must(t, f.request.Close()) // as the kernel does for the dead
+		eventually(t, "thaw", func() bool { _, thawed := n.counts(id); return thawed == 1 })
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("the thaw took %s", took)
+		}
+	})
+	t.Run("when the asker is killed and the next one comes at once", func(t *testing.T) {
+		p := openPool(t, t.TempDir())
+		id := NewID()
+		note := freezeNote{Format: format, ID: NewID(), Volume: id, Until: time.Now().Add(time.Minute)}
+		f, err := p.postRequest(note)
+		must(t, err)
+		_, err = p.postRequest(note)
+		wantKind(t, "a request beside one that stands", err, fault.Busy)
+		must(t, f.Close())
+		f, err = p.postRequest(note)
+		must(t, err)
+		must(t, f.Close())
+	})
 	t.Run("when the node program thaws before its time", func(t *testing.T) {
 		p := openPool(t, t.TempDir())
 		startNode(t, p, &fakeNode{hold: 100 * time.Millisecond})

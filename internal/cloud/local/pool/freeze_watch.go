@@ -112,7 +112,13 @@ type freezeRun struct {
 func (w *freezeWatch) look(ctx context.Context) {
 	standing := map[ID]freezeNote{}
 	for _, id := range w.pool.notes(recordExt) {
-		if n, err := w.pool.readNote(id, recordExt); err == nil {
+		n, err := w.pool.readNote(id, recordExt)
+		switch {
+		case err != nil:
+		case w.pool.abandoned(id):
+			// Its process was killed: nobody waits for the deadline.
+			_ = w.pool.removeNote(id, recordExt)
+		default:
 			standing[id] = n
 		}
 	}
@@ -187,7 +193,11 @@ func (p *Pool) RefuseFreeze(req FreezeRequest, why string) error {
 
 func (p *Pool) answer(n freezeNote, ext string) error {
 	n.Format, n.Until = format, n.Until.UTC()
-	if err := p.writeNote(n, ext, 0); err != nil {
+	f, err := p.writeNote(n, ext, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
 		return fmt.Errorf("answer a request to freeze volume %s: %w", p.Handle(n.Volume), kindOf(err))
 	}
 	return nil

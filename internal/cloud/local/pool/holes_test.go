@@ -53,3 +53,31 @@ func TestHoles(t *testing.T) {
 		t.Errorf("holes of an empty file = %v, %v", got, err)
 	}
 }
+
+// Zeros that were only read are not data, whoever has them in the page cache.
+func TestWhatWasOnlyReadIsNotWritten(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	_, err := os.ReadFile(p.ImagePath(r.ID))
+	must(t, err)
+	if never, err := p.NeverWritten(r.ID); err != nil || !never {
+		t.Errorf("NeverWritten after a read = %v, %v, want true", never, err)
+	}
+	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	for _, at := range []int64{0, 4096, small / 2} {
+		_, err = f.WriteAt(make([]byte, 4096), at)
+		must(t, err)
+	}
+	want := []extent{{0, 8192}, {small / 2, 4096}}
+	if parts, total, err := written(f, small); err != nil || total != 3*4096 || !reflect.DeepEqual(parts, want) {
+		t.Errorf("written = %v, %d, %v, want %v", parts, total, err, want)
+	}
+	if parts, total, err := written(f, small/2); err != nil || total != 8192 || len(parts) != 1 {
+		t.Errorf("written of the first half = %v, %d, %v", parts, total, err)
+	}
+	if parts, total, err := soughtData(f, small/2); err != nil || total < 8192 || len(parts) == 0 {
+		t.Errorf("soughtData = %v, %d, %v", parts, total, err)
+	}
+}

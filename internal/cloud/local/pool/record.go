@@ -45,6 +45,9 @@ type Record struct {
 	// Source says what the content was copied from; empty for a volume that was blank, and for a
 	// snapshot.
 	Source string `json:"source,omitempty"`
+	// BlockSize is the smallest unit of the volume's device, for all its life and in every copy: a
+	// filesystem that was made on 512 cannot be mounted on 4096. 0 leaves it to the kernel.
+	BlockSize int `json:"blockSize,omitempty"`
 	// Volume, of a snapshot, is the volume it was made of; it may be gone.
 	Volume ID `json:"volume,omitempty"`
 	// Group, of a snapshot, is the group it was made in; empty for one by itself.
@@ -103,6 +106,8 @@ func decodeRecord(it item, data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("impossible size %d", r.Size)
 	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || it.isSnapshot()):
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
+	case r.BlockSize != 0 && r.BlockSize != sharedBlock:
+		return Record{}, fmt.Errorf("impossible block size %d", r.BlockSize)
 	case r.State != Creating && r.State != Copying && r.State != Ready, r.Promise < 0:
 		return Record{}, fmt.Errorf("unknown state %q, or promise %d", r.State, r.Promise)
 	}

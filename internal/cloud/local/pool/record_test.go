@@ -64,6 +64,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a source without an id":      replace(`"snapshots/`, `"snapshots/../`),
 		"the record of a snapshot":    replace(`"state"`, `"volume":"`+hex32+`","state"`),
 		"a hostile group":             replace(`"state"`, `"group":"../x","state"`),
+		"an odd block size":           replace(`"state"`, `"blockSize":513,"state"`),
 		"a negative promise":          replace(`"state"`, `"promise":-1,"state"`),
 	}
 	for name, in := range tests {

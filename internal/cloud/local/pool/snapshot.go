@@ -56,7 +56,7 @@ func (p *Pool) CreateSnapshots(ctx context.Context, req NewSnapshots) ([]Record,
 			}
 			m.records = append(m.records, Record{
 				ID: NewID(), Name: req.Name, Size: src.record.Size, State: Creating, Created: created, Volume: src.item.id,
-				Group: m.group, Frozen: !src.used || src.freeze != nil, Tags: req.Tags,
+				Group: m.group, Frozen: !src.used || src.freeze != nil, BlockSize: src.record.BlockSize, Tags: req.Tags,
 			})
 		}
 		return m, nil

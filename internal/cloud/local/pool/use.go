@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,19 +153,16 @@ func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 }
 
 // NeverWritten reports whether no byte of an image was ever written, so that all of it surely reads
-// as zero. It asks the filesystem where data begins, and blocks that are reserved but unwritten are
+// as zero. It asks the filesystem where data lies, and blocks that are reserved but unwritten are
 // none. False means only that it is not proven.
 func (p *Pool) NeverWritten(id ID) (bool, error) {
-	f, err := os.OpenFile(p.ImagePath(id), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := p.openToRead(ofVolume(id))
 	if err != nil {
-		return false, fmt.Errorf("open volume %s: %w", p.Handle(id), kindOf(err))
+		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return true, nil
-	}
-	return false, kindOf(err)
+	parts, _, err := written(f, math.MaxInt64)
+	return err == nil && len(parts) == 0, kindOf(err)
 }
 
 // InUse says what uses the image of an entry, or "" if nothing does.
