@@ -190,19 +190,25 @@ func canGrowMountedExt4(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-// wantEmptyPool checks that no volume, file or loop device is left.
+// wantEmptyPool checks that no volume, snapshot, file, freeze or loop device is left.
 func wantEmptyPool(t *testing.T, pair *programs.Pair) {
 	t.Helper()
-	files, err := os.ReadDir(filepath.Join(pair.Pool(), "volumes"))
-	if err != nil {
-		t.Fatal(err)
+	var left []string
+	for _, folder := range []string{"volumes", "snapshots", "freeze"} {
+		files, err := os.ReadDir(filepath.Join(pair.Pool(), folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			left = append(left, filepath.Join(folder, f.Name()))
+		}
 	}
 	loops, err := programs.LoopsBelow(pair.Pool())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) > 0 || len(loops) > 0 {
-		t.Errorf("left in the pool: files %v, loop devices %v", files, loops)
+	if len(left) > 0 || len(loops) > 0 {
+		t.Errorf("left in the pool: files %v, loop devices %v", left, loops)
 	}
 }
 
