@@ -25,6 +25,10 @@ import (
 // seconds after that.
 const grace = 25 * time.Second
 
+// endGrace is how long the backend then has to take back what it had begun; what it does not manage the
+// next program does.
+const endGrace = 3 * time.Second
+
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
@@ -49,10 +53,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	bare, err := cfg.backend.open(ctx, cfg)
+	bare, end, err := cfg.backend.open(ctx, cfg, log)
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
+	err = serve(ctx, cfg, bare, log)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+	defer cancel()
+	return errors.Join(err, end(ending))
+}
+
+// serve answers CSI calls over the backend until ctx ends.
+func serve(ctx context.Context, cfg config, bare cloud.Cloud, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
 	decorated, err := decorate(bare, log, registry)
 	if err != nil {

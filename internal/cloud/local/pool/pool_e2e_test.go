@@ -213,6 +213,8 @@ func TestDeleteOnADiskThatIsFullToTheLastByte(t *testing.T) {
 			if left := files(t, p); len(left) > 0 {
 				t.Errorf("the pool holds %q", left)
 			}
+			// xfs gives the space of a file that is only removed back in its own time.
+			must(t, os.Truncate(foreign, 0))
 			must(t, os.Remove(foreign))
 			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {
 				t.Errorf("Free = %d, %v, was %d", after, err, before)
