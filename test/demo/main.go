@@ -58,6 +58,7 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 		func(ctx context.Context) error { return show.filesystem(ctx, "xfs") },
 		func(ctx context.Context) error { return show.filesystem(ctx, "btrfs") },
 		show.block,
+		show.copies,
 		show.hardLimit,
 		show.crash,
 	} {

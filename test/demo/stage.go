@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -76,12 +77,17 @@ func (s *stage) epilogue(dir string, took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	files, err := os.ReadDir(s.pair.Pool() + "/volumes")
-	if err != nil {
-		return err
+	for _, folder := range []string{"volumes", "snapshots"} {
+		files, err := os.ReadDir(filepath.Join(s.pair.Pool(), folder))
+		if err != nil {
+			return err
+		}
+		if len(files) > 0 {
+			return fmt.Errorf("left behind in %s: %v", folder, files)
+		}
 	}
-	if len(loops) > 0 || len(files) > 0 {
-		return fmt.Errorf("left behind: loop devices %v, %d pool files", loops, len(files))
+	if len(loops) > 0 {
+		return fmt.Errorf("left behind: loop devices %v", loops)
 	}
 	fmt.Fprintf(s.out, "  nothing is left: no loop device, no mount, no file in the pool\n\n")
 	fmt.Fprintf(s.out, "done in %.1f s\n", took.Seconds())
