@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 // freezer answers the requests in the pool to freeze a volume's filesystem for the moment of a copy.
 type freezer struct {
 	pool   *pool.Pool
-	dir    string // of the pool
 	server *node.Server
 	log    *zap.Logger
 }
@@ -65,7 +63,7 @@ func (f freezer) serve(ctx context.Context, req pool.FreezeRequest) {
 	volume := f.pool.Handle(req.Volume).String()
 	log := f.log.With(zap.String("volume_id", volume))
 	frozen, err := f.server.Freeze(ctx, node.FreezeRequest{
-		Volume: volume, For: time.Until(req.Deadline), Answer: f.answerPath(req.Volume),
+		Volume: volume, For: time.Until(req.Deadline), Answer: f.pool.AnswerPath(req.Volume),
 		Begin: func() error { return f.pool.BeginFreeze(req) },
 	})
 	if err != nil {
@@ -92,9 +90,4 @@ func (f freezer) serve(ctx context.Context, req pool.FreezeRequest) {
 	}
 	err = errors.Join(err, f.pool.EndFreeze(req.Volume))
 	log.Info("froze and thawed the volume", zap.Duration("frozen", time.Since(begin)), zap.Error(err))
-}
-
-// answerPath is where the pool keeps the answer to a request.
-func (f freezer) answerPath(id pool.ID) string {
-	return filepath.Join(f.dir, "freeze", string(id)+".frozen")
 }

@@ -58,11 +58,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("open the pool of --local-pool: %w", err)
 	}
-	// Opened once more, because this one answers freeze requests, which have nothing to do with disks.
-	store, err := pool.Open(ctx, pool.Config{Dir: cfg.LocalPool, Node: cfg.NodeID})
-	if err != nil {
-		return fmt.Errorf("open the pool of --local-pool: %w", err)
-	}
+	store := disks.Pool()
 	registry := prometheus.NewRegistry()
 	deadMount, err := countDeadMounts(registry, log)
 	if err != nil {
@@ -80,7 +76,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		DeadMount: deadMount,
 		Backend:   poolHealth{pool: store, dir: cfg.LocalPool, mounts: mounts},
 	})
-	stopFreezing := freezer{pool: store, dir: cfg.LocalPool, server: server, log: log}.start(ctx)
+	stopFreezing := freezer{pool: store, server: server, log: log}.start(ctx)
 	defer stopFreezing()
 	err = driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Version: version, Commit: commit,
