@@ -1,0 +1,297 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+// lifeStep is one step of a whole life; its run may be called again.
+type lifeStep struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// life is a volume with everything that comes of it: a snapshot, a clone, a restored volume.
+type life struct {
+	t    *testing.T
+	pair *programs.Pair
+	kind string
+	n    string // makes the names of this life its own
+
+	source, clone, restored *programs.Volume
+	snap                    *programs.Snapshot
+}
+
+const lifeBytes = 8 * mib
+
+func (l *life) create(into **programs.Volume, claim func() programs.Claim) func(context.Context) error {
+	return func(ctx context.Context) error {
+		v, err := l.pair.Create(ctx, claim())
+		if err != nil {
+			return err
+		}
+		if *into != nil && (*into).ID != v.ID {
+			l.t.Errorf("the same request made %s and %s", (*into).ID, v.ID)
+		}
+		*into = v
+		return nil
+	}
+}
+
+// steps are all calls of a life in their order, with what a pod does in between.
+func (l *life) steps() []lifeStep {
+	claim := func(name string, size int64) programs.Claim {
+		return programs.Claim{Name: name + l.n, Filesystem: l.kind, Size: size}
+	}
+	call := func(name string, on **programs.Volume, f func(*programs.Volume, context.Context) error) lifeStep {
+		return lifeStep{name, func(ctx context.Context) error { return f(*on, ctx) }}
+	}
+	steps := []lifeStep{
+		{"create", l.create(&l.source, func() programs.Claim { return claim("source", 320*mib) })},
+		call("stage", &l.source, (*programs.Volume).Stage),
+		call("publish", &l.source, (*programs.Volume).Publish),
+		{"write", func(context.Context) error { return l.write(l.source, 1) }},
+		{"expand", l.expand},
+		{"snapshot", l.snapshot},
+		{"write again", func(context.Context) error { return l.write(l.source, 2) }},
+		{"clone", l.create(&l.clone, func() programs.Claim {
+			c := claim("clone", 512*mib)
+			c.Source = l.source.Source()
+			return c
+		})},
+		{"write once more", func(context.Context) error { return l.write(l.source, 3) }},
+		{"restore", l.create(&l.restored, func() programs.Claim {
+			c := claim("restored", 640*mib)
+			c.Source = l.snap.Source()
+			return c
+		})},
+		{"read", func(context.Context) error { return l.wants(l.source, 3) }},
+		call("unpublish", &l.source, (*programs.Volume).Unpublish),
+		call("unstage", &l.source, (*programs.Volume).Unstage),
+	}
+	for i, v := range []**programs.Volume{&l.restored, &l.clone} {
+		seed, what := byte(i+1), []string{" the restored volume", " the clone"}[i]
+		steps = append(steps,
+			call("stage"+what, v, (*programs.Volume).Stage),
+			call("publish"+what, v, (*programs.Volume).Publish),
+			lifeStep{"read" + what, func(context.Context) error { return l.wants(*v, seed) }},
+			call("unpublish"+what, v, (*programs.Volume).Unpublish),
+			call("unstage"+what, v, (*programs.Volume).Unstage),
+			call("delete"+what, v, (*programs.Volume).Delete),
+		)
+	}
+	return append(steps,
+		call("delete", &l.source, (*programs.Volume).Delete),
+		lifeStep{"delete the snapshot", func(ctx context.Context) error { return l.snap.Delete(ctx) }},
+	)
+}
+
+// write writes without syncing: nobody kills the pod, and a snapshot holds it all the same.
+func (l *life) write(v *programs.Volume, seed byte) error {
+	f, err := os.OpenFile(data(v), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for range lifeBytes / mib {
+		if _, err := f.Write(pattern(seed)); err != nil {
+			return err
+		}
+	}
+	return f.Close()
+}
+
+func (l *life) wants(v *programs.Volume, seed byte) error {
+	f, err := os.Open(data(v))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got := make([]byte, mib)
+	for at := range lifeBytes / mib {
+		if _, err := io.ReadFull(f, got); err != nil {
+			return err
+		}
+		if string(got) != string(pattern(seed)) {
+			l.t.Fatalf("%s holds other bytes at %d MiB than were written", v.Name, at)
+		}
+	}
+	return nil
+}
+
+// expand grows the volume where this machine lets it; a mounted ext4 grows at the next stage otherwise.
+func (l *life) expand(ctx context.Context) error {
+	_, err := l.source.Expand(ctx, 512*mib)
+	if l.kind == "ext4" && status.Code(err) == codes.FailedPrecondition && !canGrowMountedExt4(l.t) {
+		return nil
+	}
+	return err
+}
+
+func (l *life) snapshot(ctx context.Context) error {
+	s, err := l.source.Snapshot(ctx, "snap"+l.n)
+	if err != nil {
+		return err
+	}
+	if l.snap != nil && l.snap.ID != s.ID {
+		l.t.Errorf("the same request made snapshots %s and %s", l.snap.ID, s.ID)
+	}
+	l.snap = s
+	return nil
+}
+
+// victim is a program to kill; both die when their container's node does.
+type victim struct {
+	name     string
+	programs func(*programs.Pair) []*programs.Program
+}
+
+var victims = []victim{
+	{"the controller", func(p *programs.Pair) []*programs.Program { return []*programs.Program{p.Controller} }},
+	{"the node program", func(p *programs.Pair) []*programs.Program { return []*programs.Program{p.Node} }},
+	{"both", func(p *programs.Pair) []*programs.Program { return []*programs.Program{p.Controller, p.Node} }},
+}
+
+func (v victim) kill(pair *programs.Pair) {
+	for _, p := range v.programs(pair) {
+		p.Kill()
+	}
+}
+
+func (v victim) restart(t *testing.T, pair *programs.Pair) {
+	t.Helper()
+	for _, p := range v.programs(pair) {
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lives are what the kill loops run on: the pool's filesystem decides between copying and sharing, and a
+// raw block volume in use can only be shared.
+var lives = []struct{ host, kind string }{{"ext4", "ext4"}, {"xfs", "xfs"}, {"btrfs", ""}}
+
+// TestKilledBetweenAnyTwoSteps kills either program between any two steps of a life. The next step then
+// works at once: nothing is leaked, nothing is doubled, the data is whole.
+func TestKilledBetweenAnyTwoSteps(t *testing.T) {
+	for _, tc := range lives {
+		t.Run("pool on "+tc.host+", volume "+kindName(tc.kind), func(t *testing.T) {
+			pair := startOn(t, tc.host, 4*gib)
+			free := capacity(t, pair)
+			gaps := len((&life{}).steps()) - 1
+			for first := range gaps {
+				// One of them dies in this gap, the other half a life away, so each dies in each gap.
+				deaths := map[int]victim{first: victims[0], (first + gaps/2) % gaps: victims[1]}
+				l := &life{t: t, pair: pair, kind: tc.kind, n: fmt.Sprint("-", first)}
+				last := "nobody killed"
+				for i, step := range l.steps() {
+					if err := step.run(t.Context()); err != nil {
+						t.Fatalf("%s: %s = %v", last, step.name, err)
+					}
+					if who, dies := deaths[i]; dies {
+						last = who.name + " killed after " + step.name
+						who.kill(pair)
+						who.restart(t, pair)
+					}
+				}
+				nothingLeft(t, pair, free)
+			}
+		})
+	}
+}
+
+// TestKilledWithinAnyStep kills either program, and both, while it works on a step, at a random moment of
+// it. The same step again comes to its end.
+func TestKilledWithinAnyStep(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, tc := range lives {
+		t.Run("pool on "+tc.host+", volume "+kindName(tc.kind), func(t *testing.T) {
+			pair := startOn(t, tc.host, 4*gib)
+			free := capacity(t, pair)
+			usual := map[string]time.Duration{}
+			for round := range 3 {
+				for _, who := range victims {
+					l := &life{t: t, pair: pair, kind: tc.kind, n: fmt.Sprintf("-%d-%s", round, strings.Fields(who.name)[0])}
+					for _, step := range l.steps() {
+						if round == 0 { // to learn how long a step takes
+							begin := time.Now()
+							if err := step.run(t.Context()); err != nil {
+								t.Fatalf("%s = %v", step.name, err)
+							}
+							usual[step.name] = time.Since(begin)
+							continue
+						}
+						moment := time.Duration(random.Float64() * float64(usual[step.name]) * 1.1)
+						l.cut(step, who, moment)
+					}
+					nothingLeft(t, pair, free)
+				}
+			}
+		})
+	}
+}
+
+// cut runs a step, kills at that moment of it, and repeats the step until it succeeds.
+func (l *life) cut(step lifeStep, who victim, moment time.Duration) {
+	l.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- step.run(l.t.Context()) }()
+	<-time.After(moment)
+	who.kill(l.pair)
+	<-ended
+	who.restart(l.t, l.pair)
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := step.run(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			l.t.Fatalf("%s killed %s after the begin of %q: it does not come to its end: %v", who.name, moment, step.name, err)
+		}
+	}
+}
+
+// nothingLeft checks the pool and the mounts after a life.
+func nothingLeft(t *testing.T, pair *programs.Pair, free int64) {
+	t.Helper()
+	eventually(t, "no file of a freeze is left", func() bool {
+		notes, err := os.ReadDir(filepath.Join(pair.Pool(), "freeze"))
+		return err == nil && len(notes) == 0
+	})
+	wantEmptyPool(t, pair)
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kubelet := filepath.Join(filepath.Dir(pair.Pool()), "kubelet"); strings.Contains(string(table), kubelet) {
+		t.Errorf("something is still mounted below %s", kubelet)
+	}
+	if got := capacity(t, pair); got != free {
+		t.Errorf("the pool has room for %d bytes, want %d as before", got, free)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
