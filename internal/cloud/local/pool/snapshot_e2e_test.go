@@ -22,6 +22,7 @@ import (
 func TestCutAtEverySystemCallOnEveryFilesystem(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
+			t.Parallel() // most of the time goes into waiting for the disk
 			home := filepath.Dir(realPool(t, fs).dir)
 			cutEverywhere(t, cutRig{real: true, one: true, slack: 2 * SizeStep, dir: func(t *testing.T) string {
 				dir := filepath.Join(home, "pool")
