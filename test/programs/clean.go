@@ -21,6 +21,9 @@ func Clean(dir string) error {
 		return err
 	}
 	var failures []error
+	// Before anything is unmounted: the files of a pool on a disk of its own lose their path with it.
+	loops, err := LoopsBelow(dir)
+	failures = append(failures, err)
 	mounts, err := mountsBelow(dir)
 	failures = append(failures, err)
 	for _, path := range mounts {
@@ -28,8 +31,6 @@ func Clean(dir string) error {
 			failures = append(failures, fmt.Errorf("unmount %s: %w", path, err))
 		}
 	}
-	loops, err := LoopsBelow(dir)
-	failures = append(failures, err)
 	for _, loop := range loops {
 		failures = append(failures, detach(loop))
 	}
