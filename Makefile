@@ -40,15 +40,11 @@ sanity: ## Run csi-sanity: the controller over memory, and both programs on loca
 	@$(MAKE) --no-print-directory build
 	cd test/sanity && $(GO) test -race -count=1 -timeout 15m -tags e2e . -v -args -bin $(CURDIR)/bin
 
-# Only what has tests that need root; `make test` runs the others. One package at a time, because loop
-# devices are the machine's.
-E2E_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/e2e)))
-
 .PHONY: e2e
 e2e: ## Run the tests on real loop devices and filesystems (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -race -count=1 -timeout 30m -p 1 -tags e2e $(addprefix ./,$(E2E_PACKAGES))
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
 
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)
