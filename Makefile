@@ -31,8 +31,8 @@ demo: ## Take volumes through their whole life on this machine, with real data (
 
 .PHONY: test
 test: ## Run every test that needs no root
-	@test/require.sh gcc
-	$(GO) test -race ./...
+	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
+	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race ./...
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, and both programs on local (root)
