@@ -26,19 +26,28 @@ var (
 	unix       = "golang.org/x/sys/unix"
 	mountUtils = "k8s.io/mount-utils"
 	utilsExec  = "k8s.io/utils/exec"
+	godo       = "github.com/digitalocean/godo"
 	anything   = []string{""}
 )
 
 // The import graph is the architecture: docs/architecture.md explains it, this table holds it.
 // A package that no row names may import nothing of ours and nothing from outside.
 var rules = map[string]rule{
-	"internal/fault":             {},
-	"internal/cloud":             {ours: []string{"fault"}},
-	"internal/cloud/middleware":  {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
-	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
-	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
-	"internal/cloud/local/pool":  {ours: []string{"fault"}, outside: []string{unix}},
-	"internal/cloud/local":       {ours: []string{"cloud", "fault", "cloud/local/pool"}, outside: []string{zap}},
+	"internal/fault":            {},
+	"internal/cloud":            {ours: []string{"fault"}},
+	"internal/cloud/middleware": {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
+	"internal/cloud/memory":     {ours: []string{"cloud", "fault"}},
+	"internal/cloud/cloudtest":  {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
+	"internal/cloud/local/pool": {ours: []string{"fault"}, outside: []string{unix}},
+	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/local/pool"}, outside: []string{zap}},
+	"internal/cloud/poll":       {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/digitalocean": {
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"},
+		outside: []string{godo, zap},
+	},
+	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/controller": {ours: []string{"driver", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
@@ -50,11 +59,12 @@ var rules = map[string]rule{
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
+			"cloud/digitalocean", "cloud/metadata",
 		},
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool"},
+		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool", "cloud/metadata"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"test": {ours: anything, outside: anything},
