@@ -1,0 +1,105 @@
+// Package metadata asks the machine it runs on who it is: each cloud answers that at an address which
+// only the machine itself reaches, without credentials. The sources are small on purpose, over
+// net/http and without any SDK, because the node program links them.
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Machine is what a machine is to its cloud.
+type Machine struct {
+	// ID is what the cloud's API calls the machine.
+	ID string
+	// Zone is its place, in the scope of that cloud's volumes.
+	Zone string
+}
+
+// Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has
+// an answer or ctx ends: right after a boot the service may not be there yet.
+type Source func(ctx context.Context, base string) (Machine, error)
+
+const (
+	// answerTimeout bounds one question. The service is one hop away; where it is not, as outside of the
+	// cloud, nobody answers at all.
+	answerTimeout = 2 * time.Second
+	// pause is between two questions.
+	pause = time.Second
+	// longestAnswer bounds what is read of an answer.
+	longestAnswer = 1 << 10
+)
+
+// CheckBase refuses a base URL that cannot be asked.
+func CheckBase(base string) error {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return fmt.Errorf("not a URL: %w", fault.InvalidArgument)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("not of the form http://host[:port]: %w", fault.InvalidArgument)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return fmt.Errorf("only scheme, host and port are wanted: %w", fault.InvalidArgument)
+	}
+	return nil
+}
+
+// errFinal marks an answer that will be the same at the next question.
+var errFinal = errors.New("no other answer can be expected")
+
+// untilAnswered asks until there is an answer, or a final failure, or ctx ends.
+func untilAnswered[T any](ctx context.Context, ask func(ctx context.Context) (T, error)) (T, error) {
+	for {
+		answer, err := ask(ctx)
+		if err == nil || errors.Is(err, errFinal) {
+			return answer, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return answer, fmt.Errorf("%w: %w (asked until: %w)", fault.Unavailable, err, ctx.Err())
+		}
+	}
+}
+
+// client goes to the link-local address itself: a proxy would answer for another machine, and a
+// redirect would lead away from this one.
+var client = &http.Client{
+	Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// text gets one value.
+func text(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("ask the metadata service at %s: %w: %w: %w", address, fault.InvalidArgument, errFinal, err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("ask the metadata service: %w", err) // the error names the address
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, longestAnswer+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("ask the metadata service at %s: %w", address, err)
+	case res.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("ask the metadata service at %s: it answers %s", address, res.Status)
+	case len(body) > longestAnswer:
+		return "", fmt.Errorf("ask the metadata service at %s: the answer is too long to be one: %w: %w", address, fault.Unavailable, errFinal)
+	}
+	return strings.TrimSpace(string(body)), nil
+}
