@@ -16,7 +16,7 @@ import (
 // messageLimit bounds a request. The largest legal one is some tens of KiB.
 const messageLimit = 1 << 20
 
-// Config is what Serve needs. Names, Endpoint and Grace have no default.
+// Config is what Serve needs. Names, Grace and one of Endpoint and Listener have no default.
 type Config struct {
 	Names Names
 	// Features are what the plugin can do beyond what every cloud's can.
@@ -25,6 +25,9 @@ type Config struct {
 	Version, Commit string
 	// Endpoint is the socket, as unix:///absolute/path.
 	Endpoint string
+	// Listener is used instead of a socket at Endpoint, if it is not nil: a transport in memory, or a
+	// socket that somebody else opened. Serve closes it.
+	Listener net.Listener
 	// HTTPEndpoint is the host:port of /metrics, /healthz and /readyz; empty: none.
 	HTTPEndpoint string
 	// Log is where one line per RPC goes; nil: nowhere.
@@ -37,7 +40,7 @@ type Config struct {
 	Ready func(ctx context.Context) error
 }
 
-// Serve answers CSI calls on the endpoint until the context ends or a listener fails. The Identity
+// Serve answers CSI calls on its socket until the context ends or a listener fails. The Identity
 // service is its own; register adds the others. When the context ends it takes no new call, lets
 // those under way finish and returns nil; an error if some were still running after the grace period.
 func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)) error {
@@ -51,9 +54,11 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	if err != nil {
 		return err
 	}
-	socket, err := listen(ctx, cfg.Endpoint)
-	if err != nil {
-		return err
+	socket := cfg.Listener
+	if socket == nil {
+		if socket, err = listen(ctx, cfg.Endpoint); err != nil {
+			return err
+		}
 	}
 	id := &identity{names: cfg.Names, version: cfg.Version, features: cfg.Features}
 	failed := make(chan error, 2)
