@@ -16,6 +16,9 @@ type Backoff struct {
 	// First is the pause after the first call; each later pause is twice the one before, up to Most.
 	// Jitter takes up to half of it away.
 	First, Most time.Duration
+	// Rand returns a number in [0, 1) for the jitter; nil: a random one. A seeded one makes a run
+	// repeatable.
+	Rand func() float64
 }
 
 // DefaultBackoff bridges a short disturbance and leaves a long one to the caller's own repeats.
@@ -31,10 +34,15 @@ type Retry struct {
 	backoff Backoff
 }
 
-// NewRetry wraps c. The zero Backoff means DefaultBackoff.
+// NewRetry wraps c. A Backoff without Attempts means DefaultBackoff.
 func NewRetry(c cloud.Cloud, backoff Backoff) *Retry {
-	if backoff == (Backoff{}) {
+	if backoff.Attempts == 0 {
+		random := backoff.Rand
 		backoff = DefaultBackoff
+		backoff.Rand = random
+	}
+	if backoff.Rand == nil {
+		backoff.Rand = rand.Float64
 	}
 	return &Retry{Cloud: c, backoff: backoff}
 }
@@ -49,7 +57,7 @@ func (b Backoff) pause(ctx context.Context, n int) bool {
 	for range n - 1 {
 		wait = min(2*wait, b.Most)
 	}
-	wait -= rand.N(wait/2 + 1)
+	wait -= time.Duration(b.Rand() * float64(wait/2))
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false
 	}

@@ -16,7 +16,7 @@ type Options struct {
 	Log *zap.Logger
 	// Calls gets the duration of each call; NewCalls makes it. Nil: no metric.
 	Calls *prometheus.HistogramVec
-	// Backoff says how retry waits. The zero value means DefaultBackoff.
+	// Backoff says how retry waits. Without Attempts it means DefaultBackoff.
 	Backoff Backoff
 }
 
