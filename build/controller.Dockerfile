@@ -1,0 +1,36 @@
+# The controller: one static program and the certificates of the public authorities, nothing else. It
+# writes nothing, needs no user of its own and no shell.
+#
+#   docker buildx build -f build/controller.Dockerfile .    or    make images
+ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm
+
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+ARG TARGETOS=linux
+ARG TARGETARCH
+ARG VERSION=unknown
+ARG COMMIT=unknown
+# Where Go keeps modules and what it has compiled; build/images-local.sh lends it the machine's own.
+ARG GOMODCACHE=/go/pkg/mod
+ARG GOCACHE=/root/.cache/go-build
+WORKDIR /src
+COPY go.mod go.sum ./
+COPY cmd cmd
+COPY internal internal
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
+    -o /out/cloudblock-controller ./cmd/controller
+
+FROM scratch
+ARG VERSION=unknown
+ARG COMMIT=unknown
+LABEL org.opencontainers.image.title="cloudblock-csi controller" \
+      org.opencontainers.image.source="https://github.com/cloudblock-csi/cloudblock-csi" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$COMMIT
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/cloudblock-controller /cloudblock-controller
+# A number, so that Kubernetes can see that it is not root. The local overlay sets root, for the pool.
+USER 65532:65532
+ENTRYPOINT ["/cloudblock-controller"]

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# images-local.sh builds both images on this machine without a registry, from the Dockerfiles beside it:
+# buildah runs them, debootstrap makes the Debian that stands for both of their bases, and the machine's
+# own Go is lent to the build stage. Writes IMAGES/{controller,node}.tar, which `ctr images import` and
+# `docker load` read, under the names that the manifests have.
+#
+#   CACHE    where everything is kept (default ~/.cache/cloudblock-csi); IMAGES is CACHE/images
+#   MIRROR   another Debian mirror
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/sbin:/sbin"
+
+suite=bookworm
+cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}"
+images="$cache/images"
+base="localhost/cloudblock/debian:$suite"
+version="${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}"
+commit="${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}"
+go="${GO:-go}"
+mkdir -p "$images" "$cache/containers"
+
+say() { printf '%5ss  %s\n' "$SECONDS" "$*"; }
+
+buildah() {
+	command buildah --root "$cache/containers/storage" --runroot "$cache/containers/run" \
+		--storage-driver overlay "$@"
+}
+
+# run_quietly shows what a command printed only if it fails.
+run_quietly() {
+	local log="$cache/containers/last.log"
+	"$@" >"$log" 2>&1 && return
+	tail -40 "$log" >&2
+	echo "failed: $*" >&2
+	return 1
+}
+
+make_base() {
+	buildah inspect --type image "$base" >/dev/null 2>&1 && return
+	local root="$cache/containers/debian-$suite"
+	say "making a Debian $suite with debootstrap, once (about 100 MB to download)"
+	rm -rf "$root"
+	run_quietly debootstrap --variant=minbase \
+		--include=ca-certificates,mount,util-linux,e2fsprogs,xfsprogs,btrfs-progs \
+		"$suite" "$root" ${MIRROR:+"$MIRROR"}
+	local container
+	container="$(buildah from scratch)"
+	run_quietly buildah add "$container" "$root" /
+	buildah config --env PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin "$container"
+	run_quietly buildah commit --rm "$container" "$base"
+	rm -rf "$root"
+}
+
+# name_of prints the image's name and tag as the manifests have them.
+name_of() {
+	awk -v name="ghcr.io/cloudblock-csi/$1" '$2 == "name:" { found = $3 == name } found && $1 == "newTag:" { print name ":" $2; exit }' \
+		deploy/components/images/kustomization.yaml
+}
+
+# key_of is equal as long as nothing that goes into the image has changed.
+key_of() {
+	{
+		echo "$version $commit $(name_of "$1") $("$go" version)"
+		find go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
+	} | sha256sum
+}
+
+build() {
+	local name key
+	name="$(name_of "$1")"
+	key="$(key_of "$1")"
+	if [ -e "$images/$1.tar" ] && [ "$(cat "$images/$1.key" 2>/dev/null)" = "$key" ]; then
+		say "$1: nothing has changed"
+		return
+	fi
+	make_base
+	say "$1: building $name"
+	local gocache gomodcache
+	gocache="$("$go" env GOCACHE)" gomodcache="$("$go" env GOMODCACHE)"
+	mkdir -p "$gocache" "$gomodcache"
+	run_quietly buildah bud --isolation chroot --pull-never --layers=false \
+		--file "build/$1.Dockerfile" --ignorefile "build/$1.Dockerfile.dockerignore" \
+		--build-arg GO_IMAGE="$base" --build-arg DEBIAN_IMAGE="$base" \
+		--build-arg VERSION="$version" --build-arg COMMIT="$commit" \
+		--build-arg GOMODCACHE=/lent/modules --build-arg GOCACHE=/lent/build \
+		--volume "$("$go" env GOROOT):/usr/local/go:ro" \
+		--volume "$gomodcache:/lent/modules" --volume "$gocache:/lent/build" \
+		--tag "$name" .
+	rm -f "$images/$1.tar.new" "$images/$1.key"
+	run_quietly buildah push "$name" "docker-archive:$images/$1.tar.new:$name"
+	mv "$images/$1.tar.new" "$images/$1.tar"
+	echo "$key" >"$images/$1.key"
+	run_quietly buildah rmi --prune || true
+}
+
+for image in controller node; do build "$image"; done
+for image in controller node; do
+	say "$(name_of "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
+done

@@ -1,0 +1,71 @@
+#!/bin/sh
+# node-tools.sh install       installs the filesystem tools of the node image on Debian
+# node-tools.sh collect DIR   copies them into DIR as the root of an image: the tools, the libraries
+#                             that they link or load, and their settings
+set -eu
+
+# What cmd/node/tools.go names; a test compares the two.
+tools="mount umount blkid
+mkfs.ext4 e2fsck resize2fs
+mkfs.xfs xfs_growfs
+mkfs.btrfs btrfs"
+
+packages="mount util-linux e2fsprogs xfsprogs btrfs-progs"
+
+install() {
+	missing=""
+	for package in $packages; do
+		[ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing="$missing $package"
+	done
+	[ -z "$missing" ] && return
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update
+	# shellcheck disable=SC2086 # one word per package
+	apt-get install -y --no-install-recommends $missing
+}
+
+# put copies a file to the same place below the new root, through any link on the way.
+put() {
+	mkdir -p "$root$(dirname "$1")"
+	cp -L --preserve=mode "$1" "$root$1"
+}
+
+# below_usr is the place of a file of /bin, /sbin or /lib, which are links on Debian.
+below_usr() {
+	case "$1" in
+	/usr/*) echo "$1" ;;
+	*) echo "/usr$1" ;;
+	esac
+}
+
+collect() {
+	root="$1"
+	mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib" "$root/etc" "$root/tmp" "$root/run"
+	chmod 1777 "$root/tmp"
+	# As on Debian: everything is below /usr. The loader of some architectures is in /lib64.
+	for dir in bin sbin lib; do ln -s "usr/$dir" "$root/$dir"; done
+	[ ! -d /lib64 ] || { mkdir -p "$root/usr/lib64" && ln -s usr/lib64 "$root/lib64"; }
+
+	libraries=""
+	for tool in $tools; do
+		file="$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool")"
+		put "$(below_usr "$file")"
+		libraries="$libraries $(ldd "$file" | sed -nE 's/(.* => |[[:space:]]+)(\/[^ ]+) \(0x.*/\2/p')"
+	done
+	for library in $libraries; do put "$(below_usr "$library")"; done
+	# btrfs ends a thread by pthread_cancel, for which the C library loads this at that moment.
+	for library in /usr/lib/*/libgcc_s.so.1 /lib/*/libgcc_s.so.1; do
+		[ ! -e "$library" ] || put "$(below_usr "$library")"
+	done
+
+	put /etc/mke2fs.conf
+	ln -s /proc/self/mounts "$root/etc/mtab"
+	# What was copied, with its licence, as the distribution asks.
+	for package in $packages; do put "/usr/share/doc/$package/copyright"; done
+}
+
+case "${1:-}" in
+install) install ;;
+collect) collect "${2:?collect needs a folder}" ;;
+*) sed -n '2,4s/^# //p' "$0" >&2 && exit 2 ;;
+esac
