@@ -1,0 +1,5 @@
+package digitalocean
+
+import "net/http"
+
+func (c *Cloud) controlRoutes(*http.ServeMux) {}

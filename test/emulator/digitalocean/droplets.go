@@ -1,0 +1,131 @@
+package digitalocean
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	dropletSize   = "s-1vcpu-1gb"
+	dropletMemory = 1024 // MB
+	dropletDisk   = 25   // GiB
+)
+
+// AddDroplet adds a machine and returns its id. What is not said gets a usual value.
+func (c *Cloud) AddDroplet(d Droplet) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const first = 3_164_001
+	if d.ID == 0 {
+		d.ID = first - 1 + c.next("droplet")
+	}
+	d.Name = cmp.Or(d.Name, "droplet-"+strconv.Itoa(d.ID))
+	d.Region = cmp.Or(d.Region, c.opts.Region)
+	d.Tags = slices.Clone(d.Tags)
+	c.now.droplets[d.ID] = d
+	return d.ID
+}
+
+// RemoveDroplet destroys a machine. Its running action fails; its volumes become free, but their
+// records go on naming the droplet for as long as lag.
+func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := c.now.droplets[id]
+	delete(c.now.droplets, id)
+	for _, running := range c.running {
+		if running.droplet == id {
+			running.errored = true
+			c.finish(running)
+		}
+	}
+	for _, v := range c.attachedTo(&c.now, id) {
+		c.unplug(v, gone)
+		free := func() {
+			if v := c.now.volumes[v.ID]; v.DropletID == id {
+				v.DropletID = 0
+				c.putVolume(v)
+			}
+		}
+		if lag == 0 {
+			free()
+		} else {
+			c.after(lag, free)
+		}
+	}
+}
+
+// Droplets returns the ids of the machines, the smallest first.
+func (c *Cloud) Droplets() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.now.droplets))
+}
+
+func (c *Cloud) attachedTo(s *state, droplet int) []volume {
+	return s.volumeList(func(v volume) bool { return v.DropletID == droplet })
+}
+
+func (c *Cloud) showDroplet(s *state, d Droplet) map[string]any {
+	volumes := []string{}
+	for _, v := range c.attachedTo(s, d.ID) {
+		volumes = append(volumes, v.ID)
+	}
+	tags := d.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	size := map[string]any{
+		"slug": dropletSize, "memory": dropletMemory, "vcpus": 1, "disk": dropletDisk, "transfer": 1.0, "price_monthly": 6.0,
+		"price_hourly": 0.00893, "regions": []string{d.Region}, "available": true, "description": "Basic",
+	}
+	return map[string]any{
+		"id": d.ID, "name": d.Name, "memory": dropletMemory, "vcpus": 1, "disk": dropletDisk, "locked": false,
+		"status": "active", "kernel": nil, "created_at": stamp(c.clock.Wall(c.clock.Now())), "features": []string{"private_networking"},
+		"backup_ids": []int{}, "next_backup_window": nil, "snapshot_ids": []int{}, "image": map[string]any{
+			"id": 7555620, "name": "24.04 (LTS) x64", "type": "base", "distribution": "Ubuntu", "slug": "ubuntu-24-04-x64",
+			"public": true, "regions": []string{d.Region}, "created_at": "2024-04-25T00:00:00Z", "min_disk_size": 10,
+			"size_gigabytes": 2.34, "tags": []string{}, "status": "available",
+		},
+		"volume_ids": volumes, "size": size, "size_slug": dropletSize, "networks": map[string]any{"v4": []any{}, "v6": []any{}},
+		"region": c.region(d.Region), "tags": tags,
+	}
+}
+
+func (c *Cloud) getDroplet(r *request) answer {
+	view := c.view(r.Effect)
+	d, found := view.droplets[pathNumber(r, "droplet_id")]
+	if !found {
+		return refuse(notFound, r.ID)
+	}
+	return reply(http.StatusOK, map[string]any{"droplet": c.showDroplet(view, d)}, r.ID)
+}
+
+func (c *Cloud) listDroplets(r *request) answer {
+	view := c.view(r.Effect)
+	name, tag := r.URL.Query().Get("name"), r.URL.Query().Get("tag_name")
+	var found []Droplet
+	for _, id := range slices.Sorted(maps.Keys(view.droplets)) {
+		d := view.droplets[id]
+		if (name == "" || d.Name == name) && (tag == "" || slices.Contains(d.Tags, tag)) {
+			found = append(found, d)
+		}
+	}
+	return page(r, "droplets", found, func(d Droplet) map[string]any { return c.showDroplet(view, d) })
+}
+
+func (c *Cloud) listRegions(r *request) answer {
+	return page(r, "regions", slices.Sorted(maps.Keys(c.opts.Regions)), c.region)
+}
+
+func (c *Cloud) getAccount(r *request) answer {
+	return reply(http.StatusOK, map[string]any{"account": map[string]any{
+		"droplet_limit": 25, "floating_ip_limit": 5, "email": "operator@example.com", "name": "Operator",
+		"uuid": "b6fc48dbf6d9906cace5f3c78dc9851e757381ef", "email_verified": true, "status": "active", "status_message": "",
+		"volume_limit": c.rules.VolumeLimit,
+	}}, r.ID)
+}
