@@ -1,0 +1,274 @@
+package kube
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Meta is what all objects have.
+type Meta struct {
+	Name              string
+	Namespace         string
+	UID               string
+	Labels            map[string]string
+	DeletionTimestamp *time.Time
+}
+
+// Object is any object.
+type Object struct {
+	Kind     string
+	Metadata Meta
+}
+
+// Pod is a pod.
+type Pod struct {
+	Metadata Meta
+	Spec     struct {
+		NodeName   string
+		Containers []Container
+		Volumes    []struct {
+			Name                  string
+			PersistentVolumeClaim *struct{ ClaimName string }
+		}
+	}
+	Status struct {
+		Phase             string
+		Reason            string
+		Message           string
+		Conditions        []Condition
+		ContainerStatuses []struct {
+			Name         string
+			RestartCount int
+			State        map[string]struct{ Reason, Message string }
+		}
+	}
+}
+
+// Container is a container of a pod.
+type Container struct {
+	Name    string
+	Image   string
+	Command []string
+	Args    []string
+	Ports   []struct {
+		Name          string
+		ContainerPort int
+	}
+	VolumeMounts []struct{ Name, MountPath string }
+	// VolumeDevices are the raw block volumes.
+	VolumeDevices []struct{ Name, DevicePath string }
+}
+
+// Condition is one line of an object's state.
+type Condition struct{ Type, Status, Reason, Message string }
+
+// Ready says whether a pod is, and is to stay.
+func (p Pod) Ready() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "Ready" && c.Status == "True" {
+			return p.Metadata.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// Restarts counts how often containers of the pod were started anew.
+func (p Pod) Restarts() int {
+	n := 0
+	for _, c := range p.Status.ContainerStatuses {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// Claimed returns the claim of the pod's first persistent volume, and where its first container sees
+// it: a folder, or a device if raw says so.
+func (p Pod) Claimed() (claim, path string, raw bool) {
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil || len(p.Spec.Containers) == 0 {
+			continue
+		}
+		for _, m := range p.Spec.Containers[0].VolumeMounts {
+			if m.Name == v.Name {
+				return v.PersistentVolumeClaim.ClaimName, m.MountPath, false
+			}
+		}
+		for _, d := range p.Spec.Containers[0].VolumeDevices {
+			if d.Name == v.Name {
+				return v.PersistentVolumeClaim.ClaimName, d.DevicePath, true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// State is a word or two about the pod for a reader who waits.
+func (p Pod) State() string {
+	state := p.Status.Phase + " " + p.Status.Reason
+	for _, c := range p.Status.Conditions {
+		if c.Status == "False" && c.Message != "" {
+			state += "; " + c.Message
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		for _, s := range c.State {
+			if s.Reason != "" {
+				state += "; " + c.Name + ": " + s.Reason + " " + s.Message
+			}
+		}
+	}
+	return state
+}
+
+// Claim is a PersistentVolumeClaim.
+type Claim struct {
+	Metadata Meta
+	Spec     struct {
+		StorageClassName string
+		VolumeName       string
+		VolumeMode       string
+		Resources        struct{ Requests map[string]string }
+	}
+	Status struct {
+		Phase                     string
+		Capacity                  map[string]string
+		Conditions                []Condition
+		AllocatedResourceStatuses map[string]string
+	}
+}
+
+// Bytes is the size that the claim really has; 0 as long as it has none.
+func (c Claim) Bytes() int64 {
+	n, err := Bytes(c.Status.Capacity["storage"])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// State is a word or two about the claim for a reader who waits.
+func (c Claim) State() string {
+	state := c.Status.Phase + " " + c.Status.Capacity["storage"]
+	for _, s := range c.Status.AllocatedResourceStatuses {
+		state += "; " + s
+	}
+	for _, cond := range c.Status.Conditions {
+		state += "; " + cond.Type + " " + cond.Message
+	}
+	return state
+}
+
+// Volume is a PersistentVolume.
+type Volume struct {
+	Metadata Meta
+	Spec     struct {
+		CSI      *struct{ Driver, VolumeHandle string }
+		ClaimRef *struct{ Namespace, Name string }
+	}
+	Status struct{ Phase string }
+}
+
+// Snapshot is a VolumeSnapshot.
+type Snapshot struct {
+	Metadata Meta
+	Status   struct {
+		ReadyToUse  bool
+		RestoreSize string
+		Error       *struct{ Message string }
+	}
+}
+
+// SnapshotContent is a VolumeSnapshotContent.
+type SnapshotContent struct {
+	Metadata Meta
+	Spec     struct {
+		Driver            string
+		VolumeSnapshotRef struct{ Namespace, Name string }
+		Source            struct{ SnapshotHandle string }
+	}
+	Status struct{ SnapshotHandle string }
+}
+
+// Class is a StorageClass.
+type Class struct {
+	Metadata    Meta
+	Provisioner string
+	Parameters  map[string]string
+}
+
+// Capacity is a CSIStorageCapacity: how much room a class has somewhere.
+type Capacity struct {
+	Metadata         Meta
+	StorageClassName string
+	Capacity         string
+	NodeTopology     struct{ MatchLabels map[string]string }
+}
+
+// Node is a node.
+type Node struct {
+	Metadata Meta
+	Spec     struct{ Unschedulable bool }
+	Status   struct{ Conditions []Condition }
+}
+
+// Ready says whether a node is.
+func (n Node) Ready() bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == "Ready" {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// Event is what a component had to say about an object.
+type Event struct {
+	Type, Reason, Message string
+	InvolvedObject        struct{ Kind, Name string }
+}
+
+// DaemonSet is a DaemonSet.
+type DaemonSet struct {
+	Metadata Meta
+	Spec     struct {
+		Selector struct{ MatchLabels map[string]string }
+		Template struct {
+			Spec struct{ Containers []Container }
+		}
+	}
+	Status struct{ DesiredNumberScheduled, NumberReady, UpdatedNumberScheduled int }
+}
+
+// Selector is how the set's pods are asked for.
+func (d DaemonSet) Selector() string {
+	var parts []string
+	for k, v := range d.Spec.Selector.MatchLabels {
+		parts = append(parts, k+"="+v)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Bytes reads a quantity of bytes as Kubernetes prints it.
+func Bytes(s string) (int64, error) {
+	factor := int64(1)
+	for i, suffix := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if rest, ok := strings.CutSuffix(s, suffix); ok {
+			s, factor = rest, int64(1)<<(10*(i+1))
+		}
+	}
+	for i, suffix := range []string{"k", "M", "G", "T"} {
+		if rest, ok := strings.CutSuffix(s, suffix); ok {
+			s = rest
+			for range i + 1 {
+				factor *= 1000
+			}
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no quantity of bytes: %w", s, err)
+	}
+	return n * factor, nil
+}

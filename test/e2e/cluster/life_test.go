@@ -1,0 +1,136 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
+)
+
+func (s *story) claimAndPod(ctx context.Context) error {
+	if _, err := s.apply(ctx, "pvc.yaml"); err != nil {
+		return err
+	}
+	p, err := s.run(ctx, "pod.yaml")
+	if err != nil {
+		return err
+	}
+	s.at = p.Spec.NodeName
+	if err := s.write(ctx, p); err != nil {
+		return err
+	}
+	return s.wantFull(ctx, p)
+}
+
+func (s *story) podRestarts(ctx context.Context) error {
+	p, err := s.again(ctx, "pod.yaml")
+	if err != nil {
+		return err
+	}
+	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
+}
+
+func (s *story) growOnline(ctx context.Context) error {
+	p, err := s.run(ctx, "xfs.yaml")
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, p); err != nil {
+		return err
+	}
+	name, _, _ := p.Claimed()
+	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	if err != nil {
+		return err
+	}
+	size := claim.Bytes() + 512*mib
+	if err := s.grow(ctx, name, size); err != nil {
+		return err
+	}
+	if err := s.UntilSize(ctx, name, size, patience); err != nil {
+		return err
+	}
+	if err := s.wantFilesystem(ctx, p, size); err != nil {
+		return err
+	}
+	if err := s.wantSamePod(ctx, p); err != nil {
+		return err
+	}
+	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
+}
+
+// wantSamePod checks that a pod has been running all the time.
+func (s *story) wantSamePod(ctx context.Context, p kube.Pod) error {
+	now, err := kube.Get[kube.Pod](ctx, s.Client, "pod", p.Metadata.Name)
+	if err != nil {
+		return err
+	}
+	if now.Metadata.UID != p.Metadata.UID || now.Restarts() != p.Restarts() || !now.Ready() {
+		return fmt.Errorf("pod %s did not keep running: %s, %d restarts", p.Metadata.Name, now.State(), now.Restarts())
+	}
+	return nil
+}
+
+// growExt4 grows the first claim: while its pod runs where the kernel lets root do that, and over a
+// restart of the pod everywhere.
+func (s *story) growExt4(ctx context.Context) error {
+	able, err := kube.MountedExt4Grows()
+	if err != nil {
+		return err
+	}
+	p, err := s.again(ctx, "pod.yaml")
+	if err != nil {
+		return err
+	}
+	name, _, _ := p.Claimed()
+	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	if err != nil {
+		return err
+	}
+	size := claim.Bytes() + 256*mib
+	if err := s.grow(ctx, name, size); err != nil {
+		return err
+	}
+	if !able {
+		s.Log("no CAP_SYS_RESOURCE on this machine: ext4 grows when its pod restarts, not before")
+		if err := s.refusedOnline(ctx, p, name); err != nil {
+			return err
+		}
+	} else if err := s.UntilSize(ctx, name, size, patience); err != nil {
+		return err
+	}
+	if err := s.wantSamePod(ctx, p); err != nil {
+		return err
+	}
+	if p, err = s.again(ctx, "pod.yaml"); err != nil {
+		return err
+	}
+	if err := s.UntilSize(ctx, name, size, patience); err != nil {
+		return err
+	}
+	if err := s.wantFilesystem(ctx, p, size); err != nil {
+		return err
+	}
+	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
+}
+
+// refusedOnline waits until somebody tells the user why the filesystem does not grow, and what helps.
+func (s *story) refusedOnline(ctx context.Context, p kube.Pod, claim string) error {
+	return s.Until(ctx, "a word of the driver about the mounted ext4", patience, func(ctx context.Context) (bool, string, error) {
+		c, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
+		if err != nil {
+			return false, "", err
+		}
+		events, err := kube.List[kube.Event](ctx, s.Client, "events")
+		words := c.State()
+		for _, e := range events {
+			if e.InvolvedObject.Name == p.Metadata.Name || e.InvolvedObject.Name == claim {
+				words += "; " + e.Reason + ": " + e.Message
+			}
+		}
+		return strings.Contains(words, "CAP_SYS_RESOURCE"), words, err
+	})
+}

@@ -1,0 +1,188 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
+)
+
+// readWriteOncePod: a second pod waits for the first, and is told why.
+func (s *story) readWriteOncePod(ctx context.Context) error {
+	p, err := s.run(ctx, "rwop.yaml")
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, p); err != nil {
+		return err
+	}
+	claim, _, _ := p.Claimed()
+	if err := s.Create(ctx, newPod("second", claim, "")); err != nil {
+		return err
+	}
+	event, err := s.UntilEvent(ctx, "second", patience, func(e kube.Event) bool {
+		return strings.Contains(e.Message, "ReadWriteOncePod")
+	})
+	if err != nil {
+		return err
+	}
+	s.Log("the second pod is told: %s: %s", event.Reason, event.Message)
+	if err := s.wantPending(ctx, "second"); err != nil {
+		return err
+	}
+	if err := s.wantSamePod(ctx, p); err != nil {
+		return err
+	}
+	if err := s.end(ctx, p.Metadata.Name); err != nil {
+		return err
+	}
+	second, err := s.UntilReady(ctx, "second", patience)
+	if err != nil {
+		return err
+	}
+	return s.wantData(ctx, second, s.sums[p.Metadata.Name])
+}
+
+func (s *story) wantPending(ctx context.Context, pod string) error {
+	p, err := kube.Get[kube.Pod](ctx, s.Client, "pod", pod)
+	if err == nil && p.Status.Phase != "Pending" {
+		err = fmt.Errorf("pod %s is %s, want Pending", pod, p.State())
+	}
+	return err
+}
+
+// fill takes nearly all room of a node, by a claim and a pod of the returned name.
+func (s *story) fill(ctx context.Context, node string) (string, error) {
+	class := s.env.classes["ext4"]
+	room, err := s.env.room(ctx, class, node)
+	if err != nil {
+		return "", err
+	}
+	name := "filler-" + node
+	size := (room - 96*mib) / mib * mib
+	if err := s.place(ctx, claimOptions{name: name, class: class, size: size}, node); err != nil {
+		return "", err
+	}
+	if _, err := s.UntilReady(ctx, name, patience); err != nil {
+		return "", err
+	}
+	what := fmt.Sprintf("the cluster knows that %s is full", node)
+	return name, s.Until(ctx, what, patience, func(ctx context.Context) (bool, string, error) {
+		left, err := s.env.room(ctx, class, node)
+		return err == nil && left < 256*mib, fmt.Sprintf("%d bytes of room", left), err
+	})
+}
+
+// fullPool: a pod whose claim fits nowhere waits, is told why, and starts when there is room.
+func (s *story) fullPool(ctx context.Context) error {
+	before, err := s.env.state(ctx)
+	if err != nil {
+		return err
+	}
+	filler, err := s.fill(ctx, s.at)
+	if err != nil {
+		return err
+	}
+	if err := s.place(ctx, claimOptions{name: "late", class: s.env.classes["ext4"], size: 512 * mib}, s.at); err != nil {
+		return err
+	}
+	event, err := s.UntilEvent(ctx, "late", patience, func(e kube.Event) bool {
+		return e.Reason == "FailedScheduling" && strings.Contains(e.Message, "enough free storage") ||
+			e.Reason == "ProvisioningFailed" && strings.Contains(e.Message, "ResourceExhausted")
+	})
+	if err != nil {
+		return err
+	}
+	s.Log("the pod is told: %s: %s", event.Reason, event.Message)
+	if err := s.wantPending(ctx, "late"); err != nil {
+		return err
+	}
+	// The neighbours of a full pool notice nothing.
+	source, err := s.source(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, source); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, filler); err != nil {
+		return err
+	}
+	if _, err := s.UntilReady(ctx, "late", patience); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, "late"); err != nil {
+		return err
+	}
+	return s.env.untilRoom(ctx, before)
+}
+
+// nodeWithRoom: while one node is full, a pod that may run anywhere goes to another one.
+func (s *story) nodeWithRoom(ctx context.Context) error {
+	if len(s.env.nodes) < 2 {
+		s.t.Skip("the cluster has one node: there is no other one to go to")
+	}
+	before, err := s.env.state(ctx)
+	if err != nil {
+		return err
+	}
+	for _, full := range s.env.nodes {
+		filler, err := s.fill(ctx, full)
+		if err != nil {
+			return err
+		}
+		name := "away-from-" + full
+		if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: 512 * mib}, ""); err != nil {
+			return err
+		}
+		p, err := s.UntilReady(ctx, name, patience)
+		if err != nil {
+			return err
+		}
+		if p.Spec.NodeName == full {
+			return fmt.Errorf("pod %s runs on %s, which has no room", name, full)
+		}
+		s.Log("%s is full, the pod went to %s", full, p.Spec.NodeName)
+		if err := s.remove(ctx, filler, name); err != nil {
+			return err
+		}
+		if err := s.env.untilRoom(ctx, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state reads what the pools hold and have room for.
+func (e *env) state(ctx context.Context) (state, error) {
+	entries, err := e.driver.entries(ctx)
+	if err != nil {
+		return state{}, err
+	}
+	now := state{entries: len(entries), room: map[string]int64{}}
+	for _, node := range e.nodes {
+		if now.room[node], err = e.room(ctx, e.classes["ext4"], node); err != nil {
+			return state{}, err
+		}
+	}
+	return now, nil
+}
+
+// untilRoom waits until the cluster knows that the pools have the room again that they had, to the byte.
+func (e *env) untilRoom(ctx context.Context, before state) error {
+	return e.Until(ctx, "the pools have their room again", patience, func(ctx context.Context) (bool, string, error) {
+		now, err := e.state(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		for node, room := range before.room {
+			if now.room[node] != room {
+				return false, fmt.Sprintf("%s has room for %d bytes, %d less than before", node, now.room[node], room-now.room[node]), nil
+			}
+		}
+		return true, "", nil
+	})
+}

@@ -1,0 +1,88 @@
+package upstream
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Skip is a reason why specs do not run. All of them are in this file.
+type Skip struct {
+	// Reason is a sentence for the summary.
+	Reason string
+	// Said fits what the suite says when it skips a spec by itself.
+	Said *regexp.Regexp
+	// Named fits the names of specs that are left out before the suite starts.
+	Named string
+}
+
+func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
+
+// excuses are the reasons why the suite itself leaves out specs of this driver. A text that fits none
+// of them fails the run.
+var excuses = []Skip{
+	{Reason: "only made volumes are tested: local has no volumes inside a pod's spec, and nothing outside of the driver makes a pool file",
+		Said: said(`does(n't| not) support (volume type )?"?(InlineVolume|PreprovisionedPV|CSIInlineVolume|PreprovisionedPV)`)},
+	{Reason: "the driver formats ext4, xfs and btrfs, no ext3 and no ntfs",
+		Said: said(`doesn't support (ext3|ntfs) -- skipping`)},
+	{Reason: "the spec is about filesystems, the pattern about raw block, or the other way round",
+		Said: said(`(?i)block volumes do not support mount options|not valid for Block|block volumes cannot be read-only|read only raw block|multiple PV mount test for block|does not support non-filesystem|covered by block volume case|Block volumes is not implemented`)},
+	{Reason: "the spec is about volumes of a pod's spec, the pattern about claims, or the other way round",
+		Said: said(`volume type "\w+" is (not )?ephemeral|Driver supports dynamic provisioning, skipping|Suite "\w+" does not support|doesn't support readOnly source|Skipping \w+ test for expansion`)},
+	{Reason: "a pool belongs to one node, so no volume is seen by two",
+		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment`)},
+	{Reason: "local has no limit of volumes per node but the pool's size",
+		Said: said(`does not support volume limits`)},
+	{Reason: "local has nothing about a volume that could be modified later (no VolumeAttributesClass)",
+		Said: said(`VolumeAttributesClass`)},
+	{Reason: "the driver does not tell which blocks of a snapshot changed",
+		Said: said(`does not support snapshot metadata`)},
+	{Reason: "group snapshots: the stock csi-snapshotter in per-node mode watches only contents and classes with the label managed-by, which nobody sets on those of groups",
+		Said: said(`does not support group snapshots|group snapshot stress test options`)},
+	{Reason: "no numbers to compare with are given for the suite's own measurements; make bench measures",
+		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},
+	{Reason: "the machine has no SELinux",
+		Said: said(`SELinux`)},
+	{Reason: "ext4 is not tried where the suite's machine lacks it",
+		Said: said(`Distro .* doesn't support`)},
+}
+
+// always are the specs that no run of ours selects.
+var always = []Skip{
+	{Reason: "stops the kubelet of a node over ssh", Named: `\[Disruptive\]`},
+	{Reason: "needs Windows nodes", Named: `\[Feature:Windows\]|ntfs`},
+	{Reason: "needs nodes with SELinux", Named: `\[Feature:SELinux`},
+	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set",
+		Named: `Pre-provisioned Snapshot`},
+}
+
+// longer are the specs that only the wide run selects.
+var longer = []Skip{
+	{Reason: "takes long: in the wide run", Named: `\[Slow\]`},
+	{Reason: "needs the cluster for itself: in the wide run", Named: `\[Serial\]`},
+}
+
+// noOnlineExt4 are the specs that grow a mounted ext4.
+var noOnlineExt4 = Skip{
+	Reason: "the kernel grows a mounted ext4 only with CAP_SYS_RESOURCE, and this machine's root has not got it; the same spec runs on xfs",
+	Named:  `\((default fs|ext4)\)(\(allowExpansion\))?.*should resize volume when PVC is edited while pod is using it|Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
+}
+
+// Filter returns the specs that are left out before the suite starts.
+func (o Options) Filter() []Skip {
+	left := append([]Skip{}, always...)
+	if !o.Wide {
+		left = append(left, longer...)
+	}
+	if !o.GrowsMountedExt4 {
+		left = append(left, noOnlineExt4)
+	}
+	return left
+}
+
+func pattern(skips []Skip) string {
+	names := make([]string, 0, len(skips))
+	for _, s := range skips {
+		names = append(names, s.Named)
+	}
+	return strings.Join(names, "|")
+}
