@@ -35,3 +35,16 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	}
 	return m, nil
 }
+
+func (m *Metrics) moved(waiting, held float64) {
+	if m != nil {
+		m.waiting.Add(waiting)
+		m.held.Add(held)
+	}
+}
+
+func (m *Metrics) refused() {
+	if m != nil {
+		m.busy.Inc()
+	}
+}

@@ -14,8 +14,14 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+const defaultWatch = 10 * time.Minute
 
 // Config is what a Queue needs. The zero value works.
 type Config struct {
@@ -31,21 +37,32 @@ type Config struct {
 	Metrics *Metrics
 }
 
-// Backoff is a row of growing pauses.
-type Backoff struct {
-	// First is the first pause; each later one is half as long again, up to Most. A third of each
-	// pause is left to chance, so that two controllers do not meet again.
-	First, Most time.Duration
+// Queue holds the turns. It has no goroutine but for watchers.
+type Queue struct {
+	cfg      Config
+	closed   context.Context
+	close    context.CancelFunc
+	watchers sync.WaitGroup
+
+	mu sync.Mutex
+	// waiting are the turns that have not come, in the order in which they were asked for.
+	waiting []*Slot
+	held    map[string]struct{}
+	running int // slots that count towards the capacity
 }
 
-// DefaultBackoff suits operations of a few seconds.
-var DefaultBackoff = Backoff{First: 500 * time.Millisecond, Most: 3 * time.Second}
-
-// Queue holds the turns. It has no goroutine but for watchers.
-type Queue struct{}
-
 // New makes a Queue.
-func New(cfg Config) *Queue { return &Queue{} }
+func New(cfg Config) *Queue {
+	if cfg.Watch <= 0 {
+		cfg.Watch = defaultWatch
+	}
+	if cfg.Busy == (Backoff{}) {
+		cfg.Busy = DefaultBackoff
+	}
+	q := &Queue{cfg: cfg, held: map[string]struct{}{}}
+	q.closed, q.close = context.WithCancel(context.Background())
+	return q
+}
 
 // A Change is one write and the wait for what it began.
 type Change struct {
@@ -55,33 +72,100 @@ type Change struct {
 	// proves that nothing was changed. Every other error ends the change.
 	Send func(ctx context.Context) error
 	// Wait returns when the cloud's operation has ended, whatever its outcome, or when ctx has. It
-	// is not called if Send failed. If ctx ended it is called a second time, with a context of the
-	// queue. Nil when the write is done with its answer.
+	// is not called if Send failed. If ctx ended it is called a second time, by a watcher and with a
+	// context of the queue, while the caller of Do goes on: what it writes belongs to it alone. Nil
+	// when the write is done with its answer.
 	Wait func(ctx context.Context) error
 }
 
 // Do waits for the change's turn, sends it and waits for its end. The error is the one of Send or
 // Wait, or fault.Unavailable with the context's error if the turn did not come: nothing was sent then.
-func (q *Queue) Do(ctx context.Context, c Change) error { return nil }
+func (q *Queue) Do(ctx context.Context, c Change) error {
+	slot, err := q.Acquire(ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	if err := slot.Send(ctx, c.Send); err != nil || c.Wait == nil {
+		return err
+	}
+	err = c.Wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		slot.ReleaseAfter(ctx, c.Wait)
+	}
+	return err
+}
 
 // Acquire waits for the turn of the key; "" waits for capacity only. The error is fault.Unavailable
 // and wraps the context's. The Slot must be released.
-func (q *Queue) Acquire(ctx context.Context, key string) (*Slot, error) { return &Slot{}, nil }
+func (q *Queue) Acquire(ctx context.Context, key string) (*Slot, error) {
+	s := &Slot{q: q, key: key, turn: make(chan struct{})}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
 
 // Close ends every wait with fault.Unavailable, stops the watchers and returns when they have ended.
-func (q *Queue) Close() {}
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.close()
+	q.mu.Unlock()
+	q.watchers.Wait()
+}
 
-// Slot is a turn.
-type Slot struct{}
+// advance gives turns to those that wait: the oldest first, passing over those whose key is held.
+func (q *Queue) advance() {
+	passed := q.waiting[:0]
+	taken := map[string]struct{}{} // keys for which somebody waits already
+	for i, s := range q.waiting {
+		if q.cfg.Capacity > 0 && q.running >= q.cfg.Capacity {
+			passed = append(passed, q.waiting[i:]...)
+			break
+		}
+		if !q.free(s, taken) {
+			passed = append(passed, s)
+			continue
+		}
+		q.running++
+		if s.key != "" {
+			q.held[s.key] = struct{}{}
+		}
+		s.state = running
+		q.cfg.Metrics.moved(-1, +1)
+		close(s.turn)
+	}
+	clear(q.waiting[len(passed):])
+	q.waiting = passed
+}
 
-// Send calls send until it answers something else than fault.Busy, with pauses. Capacity is given
-// to others during a pause; the key is not, for they would be refused too. If ctx ends the error is
-// the last refusal and wraps the context's.
-func (s *Slot) Send(ctx context.Context, send func(context.Context) error) error { return nil }
+// free reports whether the slot's key can be taken by it.
+func (q *Queue) free(s *Slot, taken map[string]struct{}) bool {
+	if s.key == "" || s.keeps {
+		return true
+	}
+	_, before := taken[s.key]
+	_, held := q.held[s.key]
+	taken[s.key] = struct{}{}
+	return !before && !held
+}
 
-// Release ends the turn. A second call does nothing.
-func (s *Slot) Release() {}
+// ahead counts those that wait for the same key and came before, and those that hold it.
+func (q *Queue) ahead(s *Slot) (n int) {
+	for _, other := range q.waiting {
+		if other == s {
+			break
+		}
+		if other.key == s.key {
+			n++
+		}
+	}
+	if _, held := q.held[s.key]; held && !s.keeps {
+		n++
+	}
+	return n
+}
 
-// ReleaseAfter ends the turn when wait returns, and returns at once. The context of wait has the
-// values of ctx, but not its end; it ends after Config.Watch or with Close.
-func (s *Slot) ReleaseAfter(ctx context.Context, wait func(context.Context) error) {}
+func unavailable(key string, ahead int, why error) error {
+	return fmt.Errorf("change of %q behind %d others: nothing was sent: %w: %w", key, ahead, fault.Unavailable, why)
+}
