@@ -19,6 +19,12 @@ package_of() {
 	mkfs.xfs) echo xfsprogs ;;
 	mkfs.btrfs) echo btrfs-progs ;;
 	mount | blkid | losetup) echo "mount util-linux" ;;
+	unshare | nsenter) echo util-linux ;;
+	ip) echo iproute2 ;;
+	etcd) echo etcd-server ;;
+	ctr) echo containerd ;;
+	busybox) echo busybox-static ;;
+	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
 	esac
 }

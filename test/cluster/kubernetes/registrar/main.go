@@ -1,10 +1,12 @@
 // Command registrar does in the test cluster what two of the stock sidecars do, node-driver-registrar
-// and livenessprobe, whose source is in no Go module. It takes their flags: with --health-port it
-// answers /healthz by asking the driver, else it makes the driver known to the kubelet.
+// and livenessprobe, whose source is in no Go module. It takes their flags: with
+// --kubelet-registration-path it makes the driver known to the kubelet, else it answers /healthz by
+// asking the driver.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -55,10 +57,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	log.Printf("the driver at %s is %s", o.csiAddress, name)
-	if o.healthPort != "" {
-		return serveHealth(ctx, o.healthAddress(), &probe{driver: driver, timeout: o.probeTimeout})
+	if o.kubeletPath != "" {
+		return register(ctx, o, name)
 	}
-	return register(ctx, o, name)
+	return serveHealth(ctx, o.healthAddress(), &probe{driver: driver, timeout: o.probeTimeout})
 }
 
 // parse reads the flags of both programs; the ones that change nothing here are taken and ignored.
@@ -70,7 +72,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.kubeletPath, "kubelet-registration-path", "", "the driver's socket as the kubelet sees it")
 	flags.StringVar(&o.registerDir, "plugin-registration-path", "/registration", "the kubelet's folder of plugins")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port of /healthz")
-	flags.StringVar(&o.healthPort, "health-port", "", "port of /healthz; being set makes this the liveness probe")
+	flags.StringVar(&o.healthPort, "health-port", "", "port of /healthz, the older way to say it")
 	flags.DurationVar(&o.probeTimeout, "probe-timeout", time.Second, "how long the driver may take to answer a probe")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the driver at start")
 	flags.String("v", "", "ignored")
@@ -81,16 +83,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	o.csiAddress = strings.TrimPrefix(o.csiAddress, "unix://")
-	switch {
-	case o.healthPort == "" && o.kubeletPath == "":
-		return o, fmt.Errorf("one of --kubelet-registration-path and --health-port is required")
-	case o.healthPort != "" && o.httpEndpoint != "":
-		return o, fmt.Errorf("--health-port and --http-endpoint exclude each other")
+	if o.healthPort != "" && o.httpEndpoint != "" {
+		return o, errors.New("--health-port and --http-endpoint exclude each other")
 	}
 	return o, nil
 }
 
-func (o options) healthAddress() string { return ":" + o.healthPort }
+// healthAddress is where the liveness probe answers.
+func (o options) healthAddress() string {
+	switch {
+	case o.httpEndpoint != "":
+		return o.httpEndpoint
+	case o.healthPort != "":
+		return ":" + o.healthPort
+	default:
+		return ":9808"
+	}
+}
 
 // waitForName asks until the driver answers, since all containers of a pod start at once.
 func waitForName(ctx context.Context, driver csi.IdentityClient, limit time.Duration) (string, error) {
@@ -101,7 +110,7 @@ func waitForName(ctx context.Context, driver csi.IdentityClient, limit time.Dura
 		return "", fmt.Errorf("ask the driver for its name: %w", err)
 	}
 	if reply.GetName() == "" {
-		return "", fmt.Errorf("the driver has no name")
+		return "", errors.New("the driver has no name")
 	}
 	return reply.GetName(), nil
 }

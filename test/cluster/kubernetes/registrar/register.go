@@ -63,8 +63,7 @@ func register(ctx context.Context, o options, name string) error {
 	registration.RegisterRegistrationServer(server, r)
 	go func() { cancel(server.Serve(listener)) }()
 	if o.httpEndpoint != "" {
-		alive := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-		go func() { cancel(serveHealth(ctx, o.httpEndpoint, alive)) }()
+		go func() { cancel(serveHealth(ctx, o.httpEndpoint, present(socket))) }()
 	}
 	select {
 	case <-ctx.Done():
@@ -76,4 +75,15 @@ func register(ctx context.Context, o options, name string) error {
 		return nil
 	}
 	return err
+}
+
+// present is healthy as long as the kubelet can find the socket.
+func present(socket string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := os.Stat(socket); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
 }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+)
+
+// image is what a container is made of, under the names that manifests use for it.
+type image struct {
+	tags       []string
+	entrypoint []string
+	command    []string
+	files      []file
+}
+
+// file is one entry of an image: a copy of source, a symbolic link, or else a folder.
+type file struct {
+	name   string
+	source string
+	link   string
+	mode   int64 // 0755 if zero
+}
+
+type imageConfig struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Config       struct {
+		Env        []string
+		Entrypoint []string `json:",omitempty"`
+		Cmd        []string `json:",omitempty"`
+	} `json:"config"`
+	RootFS struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+type imageManifest struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
+// writeArchive writes images as one archive in Docker's format, each with one layer.
+func writeArchive(out io.Writer, architecture string, images []image) error {
+	archive := tar.NewWriter(out)
+	var manifest []imageManifest
+	for _, img := range images {
+		entry, err := img.write(archive, architecture)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", img.tags[0], err)
+		}
+		manifest = append(manifest, entry)
+	}
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		return err
+	}
+	if err := addBytes(archive, "manifest.json", text); err != nil {
+		return err
+	}
+	return archive.Close()
+}
+
+func (i image) write(archive *tar.Writer, architecture string) (imageManifest, error) {
+	// The layer is made twice: its size and digest stand before it in the archive.
+	digest := sha256.New()
+	size := &counter{}
+	if err := i.writeLayer(io.MultiWriter(digest, size)); err != nil {
+		return imageManifest{}, err
+	}
+	id := hex.EncodeToString(digest.Sum(nil))
+	layer := id + "/layer.tar"
+	if err := archive.WriteHeader(&tar.Header{Name: layer, Mode: 0o644, Size: size.bytes}); err != nil {
+		return imageManifest{}, err
+	}
+	if err := i.writeLayer(archive); err != nil {
+		return imageManifest{}, err
+	}
+	config := imageConfig{Architecture: architecture, OS: "linux"}
+	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	config.Config.Entrypoint, config.Config.Cmd = i.entrypoint, i.command
+	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{"sha256:" + id}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return imageManifest{}, err
+	}
+	sum := sha256.Sum256(text)
+	name := hex.EncodeToString(sum[:]) + ".json"
+	return imageManifest{Config: name, RepoTags: i.tags, Layers: []string{layer}}, addBytes(archive, name, text)
+}
+
+func (i image) writeLayer(out io.Writer) error {
+	layer := tar.NewWriter(out)
+	made := map[string]bool{".": true}
+	for _, f := range i.files {
+		if err := addFolders(layer, made, path.Dir(f.name)); err != nil {
+			return err
+		}
+		if err := f.write(layer); err != nil {
+			return err
+		}
+		made[f.name] = true
+	}
+	return layer.Close()
+}
+
+// addFolders adds a folder and those above it, unless they are there.
+func addFolders(layer *tar.Writer, made map[string]bool, folder string) error {
+	if made[folder] {
+		return nil
+	}
+	if err := addFolders(layer, made, path.Dir(folder)); err != nil {
+		return err
+	}
+	made[folder] = true
+	return file{name: folder}.write(layer)
+}
+
+func (f file) write(layer *tar.Writer) error {
+	mode := f.mode
+	if mode == 0 {
+		mode = 0o755
+	}
+	// One time for all: the same files make the same image, which a node then has already.
+	header := &tar.Header{Name: f.name, Mode: mode, ModTime: time.Unix(0, 0), Typeflag: tar.TypeDir}
+	switch {
+	case f.link != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+		return layer.WriteHeader(header)
+	case f.source == "":
+		header.Name += "/"
+		return layer.WriteHeader(header)
+	}
+	source, err := os.Open(f.source)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	if err := layer.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(layer, source)
+	return err
+}
+
+func addBytes(archive *tar.Writer, name string, text []byte) error {
+	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err := archive.Write(text)
+	return err
+}
+
+type counter struct{ bytes int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// pauseImage holds a pod's namespaces; containerd is told its name.
+const pauseImage = "registry.k8s.io/pause:3.10.2"
+
+// busyboxImage is what examples and tests run as a workload.
+const busyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+
+// stockImages are the ones that are made here and asked for by the upstream storage suite, beside
+// the sidecars' that manifests name.
+func stockImages(l layout) ([]image, error) {
+	busybox, err := busyboxFiles()
+	if err != nil {
+		return nil, err
+	}
+	return []image{
+		{
+			tags: []string{pauseImage}, entrypoint: []string{"/pause"},
+			files: []file{{name: "pause", source: l.bin("pause")}},
+		},
+		{
+			// Of nginx the suite uses the shell only.
+			tags:    []string{busyboxImage, "registry.k8s.io/e2e-test-images/nginx:1.15-4"},
+			command: []string{"sh"}, files: busybox,
+		},
+		{
+			tags: []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0"}, entrypoint: []string{"/agnhost"},
+			command: []string{"pause"}, files: append(busybox, file{name: "agnhost", source: l.bin("agnhost")}),
+		},
+	}, nil
+}
+
+// busyboxFiles are Debian's static busybox and a link for each of its commands.
+func busyboxFiles() ([]file, error) {
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return nil, err
+	}
+	list, err := output(exec.Command(busybox, "--list-full"))
+	if err != nil {
+		return nil, err
+	}
+	files := []file{
+		{name: "bin/busybox", source: busybox},
+		{name: "tmp", mode: 0o1777},
+		{name: "root", mode: 0o700},
+	}
+	for applet := range strings.FieldsSeq(list) {
+		if applet != "bin/busybox" {
+			files = append(files, file{name: applet, link: "/bin/busybox"})
+		}
+	}
+	return files, nil
+}
+
+var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: ["']?([^\s"']+)`)
+
+// imagesNamed lists the images that rendered manifests name.
+func imagesNamed(manifests string) []string {
+	var names []string
+	for _, match := range imageLine.FindAllStringSubmatch(manifests, -1) {
+		names = append(names, match[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// sidecars are the programs whose images are made here, by the last word of the images' names, with
+// the file that holds the program. The stock image of each has it at this path, too.
+var sidecars = map[string]struct{ binary, entrypoint string }{
+	"csi-provisioner":           {"csi-provisioner", "/csi-provisioner"},
+	"csi-attacher":              {"csi-attacher", "/csi-attacher"},
+	"csi-resizer":               {"csi-resizer", "/csi-resizer"},
+	"csi-snapshotter":           {"csi-snapshotter", "/csi-snapshotter"},
+	"snapshot-controller":       {"snapshot-controller", "/snapshot-controller"},
+	"csi-node-driver-registrar": {"registrar", "/csi-node-driver-registrar"},
+	"livenessprobe":             {"registrar", "/livenessprobe"},
+}
+
+// sidecarImages makes the images of the sidecars under the very names that the manifests use. The
+// names left over are the driver's own, or else a mistake that importing shows.
+func sidecarImages(l layout, names []string) (images []image, others []string) {
+	for _, name := range names {
+		tagged, _, _ := strings.Cut(path.Base(name), ":")
+		program, known := sidecars[tagged]
+		if !known {
+			others = append(others, name)
+			continue
+		}
+		images = append(images, image{
+			tags: []string{name}, entrypoint: []string{program.entrypoint},
+			files: []file{{name: strings.TrimPrefix(program.entrypoint, "/"), source: l.bin(program.binary)}},
+		})
+	}
+	return images, others
+}
+
+// saveImages writes the archive that every node imports.
+func saveImages(path string, images []image) (err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	return writeArchive(out, runtime.GOARCH, images)
+}
+
+// importArchive gives a node the images of an archive.
+func (n *node) importArchive(ctx context.Context, path string) error {
+	archive, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	cmd := n.ctr(ctx, "images", "import", "-")
+	cmd.Stdin = archive
+	return runCommand(cmd)
+}
+
+// lacks names the images that a node does not have.
+func (n *node) lacks(ctx context.Context, names []string) error {
+	list, err := output(n.ctr(ctx, "images", "list", "--quiet"))
+	if err != nil {
+		return err
+	}
+	there := strings.Fields(list)
+	var missing []string
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: no archive holds these images that manifests name: %s", n.Name, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// driverArchives are the images that `make images-local` wrote.
+func driverArchives(l layout) ([]string, error) {
+	return filepath.Glob(filepath.Join(l.cache, "images", "*.tar"))
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var (
+	//go:embed scripts/mounts.sh
+	mountsScript string
+	//go:embed scripts/cgroups.sh
+	cgroupsScript string
+	//go:embed scripts/control-network.sh
+	controlNetworkScript string
+	//go:embed scripts/host-link.sh
+	hostLinkScript string
+	//go:embed scripts/node-network.sh
+	nodeNetworkScript string
+)
+
+// joinScript moves the process that runs it into a machine's cgroup and becomes a command.
+// Version 1 has a folder per hierarchy; in version 2 only a leaf may hold processes.
+const joinScript = `
+for group in ` + cgroupMount + `/*/` + groupName + `/"$1" ` + cgroupMount + `/` + groupName + `/"$1"; do
+	if [ -d "$group/init" ]; then group=$group/init; fi
+	if [ -e "$group/cgroup.procs" ]; then echo 0 >"$group/cgroup.procs"; fi
+done
+shift
+exec "$@"`
+
+// machine is a set of namespaces (network, mounts, processes, cgroups, host name) that look like a
+// computer to what runs inside. They live as long as their holder.
+type machine struct {
+	Name    string `json:"name"`
+	Holder  int    `json:"holder"`  // process id of unshare, whose child is process 1 inside
+	Started string `json:"started"` // the holder's start time, since process ids are used again
+}
+
+// newMachine starts the namespaces and mounts what belongs to the machine in them.
+func newMachine(ctx context.Context, l layout, groups []hierarchy, name string) (machine, error) {
+	if err := makeGroup(groups, name); err != nil {
+		return machine{}, err
+	}
+	log, err := openLog(l, name, "namespaces")
+	if err != nil {
+		return machine{}, err
+	}
+	defer log.Close()
+	cmd := exec.Command("sh", "-eu", "-c", joinScript, "join", name,
+		"unshare", "--mount", "--net", "--pid", "--uts", "--cgroup", "--fork", "--kill-child", l.bin("pause"))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return machine{}, err
+	}
+	go func() { _ = cmd.Wait() }() // so that its end is seen
+	m := machine{Name: name, Holder: cmd.Process.Pid}
+	err = waitFor(ctx, "namespaces of "+name, 10*time.Second, func(context.Context) error { return m.ready() })
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return machine{}, fmt.Errorf("%w\n%s", err, tail(log.Name()))
+	}
+	if m.Started, err = startTime(m.Holder); err != nil {
+		return m, err
+	}
+	if err := m.script(ctx, mountsScript, l.cluster(), name); err != nil {
+		return m, err
+	}
+	if isV2(groups) {
+		if err := m.settle(groups[0]); err != nil {
+			return m, err
+		}
+	}
+	return m, m.script(ctx, cgroupsScript, mountArguments(groups)...)
+}
+
+// ready: every namespace is the machine's own, and process 1 exists. One that entered earlier would
+// be in the host's namespaces, or would itself be process 1.
+func (m machine) ready() error {
+	for _, name := range []string{"mnt", "net", "uts", "cgroup", "pid_for_children"} {
+		ours, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil {
+			return err
+		}
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", m.Holder, name))
+		if err != nil {
+			return err
+		}
+		if ours == theirs {
+			return fmt.Errorf("the %s namespace is still the host's", name)
+		}
+	}
+	return nil
+}
+
+// settle moves a machine's first processes into a leaf of its version 2 cgroup, so that the group
+// itself can have controllers for the pods' groups beside the leaf.
+func (m machine) settle(h hierarchy) error {
+	group := filepath.Join(h.folder, groupName, m.Name)
+	leaf := filepath.Join(group, "init")
+	if err := os.MkdirAll(leaf, 0o755); err != nil {
+		return err
+	}
+	listed, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, pid := range strings.Fields(string(listed)) {
+		if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(pid), 0o644); ignoreGone(err) != nil {
+			return err
+		}
+	}
+	return delegate(group)
+}
+
+// alive tells whether the holder still runs and is the one that was started.
+func (m machine) alive() bool {
+	started, err := startTime(m.Holder)
+	return err == nil && started == m.Started
+}
+
+// command is a command inside the machine.
+func (m machine) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	holder := strconv.Itoa(m.Holder)
+	enter := []string{
+		"-eu", "-c", joinScript, "join", m.Name, "nsenter", "--target", holder, "--mount", "--net", "--uts", "--cgroup",
+		"--pid=/proc/" + holder + "/ns/pid_for_children", "--wdns=/", "--", name,
+	}
+	return exec.CommandContext(ctx, "sh", append(enter, args...)...)
+}
+
+// script runs a shell script inside the machine.
+func (m machine) script(ctx context.Context, text string, args ...string) error {
+	cmd := m.command(ctx, "sh", append([]string{"-eu", "-s", "--"}, args...)...)
+	cmd.Stdin = strings.NewReader(text)
+	if err := runCommand(cmd); err != nil {
+		return fmt.Errorf("set up %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// startTime is when a process began, in the kernel's own unit.
+func startTime(pid int) (string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The name, in brackets, may hold anything; after it the 20th field is the start time.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" {
+		return "", errors.New("the process has ended")
+	}
+	return fields[19], nil
+}

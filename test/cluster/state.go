@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// state is what one run of this program leaves for the next one.
+type state struct {
+	Cloud    string    `json:"cloud"`
+	Nodes    int       `json:"nodes"`
+	Complete bool      `json:"complete"` // `up` came to its end
+	Machines []machine `json:"machines"`
+}
+
+// readState is the running cluster's state, or an empty one.
+func readState(l layout) (state, error) {
+	var s state
+	text, err := os.ReadFile(l.state())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", l.state(), err)
+	}
+	return s, nil
+}
+
+func (s state) save(l layout) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(l.state()), 0o755); err != nil {
+		return err
+	}
+	next := l.state() + ".new"
+	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, l.state())
+}
+
+// running: all machines are alive.
+func (s state) running() bool {
+	return s.Complete && !slices.ContainsFunc(s.Machines, func(m machine) bool { return !m.alive() })
+}
+
+func (s state) machine(name string) (machine, bool) {
+	i := slices.IndexFunc(s.Machines, func(m machine) bool { return m.Name == name })
+	if i < 0 {
+		return machine{}, false
+	}
+	return s.Machines[i], true
+}
+
+// lock keeps two runs from changing the cluster at once; it ends with this program.
+func lock(l layout) (*os.File, error) {
+	if err := os.MkdirAll(l.cluster(), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(l.cluster("lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("another run of this program is at work on the cluster (%s): %w", l.cluster(), err)
+	}
+	return file, nil
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+)
+
+// options are what `up` can be told.
+type options struct {
+	cloud    string
+	nodes    int
+	poolSize int64 // bytes
+}
+
+// cluster is one that is being started or changed.
+type cluster struct {
+	layout
+	options
+	show      *steps
+	groups    []hierarchy
+	authority *authority
+	state     state
+	control   machine
+	nodes     []*node
+}
+
+// up starts a cluster, or brings the running one to the clone's state.
+func up(ctx context.Context, l layout, o options) error {
+	if err := require(ctx, l); err != nil {
+		return err
+	}
+	if _, err := os.Stat(overlay(l, o.cloud)); err != nil && o.cloud != noDriver {
+		return fmt.Errorf("there is no overlay for %q: %w", o.cloud, err)
+	}
+	groups, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	held, err := lock(l)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	c := &cluster{layout: l, options: o, groups: groups, show: &steps{out: os.Stdout, begin: time.Now()}}
+	if err := c.build(ctx); err != nil {
+		return err
+	}
+	if c.state, err = readState(l); err != nil {
+		return err
+	}
+	if c.state.running() {
+		err = c.refresh(ctx)
+	} else {
+		err = c.start(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.epilogue(ctx)
+}
+
+// build makes every program and image.
+func (c *cluster) build(ctx context.Context) error {
+	builds, err := clusterBuilds(ctx, c.layout)
+	if err != nil {
+		return err
+	}
+	for _, b := range builds {
+		if err := b.run(ctx, c.layout, c.show); err != nil {
+			return err
+		}
+	}
+	if c.cloud == noDriver {
+		return nil
+	}
+	return c.show.do("built the driver's images (make images-local)", func() error {
+		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "images-local")
+		cmd.Dir = c.project
+		return runCommand(cmd)
+	})
+}
+
+// start makes everything from nothing; a start that fails leaves nothing but the logs.
+func (c *cluster) start(ctx context.Context) error {
+	err := c.startAll(ctx)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	c.show.say("it failed; taking down what was started (logs stay in %s)", c.logs())
+	return errors.Join(err, clean(context.WithoutCancel(ctx), c.layout))
+}
+
+func (c *cluster) startAll(ctx context.Context) error {
+	// Also what a crash or a restart of the machine left.
+	if err := clean(ctx, c.layout); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.logs()); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.run(), 0o755); err != nil {
+		return err
+	}
+	c.state = state{Cloud: c.cloud, Nodes: c.options.nodes}
+	var err error
+	if c.authority, err = newAuthority(); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"made the namespaces and the network", c.makeMachines},
+		{"started etcd, the API server, the controllers and the scheduler", func(ctx context.Context) error {
+			return startControl(ctx, c.layout, c.control)
+		}},
+		{"started containerd and mounted the pools", func(ctx context.Context) error {
+			return c.onEach(func(n *node) error {
+				return errors.Join(n.makePool(ctx, c.layout, c.poolSize), n.startContainerd(ctx, c.layout))
+			})
+		}},
+		{"imported the images", c.importImages},
+		{"started the kubelets, nodes Ready", func(ctx context.Context) error {
+			return c.onEach(func(n *node) error { return n.startKubelet(ctx, c.layout) })
+		}},
+		{"applied the manifests, all pods ready", c.deploy},
+	} {
+		if err := c.show.do(step.what, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	c.state.Complete = true
+	return c.state.save(c.layout)
+}
+
+// refresh gives a running cluster the present images and manifests.
+func (c *cluster) refresh(ctx context.Context) error {
+	if c.state.Cloud != c.cloud || c.state.Nodes != c.options.nodes {
+		return fmt.Errorf("a cluster of %d nodes for the cloud %q is running; take it down first", c.state.Nodes, c.state.Cloud)
+	}
+	c.show.say("the cluster is running: giving it the images and manifests of this clone")
+	for number := 1; number <= c.state.Nodes; number++ {
+		m, found := c.state.machine(nodeName(number))
+		if !found {
+			return fmt.Errorf("%s is not in %s; take the cluster down first", nodeName(number), c.layout.state())
+		}
+		c.nodes = append(c.nodes, &node{machine: m, number: number})
+	}
+	if err := c.show.do("imported the images", func() error { return c.importImages(ctx) }); err != nil {
+		return err
+	}
+	return c.show.do("applied the manifests, all pods made again and ready", func() error {
+		if err := c.deploy(ctx); err != nil || c.cloud == noDriver {
+			return err
+		}
+		if err := restartDriver(ctx, c.layout, c.cloud); err != nil {
+			return err
+		}
+		return waitForWorkloads(ctx, c.layout, c.nodes)
+	})
+}
+
+// makeMachines makes the namespaces of the control machine and the nodes, and the network.
+func (c *cluster) makeMachines(ctx context.Context) error {
+	var err error
+	if c.control, err = c.newMachine(ctx, controlName); err != nil {
+		return err
+	}
+	if err := c.control.script(ctx, controlNetworkScript, apiAddress); err != nil {
+		return err
+	}
+	if err := joinHost(ctx, c.control); err != nil {
+		return err
+	}
+	if err := c.control.script(ctx, hostLinkScript); err != nil {
+		return err
+	}
+	if err := writeControlFiles(c.layout, c.authority); err != nil {
+		return err
+	}
+	for number := range c.options.nodes {
+		n, err := newNode(ctx, c, number+1)
+		if err != nil {
+			return err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return nil
+}
+
+// newMachine makes a machine and writes it down, also a half-made one, so that it can be taken down.
+func (c *cluster) newMachine(ctx context.Context, name string) (machine, error) {
+	m, err := newMachine(ctx, c.layout, c.groups, name)
+	if m.Holder != 0 {
+		c.state.Machines = append(c.state.Machines, m)
+		err = errors.Join(err, c.state.save(c.layout))
+	}
+	return m, err
+}
+
+// importImages gives every node the images that the manifests, the examples and the tests name.
+func (c *cluster) importImages(ctx context.Context) error {
+	folders, err := manifests(ctx, c.layout, c.cloud)
+	if err != nil {
+		return err
+	}
+	rendered, err := renderAll(ctx, c.layout, folders)
+	if err != nil {
+		return err
+	}
+	stock, err := stockImages(c.layout)
+	if err != nil {
+		return err
+	}
+	named := imagesNamed(rendered)
+	sidecars, _ := sidecarImages(c.layout, named)
+	archive := c.run("images.tar")
+	if err := saveImages(archive, slices.Concat(stock, sidecars)); err != nil {
+		return err
+	}
+	defer os.Remove(archive)
+	archives, err := driverArchives(c.layout)
+	if err != nil {
+		return err
+	}
+	return c.onEach(func(n *node) error {
+		for _, path := range append([]string{archive}, archives...) {
+			if err := n.importArchive(ctx, path); err != nil {
+				return err
+			}
+		}
+		return n.lacks(ctx, named)
+	})
+}
+
+func (c *cluster) deploy(ctx context.Context) error {
+	folders, err := manifests(ctx, c.layout, c.cloud)
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		if err := apply(ctx, c.layout, folder); err != nil {
+			return err
+		}
+	}
+	return waitForWorkloads(ctx, c.layout, c.nodes)
+}
+
+// onEach does something on all nodes at once.
+func (c *cluster) onEach(do func(*node) error) error {
+	problems := make([]error, len(c.nodes))
+	var all sync.WaitGroup
+	for i, n := range c.nodes {
+		all.Go(func() { problems[i] = do(n) })
+	}
+	all.Wait()
+	return errors.Join(problems...)
+}
+
+// epilogue says how to use what is there.
+func (c *cluster) epilogue(ctx context.Context) error {
+	pods, err := output(kubectl(ctx, c.layout, "get", "nodes,pods", "--all-namespaces", "-o", "wide"))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.show.out, "%8.1f s  in all\n\n%s\nUse it:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\nLogs: %s\n",
+		time.Since(c.show.begin).Seconds(), pods, c.kubeconfig(), c.cluster("bin"), c.logs())
+	return nil
+}
