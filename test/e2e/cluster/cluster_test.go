@@ -103,12 +103,12 @@ func (e *env) namespace(t *testing.T, name string) kube.Client {
 			var text strings.Builder
 			client.Dump(ctx, &text)
 			e.driver.DumpLogs(ctx, &text, e.driver.set.Selector(), 300)
+			e.DumpKubelets(&text, 300)
 			path := filepath.Join(reports(t), ns+".txt")
 			if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 				t.Error(err)
 			}
-			t.Logf("events, pods and the driver's logs: %s", path)
-			t.Log(text.String())
+			t.Logf("events, pods, and the logs of the driver and the kubelets: %s", path)
 		}
 		if err := e.sweep(ctx, client); err != nil {
 			t.Errorf("clean up %s: %v", ns, err)
@@ -125,7 +125,14 @@ func reports(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CLOUDBLOCK_REPORTS")
 	if dir == "" {
-		dir = t.TempDir()
+		cache, err := kube.Cache()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "cluster", "reports")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

@@ -71,11 +71,14 @@ type entry struct {
 	InUse                    bool
 }
 
-// entries lists what is in the pools of all nodes.
+// entries lists what is in the pools of all nodes, or fails: a pool that is not seen is not empty.
 func (d driver) entries(ctx context.Context) ([]entry, error) {
 	pods, err := d.pods(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if len(pods) != d.set.Status.DesiredNumberScheduled {
+		return nil, fmt.Errorf("the driver has %d pods, want %d", len(pods), d.set.Status.DesiredNumberScheduled)
 	}
 	program := "/cloudblock-controller"
 	if len(d.controller.Command) > 0 {
@@ -83,6 +86,9 @@ func (d driver) entries(ctx context.Context) ([]entry, error) {
 	}
 	var all []entry
 	for _, p := range pods {
+		if !p.Ready() {
+			return nil, fmt.Errorf("the driver's pod on %s is not ready: %s", p.Spec.NodeName, p.State())
+		}
 		text, err := d.ExecArgs(ctx, p.Metadata.Name, d.controller.Name, program,
 			"volumes", "--cloud", "local", "--local-pool", d.pool, "--output", "json")
 		if err != nil {

@@ -78,7 +78,7 @@ func (s *story) fill(ctx context.Context, node string) (string, error) {
 
 // fullPool: a pod whose claim fits nowhere waits, is told why, and starts when there is room.
 func (s *story) fullPool(ctx context.Context) error {
-	before, err := s.env.state(ctx)
+	before, err := s.env.rooms(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *story) nodeWithRoom(ctx context.Context) error {
 	if len(s.env.nodes) < 2 {
 		s.t.Skip("the cluster has one node: there is no other one to go to")
 	}
-	before, err := s.env.state(ctx)
+	before, err := s.env.rooms(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,31 +156,29 @@ func (s *story) nodeWithRoom(ctx context.Context) error {
 	return nil
 }
 
-// state reads what the pools hold and have room for.
-func (e *env) state(ctx context.Context) (state, error) {
-	entries, err := e.driver.entries(ctx)
-	if err != nil {
-		return state{}, err
-	}
-	now := state{entries: len(entries), room: map[string]int64{}}
+// rooms reads how much room the driver says there is, by node.
+func (e *env) rooms(ctx context.Context) (map[string]int64, error) {
+	rooms := map[string]int64{}
 	for _, node := range e.nodes {
-		if now.room[node], err = e.room(ctx, e.classes["ext4"], node); err != nil {
-			return state{}, err
+		room, err := e.room(ctx, e.classes["ext4"], node)
+		if err != nil {
+			return nil, err
 		}
+		rooms[node] = room
 	}
-	return now, nil
+	return rooms, nil
 }
 
 // untilRoom waits until the cluster knows that the pools have the room again that they had, to the byte.
-func (e *env) untilRoom(ctx context.Context, before state) error {
+func (e *env) untilRoom(ctx context.Context, before map[string]int64) error {
 	return e.Until(ctx, "the pools have their room again", patience, func(ctx context.Context) (bool, string, error) {
-		now, err := e.state(ctx)
+		now, err := e.rooms(ctx)
 		if err != nil {
 			return false, "", err
 		}
-		for node, room := range before.room {
-			if now.room[node] != room {
-				return false, fmt.Sprintf("%s has room for %d bytes, %d less than before", node, now.room[node], room-now.room[node]), nil
+		for node, room := range before {
+			if now[node] != room {
+				return false, fmt.Sprintf("%s has room for %d bytes, %d less than before", node, now[node], room-now[node]), nil
 			}
 		}
 		return true, "", nil

@@ -112,14 +112,13 @@ func (s *story) everythingDeleted(ctx context.Context) error {
 	if err := s.env.nothingLeft(ctx); err != nil {
 		return err
 	}
-	if err := s.env.untilRoom(ctx, s.before); err != nil {
+	if err := s.env.untilRoom(ctx, s.room); err != nil {
 		return err
 	}
-	now, err := s.env.state(ctx)
-	if err == nil && now.entries != s.before.entries {
-		err = fmt.Errorf("the pools hold %d entries, %d before", now.entries, s.before.entries)
-	}
-	return err
+	return s.Until(ctx, "the pools hold what they held before", patience, func(ctx context.Context) (bool, string, error) {
+		now, err := s.env.driver.entries(ctx)
+		return len(now) == s.entries, fmt.Sprintf("%d entries, %d before", len(now), s.entries), err
+	})
 }
 
 // nothingLeft waits until the pools and loop devices belong to what the cluster knows. A delete may

@@ -50,12 +50,7 @@ type story struct {
 	sums map[string]string
 	// at is the node of the first pod.
 	at string
-	// before is what the pools held and had room for when the story began.
-	before state
-}
-
-// state is what the pools hold.
-type state struct {
+	// entries and room are what the pools held and had room for when the story began.
 	entries int
 	room    map[string]int64
 }
@@ -138,8 +133,12 @@ func begin(t *testing.T, name string) *story {
 		t.Fatalf("the pools are not clean before the test begins: %s", strings.Join(left, "; "))
 	}
 	s := &story{Client: e.namespace(t, name), t: t, env: e, sums: map[string]string{}}
-	var err error
-	if s.before, err = e.state(t.Context()); err != nil {
+	entries, err := e.driver.entries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.entries = len(entries)
+	if s.room, err = e.rooms(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

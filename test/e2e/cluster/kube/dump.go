@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 )
 
 // Dump prints what one wants to know when something in a namespace went wrong.
@@ -44,5 +47,28 @@ func (c Client) print(ctx context.Context, w io.Writer, args ...string) {
 	fmt.Fprintf(w, "--- kubectl %v\n%s", args, text)
 	if err != nil {
 		fmt.Fprintln(w, err)
+	}
+}
+
+// DumpKubelets prints the last lines that the kubelets of a cluster of `make cluster` wrote, without
+// those that they write all the time.
+func (c Client) DumpKubelets(w io.Writer, lines int) {
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(c.Kubeconfig), "logs", "*", "kubelet.log"))
+	if err != nil {
+		fmt.Fprintln(w, err)
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			fmt.Fprintln(w, err)
+			continue
+		}
+		var kept []string
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "csi") || strings.Contains(line, "olume") || strings.HasPrefix(line, "E") {
+				kept = append(kept, line)
+			}
+		}
+		fmt.Fprintf(w, "--- %s\n%s", path, strings.Join(kept[max(0, len(kept)-lines):], ""))
 	}
 }

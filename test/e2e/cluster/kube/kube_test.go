@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "12": 12, "1Ki": 1 << 10, "512Mi": 512 << 20, "2Gi": 2 << 30, "1Ti": 1 << 40,
+		"1k": 1e3, "3M": 3e6, "2G": 2e9, "1T": 1e12,
+	} {
+		if got, err := Bytes(text); err != nil || got != want {
+			t.Errorf("Bytes(%q) = %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "Mi", "1.5Gi", "1Xi"} {
+		if got, err := Bytes(text); err == nil {
+			t.Errorf("Bytes(%q) = %d, want an error", text, got)
+		}
+	}
+}
+
+func TestClaimed(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod, claim, path string
+		raw              bool
+	}{
+		"a folder": {`{"spec":{"containers":[{"volumeMounts":[{"name":"token","mountPath":"/t"},{"name":"v","mountPath":"/data"}]}],
+			"volumes":[{"name":"token"},{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}}`, "c", "/data", false},
+		"a device": {`{"spec":{"containers":[{"volumeDevices":[{"name":"v","devicePath":"/dev/x"}]}],
+			"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}}`, "c", "/dev/x", true},
+		"none": {`{"spec":{"containers":[{}]}}`, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p Pod
+			if err := json.Unmarshal([]byte(c.pod), &p); err != nil {
+				t.Fatal(err)
+			}
+			if claim, path, raw := p.Claimed(); claim != c.claim || path != c.path || raw != c.raw {
+				t.Errorf("Claimed = %q, %q, %v, want %q, %q, %v", claim, path, raw, c.claim, c.path, c.raw)
+			}
+		})
+	}
+}
+
+func TestUnlist(t *testing.T) {
+	const list = `{"kind":"List","items":[{"kind":"PersistentVolumeClaim"},{"kind":"Pod","metadata":{"name":"p"}}]}`
+	found, err := unlist(json.RawMessage(list), "Pod")
+	if err != nil || len(found) != 1 || !strings.Contains(string(found[0]), `"p"`) {
+		t.Errorf("unlist = %s, %v, want the pod", found, err)
+	}
+}
+
+func TestUntil(t *testing.T) {
+	c := Client{Log: t.Logf}
+	err := c.Until(t.Context(), "the moon", time.Millisecond, func(context.Context) (bool, string, error) {
+		return false, "half full", nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "half full") {
+		t.Errorf("Until = %v, want an error with what was seen last", err)
+	}
+	looks := 0
+	err = c.Until(t.Context(), "the moon", time.Minute, func(context.Context) (bool, string, error) {
+		looks++
+		if looks == 1 {
+			return true, "", errors.New("clouds") // a look that did not work is no look
+		}
+		return true, "", nil
+	})
+	if err != nil || looks != 2 {
+		t.Errorf("Until = %v after %d looks, want success at the second", err, looks)
+	}
+}
