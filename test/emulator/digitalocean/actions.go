@@ -55,7 +55,7 @@ func (c *Cloud) startAction(r *request) answer {
 	if why != nil {
 		return refuse(*why, r.ID)
 	}
-	return c.run(r, a, c.lasting(a.kind, usual, r.Effect))
+	return c.run(r, a, c.lasting(a.kind, v.Name, usual, r.Effect))
 }
 
 func (c *Cloud) mayAttach(v volume, droplet int) *problem {
@@ -183,11 +183,13 @@ func (c *Cloud) plug(a action) {
 	d := c.now.droplets[a.droplet]
 	switch a.kind {
 	case kindAttach:
-		c.trouble(v, c.disks.attach(v, d))
+		if d.DeviceDir != "" {
+			c.trouble(v, c.disks.Attach(disk(v), d.DeviceDir))
+		}
 	case kindDetach:
 		c.unplug(v, d)
 	case kindResize:
-		c.trouble(v, c.disks.grow(v))
+		c.trouble(v, c.disks.Grow(disk(v)))
 	}
 }
 
@@ -197,7 +199,7 @@ func (c *Cloud) unplug(v volume, d Droplet) {
 	if c.held[v.ID] > 0 {
 		c.violation("detached while in use", v, d.ID)
 	}
-	inUse, err := c.disks.detach(v, d)
+	inUse, err := c.disks.Detach(disk(v))
 	if inUse {
 		c.violation("detached while its device was mounted or open", v, d.ID)
 	}

@@ -11,12 +11,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
+
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/contract"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
@@ -48,21 +49,22 @@ type Cloud struct {
 	http   *http.Server
 	served sync.WaitGroup
 
-	idMu    sync.Mutex // guards ids alone: an id is needed before and while mu is held
-	ids     map[string]int
-	mu      sync.Mutex
-	closed  bool
-	now     state
-	history []change
-	rules   Rules
-	lasts   Durations
-	numbers int
-	running map[int]*runningAction
-	timers  map[*time.Timer]bool
-	held    map[string]int
-	record  record
-	check   contractTotals
-	disks   store
+	idMu      sync.Mutex // guards ids alone: an id is needed before and while mu is held
+	ids       map[string]int
+	mu        sync.Mutex
+	closed    bool
+	now       state
+	history   []change
+	rules     Rules
+	lasts     Durations
+	numbers   int
+	running   map[int]*runningAction
+	timers    map[*time.Timer]bool
+	held      map[string]int
+	record    record
+	check     *contract.Checker
+	unchecked string
+	disks     store
 }
 
 // New makes an account that serves nothing yet but Client.
@@ -90,7 +92,7 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c.server = rest.New(rest.Config{
 		Clock: c.clock, Token: opts.Token, Seed: opts.Seed, Problem: refuse, Limited: limited,
-		RequestID: func() string { return c.newUUID("request") }, Check: c.checkExchange,
+		RequestID: func() string { return c.newUUID("request", "") }, Decide: c.decide, Check: c.checkExchange,
 	})
 	c.server.SetLimits(opts.Limits...)
 	c.routes()
@@ -131,6 +133,7 @@ type Testing interface {
 	Cleanup(func())
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
+	Name() string
 	Logf(format string, args ...any)
 }
 
@@ -170,7 +173,7 @@ func (c *Cloud) Close() error {
 	for timer := range c.timers {
 		timer.Stop()
 	}
-	failures = append(failures, c.closeStore())
+	failures = append(failures, c.disks.Close())
 	return errors.Join(failures...)
 }
 
@@ -242,22 +245,20 @@ func (c *Cloud) next(kind string) int {
 	return c.ids[kind]
 }
 
-// newUUID returns a UUID that depends on the seed and the number of those before it.
-func (c *Cloud) newUUID(kind string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", c.opts.Seed, kind, c.next(kind)))
+// newUUID returns a UUID that depends on the seed, on the name of what it is for and on the number of
+// those of this name before it: not on what else the account does meanwhile.
+func (c *Cloud) newUUID(kind, name string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s %d", c.opts.Seed, kind, name, c.next(kind+" "+name)))
 	sum[6], sum[8] = sum[6]&0x0f|0x40, sum[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// lasting returns how long the next operation of a kind takes.
-func (c *Cloud) lasting(kind string, usual clock.Span, e effect) time.Duration {
+// lasting returns how long the next operation of a kind on a volume takes.
+func (c *Cloud) lasting(kind, name string, usual clock.Span, e effect) time.Duration {
 	if e.Takes != (clock.Span{}) {
 		usual = e.Takes
 	}
-	return usual.Pick(clock.Roll(c.opts.Seed, kind, c.next(kind)))
+	return usual.Pick(clock.Roll(c.opts.Seed, kind, name, c.next(kind+" of "+name)))
 }
 
 func hasFeature(features []string, name string) bool { return slices.Contains(features, name) }
-
-// environment reads the variables that are about tests, not about an account.
-func environment(name string) string { return os.Getenv(name) }

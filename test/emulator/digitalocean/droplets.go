@@ -85,8 +85,8 @@ func (c *Cloud) showDroplet(s *state, d Droplet) map[string]any {
 	}
 	return map[string]any{
 		"id": d.ID, "name": d.Name, "memory": dropletMemory, "vcpus": 1, "disk": dropletDisk, "locked": false,
-		"status": "active", "kernel": nil, "created_at": stamp(c.clock.Wall(c.clock.Now())), "features": []string{"private_networking"},
-		"backup_ids": []int{}, "next_backup_window": nil, "snapshot_ids": []int{}, "image": map[string]any{
+		"status": "active", "kernel": nil, "created_at": "2024-05-02T07:00:00Z", "features": []string{"private_networking"},
+		"backup_ids": []int{}, "next_backup_window": map[string]any{"start": "2024-05-05T04:00:00Z", "end": "2024-05-05T08:00:00Z"}, "snapshot_ids": []int{}, "image": map[string]any{
 			"id": 7555620, "name": "24.04 (LTS) x64", "type": "base", "distribution": "Ubuntu", "slug": "ubuntu-24-04-x64",
 			"public": true, "regions": []string{d.Region}, "created_at": "2024-04-25T00:00:00Z", "min_disk_size": 10,
 			"size_gigabytes": 2.34, "tags": []string{}, "status": "available",

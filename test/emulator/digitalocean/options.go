@@ -2,8 +2,10 @@ package digitalocean
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
@@ -26,6 +28,9 @@ type Options struct {
 	Durations Durations
 	Rules     Rules
 	Limits    []rest.Limit
+	// Decide, if there is one, is asked about every request that no armed fault strikes, and says what
+	// happens to it; an empty Effect means nothing.
+	Decide func(Call) faults.Effect
 	// DataDir is where the volumes' data is kept. It is needed for droplets with a device folder;
 	// empty means that volumes have no data.
 	DataDir string
@@ -38,6 +43,16 @@ const (
 	DefaultToken  = "emulator-token"
 	DefaultRegion = "fra1"
 )
+
+// Call is a request as Options.Decide sees it.
+type Call struct {
+	Method string
+	Route  string
+	// Action is attach, detach or resize, or empty for what starts no action.
+	Action string
+	// Volume is the name of the volume that is to be changed, made or looked at, where there is one.
+	Volume string
+}
 
 // RealLimits are the rate limits of the real API.
 func RealLimits() []rest.Limit {
@@ -116,17 +131,23 @@ type Volume struct {
 	// DropletID is 0 while the volume is free.
 	DropletID int `json:"droplet_id"`
 	// SnapshotID is what the volume was made from; the API does not tell.
-	SnapshotID string `json:"snapshot_id,omitempty"`
+	SnapshotID string    `json:"snapshot_id,omitempty"`
+	Created    time.Time `json:"created"`
+	// Content stands for the volume's data where there is none; see Cloud.SetContent.
+	Content string `json:"content,omitempty"`
 }
 
 // Snapshot is a snapshot as the account knows it.
 type Snapshot struct {
-	ID       string   `json:"id"`
-	Name     string   `json:"name"`
-	Region   string   `json:"region"`
-	VolumeID string   `json:"volume_id"`
-	SizeGiB  int      `json:"size_gib"`
-	Tags     []string `json:"tags"`
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Region   string    `json:"region"`
+	VolumeID string    `json:"volume_id"`
+	SizeGiB  int       `json:"size_gib"`
+	Tags     []string  `json:"tags"`
+	Created  time.Time `json:"created"`
+	// Content is that of the volume when the snapshot was made.
+	Content string `json:"content,omitempty"`
 }
 
 // usualRegions has the two that tests need: with and without volumes.

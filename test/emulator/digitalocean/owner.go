@@ -2,7 +2,10 @@ package digitalocean
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -71,7 +74,7 @@ func (c *Cloud) Snapshots() []Snapshot {
 func (c *Cloud) AddVolume(v Volume) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v.ID = cmp.Or(v.ID, c.newUUID("volume"))
+	v.ID = cmp.Or(v.ID, c.newUUID("volume", v.Name))
 	v.Region = cmp.Or(v.Region, c.opts.Region)
 	v.DropletID = 0
 	if _, exists := c.now.volumes[v.ID]; exists {
@@ -108,9 +111,63 @@ func (c *Cloud) Hold(id string) (release func()) {
 	}
 }
 
-// Running returns how many actions have not ended.
-func (c *Cloud) Running() int {
+// Running returns the actions that have not ended, the oldest first.
+func (c *Cloud) Running() []Operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.running)
+	var all []Operation
+	for _, id := range slices.Sorted(maps.Keys(c.running)) {
+		a := c.running[id]
+		all = append(all, Operation{
+			Kind: a.kind, Volume: a.volume, VolumeName: c.now.volumes[a.volume].Name, Droplet: a.droplet, Action: a.id,
+			Accepted: c.clock.Wall(a.started), Status: a.status,
+		})
+	}
+	return all
+}
+
+// AddSnapshot adds a snapshot as if somebody else had made it, and returns its id. It has no data.
+func (c *Cloud) AddSnapshot(s Snapshot) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.ID = cmp.Or(s.ID, c.newUUID("snapshot", s.Name))
+	s.Region = cmp.Or(s.Region, c.opts.Region)
+	if _, exists := c.now.snapshots[s.ID]; exists {
+		return "", fmt.Errorf("snapshot %s exists", s.ID)
+	}
+	s.Tags, s.Created = slices.Clone(s.Tags), c.clock.Now()
+	c.numbers++
+	c.putSnapshot(snapshot{Snapshot: s, number: c.numbers})
+	return s.ID, nil
+}
+
+// SetContent writes a mark that stands for the volume's data: a snapshot keeps it and a volume made
+// from the snapshot begins with it.
+func (c *Cloud) SetContent(id, content string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Content = content
+		c.now.volumes[id] = v // no change that an old answer could lack: the API does not show it
+	}
+}
+
+// decide asks Options.Decide about a request.
+func (c *Cloud) decide(r *request) (effect, string) {
+	if c.opts.Decide == nil {
+		return effect{}, ""
+	}
+	var body struct{ Name, Type string }
+	_ = json.Unmarshal(r.Body, &body) // what is no JSON has neither
+	call := Call{Method: r.Method, Route: r.Route, Volume: body.Name}
+	c.mu.Lock()
+	if v, found := c.now.volumes[r.PathValue("volume_id")]; found {
+		call.Volume, call.Action = v.Name, body.Type
+	}
+	c.mu.Unlock()
+	e := c.opts.Decide(call)
+	if reflect.ValueOf(e).IsZero() {
+		return e, ""
+	}
+	return e, e.Kind()
 }

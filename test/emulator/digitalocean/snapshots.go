@@ -24,16 +24,16 @@ func (c *Cloud) createSnapshot(r *request) answer {
 		return refuse(*why, r.ID)
 	}
 	s := snapshot{Snapshot: Snapshot{
-		ID: c.newUUID("snapshot"), Name: ask.Name, Region: v.Region, VolumeID: v.ID, SizeGiB: v.SizeGiB,
-		Tags: slices.Clone(ask.Tags),
-	}, created: c.clock.Now()}
-	if err := c.disks.snapshot(v, s.ID); err != nil {
+		ID: c.newUUID("snapshot", ask.Name), Name: ask.Name, Region: v.Region, VolumeID: v.ID, SizeGiB: v.SizeGiB,
+		Tags: slices.Clone(ask.Tags), Content: v.Content, Created: c.clock.Now(),
+	}}
+	if err := c.disks.Snapshot(disk(v), s.ID); err != nil {
 		return refuse(problem{Status: http.StatusInternalServerError, Message: err.Error()}, r.ID)
 	}
 	c.numbers++
 	s.number = c.numbers
 	c.putSnapshot(s)
-	wait := c.lasting("create_snapshot", c.lasts.CreateSnapshot, r.Effect)
+	wait := c.lasting("create_snapshot", ask.Name, c.lasts.CreateSnapshot, r.Effect)
 	return c.synchronous(reply(http.StatusCreated, map[string]any{"snapshot": showSnapshot(s)}, r.ID), wait,
 		Operation{Kind: "create_snapshot", Volume: v.ID, VolumeName: v.Name})
 }
@@ -51,7 +51,7 @@ func (c *Cloud) maySnapshot(v volume, ask snapshotRequest) *problem {
 		return &snapshotNameTaken
 	case c.rules.SnapshotsPerVolume > 0 && len(ofVolume) >= c.rules.SnapshotsPerVolume:
 		return &tooManySnapshots
-	case interval > 0 && len(ofVolume) > 0 && c.clock.Now().Sub(ofVolume[len(ofVolume)-1].created) < interval:
+	case interval > 0 && len(ofVolume) > 0 && c.clock.Now().Sub(ofVolume[len(ofVolume)-1].Created) < interval:
 		why := snapshotTooSoon(interval)
 		return &why
 	}
@@ -87,7 +87,7 @@ func (c *Cloud) deleteSnapshot(r *request) answer {
 	if _, found := c.now.snapshots[id]; !found {
 		return refuse(notFound, r.ID)
 	}
-	c.trouble(volume{}, c.disks.removeSnapshot(id))
+	c.trouble(volume{}, c.disks.RemoveSnapshot(id))
 	c.removeSnapshot(id)
 	return reply(http.StatusNoContent, nil, r.ID)
 }

@@ -13,15 +13,13 @@ import (
 type volume struct {
 	Volume
 	number          int // order of creation
-	created         time.Time
 	filesystemType  string
 	filesystemLabel string
 }
 
 type snapshot struct {
 	Snapshot
-	number  int
-	created time.Time
+	number int
 }
 
 type action struct {

@@ -44,12 +44,13 @@ func (c *Cloud) createVolume(r *request) answer {
 	if why := c.mayCreate(&v); why != nil {
 		return refuse(*why, r.ID)
 	}
-	v.ID = c.newUUID("volume")
+	v.Content = c.now.snapshots[v.SnapshotID].Content
+	v.ID = c.newUUID("volume", v.Name)
 	if err := c.addVolume(v); err != nil {
 		return refuse(problem{Status: http.StatusInternalServerError, Message: err.Error()}, r.ID)
 	}
 	shown := c.showVolume(c.now.volumes[v.ID])
-	wait := c.lasting("create_volume", c.lasts.CreateVolume, r.Effect)
+	wait := c.lasting("create_volume", v.Name, c.lasts.CreateVolume, r.Effect)
 	return c.synchronous(reply(http.StatusCreated, map[string]any{"volume": shown}, r.ID), wait,
 		Operation{Kind: "create_volume", Volume: v.ID, VolumeName: v.Name})
 }
@@ -112,11 +113,11 @@ func (c *Cloud) mayGrow(gib, volumes int) *problem {
 
 // addVolume makes a volume that may be made, with its data.
 func (c *Cloud) addVolume(v volume) error {
-	if err := c.disks.create(v); err != nil {
+	if err := c.disks.Create(disk(v), v.SnapshotID); err != nil {
 		return err
 	}
 	c.numbers++
-	v.number, v.created = c.numbers, c.clock.Now()
+	v.number, v.Created = c.numbers, c.clock.Now()
 	v.Tags = slices.Clone(v.Tags)
 	for _, tag := range v.Tags {
 		c.now.tags[tag] = true
@@ -165,9 +166,9 @@ func (c *Cloud) dropVolume(r *request, v volume) answer {
 	if v.DropletID != 0 || c.pending(func(a *action) bool { return a.volume == v.ID }) {
 		return refuse(volumeAttached, r.ID)
 	}
-	c.trouble(v, c.disks.remove(v))
+	c.trouble(v, c.disks.Remove(disk(v)))
 	c.removeVolume(v.ID)
-	wait := c.lasting("delete_volume", c.lasts.DeleteVolume, r.Effect)
+	wait := c.lasting("delete_volume", v.Name, c.lasts.DeleteVolume, r.Effect)
 	return c.synchronous(reply(http.StatusNoContent, nil, r.ID), wait,
 		Operation{Kind: "delete_volume", Volume: v.ID, VolumeName: v.Name})
 }

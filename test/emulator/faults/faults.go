@@ -140,6 +140,15 @@ func (s *Set) Hits() map[string]int {
 	return hits
 }
 
+// Count counts a fault that was decided elsewhere; an empty name means none.
+func (s *Set) Count(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != "" {
+		s.hits[name]++
+	}
+}
+
 // ResetHits forgets how often faults struck.
 func (s *Set) ResetHits() {
 	s.mu.Lock()

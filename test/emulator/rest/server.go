@@ -49,6 +49,8 @@ type Config struct {
 	Limited func(header http.Header, all []Budget, refused *Budget)
 	// RequestID makes the id of the next request.
 	RequestID func() string
+	// Decide, if there is one, may strike a request that no armed fault struck; an empty name means no.
+	Decide func(r *Request) (Effect, string)
 	// Check is shown every exchange of the API that got an answer.
 	Check func(r *Request, answer Answer)
 }
@@ -84,6 +86,17 @@ func (s *Server) Handle(method, pattern string, handler Handler) {
 
 // SetLimits replaces the rate limits and forgets what was counted; none means no limit.
 func (s *Server) SetLimits(all ...Limit) { s.limits.set(all) }
+
+// Limits returns the rate limits.
+func (s *Server) Limits() []Limit {
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	var all []Limit
+	for _, w := range s.limits.windows {
+		all = append(all, w.Limit)
+	}
+	return all
+}
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
@@ -241,8 +254,12 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 // struck answers a request, and lets an armed fault have its way with it.
 func (s *Server) struck(r *Request, found *route, log *Exchange) (Answer, error) {
 	effect, name := s.Faults.Strike(r.Method, found.pattern, r.Body)
+	if name == "" && s.cfg.Decide != nil {
+		effect, name = s.cfg.Decide(r)
+		s.Faults.Count(name)
+	}
 	r.Effect, log.Fault = effect, name
-	roll := clock.Roll(s.cfg.Seed, "delay", r.ID)
+	roll := clock.Roll(s.cfg.Seed, "delay", r.Method, r.URL.RequestURI(), string(r.Body))
 	_ = s.cfg.Clock.Wait(s.ctx, effect.Delay.Pick(roll)) // ends early only when the server closes
 	if effect.Lost == faults.LostBefore {
 		return Answer{}, errLost
