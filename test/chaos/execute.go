@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// outcome is what a run came to.
+type outcome struct {
+	wrongs  []Wrong
+	fired   []Fault
+	rpcs    int
+	crashes int
+	took    time.Duration
+	history *history
+}
+
+// setup says on what a plan is played.
+type setup struct {
+	world maker
+	// plant makes backends wrong on purpose; nil: not.
+	plant func(cloud.Cloud) cloud.Cloud
+}
+
+// execute plays a plan in simulated time.
+func execute(t *testing.T, p Plan, with setup) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		in, hist := newInjector(p.Seed, p.Faults), newHistory()
+		s := newSim(p, in, hist)
+		w, err := with.world(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.world = w
+		s.fleet = &memoryFleet{world: w, plant: with.plant, died: func() { s.set(func() {}) }, lives: map[int]*life{}}
+		if err := s.begin(); err != nil {
+			t.Fatal(err)
+		}
+		s.play()
+		o = outcome{wrongs: s.wrongs, fired: in.faults(), rpcs: s.rpcs, crashes: s.crashes, took: time.Since(began), history: hist}
+	})
+	return o
+}
+
+// shrink leaves out steps and faults for as long as a plan still ends in the same kind of breach, and
+// returns the smallest it found with its outcome. It plays at most so many plans.
+func shrink(t *testing.T, p Plan, first outcome, with setup, most int) (Plan, outcome) {
+	want := first.wrongs[0].Breach
+	best, result := p.without(none, none), first
+	best.Faults = first.fired
+	played := 0
+	try := func(smaller Plan) bool {
+		if played++; played > most {
+			return false
+		}
+		o := execute(t, smaller, with)
+		for _, w := range o.wrongs {
+			if w.Breach == want {
+				best, result = smaller, o
+				return true
+			}
+		}
+		return false
+	}
+	for chunk := max(len(best.Steps), len(best.Faults)); chunk > 0 && played < most; {
+		shrunk := false
+		for at := 0; at < max(len(best.Steps), len(best.Faults)); at += chunk {
+			drop := func(i int) bool { return i >= at && i < at+chunk }
+			if at < len(best.Faults) && try(best.without(none, drop)) || at < len(best.Steps) && try(best.without(drop, none)) {
+				shrunk = true
+				at -= chunk // what came after is here now
+			}
+		}
+		if !shrunk || chunk > 1 {
+			chunk /= 2
+		}
+	}
+	return best, result
+}
+
+func none(int) bool { return false }
+
+// worlds are the clouds by their names.
+var worlds = map[string]maker{
+	"memory": newMemoryWorld,
+}
+
+func worldOf(name string) (maker, error) {
+	w, ok := worlds[name]
+	if !ok {
+		return nil, fmt.Errorf("cloud %q: not one of memory", name)
+	}
+	return w, nil
+}

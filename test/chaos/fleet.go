@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+)
+
+// fleet is the controllers of a run. Each is started anew after it was killed.
+type fleet interface {
+	// start begins a life of a controller.
+	start(number int) error
+	// kill ends it at once, in the middle of whatever it does.
+	kill(number int)
+	// client calls the controller; while it is down the calls fail.
+	client(number int) csi.ControllerClient
+	// close ends all.
+	close()
+}
+
+// memoryFleet runs controllers in this process; only memory connects them with their callers.
+type memoryFleet struct {
+	world World
+	// plant wraps the backend, to make it wrong on purpose; nil: as it is.
+	plant func(cloud.Cloud) cloud.Cloud
+	// died is called after the end of a life, unless all end.
+	died func()
+
+	ended sync.WaitGroup
+	mu    sync.Mutex
+	lives map[int]*life
+}
+
+// life is one life of a controller.
+type life struct {
+	end  context.CancelFunc
+	conn *grpc.ClientConn
+}
+
+// connBuffer holds any request or answer of a run.
+const connBuffer = 1 << 18
+
+func (f *memoryFleet) start(number int) error {
+	alive, end := context.WithCancel(context.Background())
+	l := &life{end: end}
+	bare, err := f.world.Open(alive, Program{Number: number, Kill: func() { f.end(number, l) }})
+	if err != nil {
+		end()
+		return fmt.Errorf("start controller %d: %w", number, err)
+	}
+	if f.plant != nil {
+		bare = f.plant(bare)
+	}
+	// The real pauses, each of the same length in every repeat of a seed.
+	stack := middleware.Stack(bare, middleware.Options{Backoff: middleware.Backoff{Rand: func() float64 { return .5 }}})
+	service := controller.New(stack, f.world.Names())
+	listener := bufconn.Listen(connBuffer)
+	l.conn, err = grpc.NewClient("passthrough:///controller", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		end()
+		return fmt.Errorf("start controller %d: %w", number, err)
+	}
+	f.ended.Go(func() {
+		// Killed programs do not drain: calls that are left when life ends are cut off.
+		_ = driver.Serve(alive, driver.Config{Names: f.world.Names(), Features: service.Features(), Listener: listener, Grace: 1},
+			func(r grpc.ServiceRegistrar) { csi.RegisterControllerServer(r, service) })
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lives[number] = l
+	return nil
+}
+
+// end kills this life, not one that came after it.
+func (f *memoryFleet) end(number int, l *life) {
+	f.mu.Lock()
+	if f.lives[number] == l {
+		delete(f.lives, number)
+	}
+	f.mu.Unlock()
+	if f.died != nil {
+		defer f.died()
+	}
+	_ = l.conn.Close() // first, so that nothing of what the end makes of calls is answered
+	l.end()            // from here on nothing of it reaches the cloud
+}
+
+func (f *memoryFleet) kill(number int) {
+	f.mu.Lock()
+	l := f.lives[number]
+	f.mu.Unlock()
+	if l != nil {
+		f.end(number, l)
+	}
+}
+
+func (f *memoryFleet) client(number int) csi.ControllerClient {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.lives[number]; l != nil {
+		return csi.NewControllerClient(l.conn)
+	}
+	return nil
+}
+
+func (f *memoryFleet) close() {
+	f.mu.Lock()
+	lives := f.lives
+	f.lives, f.died = map[int]*life{}, nil
+	f.mu.Unlock()
+	for number, l := range lives {
+		f.end(number, l)
+	}
+	f.ended.Wait()
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Attach lands after its time, whether somebody still waits for it or not.
+func (c *memoryClient) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	return move(ctx, c, "Attach", id, func(ctx context.Context) (cloud.Device, error) { return c.Cloud.Attach(ctx, id, node) })
+}
+
+// Detach waits for an attach that is under way before it says that the volume is free.
+func (c *memoryClient) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	_, err := move(ctx, c, "Detach", id, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.Cloud.Detach(ctx, id, node)
+	})
+	return err
+}
+
+// move is a change of where a volume is attached: it goes on in the cloud when its caller goes away, and
+// the next one of the volume waits for it.
+func move[T any](ctx context.Context, c *memoryClient, name string, id cloud.VolumeID, effect func(ctx context.Context) (T, error)) (T, error) {
+	var none, answer T
+	ctx, cancel := joined(ctx, c.life)
+	defer cancel()
+	k := &call{name: name, object: c.w.nameOf(id), writes: true, chances: []chance{{Failed, .08}}}
+	if err := c.send(ctx, k); err != nil {
+		return none, err
+	}
+	landed, err := c.w.turn(ctx, id)
+	if err != nil {
+		return none, fmt.Errorf("%s: not sent: %w", name, err)
+	}
+	took := between(k.rng, time.Second, 6*time.Second)
+	if k.fault == Slow {
+		took, k.fault = slowness(k.rng), ""
+	}
+	failed := k.fault == Failed
+	c.w.working.Go(func() {
+		answer, err = land(c.w, id, took, failed, effect)
+		c.w.leave(id, landed)
+		c.w.changed()
+	})
+	if lost := c.answer(ctx, k); lost != nil {
+		return none, lost
+	}
+	select {
+	case <-landed:
+		return answer, err
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: %w: %w", name, fault.Uncertain, ctx.Err())
+	}
+}
+
+// land lets the time pass and then makes the change.
+func land[T any](w *memoryWorld, id cloud.VolumeID, took time.Duration, failed bool, effect func(ctx context.Context) (T, error)) (T, error) {
+	var none T
+	if wait(w.end, took) != nil || failed {
+		return none, fmt.Errorf("volume %s: the operation failed: %w", id, fault.Unavailable)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, err := w.ours.GetVolume(w.end, id)
+	if err == nil {
+		w.before[id] = past{on: was.AttachedTo, until: time.Now()}
+	}
+	return effect(w.end)
+}
+
+// turn waits until nothing is under way with where the volume is attached, and takes the place.
+func (w *memoryWorld) turn(ctx context.Context, id cloud.VolumeID) (mine chan struct{}, err error) {
+	for {
+		w.mu.Lock()
+		other := w.running[id]
+		if other == nil {
+			mine = make(chan struct{})
+			w.running[id] = mine
+		}
+		w.mu.Unlock()
+		if other == nil {
+			return mine, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// leave gives the place to the next.
+func (w *memoryWorld) leave(id cloud.VolumeID, mine chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, id)
+	close(mine)
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// Breach is a kind of thing that must never happen.
+type Breach string
+
+// The breaches.
+const (
+	// Leaked: something of ours is in the cloud that nobody will ever remove.
+	Leaked Breach = "leaked"
+	// Doubled: two volumes or snapshots for one name.
+	Doubled Breach = "doubled"
+	// MultiAttached: a volume is attached where it must not be, or not where it was said to be.
+	MultiAttached Breach = "multiattached"
+	// Corrupt: bytes are wrong or gone, or were taken away from somebody who used them.
+	Corrupt Breach = "corrupt"
+	// Trespassed: something of another cluster was changed.
+	Trespassed Breach = "trespassed"
+	// Unequal: two answers to one question differ, or an answer is not what the cloud has.
+	Unequal Breach = "unequal"
+	// BadCode: an error has a code that says that nobody thought of the case.
+	BadCode Breach = "badcode"
+	// Stuck: something cannot come to its end, although nothing goes wrong any more.
+	Stuck Breach = "stuck"
+)
+
+var breaches = []Breach{Leaked, Doubled, MultiAttached, Corrupt, Trespassed, Unequal, BadCode, Stuck}
+
+// Wrong is one breach.
+type Wrong struct {
+	Breach Breach
+	Text   string
+}
+
+// foreignSnapshot is a snapshot's name that another cluster uses as well.
+const foreignSnapshot = "snapshot-9"
+
+// wrong notes a breach, once. The caller holds mu.
+func (s *sim) wrong(b Breach, format string, args ...any) {
+	w := Wrong{b, fmt.Sprintf(format, args...)}
+	if slices.Contains(s.wrongs, w) {
+		return
+	}
+	s.wrongs = append(s.wrongs, w)
+	s.hist.add("BREACH", "%s: %s", b, w.Text)
+}
+
+// check compares the truth with what must hold at all times.
+func (s *sim) check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	truth := s.world.Truth()
+	count := map[string]int{}
+	for id, d := range truth.Volumes {
+		if d.Foreign {
+			continue
+		}
+		count[d.Name]++
+		if count[d.Name] > 1 {
+			s.wrong(Doubled, "there are two volumes %s", d.Name)
+		}
+		if len(d.On) > 1 {
+			s.wrong(MultiAttached, "%s is attached to %v", d.Name, d.On)
+		}
+		s.checkPlace(id, d)
+	}
+	for _, d := range truth.Snapshots {
+		if !d.Foreign {
+			count["snapshot "+d.Name]++
+			if count["snapshot "+d.Name] > 1 {
+				s.wrong(Doubled, "there are two snapshots %s", d.Name)
+			}
+		}
+	}
+	for _, c := range s.claims {
+		s.checkVolume(c, truth)
+	}
+	for _, sn := range s.snapshots {
+		if img, there := truth.Snapshots[sn.id]; sn.id != "" && sn.wanted && (!there || img.Stamp != sn.content) {
+			s.wrong(Corrupt, "%s holds %q (there: %t), want %q", sn.name, img.Stamp, there, sn.content)
+		}
+	}
+	s.checkForeign(truth)
+}
+
+// checkPlace: a volume is attached only where an attachment object says so. A late attach has none.
+func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
+	for _, node := range d.On {
+		meant := false
+		for _, c := range s.claims {
+			meant = meant || c.pv != nil && c.pv.id == id && slices.ContainsFunc(c.vas, func(va *attachment) bool {
+				return va.asked && !va.gone && s.world.Nodes()[va.node] == node
+			})
+		}
+		if !meant {
+			s.wrong(MultiAttached, "%s is attached to %s although nobody wants that any more", d.Name, node)
+		}
+	}
+}
+
+// checkVolume: a provisioned volume exists, keeps its bytes and its size, and stays where it is in use.
+func (s *sim) checkVolume(c *claim, truth Truth) {
+	if c.pv == nil || c.deleting {
+		return
+	}
+	d, there := truth.Volumes[c.pv.id]
+	switch {
+	case !there:
+		s.wrong(Corrupt, "%s is gone although nobody deleted it", c.name)
+		return
+	case len(c.stamps) > 0 && d.Stamp != c.stamps[len(c.stamps)-1].text:
+		s.wrong(Corrupt, "%s holds %q, want %q", c.name, d.Stamp, c.stamps[len(c.stamps)-1].text)
+	case d.Size < c.pv.size:
+		s.wrong(Corrupt, "%s has %s, and had %s", c.name, d.Size, c.pv.size)
+	}
+	for _, va := range c.vas {
+		if va.staged && !slices.Equal(d.On, []cloud.NodeID{s.world.Nodes()[va.node]}) {
+			s.wrong(Corrupt, "%s is in use on %s and attached to %v", c.name, s.world.Nodes()[va.node], d.On)
+		}
+	}
+}
+
+func (s *sim) checkForeign(truth Truth) {
+	for id := range s.foreign {
+		if d, there := truth.Volumes[id]; !there || d.Stamp != theirStamp || len(d.On) > 0 {
+			s.wrong(Trespassed, "another cluster's volume %s was changed (there: %t)", id, there)
+		}
+	}
+}
+
+// checkCreated compares what CreateVolume answered with the truth.
+func (s *sim) checkCreated(c *claim, req *csi.CreateVolumeRequest, vol *csi.Volume) {
+	d, there := s.world.Truth().Volumes[cloud.VolumeID(vol.GetVolumeId())]
+	switch {
+	case !there:
+		s.wrong(Unequal, "CreateVolume %s answered %s, which does not exist", c.name, vol.GetVolumeId())
+		return
+	case d.Foreign:
+		s.wrong(Trespassed, "CreateVolume %s answered another cluster's %s", c.name, vol.GetVolumeId())
+	case int64(d.Size) != vol.GetCapacityBytes() || d.Size < c.size:
+		s.wrong(Unequal, "CreateVolume %s of %s answered %d bytes, the volume has %s", c.name, c.size, vol.GetCapacityBytes(), d.Size)
+	case req.GetVolumeContentSource().String() != vol.GetContentSource().String():
+		s.wrong(Unequal, "CreateVolume %s from %v answered the source %v", c.name, req.GetVolumeContentSource(), vol.GetContentSource())
+	case len(vol.GetAccessibleTopology()) != 1:
+		s.wrong(Unequal, "CreateVolume %s answered the topology %v", c.name, vol.GetAccessibleTopology())
+	}
+	var may []string
+	switch c.from.Kind {
+	case FromVolume:
+		may = s.claims[c.from.Number].contents(c.sent)
+	case FromSnapshot:
+		may = []string{s.snapshots[c.from.Number].content}
+	default:
+		may = []string{""}
+	}
+	if !slices.Contains(may, d.Stamp) {
+		s.wrong(Corrupt, "%s begins with the content %q, want one of %q", c.name, d.Stamp, may)
+	}
+	if len(c.stamps) == 0 {
+		c.stamps = []stamp{{time.Now(), d.Stamp}}
+	}
+}
+
+// contents are those that the volume had at some time since.
+func (c *claim) contents(since time.Time) (texts []string) {
+	for i, st := range c.stamps {
+		if i+1 == len(c.stamps) || !c.stamps[i+1].since.Before(since) {
+			texts = append(texts, st.text)
+		}
+	}
+	return texts
+}
+
+func (s *sim) checkSnapshot(sn *snap, got *csi.Snapshot) {
+	id := cloud.SnapshotID(got.GetSnapshotId())
+	img, there := s.world.Truth().Snapshots[id]
+	switch {
+	case !there && sn.wanted:
+		s.wrong(Unequal, "%s is said to be %s, which does not exist", sn.name, id)
+	case !there:
+		return
+	case img.Foreign:
+		s.wrong(Trespassed, "%s is said to be another cluster's %s", sn.name, id)
+	case sn.id != "" && sn.id != id:
+		s.wrong(Unequal, "%s is said to be %s and then %s", sn.name, sn.id, id)
+	case got.GetSourceVolumeId() != string(sn.of.pv.id):
+		s.wrong(Unequal, "%s of %s is said to be of %s", sn.name, sn.of.pv.id, got.GetSourceVolumeId())
+	}
+	if may := sn.of.contents(sn.sent); !slices.Contains(may, img.Stamp) {
+		s.wrong(Corrupt, "%s holds %q, want one of %q", sn.name, img.Stamp, may)
+	}
+	sn.content = img.Stamp
+}
+
+func (s *sim) checkGrown(c *claim, goal, said cloud.Bytes) {
+	if d := s.world.Truth().Volumes[c.pv.id]; d.Size < goal || said < goal {
+		s.wrong(Unequal, "ControllerExpandVolume %s to %s answered %s, the volume has %s", c.name, goal, said, d.Size)
+	}
+}
+
+func (s *sim) checkPublished(c *claim, node cloud.NodeID) {
+	if d := s.world.Truth().Volumes[c.pv.id]; !slices.Equal(d.On, []cloud.NodeID{node}) {
+		s.wrong(MultiAttached, "ControllerPublishVolume %s to %s succeeded, it is attached to %v", c.name, node, d.On)
+	}
+}
+
+func (s *sim) checkFree(c *claim, node cloud.NodeID) {
+	if d := s.world.Truth().Volumes[c.pv.id]; slices.Contains(d.On, node) {
+		s.wrong(MultiAttached, "ControllerUnpublishVolume %s from %s succeeded, it is still attached", c.name, node)
+	}
+}
+
+func (s *sim) checkGone(id cloud.VolumeID) {
+	if _, there := s.world.Truth().Volumes[id]; there {
+		s.wrong(Leaked, "DeleteVolume %s succeeded and it is still there", id)
+	}
+}
+
+// checkComplete: what existed before a list began and exists still is in the list.
+func (s *sim) checkComplete(was map[cloud.VolumeID]string, seen map[string][]string) {
+	if s.in.happened("ListVolumes", Stale) {
+		return // the cloud itself said so
+	}
+	for id, name := range s.provisioned() {
+		if _, listed := seen[string(id)]; was[id] != "" && !listed {
+			s.wrong(Unequal, "ListVolumes lacks %s", name)
+		}
+	}
+}
+
+// finalCheck: at the end nothing of ours is left, and all that others had.
+func (s *sim) finalCheck() {
+	s.check()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	truth := s.world.Truth()
+	images := 0
+	for id, d := range truth.Volumes {
+		if !d.Foreign {
+			s.wrong(Leaked, "volume %s (%s) is left", d.Name, id)
+		} else if !s.foreign[id] {
+			s.wrong(Leaked, "volume %s was deleted by its exact id and is there", id)
+		}
+	}
+	for id, img := range truth.Snapshots {
+		if img.Foreign {
+			images++
+		} else {
+			s.wrong(Leaked, "snapshot %s (%s) is left", img.Name, id)
+		}
+	}
+	if images < len(s.foreign) {
+		s.wrong(Trespassed, "%d snapshots of another cluster are there, want %d", images, len(s.foreign))
+	}
+	for _, text := range s.world.Complaints() {
+		s.wrong(Corrupt, "the cloud complains: %s", text)
+	}
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Action is one thing that users of the cluster do, or that happens to it.
+type Action string
+
+// The actions.
+const (
+	CreateClaim    Action = "create"   // a claim for Volume, from Source if there is one
+	RunPod         Action = "run"      // a pod with Volume on Node, in place of one elsewhere
+	StopPod        Action = "stop"     // no pod with Volume
+	Grow           Action = "grow"     // Volume by Size more GiB
+	TakeSnapshot   Action = "snapshot" // Snapshot of Volume
+	DropSnapshot   Action = "unsnapshot"
+	DeleteClaim    Action = "delete"
+	Reconcile      Action = "reconcile" // the attacher compares ListVolumes with what it knows
+	Look           Action = "look"      // the calls that only read
+	Crash          Action = "crash"     // Controller, at Point of its next call of the cloud
+	Lead           Action = "lead"      // Sidecar is led from beside Controller
+	RestartSidecar Action = "restart"   // all calls of Sidecar under way are cancelled
+	Adopt          Action = "adopt"     // delete another cluster's volume by its exact id
+)
+
+// Step is one action at its time.
+type Step struct {
+	At         time.Duration
+	Do         Action
+	Volume     int
+	Node       int
+	Size       int
+	Snapshot   int
+	From       Origin
+	Controller int
+	Sidecar    Sidecar
+	Point      crashPoint
+}
+
+// Origin is where the content of a claim comes from.
+type Origin struct {
+	Kind   OriginKind
+	Number int
+}
+
+// OriginKind is a kind of content source.
+type OriginKind string
+
+// The kinds of content sources.
+const (
+	Blank        OriginKind = ""
+	FromVolume   OriginKind = "volume"
+	FromSnapshot OriginKind = "snapshot"
+)
+
+// Sidecar is one of the callers of the controller; each has a leader of its own.
+type Sidecar string
+
+// The sidecars.
+const (
+	Provisioner Sidecar = "provisioner"
+	Attacher    Sidecar = "attacher"
+	Resizer     Sidecar = "resizer"
+	Snapshotter Sidecar = "snapshotter"
+	// Visitor stands for whoever else reads: people, tests, health monitors.
+	Visitor Sidecar = "visitor"
+)
+
+var sidecars = []Sidecar{Provisioner, Attacher, Resizer, Snapshotter, Visitor}
+
+func (s Step) String() string {
+	text := fmt.Sprintf("%6.1fs %s", s.At.Seconds(), s.Do)
+	switch s.Do {
+	case CreateClaim:
+		text += fmt.Sprintf(" vol-%d of %d GiB", s.Volume, s.Size)
+		if s.From.Kind != Blank {
+			text += fmt.Sprintf(" from %s %d", s.From.Kind, s.From.Number)
+		}
+	case RunPod:
+		text += fmt.Sprintf(" vol-%d on machine %d", s.Volume, s.Node)
+	case Grow:
+		text += fmt.Sprintf(" vol-%d by %d GiB", s.Volume, s.Size)
+	case StopPod, DeleteClaim:
+		text += fmt.Sprintf(" vol-%d", s.Volume)
+	case TakeSnapshot:
+		text += fmt.Sprintf(" snap-%d of vol-%d", s.Snapshot, s.Volume)
+	case DropSnapshot:
+		text += fmt.Sprintf(" snap-%d", s.Snapshot)
+	case Crash:
+		text += fmt.Sprintf(" controller %d %s", s.Controller, s.Point)
+	case Lead:
+		text += fmt.Sprintf(" %s beside controller %d", s.Sidecar, s.Controller)
+	case RestartSidecar:
+		text += " " + string(s.Sidecar)
+	}
+	return text
+}
+
+// Plan is all that a run does. The same plan makes the same run.
+type Plan struct {
+	Seed        uint64
+	Controllers int
+	Steps       []Step
+	// Faults are those that happen; nil: they are drawn from the seed.
+	Faults []Fault
+}
+
+const (
+	machines = 2
+	// firstVolumes are made by every run, without a source.
+	firstVolumes = 3
+	// clash is the number of a claim whose name another cluster's volume has.
+	clash = 9
+	// middle is how many actions come between the beginning and the end.
+	middle = 26
+)
+
+// NewPlan draws a plan.
+func NewPlan(seed uint64, controllers int) Plan {
+	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), controllers: controllers}
+	for v := range firstVolumes {
+		b.add(Step{Do: CreateClaim, Volume: v, Size: 1 + b.rng.IntN(3)}, 4*time.Second)
+	}
+	b.volumes = firstVolumes
+	for v := range firstVolumes {
+		b.add(Step{Do: RunPod, Volume: v, Node: b.rng.IntN(machines)}, 6*time.Second)
+	}
+	for range middle {
+		b.draw()
+	}
+	crashes := 0
+	for _, s := range b.steps {
+		if s.Do == Crash {
+			crashes++
+		}
+	}
+	if crashes == 0 {
+		b.crash()
+	}
+	return Plan{Seed: seed, Controllers: controllers, Steps: b.steps}
+}
+
+// planner draws steps one after the other.
+type planner struct {
+	rng         *rand.Rand
+	controllers int
+	now         time.Duration
+	steps       []Step
+	volumes     int
+	snapshots   int
+	clashed     bool
+	adopted     bool
+}
+
+func (b *planner) add(s Step, within time.Duration) {
+	b.now += time.Duration(b.rng.Int64N(int64(within)))
+	s.At = b.now
+	b.steps = append(b.steps, s)
+}
+
+func (b *planner) crash() {
+	point := beforeEffect
+	if b.rng.IntN(3) > 0 {
+		point = afterEffect
+	}
+	b.add(Step{Do: Crash, Controller: b.rng.IntN(b.controllers), Point: point}, 10*time.Second)
+}
+
+func (b *planner) draw() {
+	const within = 25 * time.Second
+	vol := b.rng.IntN(b.volumes)
+	switch n := b.rng.IntN(100); {
+	case n < 26:
+		b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within)
+	case n < 34:
+		b.add(Step{Do: StopPod, Volume: vol}, within)
+	case n < 42:
+		b.add(Step{Do: Grow, Volume: vol, Size: 1 + b.rng.IntN(2)}, within)
+	case n < 52:
+		b.add(Step{Do: TakeSnapshot, Volume: vol, Snapshot: b.snapshots}, within)
+		b.snapshots++
+	case n < 55 && b.snapshots > 0:
+		b.add(Step{Do: DropSnapshot, Snapshot: b.rng.IntN(b.snapshots)}, within)
+	case n < 68:
+		b.copy(within)
+	case n < 72:
+		b.add(Step{Do: DeleteClaim, Volume: vol}, within)
+	case n < 78:
+		b.add(Step{Do: Reconcile}, within)
+	case n < 83:
+		b.add(Step{Do: Look, Volume: vol}, within)
+	case n < 90:
+		b.crash()
+	case n < 94 && b.controllers > 1:
+		b.add(Step{Do: Lead, Sidecar: sidecars[b.rng.IntN(len(sidecars))], Controller: b.rng.IntN(b.controllers)}, within)
+	case n < 97:
+		b.add(Step{Do: RestartSidecar, Sidecar: sidecars[b.rng.IntN(len(sidecars))]}, within)
+	default:
+		b.foreign(within)
+	}
+}
+
+// copy makes a claim from a snapshot or from another claim, larger than its source as often as not.
+func (b *planner) copy(within time.Duration) {
+	from := Origin{Kind: FromVolume, Number: b.rng.IntN(b.volumes)}
+	if b.snapshots > 0 && b.rng.IntN(2) > 0 {
+		from = Origin{Kind: FromSnapshot, Number: b.rng.IntN(b.snapshots)}
+	}
+	b.add(Step{Do: CreateClaim, Volume: b.volumes, Size: b.rng.IntN(3), From: from}, within)
+	b.volumes++
+	if b.volumes == clash {
+		b.volumes++
+	}
+}
+
+// foreign does what touches another cluster's volumes.
+func (b *planner) foreign(within time.Duration) {
+	switch {
+	case !b.clashed:
+		b.clashed = true
+		b.add(Step{Do: CreateClaim, Volume: clash, Size: 1}, within)
+		b.add(Step{Do: DeleteClaim, Volume: clash}, 2*within)
+	case !b.adopted:
+		b.adopted = true
+		b.add(Step{Do: Adopt}, within)
+	}
+}
+
+// without leaves out what the predicate names.
+func (p Plan) without(steps func(i int) bool, faults func(i int) bool) Plan {
+	kept := func(drop func(int) bool, n int) (keep []int) {
+		for i := range n {
+			if !drop(i) {
+				keep = append(keep, i)
+			}
+		}
+		return keep
+	}
+	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Faults: []Fault{}}
+	for _, i := range kept(steps, len(p.Steps)) {
+		less.Steps = append(less.Steps, p.Steps[i])
+	}
+	for _, i := range kept(faults, len(p.Faults)) {
+		less.Faults = append(less.Faults, p.Faults[i])
+	}
+	less.Steps = slices.Clip(less.Steps)
+	return less
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// sim is one run: the cluster's objects, those who work on them, and what is known of them.
+type sim struct {
+	plan  Plan
+	world World
+	fleet fleet
+	in    *injector
+	hist  *history
+
+	// life ends when the run is over, be it that not everything came to rest.
+	life    context.Context
+	end     context.CancelFunc
+	workers sync.WaitGroup
+
+	mu    sync.Mutex
+	moved *sync.Cond // signalled at every change of what mu guards
+
+	claims    map[int]*claim
+	snapshots map[int]*snap
+	lead      map[Sidecar]int
+	calls     map[*rpc]bool
+	rpcs      int
+	crashes   int
+	wrongs    []Wrong
+	ending    bool // everything is being deleted
+	foreign   map[cloud.VolumeID]bool
+}
+
+// The times of a run. They are simulated.
+const (
+	// calm is how long the faults go on while everything is deleted already.
+	calm = 3 * time.Minute
+	// patience is how long everything may take to come to rest without faults.
+	patience = 3 * time.Hour
+	// settle is how long nothing may happen after that.
+	settle = 15 * time.Minute
+	// glance is how often the state is looked at when nothing seems to happen.
+	glance = 2 * time.Second
+)
+
+// maker makes the world of a run.
+type maker func(in *injector, log func(format string, args ...any), changed func()) (World, error)
+
+// claim is a volume as the cluster sees it: the claim, its PersistentVolume and its pods.
+type claim struct {
+	number int
+	name   string
+	size   cloud.Bytes
+	from   Origin
+
+	wanted bool // the claim exists
+	held   int  // copies of it are being made: the cluster keeps it
+	// pending: the provisioner has to go on, because the volume may be in the cloud.
+	pending  bool
+	pv       *volume
+	reply    *csi.CreateVolumeResponse // the first that said yes
+	deleting bool                      // the PersistentVolume is
+	gone     bool
+
+	place int // the machine its pod is on, or -1
+	vas   []*attachment
+
+	goal cloud.Bytes // what the resizer works towards
+	// stamps are the contents it ever had, the last the present one.
+	stamps []stamp
+	sent   time.Time // when the volume was asked for first
+}
+
+// stamp is a content and since when it is there.
+type stamp struct {
+	since time.Time
+	text  string
+}
+
+// volume is a PersistentVolume.
+type volume struct {
+	id      cloud.VolumeID
+	size    cloud.Bytes
+	context map[string]string
+}
+
+// attachment is a VolumeAttachment and what the kubelet of its machine does.
+type attachment struct {
+	node     int
+	asked    bool // a call was sent
+	attached bool
+	forced   bool // the attacher has to send the call again
+	deleting bool
+	gone     bool
+	staged   bool
+}
+
+// snap is a VolumeSnapshot and its content object.
+type snap struct {
+	number  int
+	name    string
+	of      *claim
+	size    cloud.Bytes
+	wanted  bool
+	held    int
+	pending bool
+	id      cloud.SnapshotID
+	ready   bool
+	gone    bool
+	content string
+	sent    time.Time
+}
+
+func newSim(p Plan, in *injector, hist *history) *sim {
+	s := &sim{
+		plan: p, in: in, hist: hist,
+		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{}, calls: map[*rpc]bool{},
+		foreign: map[cloud.VolumeID]bool{},
+	}
+	s.moved = sync.NewCond(&s.mu)
+	s.life, s.end = context.WithCancel(context.Background())
+	context.AfterFunc(s.life, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.moved.Broadcast()
+	})
+	for i, sc := range sidecars {
+		s.lead[sc] = i % p.Controllers
+	}
+	return s
+}
+
+// until waits for a condition; false when the run is over. The condition is called with mu held.
+func (s *sim) until(condition func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !condition() {
+		if s.life.Err() != nil {
+			return false
+		}
+		s.moved.Wait()
+	}
+	return s.life.Err() == nil
+}
+
+// set changes something under mu.
+func (s *sim) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.moved.Broadcast()
+}
+
+// get reads something under mu.
+func get[T any](s *sim, read func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return read()
+}
+
+// actor is somebody who works on the cluster, with randomness of its own.
+type actor struct {
+	s    *sim
+	name string
+	rng  *rand.Rand
+}
+
+// actor starts somebody.
+func (s *sim) actor(name string, work func(a *actor)) {
+	a := &actor{s: s, name: name, rng: randomOf(s.plan.Seed, name)}
+	s.workers.Go(func() { work(a) })
+}
+
+// pause lets time pass; false when the run is over. No two actors go on at the same moment.
+func (a *actor) pause(least, most time.Duration) bool {
+	return wait(a.s.life, between(a.rng, least, most)) == nil
+}
+
+// think is the little time that everybody needs.
+func (a *actor) think() bool { return a.pause(time.Millisecond, 60*time.Millisecond) }
+
+// begin starts the controllers and the eyes.
+func (s *sim) begin() error {
+	for c := range s.plan.Controllers {
+		if err := s.fleet.start(c); err != nil {
+			return err
+		}
+		s.watch(c)
+	}
+	id, err := s.world.Foreign(claimName(clash), "snap-0")
+	if err != nil {
+		return fmt.Errorf("make another cluster's objects: %w", err)
+	}
+	s.set(func() { s.foreign[id] = true })
+	s.actor("eyes", func(a *actor) {
+		for a.pause(glance, glance+time.Millisecond) {
+			s.check()
+		}
+	})
+	return nil
+}
+
+func claimName(number int) string { return fmt.Sprintf("pvc-%d", number) }
+
+// play does all steps, deletes everything and waits until nothing is left to do.
+func (s *sim) play() {
+	began := time.Now()
+	for _, step := range s.plan.Steps {
+		if wait(s.life, step.At-time.Since(began)) != nil {
+			return
+		}
+		s.hist.add("step", "%s", step)
+		s.step(step)
+	}
+	s.hist.add("step", "delete everything")
+	s.set(func() {
+		s.ending = true
+		for _, c := range s.claims {
+			c.place, c.wanted = -1, false
+		}
+		for _, sn := range s.snapshots {
+			sn.wanted = false
+		}
+	})
+	_ = wait(s.life, calm)
+	s.in.stop()
+	s.hist.add("step", "no more faults")
+	resting, cancel := context.WithTimeout(s.life, patience)
+	defer cancel()
+	stop := context.AfterFunc(resting, func() { s.set(func() {}) })
+	defer stop()
+	s.until(func() bool { return s.rested() || resting.Err() != nil })
+	_ = wait(s.life, settle)
+	s.set(func() {
+		if !s.rested() {
+			s.stuck()
+		}
+	})
+	s.finalCheck()
+	s.end()
+	s.workers.Wait()
+	s.fleet.close()
+	s.world.Close()
+}
+
+// rested says whether nobody has anything left to do. The caller holds mu.
+func (s *sim) rested() bool {
+	for _, c := range s.claims {
+		if !c.gone {
+			return false
+		}
+	}
+	for _, sn := range s.snapshots {
+		if !sn.gone {
+			return false
+		}
+	}
+	return true
+}
+
+// stuck says who has. The caller holds mu.
+func (s *sim) stuck() {
+	for _, n := range sortedKeys(s.claims) {
+		if c := s.claims[n]; !c.gone {
+			s.wrong(Stuck, "%s cannot be deleted (pending %t, attachments %d)", c.name, c.pending, len(c.vas))
+		}
+	}
+	for _, n := range sortedKeys(s.snapshots) {
+		if sn := s.snapshots[n]; !sn.gone {
+			s.wrong(Stuck, "%s cannot be deleted (pending %t)", sn.name, sn.pending)
+		}
+	}
+}
+
+func sortedKeys[V any](m map[int]V) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// step does one action. An action whose object is not there, because the step that makes it was left
+// out, does nothing.
+func (s *sim) step(st Step) {
+	switch st.Do {
+	case CreateClaim:
+		s.createClaim(st)
+	case RunPod:
+		s.place(st.Volume, st.Node)
+	case StopPod:
+		s.place(st.Volume, -1)
+	case Grow:
+		s.grow(st)
+	case TakeSnapshot:
+		s.takeSnapshot(st)
+	case DropSnapshot:
+		s.set(func() {
+			if sn := s.snapshots[st.Snapshot]; sn != nil {
+				sn.wanted = false
+			}
+		})
+	case DeleteClaim:
+		s.set(func() {
+			if c := s.claims[st.Volume]; c != nil {
+				c.place, c.wanted = -1, false
+			}
+		})
+	case Reconcile:
+		s.actor(fmt.Sprint("attacher's list at ", st.At), s.reconcile)
+	case Look:
+		s.actor(fmt.Sprint("visitor at ", st.At), func(a *actor) { s.look(a, st.Volume) })
+	case Crash:
+		s.crash(st)
+	case Lead:
+		s.set(func() {
+			s.lead[st.Sidecar] = st.Controller
+			s.cancel(st.Sidecar) // the old leader ends itself before the new one begins
+		})
+	case RestartSidecar:
+		s.set(func() { s.cancel(st.Sidecar) })
+	case Adopt:
+		s.actor("adoption", s.adopt)
+	}
+}
+
+// cancel ends all calls of a sidecar. The caller holds mu.
+func (s *sim) cancel(of Sidecar) {
+	for c := range s.calls {
+		if c.sidecar == of {
+			c.cancel()
+		}
+	}
+}
+
+func (s *sim) createClaim(st Step) {
+	c := &claim{number: st.Volume, name: claimName(st.Volume), from: st.From, wanted: true, place: -1}
+	c.size = cloud.Bytes(st.Size) * cloud.GiB
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[st.Volume] != nil {
+		return
+	}
+	// A user asks for at least the size of what is copied.
+	switch st.From.Kind {
+	case FromVolume:
+		of := s.claims[st.From.Number]
+		if of == nil || !of.wanted || of.number == clash {
+			return
+		}
+		c.size += max(of.size, of.goal)
+	case FromSnapshot:
+		of := s.snapshots[st.From.Number]
+		if of == nil || !of.wanted {
+			return
+		}
+		c.size += of.size
+	}
+	s.claims[c.number] = c
+	s.actor("provisioner "+c.name, func(a *actor) { a.provision(c) })
+	s.actor("attach-detach "+c.name, func(a *actor) { a.attachDetach(c) })
+	s.actor("resizer "+c.name, func(a *actor) { a.resize(c) })
+}
+
+func (s *sim) place(number, node int) {
+	s.set(func() {
+		if c := s.claims[number]; c != nil && c.wanted && c.number != clash {
+			c.place = node
+		}
+	})
+}
+
+func (s *sim) grow(st Step) {
+	s.set(func() {
+		if c := s.claims[st.Volume]; c != nil && c.wanted && c.pv != nil {
+			c.goal = max(c.goal, c.pv.size) + cloud.Bytes(st.Size)*cloud.GiB
+		}
+	})
+}
+
+func (s *sim) takeSnapshot(st Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.claims[st.Volume]
+	if c == nil || !c.wanted || c.number == clash || s.snapshots[st.Snapshot] != nil {
+		return
+	}
+	sn := &snap{number: st.Snapshot, name: fmt.Sprintf("snapshot-%d", st.Snapshot), of: c, size: max(c.size, c.goal), wanted: true}
+	if st.Snapshot == clash {
+		sn.name = foreignSnapshot
+	}
+	s.snapshots[sn.number] = sn
+	c.held++ // the cluster keeps a claim until its snapshot is there
+	s.actor("snapshotter "+sn.name, func(a *actor) { a.snapshot(sn) })
+}
+
+// crash arms the end of a controller. One that does nothing is killed all the same, a while later.
+func (s *sim) crash(st Step) {
+	s.in.armCrash(st.Controller, st.Point)
+	s.actor(fmt.Sprint("crash at ", st.At), func(a *actor) {
+		if a.pause(40*time.Second, 41*time.Second) && s.in.crashes(st.Controller, st.Point) {
+			s.hist.add("crash", "controller %d: killed while it did nothing", st.Controller)
+			s.fleet.kill(st.Controller)
+		}
+	})
+}
+
+// watch starts a controller again after its end, a while later.
+func (s *sim) watch(number int) {
+	s.actor(fmt.Sprint("kubelet of controller ", number), func(a *actor) {
+		for s.until(func() bool { return s.fleet.client(number) == nil }) {
+			s.set(func() { s.crashes++ })
+			if !a.pause(time.Second, 8*time.Second) {
+				return
+			}
+			s.hist.add("crash", "controller %d: started again", number)
+			if err := s.fleet.start(number); err != nil {
+				s.set(func() { s.wrong(Stuck, "controller %d does not start: %v", number, err) })
+				return
+			}
+		}
+	})
+}
+
+// backoff is the pause of a sidecar's work queue after so many failures.
+func (a *actor) backoff(failures int, wake func() bool) {
+	pause := time.Minute
+	if failures < 6 {
+		pause = time.Second << failures
+	}
+	ctx, cancel := context.WithTimeout(a.s.life, between(a.rng, pause/2, pause))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { a.s.set(func() {}) })
+	defer stop()
+	a.s.until(func() bool { return ctx.Err() != nil || wake() })
+	a.think()
+}
+
+// never does not end a pause early.
+func never() bool { return false }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// World is one cloud account, with all that a test may see of it and do to it. It is made anew for each
+// run. Its methods are safe for concurrent use.
+type World interface {
+	// Names are the driver's names with this cloud.
+	Names() driver.Names
+	// Zone is the place of all volumes and machines of a run.
+	Zone() string
+	// Nodes are two machines.
+	Nodes() []cloud.NodeID
+
+	// Open returns the backend as one controller program has it. When its life ends nothing that is
+	// left of that program reaches the cloud any more, and what it had asked is not answered.
+	Open(life context.Context, p Program) (cloud.Cloud, error)
+
+	// Truth is the state of the account as it really is.
+	Truth() Truth
+	// Write puts a stamp onto a volume as the machine does that has it. It fails where the volume is
+	// not attached to the machine, as the machine would find out.
+	Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error
+	// Use tells the cloud that the machine has the volume mounted, or not any more.
+	Use(id cloud.VolumeID, used bool)
+	// Foreign makes a volume and a snapshot of another cluster, under these names.
+	Foreign(volume, snapshot string) (cloud.VolumeID, error)
+	// Complaints are what the cloud itself saw that must never happen.
+	Complaints() []string
+
+	// Kinds are the faults that this cloud can have. Each must make up its share.
+	Kinds() []Kind
+	// Close ends what still goes on in the cloud.
+	Close()
+}
+
+// Truth is everything that an account holds at one moment.
+type Truth struct {
+	Volumes   map[cloud.VolumeID]Disk
+	Snapshots map[cloud.SnapshotID]Image
+}
+
+// Disk is a volume as it really is.
+type Disk struct {
+	// Name is what the cloud shows, or the request's name where it keeps that.
+	Name    string
+	Foreign bool
+	Size    cloud.Bytes
+	On      []cloud.NodeID
+	Stamp   string
+}
+
+// Image is a snapshot as it really is.
+type Image struct {
+	Name    string
+	Foreign bool
+	Of      cloud.VolumeID
+	Stamp   string
+}
+
+// Program is one life of a controller, as its cloud sees it.
+type Program struct {
+	// Number is the controller's, from 0.
+	Number int
+	// Kill ends the program at once; the life of its backend is over when Kill returns.
+	Kill func()
+}
