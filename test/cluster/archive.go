@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"runtime"
 	"time"
 )
 
@@ -49,11 +50,11 @@ type imageManifest struct {
 }
 
 // writeArchive writes images as one archive in Docker's format, each with one layer.
-func writeArchive(out io.Writer, architecture string, images []image) error {
+func writeArchive(out io.Writer, images []image) error {
 	archive := tar.NewWriter(out)
 	var manifest []imageManifest
 	for _, img := range images {
-		entry, err := img.write(archive, architecture)
+		entry, err := img.write(archive)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", img.tags[0], err)
 		}
@@ -69,7 +70,7 @@ func writeArchive(out io.Writer, architecture string, images []image) error {
 	return archive.Close()
 }
 
-func (i image) write(archive *tar.Writer, architecture string) (imageManifest, error) {
+func (i image) write(archive *tar.Writer) (imageManifest, error) {
 	// The layer is made twice: its size and digest stand before it in the archive.
 	digest := sha256.New()
 	size := &counter{}
@@ -84,7 +85,7 @@ func (i image) write(archive *tar.Writer, architecture string) (imageManifest, e
 	if err := i.writeLayer(archive); err != nil {
 		return imageManifest{}, err
 	}
-	config := imageConfig{Architecture: architecture, OS: "linux"}
+	config := imageConfig{Architecture: runtime.GOARCH, OS: "linux"}
 	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	config.Config.Entrypoint, config.Config.Cmd = i.entrypoint, i.command
 	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{"sha256:" + id}

@@ -78,12 +78,12 @@ func waitFor(ctx context.Context, what string, limit time.Duration, check func(c
 		if err == nil {
 			return nil
 		}
-		if limited.Err() == nil {
+		if last == nil || limited.Err() == nil {
 			last = err // what the end of the wait itself makes of a check says nothing
 		}
 		select {
 		case <-limited.Done():
-			return fmt.Errorf("%s: %w (last: %v)", what, context.Cause(limited), last)
+			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(limited), last)
 		case <-beat.C:
 		}
 	}

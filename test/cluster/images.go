@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -91,14 +90,14 @@ var sidecars = map[string]struct{ binary, entrypoint string }{
 	"livenessprobe":             {"registrar", "/livenessprobe"},
 }
 
-// sidecarImages makes the images of the sidecars under the very names that the manifests use. The
-// names left over are the driver's own, or else a mistake that importing shows.
-func sidecarImages(l layout, names []string) (images []image, others []string) {
+// sidecarImages makes the images of the sidecars under the very names that the manifests use. Other
+// names are the driver's own, or else a mistake, which lacks tells after the import.
+func sidecarImages(l layout, names []string) []image {
+	var images []image
 	for _, name := range names {
 		tagged, _, _ := strings.Cut(path.Base(name), ":")
 		program, known := sidecars[tagged]
 		if !known {
-			others = append(others, name)
 			continue
 		}
 		images = append(images, image{
@@ -106,7 +105,7 @@ func sidecarImages(l layout, names []string) (images []image, others []string) {
 			files: []file{{name: strings.TrimPrefix(program.entrypoint, "/"), source: l.bin(program.binary)}},
 		})
 	}
-	return images, others
+	return images
 }
 
 // saveImages writes the archive that every node imports.
@@ -116,7 +115,7 @@ func saveImages(path string, images []image) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	return writeArchive(out, runtime.GOARCH, images)
+	return writeArchive(out, images)
 }
 
 // importArchive gives a node the images of an archive.

@@ -97,7 +97,7 @@ func enter(ctx context.Context, l layout, args []string) error {
 	if !found || !m.alive() {
 		return fmt.Errorf("no machine %q is running", args[0])
 	}
-	command := append(args[1:], "sh")
+	command := []string{"sh"}
 	if len(args) > 1 {
 		command = args[1:]
 	}

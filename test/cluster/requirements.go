@@ -10,7 +10,7 @@ import (
 // needed is what a cluster needs beside Go, in the words of test/require.sh.
 var needed = []string{
 	"root", "loop", "etcd", "containerd", "ctr", "runc", "/usr/lib/cni/bridge", "busybox", "mkfs.xfs",
-	"ip", "iptables", "mount", "unshare", "nsenter", "make",
+	"ip", "iptables", "mount", "unshare", "nsenter", "buildah", "debootstrap",
 }
 
 // require says what this machine lacks, all at once and before anything starts.

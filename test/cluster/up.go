@@ -80,7 +80,7 @@ func (c *cluster) build(ctx context.Context) error {
 		return nil
 	}
 	return c.show.do("built the driver's images (make images-local)", func() error {
-		cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "images-local")
+		cmd := exec.CommandContext(ctx, c.source("build/images-local.sh"))
 		cmd.Dir = c.project
 		return runCommand(cmd)
 	})
@@ -222,17 +222,16 @@ func (c *cluster) importImages(ctx context.Context) error {
 		return err
 	}
 	named := imagesNamed(rendered)
-	sidecars, _ := sidecarImages(c.layout, named)
+	sidecars := sidecarImages(c.layout, named)
 	archive := c.run("images.tar")
 	if err := saveImages(archive, slices.Concat(stock, sidecars)); err != nil {
 		return err
 	}
-	defer os.Remove(archive)
 	archives, err := driverArchives(c.layout)
 	if err != nil {
 		return err
 	}
-	return c.onEach(func(n *node) error {
+	err = c.onEach(func(n *node) error {
 		for _, path := range append([]string{archive}, archives...) {
 			if err := n.importArchive(ctx, path); err != nil {
 				return err
@@ -240,6 +239,7 @@ func (c *cluster) importImages(ctx context.Context) error {
 		}
 		return n.lacks(ctx, named)
 	})
+	return errors.Join(err, os.Remove(archive)) // every node has its own copy now
 }
 
 func (c *cluster) deploy(ctx context.Context) error {
