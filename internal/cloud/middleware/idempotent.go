@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -13,9 +14,10 @@ import (
 // Idempotent makes repeated creates converge, as CSI requires. It writes first: in the usual case
 // the name is free and no read is spent.
 //
-// After a write that may have landed its answers are final (fault.Conflict) only when a read proved
-// them. Everything else is fault.Uncertain, because a final answer makes the caller forget an object
-// that may exist.
+// Its answers are final only when a read proved them, or when the request alone decides them. A final
+// answer makes the caller forget the name, so it must not be given while an earlier call's object may
+// exist: a write that may have landed, and a refusal of the state (no room, no right) that the cloud
+// checked before it looked at the name. Everything else is fault.Uncertain.
 type Idempotent struct{ cloud.Cloud }
 
 // NewIdempotent wraps c.
@@ -31,7 +33,7 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	}
 	found, findErr := c.FindVolume(ctx, req.Name) // waits until it is ready, like a create
 	if findErr != nil {
-		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, unresolved(err, findErr))
+		return cloud.Volume{}, unresolved(fmt.Sprintf("create volume %q", req.Name), err, findErr)
 	}
 	if c.growable(req, found) {
 		exp, expErr := c.ExpandVolume(ctx, found.ID, req.Size)
@@ -57,7 +59,7 @@ func (c *Idempotent) CreateSnapshots(ctx context.Context, req cloud.CreateSnapsh
 	}
 	found, findErr := c.FindSnapshots(ctx, req.Name)
 	if findErr != nil {
-		return nil, fmt.Errorf("create snapshots %q: %w", req.Name, unresolved(err, findErr))
+		return nil, unresolved(fmt.Sprintf("create snapshots %q", req.Name), err, findErr)
 	}
 	ordered, fits := req.InOrder(found)
 	if !fits {
@@ -83,18 +85,27 @@ func describe(group bool, of []cloud.VolumeID) string {
 	return "of volume " + ids
 }
 
+// refusals are the final answers that the state decides and not the request alone: an earlier call
+// with this name may have been answered otherwise.
+var refusals = []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange}
+
 // unsettled reports whether only a look at what has the name now tells the outcome of a create.
 func unsettled(err error) bool {
-	return errors.Is(err, fault.Conflict) || errors.Is(err, fault.Uncertain)
+	kind := fault.Of(err)
+	return kind == fault.Conflict || kind == fault.Uncertain || slices.Contains(refusals, kind)
 }
 
-// unresolved is the answer when the look failed too.
-func unresolved(err, findErr error) error {
-	if !errors.Is(err, fault.Uncertain) && fault.Of(findErr) == fault.Conflict {
-		return findErr // both say that somebody else has the name
+// unresolved is the answer when the look found nothing or failed too.
+func unresolved(what string, err, findErr error) error {
+	created, looked := fault.Of(err), fault.Of(findErr)
+	switch {
+	case slices.Contains(refusals, created) && (looked == fault.NotFound || looked == fault.Conflict):
+		return err // nothing of this name is ours, so nothing can be forgotten
+	case created == fault.Conflict && looked == fault.Conflict:
+		return fmt.Errorf("%s: %w", what, findErr) // both say that somebody else has the name
 	}
-	// Not found proves nothing here: the write may still land, or the read may lag behind it.
-	return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(err, findErr))
+	// Not found proves nothing after a write: it may still land, or the read may lag behind it.
+	return fmt.Errorf("%s: %w: %w", what, fault.Uncertain, errors.Join(err, findErr))
 }
 
 // growable reports whether the volume found is a copy that only has to grow.

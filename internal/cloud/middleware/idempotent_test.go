@@ -30,8 +30,10 @@ func TestALostAnswerMakesOneVolume(t *testing.T) {
 			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseAnswer(), memory.CallFindVolume: memory.LoseAnswer()}, fault.Uncertain, 1},
 		"the answer is lost, and the look is denied": {
 			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.LoseAnswer(), memory.CallFindVolume: memory.Refuse(fault.Denied)}, fault.Uncertain, 1},
-		"the cloud refuses: nothing is looked up": {
+		"the cloud refuses, and nothing has the name": {
 			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.Refuse(fault.Exhausted)}, fault.Exhausted, 0},
+		"the cloud refuses, and the look fails": {
+			map[memory.Call]memory.Fault{memory.CallCreateVolume: memory.Refuse(fault.Denied), memory.CallFindVolume: memory.Refuse(fault.Denied)}, fault.Uncertain, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +53,33 @@ func TestALostAnswerMakesOneVolume(t *testing.T) {
 			}
 			if n := count(t, back); n != 1 {
 				t.Errorf("%d volumes, want 1", n)
+			}
+		})
+	}
+}
+
+// A cloud that checks its quota before the name refuses the repeat of a create that took the last
+// room. A final answer would make the provisioner forget that volume.
+func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
+	for _, refusal := range []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange} {
+		t.Run(string(refusal), func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			source := create(t, back, small("source"))
+			first := create(t, back, small("a")) // its answer never reached the caller
+			back.Account().Arm(memory.CallCreateVolume, memory.Refuse(refusal))
+			if again := create(t, c, small("a")); !reflect.DeepEqual(first, again) {
+				t.Errorf("CreateVolume = %+v, want the first one, %+v", again, first)
+			}
+
+			req := cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{source.ID}}
+			made, err := back.CreateSnapshots(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back.Account().Arm(memory.CallCreateSnapshots, memory.Refuse(refusal))
+			if again, err := c.CreateSnapshots(t.Context(), req); err != nil || !reflect.DeepEqual(made, again) {
+				t.Errorf("CreateSnapshots = %+v, %v, want the first one, %+v", again, err, made)
 			}
 		})
 	}
