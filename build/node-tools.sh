@@ -24,10 +24,20 @@ install() {
 	apt-get install -y --no-install-recommends $missing
 }
 
+# licence copies the terms of the package that a file belongs to, as the distribution asks.
+licence() {
+	owner="$(dpkg-query -S "$1" 2>/dev/null || dpkg-query -S "${1#/usr}")"
+	terms="/usr/share/doc/${owner%%:*}/copyright"
+	mkdir -p "$root$(dirname "$terms")"
+	cp -L "$terms" "$root$terms"
+}
+
 # put copies a file to the same place below the new root, through any link on the way.
 put() {
 	mkdir -p "$root$(dirname "$1")"
 	cp -L --preserve=mode "$1" "$root$1"
+	chmod u-s,g-s "$root$1" # mount and umount: who runs them here is root already
+	licence "$1"
 }
 
 # below_usr is the place of a file of /bin, /sbin or /lib, which are links on Debian.
@@ -60,8 +70,6 @@ collect() {
 
 	put /etc/mke2fs.conf
 	ln -s /proc/self/mounts "$root/etc/mtab"
-	# What was copied, with its licence, as the distribution asks.
-	for package in $packages; do put "/usr/share/doc/$package/copyright"; done
 }
 
 case "${1:-}" in

@@ -1,0 +1,206 @@
+// Package manifests_test renders what is below deploy/ and holds it to the rules that a review would
+// otherwise have to check by eye. It is a module of its own, so that kustomize and the API's types stay
+// out of the programs' dependencies.
+package manifests_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const deploy = "../../deploy"
+
+var (
+	rendering sync.Mutex
+	rendered  = map[string][]byte{}
+)
+
+// render runs the kustomize that go.mod pins, once for each folder.
+func render(t *testing.T, dir string) []byte {
+	t.Helper()
+	rendering.Lock()
+	defer rendering.Unlock()
+	if out, done := rendered[dir]; done {
+		return out
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kustomize build %s: %v\n%s", dir, err, &stderr)
+	}
+	rendered[dir] = out
+	return out
+}
+
+// overlays are the clouds that there are manifests for.
+func overlays(t *testing.T) []string {
+	t.Helper()
+	found, err := os.ReadDir(filepath.Join(deploy, "overlays"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, 0, len(found))
+	for _, f := range found {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+func TestRenderedManifestsAreCurrent(t *testing.T) {
+	want := []string{}
+	for _, name := range overlays(t) {
+		file := name + ".yaml"
+		want = append(want, file)
+		golden, err := os.ReadFile(filepath.Join(deploy, "testdata", file))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(golden, render(t, filepath.Join(deploy, "overlays", name))) {
+			t.Errorf("deploy/testdata/%s is not what deploy/overlays/%s renders to: run `make manifests`, and look at the difference", file, name)
+		}
+	}
+	found, err := os.ReadDir(filepath.Join(deploy, "testdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if !slices.Contains(want, f.Name()) {
+			t.Errorf("deploy/testdata/%s belongs to no overlay", f.Name())
+		}
+	}
+}
+
+// objects are the parts of a rendering that the rules look at.
+type objects struct {
+	pods            map[string]corev1.PodSpec // by kind/name
+	serviceAccounts map[string]corev1.ServiceAccount
+	roles           map[string][]rbacv1.PolicyRule // by kind/name
+	bindings        []binding
+	drivers         []storagev1.CSIDriver
+	classes         []storagev1.StorageClass
+	snapshotClasses []snapshotClass
+	namespaces      map[string]bool
+	cluster         []string // kind/name of what is cluster-wide
+}
+
+type binding struct {
+	kind, name string
+	ref        rbacv1.RoleRef
+	subjects   []rbacv1.Subject
+}
+
+// snapshotClass is what the rules look at in a VolumeSnapshotClass, whose Go type is in another module.
+type snapshotClass struct {
+	APIVersion     string `json:"apiVersion"`
+	Kind           string `json:"kind"`
+	Metadata       struct{ Name, Namespace string }
+	Driver         string            `json:"driver"`
+	DeletionPolicy string            `json:"deletionPolicy"`
+	Parameters     map[string]string `json:"parameters"`
+}
+
+// sets are the renderings that all rules apply to: those that people install, and the bases on a cloud
+// that does not exist.
+var sets = sync.OnceValue(func() map[string]string {
+	dirs := map[string]string{
+		"snapshot-controller": filepath.Join(deploy, "snapshot-controller"),
+		"cloud":               "testdata/cloud",
+	}
+	found, _ := filepath.Glob(filepath.Join(deploy, "overlays", "*"))
+	for _, dir := range found {
+		dirs[filepath.Base(dir)] = dir
+	}
+	return dirs
+})
+
+// forEachSet runs a rule over every rendering.
+func forEachSet(t *testing.T, rule func(t *testing.T, o objects)) {
+	t.Helper()
+	for name, dir := range sets() {
+		t.Run(name, func(t *testing.T) { rule(t, parse(t, render(t, dir))) })
+	}
+}
+
+// parse reads every document strictly: a field that the API does not have is a mistake.
+func parse(t *testing.T, rendered []byte) objects {
+	t.Helper()
+	o := objects{
+		pods: map[string]corev1.PodSpec{}, serviceAccounts: map[string]corev1.ServiceAccount{},
+		roles: map[string][]rbacv1.PolicyRule{}, namespaces: map[string]bool{},
+	}
+	for document := range strings.SplitSeq(string(rendered), "\n---\n") {
+		o.add(t, []byte(document))
+	}
+	return o
+}
+
+func read[T any](t *testing.T, document []byte) T {
+	t.Helper()
+	var object T
+	if err := yaml.UnmarshalStrict(document, &object); err != nil {
+		t.Errorf("%v in\n%s", err, document)
+	}
+	return object
+}
+
+// add reads one object. A kind that it does not know is a mistake, so that no rule misses it.
+func (o *objects) add(t *testing.T, document []byte) {
+	t.Helper()
+	var head struct {
+		Kind     string
+		Metadata struct{ Name string }
+	}
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		t.Fatal(err)
+	}
+	key := head.Kind + "/" + head.Metadata.Name
+	switch head.Kind {
+	case "Namespace":
+		o.namespaces[read[corev1.Namespace](t, document).Name] = true
+	case "ServiceAccount":
+		o.serviceAccounts[head.Metadata.Name] = read[corev1.ServiceAccount](t, document)
+	case "DaemonSet":
+		o.pods[key] = read[appsv1.DaemonSet](t, document).Spec.Template.Spec
+	case "Deployment":
+		o.pods[key] = read[appsv1.Deployment](t, document).Spec.Template.Spec
+	case "PodDisruptionBudget":
+		read[policyv1.PodDisruptionBudget](t, document)
+	case "Role":
+		o.roles[key] = read[rbacv1.Role](t, document).Rules
+	case "ClusterRole":
+		o.roles[key] = read[rbacv1.ClusterRole](t, document).Rules
+		o.cluster = append(o.cluster, key)
+	case "RoleBinding":
+		b := read[rbacv1.RoleBinding](t, document)
+		o.bindings = append(o.bindings, binding{head.Kind, b.Name, b.RoleRef, b.Subjects})
+	case "ClusterRoleBinding":
+		b := read[rbacv1.ClusterRoleBinding](t, document)
+		o.bindings = append(o.bindings, binding{head.Kind, b.Name, b.RoleRef, b.Subjects})
+		o.cluster = append(o.cluster, key)
+	case "CSIDriver":
+		o.drivers = append(o.drivers, read[storagev1.CSIDriver](t, document))
+	case "StorageClass":
+		o.classes = append(o.classes, read[storagev1.StorageClass](t, document))
+	case "VolumeSnapshotClass":
+		o.snapshotClasses = append(o.snapshotClasses, read[snapshotClass](t, document))
+	default:
+		t.Errorf("%s: a kind that no rule knows; teach this test about it", key)
+	}
+}

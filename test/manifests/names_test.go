@@ -1,0 +1,176 @@
+package manifests_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// scopes says what the volumes of each cloud are bound to.
+var scopes = map[string]string{
+	"local": driver.ScopeNode, "digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "yandex": driver.ScopeZone,
+}
+
+func TestNamesAreTheDrivers(t *testing.T) {
+	for _, cloud := range overlays(t) {
+		names, err := driver.NewNames(cloud, scopes[cloud], "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := parse(t, render(t, sets()[cloud]))
+		if len(o.drivers) != 1 || o.drivers[0].Name != names.Driver {
+			t.Fatalf("%s: CSIDriver objects %v, want one, %s", cloud, o.drivers, names.Driver)
+		}
+		if len(o.classes) == 0 {
+			t.Errorf("%s has no StorageClass", cloud)
+		}
+		for _, c := range o.classes {
+			if c.Provisioner != names.Driver {
+				t.Errorf("%s: StorageClass %s is of %s", cloud, c.Name, c.Provisioner)
+			}
+			checkClass(t, c)
+		}
+		for _, c := range o.snapshotClasses {
+			if c.Driver != names.Driver {
+				t.Errorf("%s: VolumeSnapshotClass %s is of %s", cloud, c.Metadata.Name, c.Driver)
+			}
+		}
+		checkSocket(t, names.Driver, o.pods["DaemonSet/cloudblock-node"])
+		if want := "cloudblock-" + cloud; !o.namespaces[want] || len(o.namespaces) != 1 {
+			t.Errorf("%s: namespaces %v, want its own, %s", cloud, o.namespaces, want)
+		}
+	}
+}
+
+// checkClass: a volume that is made before its pod is placed may be out of the pod's reach, and a class
+// that forbids growth can never allow it for the volumes that it made.
+func checkClass(t *testing.T, c storagev1.StorageClass) {
+	t.Helper()
+	if c.VolumeBindingMode == nil || *c.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+		t.Errorf("StorageClass %s does not wait for the pod", c.Name)
+	}
+	if c.AllowVolumeExpansion == nil || !*c.AllowVolumeExpansion {
+		t.Errorf("StorageClass %s does not let volumes grow", c.Name)
+	}
+	if fs := c.Parameters["csi.storage.k8s.io/fstype"]; !slices.Contains([]string{"ext4", "xfs", "btrfs"}, fs) {
+		t.Errorf("StorageClass %s has the filesystem %q", c.Name, fs)
+	}
+}
+
+// checkSocket: the kubelet, the registrar and the node program mean the same file.
+func checkSocket(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	dir := "/var/lib/kubelet/plugins/" + name
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "plugin-dir" && v.HostPath != nil && v.HostPath.Path == dir
+	}) {
+		t.Errorf("the socket's folder is not %s", dir)
+	}
+	for _, c := range pod.Containers {
+		if c.Name != "node-driver-registrar" {
+			continue
+		}
+		if len(c.Env) != 1 || c.Env[0].Name != "DRIVER_NAME" || c.Env[0].Value != name {
+			t.Errorf("the registrar takes the driver for %v", c.Env)
+		}
+		if want := "--kubelet-registration-path=/var/lib/kubelet/plugins/$(DRIVER_NAME)/csi.sock"; !slices.Contains(c.Args, want) {
+			t.Errorf("the registrar has no %s", want)
+		}
+	}
+}
+
+// A base that names a cloud is no base.
+func TestBasesNameNoCloud(t *testing.T) {
+	cloud := regexp.MustCompile(`(?i)\blocal\b|digitalocean|linode|yandex`)
+	for _, dir := range []string{"base", "components"} {
+		err := filepath.WalkDir(filepath.Join(deploy, dir), func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.Contains(path, "components/vendor-") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if found := cloud.Find(text); found != nil {
+				t.Errorf("%s names %s", path, found)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const planted = "--not-a-flag-of-any-program"
+
+// The programs list every mistake of a command line at once. So with one mistake planted, exactly one
+// must be listed, and no flag of ours is wrong or missing.
+func TestTheProgramsTakeTheirArguments(t *testing.T) {
+	bin := t.TempDir()
+	for _, program := range []string{"controller", "node"} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, program), "./cmd/"+program)
+		build.Dir = "../.."
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build cmd/%s: %v\n%s", program, err, out)
+		}
+	}
+	for _, cloud := range overlays(t) {
+		ran := map[string]bool{}
+		for _, pod := range parse(t, render(t, sets()[cloud])).pods {
+			for _, c := range pod.Containers {
+				if !strings.HasPrefix(c.Image, "ghcr.io/cloudblock-csi/") {
+					continue
+				}
+				ran[c.Name] = true
+				if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--version") }) {
+					t.Errorf("%s, %s: --version hides mistakes", cloud, c.Name)
+				}
+				mistakes := mistakesOf(t, filepath.Join(bin, c.Name), append(expand(c), planted))
+				if len(mistakes) != 1 || !strings.Contains(mistakes[0], strings.TrimLeft(planted, "-")) {
+					t.Errorf("%s: %s refuses its arguments:\n%s", cloud, c.Name, strings.Join(mistakes, "\n"))
+				}
+			}
+		}
+		if !ran["controller"] || !ran["node"] {
+			t.Errorf("%s: found the programs %v, want both", cloud, ran)
+		}
+	}
+}
+
+// mistakesOf returns what a program finds wrong with its arguments, one line each.
+func mistakesOf(t *testing.T, program string, args []string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Fatalf("%s %v = %v, want exit status 2\n%s", program, args, err, &stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	return lines[1:]
+}
+
+// expand puts values in for the $(NAMES) of a container's environment, as the kubelet does.
+func expand(c corev1.Container) []string {
+	args := slices.Clone(c.Args)
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			value = "node-a"
+		}
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
+		}
+	}
+	return args
+}

@@ -1,0 +1,228 @@
+package manifests_test
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fullTag is a version that names one image for ever.
+var fullTag = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+/[a-z0-9/-]+:v[0-9]+\.[0-9]+\.[0-9]+$`)
+
+// secretWord begins the name of a flag that would hold a secret.
+var secretWord = regexp.MustCompile(`(?i)^--[a-z-]*(token|password|secret|key)=`)
+
+// hostPaths are the only folders of a node that a pod of ours may see.
+var hostPaths = regexp.MustCompile(`^(/dev|/var/lib/cloudblock-csi/pool|` +
+	`/var/lib/kubelet/(pods|plugins_registry|plugins/kubernetes\.io/csi|plugins/[a-z]+\.csi\.cloudblock\.io))$`)
+
+// withToken are the containers that talk to the Kubernetes API; no other one gets a token.
+var withToken = []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter"}
+
+const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// forEachContainer runs a rule over every container that there is.
+func forEachContainer(t *testing.T, rule func(pod corev1.PodSpec, c corev1.Container) error) {
+	t.Helper()
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			if len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 {
+				t.Errorf("%s has containers that this test does not look at", name)
+			}
+			for _, c := range pod.Containers {
+				if err := rule(pod, c); err != nil {
+					t.Errorf("%s, container %s: %v", name, c.Name, err)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryImageHasAFullVersionAndOnlyOne(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		versions := map[string]string{}
+		for name, pod := range o.pods {
+			for _, c := range pod.Containers {
+				image, version, _ := strings.Cut(c.Image, ":")
+				if !fullTag.MatchString(c.Image) {
+					t.Errorf("%s: image %s has no full version", name, c.Image)
+				}
+				if had := cmp.Or(versions[image], version); had != version {
+					t.Errorf("%s: image %s is used as %s and as %s", name, image, had, version)
+				}
+				versions[image] = version
+				if c.ImagePullPolicy != corev1.PullIfNotPresent {
+					t.Errorf("%s: container %s pulls %s although its tag never changes", name, c.Name, c.ImagePullPolicy)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryContainerSaysWhatItNeeds(t *testing.T) {
+	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
+		r := c.Resources
+		switch {
+		case r.Requests.Cpu().IsZero(), r.Requests.Memory().IsZero():
+			return fmt.Errorf("requests no CPU or no memory: %v", r.Requests)
+		case r.Limits.Memory().IsZero():
+			return fmt.Errorf("has no limit of memory")
+		case !r.Limits.Cpu().IsZero():
+			return fmt.Errorf("has a limit of CPU, which only makes others wait")
+		}
+		return nil
+	})
+}
+
+func TestContainersAreConfined(t *testing.T) {
+	forEachContainer(t, func(pod corev1.PodSpec, c corev1.Container) error {
+		s := c.SecurityContext
+		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+			return fmt.Errorf("its root is writable")
+		}
+		if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+			return fmt.Errorf("it shares a namespace of the node")
+		}
+		if s.Privileged != nil && *s.Privileged {
+			if c.Name != "node" {
+				return fmt.Errorf("privileged: only the node program has to be")
+			}
+			return nil
+		}
+		switch {
+		case s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation:
+			return fmt.Errorf("it may gain privileges")
+		case s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0:
+			return fmt.Errorf("capabilities %v", s.Capabilities)
+		case pod.SecurityContext.SeccompProfile == nil || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || s.SeccompProfile != nil:
+			return fmt.Errorf("not under the runtime's seccomp profile")
+		}
+		return checkUser(pod, c)
+	})
+}
+
+// checkUser allows root where files of root are to be reached, and demands that it is said.
+func checkUser(pod corev1.PodSpec, c corev1.Container) error {
+	user := cmp.Or(c.SecurityContext.RunAsUser, pod.SecurityContext.RunAsUser)
+	nonRoot := cmp.Or(c.SecurityContext.RunAsNonRoot, pod.SecurityContext.RunAsNonRoot)
+	if user == nil {
+		return fmt.Errorf("which user it runs as is left to the image")
+	}
+	if *user != 0 {
+		if nonRoot == nil || !*nonRoot {
+			return fmt.Errorf("runAsNonRoot is not set")
+		}
+		return nil
+	}
+	for _, m := range c.VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == m.Name && v.HostPath != nil {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("root although it reaches no folder of the node")
+}
+
+func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			for _, v := range pod.Volumes {
+				if v.HostPath != nil && !hostPaths.MatchString(v.HostPath.Path) {
+					t.Errorf("%s mounts the node's %s", name, v.HostPath.Path)
+				}
+				if v.Secret != nil && !strings.Contains(name, "controller") {
+					t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
+				}
+			}
+		}
+	})
+	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
+		for _, m := range c.VolumeMounts {
+			if both := m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional; both != (c.Name == "node" &&
+				(m.Name == "pods-dir" || m.Name == "staging-dir")) {
+				return fmt.Errorf("propagation %v of %s", m.MountPropagation, m.MountPath)
+			}
+		}
+		return nil
+	})
+}
+
+func TestOnlySidecarsOfTheAPIHoldAToken(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			account, known := o.serviceAccounts[pod.ServiceAccountName]
+			if !known {
+				t.Errorf("%s: no service account %q", name, pod.ServiceAccountName)
+			}
+			if strings.HasSuffix(name, "/snapshot-controller") {
+				continue // one container, which is all about the API
+			}
+			for _, auto := range []*bool{pod.AutomountServiceAccountToken, account.AutomountServiceAccountToken} {
+				if auto == nil || *auto {
+					t.Errorf("%s: the token is mounted into every container", name)
+				}
+			}
+			for _, c := range pod.Containers {
+				has := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenPath && m.ReadOnly })
+				if has != slices.Contains(withToken, c.Name) {
+					t.Errorf("%s: container %s has a token: %v", name, c.Name, has)
+				}
+			}
+		}
+	})
+}
+
+func TestNoSecretIsInAnArgumentOrTheEnvironment(t *testing.T) {
+	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
+		for _, arg := range append(slices.Clone(c.Command), c.Args...) {
+			if secretWord.MatchString(arg) {
+				return fmt.Errorf("argument %s", arg)
+			}
+		}
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				return fmt.Errorf("environment variable %s is a secret; mount it as a file, which can change", e.Name)
+			}
+		}
+		if len(c.EnvFrom) > 0 {
+			return fmt.Errorf("its environment comes from elsewhere")
+		}
+		return nil
+	})
+}
+
+func TestProbesAndPortsFitTogether(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			ports := map[string]int32{}
+			numbers := map[int32]string{}
+			for _, c := range pod.Containers {
+				for _, p := range c.Ports {
+					if other, taken := numbers[p.ContainerPort]; taken {
+						t.Errorf("%s: %s and %s listen on %d", name, other, c.Name, p.ContainerPort)
+					}
+					ports[p.Name], numbers[p.ContainerPort] = p.ContainerPort, c.Name
+					if want := fmt.Sprintf("--http-endpoint=:%d", p.ContainerPort); !slices.Contains(c.Args, want) {
+						t.Errorf("%s: %s names port %d and has no %s", name, c.Name, p.ContainerPort, want)
+					}
+				}
+				if len(c.Ports) == 0 {
+					t.Errorf("%s: nothing tells how %s is", name, c.Name)
+				}
+			}
+			for _, c := range pod.Containers {
+				for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+					if p != nil && ports[p.HTTPGet.Port.StrVal] == 0 {
+						t.Errorf("%s: a probe of %s asks port %q, which is nobody's", name, c.Name, p.HTTPGet.Port.StrVal)
+					}
+				}
+			}
+		}
+	})
+}

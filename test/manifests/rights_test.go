@@ -1,0 +1,78 @@
+package manifests_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forbidden are rights by which an account would get all others.
+var forbidden = []string{"*", "escalate", "bind", "impersonate", "deletecollection"}
+
+// guarded are kinds that no sidecar of this driver has to touch.
+var guarded = []string{"*", "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "roles", "clusterroles",
+	"rolebindings", "clusterrolebindings", "daemonsets", "deployments", "nodes/proxy", "pods/exec"}
+
+func TestRightsAreNarrow(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, rules := range o.roles {
+			for _, r := range rules {
+				for _, verb := range r.Verbs {
+					if slices.Contains(forbidden, verb) {
+						t.Errorf("%s may %s %v", name, verb, r.Resources)
+					}
+				}
+				for _, kind := range r.Resources {
+					if slices.Contains(guarded, kind) {
+						t.Errorf("%s may touch %s", name, kind)
+					}
+					if kind == "nodes" && !slices.Equal(r.Verbs, []string{"get", "list", "watch"}) {
+						t.Errorf("%s may %v nodes", name, r.Verbs)
+					}
+				}
+				if slices.Contains(r.APIGroups, "*") || len(r.NonResourceURLs) > 0 {
+					t.Errorf("%s: %+v", name, r)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryRoleIsBoundToAnAccountThatExists(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		bound := map[string]bool{}
+		for _, b := range o.bindings {
+			role := b.ref.Kind + "/" + b.ref.Name
+			bound[role] = true
+			if _, exists := o.roles[role]; !exists {
+				t.Errorf("%s %s: there is no %s", b.kind, b.name, role)
+			}
+			if strings.TrimSuffix(b.kind, "Binding") != b.ref.Kind {
+				t.Errorf("%s %s binds a %s", b.kind, b.name, b.ref.Kind)
+			}
+			for _, s := range b.subjects {
+				if account, exists := o.serviceAccounts[s.Name]; s.Kind != "ServiceAccount" || !exists || s.Namespace != account.Namespace || s.Namespace == "" {
+					t.Errorf("%s %s: subject %+v is none of ours", b.kind, b.name, s)
+				}
+			}
+		}
+		for role := range o.roles {
+			if !bound[role] {
+				t.Errorf("%s is bound to nobody", role)
+			}
+		}
+	})
+}
+
+// Two drivers in one cluster must not overwrite each other's rights.
+func TestClusterWideNamesBelongToOneOverlay(t *testing.T) {
+	owner := map[string]string{}
+	for name, dir := range sets() {
+		for _, key := range parse(t, render(t, dir)).cluster {
+			if other, taken := owner[key]; taken {
+				t.Errorf("%s is in %s and in %s", key, name, other)
+			}
+			owner[key] = name
+		}
+	}
+}
