@@ -101,8 +101,8 @@ func reply(status int, body any, requestID string) rest.Answer {
 	return answer
 }
 
-// limited adds the rate headers: those of the longest window, and retry-after only when a shorter one
-// has refused the request.
+// limited adds the rate headers: those of the longest window, and retry-after only when the limit of the
+// minute has refused the request.
 func limited(header http.Header, all []rest.Budget, refused *rest.Budget) {
 	if len(all) == 0 {
 		return
@@ -116,7 +116,7 @@ func limited(header http.Header, all []rest.Budget, refused *rest.Budget) {
 	header.Set("Ratelimit-Limit", strconv.Itoa(longest.Requests))
 	header.Set("Ratelimit-Remaining", strconv.Itoa(max(longest.Remaining, 0)))
 	header.Set("Ratelimit-Reset", strconv.FormatInt(longest.Reset.Add(time.Second-1).Unix(), 10))
-	if refused != nil && refused.Window < longest.Window {
+	if refused != nil && refused.Window <= minute {
 		wait := time.Until(refused.Reset) + time.Second - 1
 		header.Set("Retry-After", strconv.Itoa(max(1, int(wait.Seconds()))))
 	}

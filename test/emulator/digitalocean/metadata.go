@@ -44,7 +44,7 @@ func (c *Cloud) metadataRoutes(mux *http.ServeMux) {
 	serve("/v1.json", func(w http.ResponseWriter, d Droplet) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{ // a client that went away needs no answer
-			"droplet_id": d.ID, "hostname": d.Name, "region": d.Region, "tags": d.Tags, "public_keys": []string{},
+			"droplet_id": d.ID, "hostname": d.Name, "region": d.Region, "tags": append([]string{}, d.Tags...), "public_keys": []string{},
 			"interfaces": map[string]any{}, "dns": map[string]any{"nameservers": []string{"67.207.67.3"}},
 			"floating_ip": map[string]any{"ipv4": map[string]any{"active": false}}, "features": map[string]any{"dhcp_enabled": false},
 			"user_data": "", "vendor_data": "",

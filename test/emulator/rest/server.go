@@ -227,10 +227,15 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 			return Answer{}, errLost // the client went away in the middle of its request
 		}
 	}
-	budgets, refused := s.limits.take()
+	var budgets []Budget
+	var refused *Budget
+	known := r.Header.Get("Authorization") == "Bearer "+s.cfg.Token
+	if known { // a limit is one of a token
+		budgets, refused = s.limits.take()
+	}
 	var answer Answer
 	switch {
-	case r.Header.Get("Authorization") != "Bearer "+s.cfg.Token:
+	case !known:
 		answer = s.cfg.Problem(Problem{Status: http.StatusUnauthorized}, r.ID)
 	case refused != nil:
 		answer = s.cfg.Problem(Problem{Status: http.StatusTooManyRequests}, r.ID)
