@@ -35,34 +35,36 @@ const (
 	List
 )
 
-// WithPriority gives requests made with the context a priority.
-func WithPriority(ctx context.Context, p Priority) context.Context { return ctx }
+// reserve is the part of a window that requests of a priority leave to the more urgent ones. It is
+// small: a budget that is only just enough must not be lost to it.
+var reserve = [...]float64{Detach: 0, Attach: 0.01, Write: 0.02, Read: 0.04, List: 0.2}
 
-// PriorityOf returns the priority that the context has, or Default.
-func PriorityOf(ctx context.Context) Priority { return Default }
+// rise is how long a request waits until it counts as one priority higher.
+const rise = 10 * time.Second
 
-// Window is one limit of a cloud: so many calls in so much time.
-type Window struct {
-	Calls int
-	Per   time.Duration
-	// Told: this is the window that the cloud's headers speak of.
-	Told bool
+func (p Priority) String() string {
+	return [...]string{"default", "detach", "attach", "write", "read", "list"}[p.known()]
 }
 
-// Config is what a Governor needs.
-type Config struct {
-	// Name tells several Governors of one cloud apart in metrics and errors, such as "list". May
-	// be empty.
-	Name string
-	// Windows are the limits. All of them hold. None: nothing is limited until the cloud refuses.
-	Windows []Window
-	// Metrics may be nil.
-	Metrics *Metrics
+func (p Priority) known() Priority { return max(Default, min(p, List)) }
+
+type priorityKey struct{}
+
+// WithPriority gives requests made with the context a priority.
+func WithPriority(ctx context.Context, p Priority) context.Context {
+	return context.WithValue(ctx, priorityKey{}, p)
+}
+
+// PriorityOf returns the priority that the context has, or Default.
+func PriorityOf(ctx context.Context) Priority {
+	p, _ := ctx.Value(priorityKey{}).(Priority)
+	return p.known()
 }
 
 // Rate is what an answer says about the budget. The zero value says nothing.
 type Rate struct {
-	// Limit and Remaining are those of the window that has Told; known only if Limit > 0.
+	// Limit and Remaining are those of one window: the one whose Calls are Limit, else the one
+	// that has Told. Known only if Limit > 0.
 	Limit, Remaining int
 	// Reset is when the cloud says that there is budget again. May be zero.
 	Reset time.Time
@@ -73,16 +75,3 @@ type Rate struct {
 	// Words are what the cloud said when it refused, for whoever has to be told.
 	Words string
 }
-
-// Governor hands out the budget. It has no goroutine of its own.
-type Governor struct{}
-
-// New makes a Governor.
-func New(cfg Config) *Governor { return &Governor{} }
-
-// Acquire waits until a request may be sent. If the context ends first, the error is
-// fault.Unavailable, wraps the context's and has the words of the last refusal: nothing was sent.
-func (g *Governor) Acquire(ctx context.Context, p Priority) error { return nil }
-
-// Learn takes in what an answer says. It is called after every request; the zero Rate is fine.
-func (g *Governor) Learn(r Rate) {}

@@ -2,6 +2,8 @@ package budget
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -36,4 +38,28 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// requested counts a request; code is 0 if there was no answer.
+func (m *Metrics) requested(route, method string, code int) {
+	if m == nil {
+		return
+	}
+	status := "error"
+	if code > 0 {
+		status = strconv.Itoa(code)
+	}
+	m.requests.WithLabelValues(route, method, status).Inc()
+}
+
+func (m *Metrics) waits(p Priority, waited time.Duration) {
+	if m != nil {
+		m.waited.WithLabelValues(p.String()).Observe(waited.Seconds())
+	}
+}
+
+func (m *Metrics) leaves(budget string, w *window, now time.Time) {
+	if m != nil {
+		m.left.WithLabelValues(budget, w.Per.String()).Set(w.left(now))
+	}
 }

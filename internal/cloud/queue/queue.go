@@ -117,13 +117,12 @@ func (q *Queue) Close() {
 // advance gives turns to those that wait: the oldest first, passing over those whose key is held.
 func (q *Queue) advance() {
 	passed := q.waiting[:0]
-	taken := map[string]struct{}{} // keys for which somebody waits already
 	for i, s := range q.waiting {
 		if q.cfg.Capacity > 0 && q.running >= q.cfg.Capacity {
 			passed = append(passed, q.waiting[i:]...)
 			break
 		}
-		if !q.free(s, taken) {
+		if !q.free(s) {
 			passed = append(passed, s)
 			continue
 		}
@@ -140,14 +139,9 @@ func (q *Queue) advance() {
 }
 
 // free reports whether the slot's key can be taken by it.
-func (q *Queue) free(s *Slot, taken map[string]struct{}) bool {
-	if s.key == "" || s.keeps {
-		return true
-	}
-	_, before := taken[s.key]
+func (q *Queue) free(s *Slot) bool {
 	_, held := q.held[s.key]
-	taken[s.key] = struct{}{}
-	return !before && !held
+	return s.key == "" || s.keeps || !held
 }
 
 // ahead counts those that wait for the same key and came before, and those that hold it.

@@ -1,0 +1,242 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// firstPause is the pause after a refusal if the cloud does not say how long to wait; it doubles
+	// up to mostPause with each refusal in a row. mostTrusted bounds what the cloud may ask for.
+	firstPause, mostPause = time.Second, 30 * time.Second
+	mostTrusted           = time.Hour
+	// After a refusal requests are at least firstGap apart, twice as far after the next one, up to
+	// mostGap. Every request that is not refused takes a tenth off, and below leastGap it is over.
+	firstGap, mostGap, leastGap = 100 * time.Millisecond, 2 * time.Second, 20 * time.Millisecond
+)
+
+// Config is what a Governor needs.
+type Config struct {
+	// Name tells several Governors of one cloud apart in metrics and errors, such as "list". May
+	// be empty.
+	Name string
+	// Windows are the limits. All of them hold. None: nothing is limited until the cloud refuses.
+	Windows []Window
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// Governor hands out the budget. It has no goroutine of its own.
+type Governor struct {
+	name    string
+	metrics *Metrics
+
+	mu      sync.Mutex
+	windows []*window
+	waiting []*ticket // in the order of their arrival
+	timer   *time.Timer
+	// Until paused nothing is sent: the cloud said so. gap is the time between two requests that
+	// still holds from the last refusal, next when the next one may go.
+	paused time.Time
+	gap    time.Duration
+	next   time.Time
+	// refusals is how many came in a row, words what the last one said.
+	refusals int
+	words    string
+}
+
+// A ticket is one request that waits.
+type ticket struct {
+	priority Priority
+	arrived  time.Time
+	granted  chan struct{}
+}
+
+// New makes a Governor.
+func New(cfg Config) *Governor {
+	g := &Governor{name: cfg.Name, metrics: cfg.Metrics}
+	for _, w := range cfg.Windows {
+		g.windows = append(g.windows, &window{Window: w})
+	}
+	return g
+}
+
+// Acquire waits until a request may be sent. If the context ends first, the error is
+// fault.Unavailable, wraps the context's and has the words of the last refusal: nothing was sent.
+func (g *Governor) Acquire(ctx context.Context, p Priority) error {
+	if p = p.known(); p == Default {
+		p = Write
+	}
+	t := &ticket{priority: p, arrived: time.Now(), granted: make(chan struct{})}
+	g.mu.Lock()
+	if ctx.Err() != nil {
+		defer g.mu.Unlock()
+		return g.refuse(ctx)
+	}
+	g.waiting = append(g.waiting, t)
+	g.grant()
+	g.mu.Unlock()
+	select {
+	case <-t.granted:
+		g.metrics.waits(p, time.Since(t.arrived))
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := slices.Index(g.waiting, t); at >= 0 {
+		g.waiting = slices.Delete(g.waiting, at, at+1)
+	} else { // granted at the same moment
+		for _, w := range g.windows {
+			w.sent = w.sent[:max(0, len(w.sent)-1)]
+		}
+	}
+	g.grant()
+	g.metrics.waits(p, time.Since(t.arrived))
+	return g.refuse(ctx)
+}
+
+// refuse is the error of a request that was not sent.
+func (g *Governor) refuse(ctx context.Context) error {
+	name := g.name
+	if name != "" {
+		name = " of " + name
+	}
+	said := "the limit is reached"
+	if g.words != "" {
+		said = "the cloud refused with: " + g.words
+	}
+	return fmt.Errorf("wait for the API budget%s: %w: %w: %s", name, fault.Unavailable, ctx.Err(), said)
+}
+
+// Learn takes in what an answer says. It is called after every request; the zero Rate is fine.
+func (g *Governor) Learn(r Rate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if w := g.windowOf(r); w != nil && r.Limit > 0 && !r.Refused {
+		w.told(now, r.Limit, max(0, r.Remaining))
+	}
+	if r.Refused {
+		g.refused(now, r)
+	} else if !now.Before(g.paused) { // an answer from before the refusal says nothing
+		g.refusals, g.words = 0, ""
+		if g.gap -= g.gap / 10; g.gap < leastGap {
+			g.gap = 0
+		}
+	}
+	g.grant()
+}
+
+// windowOf returns the window that the cloud speaks of, or nil.
+func (g *Governor) windowOf(r Rate) *window {
+	var told *window
+	for _, w := range g.windows {
+		if w.Calls == r.Limit {
+			return w
+		}
+		if w.Told {
+			told = w
+		}
+	}
+	return told
+}
+
+// refused pauses. Requests that were under way together are refused together, and that counts once.
+func (g *Governor) refused(now time.Time, r Rate) {
+	g.words = r.Words
+	if now.Before(g.paused) {
+		return
+	}
+	g.refusals++
+	pause := min(firstPause<<min(g.refusals-1, 10), mostPause)
+	var full *window // the one that has no room: the cloud's, or else the shortest
+	for _, w := range g.windows {
+		if full == nil || w.Per < full.Per {
+			full = w
+		}
+	}
+	switch until := r.Reset.Sub(now); {
+	case r.RetryAfter > 0:
+		pause = min(r.RetryAfter, mostTrusted)
+	case r.Limit > 0 && r.Remaining <= 0 && until > 0:
+		pause, full = min(until, mostTrusted), g.windowOf(r)
+	}
+	pause += rand.N(pause/10 + 1) // so that two controllers do not come back together
+	g.paused = now.Add(pause)
+	g.gap = min(max(2*g.gap, firstGap), mostGap)
+	if full != nil {
+		full.full(now, pause)
+	}
+}
+
+// grant lets requests go, the most urgent first, and sets the timer for the rest.
+func (g *Governor) grant() {
+	now := time.Now()
+	wait := time.Duration(-1)
+	for len(g.waiting) > 0 {
+		t := g.first(now)
+		if wait = g.wait(now, t); wait > 0 {
+			break
+		}
+		for _, w := range g.windows {
+			w.sent = append(w.sent, now)
+		}
+		g.next = now.Add(g.gap)
+		at := slices.Index(g.waiting, t)
+		g.waiting = slices.Delete(g.waiting, at, at+1)
+		close(t.granted)
+	}
+	for _, w := range g.windows {
+		g.metrics.leaves(g.name, w, now)
+	}
+	switch {
+	case len(g.waiting) == 0:
+		if g.timer != nil {
+			g.timer.Stop()
+		}
+	case g.timer == nil:
+		g.timer = time.AfterFunc(wait, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.grant()
+		})
+	default:
+		g.timer.Reset(wait)
+	}
+}
+
+// urgency is the priority that a ticket has by now: it rises while it waits.
+func (t *ticket) urgency(now time.Time) Priority {
+	return max(Detach, t.priority-Priority(now.Sub(t.arrived)/rise))
+}
+
+// first returns the most urgent ticket, the oldest of several.
+func (g *Governor) first(now time.Time) *ticket {
+	return slices.MinFunc(g.waiting, func(a, b *ticket) int { return int(a.urgency(now) - b.urgency(now)) })
+}
+
+// wait returns how long the ticket has to wait before it is worth looking again, or 0.
+func (g *Governor) wait(now time.Time, t *ticket) time.Duration {
+	if wait := max(g.paused.Sub(now), g.next.Sub(now)); wait > 0 {
+		return wait
+	}
+	p := t.urgency(now)
+	var wait time.Duration
+	for _, w := range g.windows {
+		if lacks := w.lacks(now, p); lacks > 0 {
+			wait = max(wait, w.changes(now, lacks))
+		}
+	}
+	if wait > 0 && p > Detach { // it may go when it has risen
+		rises := rise - now.Sub(t.arrived)%rise
+		wait = min(wait, rises)
+	}
+	return wait
+}

@@ -1,0 +1,390 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// An account is a cloud that allows so many requests in each of its sliding windows, whoever sends
+// them, and tells what is left in the longest.
+type account struct {
+	windows []budget.Window
+	silent  bool // tells nothing about what is left, nor how long to wait
+
+	mu           sync.Mutex
+	taken        []time.Time
+	all, refused int
+}
+
+func (a *account) request(ctx context.Context) budget.Rate {
+	after(ctx, rand.N(50*time.Millisecond))
+	defer after(ctx, rand.N(50*time.Millisecond))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	a.all++
+	var r budget.Rate
+	for _, w := range a.windows {
+		var used []time.Time
+		for _, at := range a.taken {
+			if now.Sub(at) < w.Per {
+				used = append(used, at)
+			}
+		}
+		if len(used) >= w.Calls {
+			r.Refused, r.Words = true, "429 too many requests"
+			r.RetryAfter = max(r.RetryAfter, (used[0].Add(w.Per).Sub(now)).Truncate(time.Second)+time.Second)
+		}
+		if w.Told {
+			r.Limit, r.Remaining = w.Calls, max(0, w.Calls-len(used)-1)
+			if len(used) > 0 {
+				r.Reset = used[0].Add(w.Per)
+			}
+		}
+	}
+	if r.Refused {
+		a.refused++
+	} else {
+		a.taken = append(a.taken, now)
+	}
+	if a.silent {
+		return budget.Rate{Refused: r.Refused, Words: r.Words}
+	}
+	return r
+}
+
+func after(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// call sends one request with a budget and repeats it when it is refused.
+func call(ctx context.Context, g *budget.Governor, a *account, p budget.Priority) error {
+	for {
+		if err := g.Acquire(ctx, p); err != nil {
+			return err
+		}
+		r := a.request(ctx)
+		g.Learn(r)
+		if !r.Refused {
+			return nil
+		}
+	}
+}
+
+func TestTheLimitsHoldWhateverIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 700, Per: time.Hour, Told: true}}
+		a, g := &account{windows: limits}, budget.New(budget.Config{Windows: limits})
+		began := time.Now()
+		var group sync.WaitGroup
+		for i := range 1000 {
+			group.Go(func() {
+				time.Sleep(rand.N(3 * time.Minute))
+				if err := call(t.Context(), g, a, budget.Priority(1+i%5)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if a.refused > 0 || time.Since(began) > 70*time.Minute {
+			t.Errorf("%d of %d requests refused in %s, want none in little more than an hour", a.refused, a.all, time.Since(began))
+		}
+	})
+}
+
+func TestTheMoreUrgentGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: time.Second}}})
+		if err := g.Acquire(t.Context(), budget.List); err != nil {
+			t.Fatal(err)
+		}
+		var order []budget.Priority
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for _, p := range []budget.Priority{budget.List, budget.Read, budget.Write, budget.Attach, budget.Detach, budget.Attach, budget.Detach} {
+			group.Go(func() {
+				if err := g.Acquire(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, p)
+			})
+			synctest.Wait()
+		}
+		group.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("order %v, want it to be sorted", order)
+		}
+	})
+}
+
+func TestAListWaitsForDetachesOnlyForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 2, Per: time.Second}}})
+		flood, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				for g.Acquire(flood, budget.Detach) == nil {
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		if err := g.Acquire(t.Context(), budget.List); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 20*time.Second || took > time.Minute {
+			t.Errorf("a list waited %s behind a flood of detaches, want 20s to 1m", took)
+		}
+		stop()
+		group.Wait()
+	})
+}
+
+func TestListsLeaveAReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute}}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		lists := 0
+		for g.Acquire(ctx, budget.List) == nil {
+			lists++
+		}
+		detaches := 0
+		soon, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		for g.Acquire(soon, budget.Detach) == nil {
+			detaches++
+		}
+		if lists != 80 || detaches != 20 {
+			t.Errorf("%d lists and %d detaches, want 80 and 20", lists, detaches)
+		}
+	})
+}
+
+func TestWhatOthersSpendIsBelievedAndForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, Told: true}}})
+		g.Learn(budget.Rate{Limit: 50, Remaining: 10}) // and the account has another limit
+		took := func(n int) time.Duration {
+			began := time.Now()
+			for range n {
+				if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began)
+		}
+		if first := took(10); first != 0 {
+			t.Errorf("the 10 that are left took %s, want no time", first)
+		}
+		// The 40 of the others leave the window evenly within a minute.
+		if more := took(20); more < 25*time.Second || more > 35*time.Second {
+			t.Errorf("20 more took %s, want about 30s", more)
+		}
+	})
+}
+
+func TestARefusalPausesEverythingAndThenGoesOnSlowly(t *testing.T) {
+	tests := map[string]struct {
+		rate  budget.Rate
+		pause time.Duration
+	}{
+		"as long as the cloud asks for":             {budget.Rate{RetryAfter: 20 * time.Second}, 20 * time.Second},
+		"until the reset if nothing is left":        {budget.Rate{Limit: 100, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, 40 * time.Second},
+		"a second if the cloud does not say how":    {budget.Rate{}, time.Second},
+		"a second if something seems to be left":    {budget.Rate{Limit: 100, Remaining: 7, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, time.Second},
+		"a wait that is asked for beats the reset":  {budget.Rate{Limit: 100, RetryAfter: 3 * time.Second, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, 3 * time.Second},
+		"a reset that has passed says nothing":      {budget.Rate{Limit: 100, Reset: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}, time.Second},
+		"what the cloud asks for is bounded though": {budget.Rate{RetryAfter: 1000 * time.Hour}, time.Hour},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, Told: true}}})
+				began := time.Now()
+				tc.rate.Refused = true
+				for range 16 { // those under way together are refused together
+					g.Learn(tc.rate)
+				}
+				if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < tc.pause || took > tc.pause+tc.pause/8+time.Second {
+					t.Errorf("paused for %s, want %s", took, tc.pause)
+				}
+				began = time.Now()
+				for range 20 {
+					if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(began); took < 6*time.Second || took > 20*time.Second {
+					t.Errorf("20 more took %s, want them spread over 12s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusalsInARowPauseLongerUntilOneIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{})
+		pause := func() time.Duration {
+			began := time.Now()
+			if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began).Round(time.Second)
+		}
+		var got []time.Duration
+		for range 7 {
+			g.Learn(budget.Rate{Refused: true})
+			got = append(got, pause())
+		}
+		for i, want := range []int{1, 2, 4, 8, 16, 30, 30} {
+			if d := got[i].Seconds(); d < float64(want) || d > 1.1*float64(want)+1 {
+				t.Errorf("pause %d is %s, want %ds", i, got[i], want)
+			}
+		}
+		g.Learn(budget.Rate{})
+		g.Learn(budget.Rate{Refused: true})
+		if again := pause(); again > 2*time.Second {
+			t.Errorf("the pause after a success is %s, want 1s", again)
+		}
+	})
+}
+
+func TestAContextThatEndsGetsTheCloudsWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Name: "lists"})
+		g.Learn(budget.Rate{Refused: true, RetryAfter: time.Hour, Words: "429 API rate limit exceeded."})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := g.Acquire(ctx, budget.Write)
+		if fault.Of(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "API rate limit exceeded.") || !strings.Contains(err.Error(), "lists") {
+			t.Errorf("Acquire = %v, want unavailable, the deadline, and the cloud's words", err)
+		}
+		if err := g.Acquire(ctx, budget.Detach); fault.Of(err) != fault.Unavailable {
+			t.Errorf("Acquire after the end = %v, want unavailable", err)
+		}
+	})
+}
+
+func TestARequestThatGaveUpSpendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: time.Minute}}})
+		if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() { _ = g.Acquire(ctx, budget.Detach) })
+		}
+		group.Wait()
+		began := time.Now()
+		if err := g.Acquire(t.Context(), budget.List); err != nil || time.Since(began) > time.Minute+time.Second {
+			t.Errorf("the next one came after %s (%v), want a minute", time.Since(began), err)
+		}
+	})
+}
+
+// TestAHundredVolumesOnAScarceBudget takes 100 volumes, 16 at a time, through create, attach, detach
+// and delete, with operations of 2 s on 10 machines and a look for each two of them.
+func TestAHundredVolumesOnAScarceBudget(t *testing.T) {
+	minute := func(calls int) []budget.Window { return []budget.Window{{Calls: calls, Per: time.Minute}} }
+	tests := map[string]struct {
+		windows     []budget.Window
+		controllers int
+		silent      bool
+		refused     float64 // share that is allowed
+	}{
+		"the limits of one large cloud":           {[]budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}}, 1, false, 0},
+		"a tenth more than needed in ten minutes": {[]budget.Window{{Calls: 550, Per: 10 * time.Minute, Told: true}}, 1, false, 0},
+		"a tenth more than needed, not told":      {[]budget.Window{{Calls: 550, Per: 10 * time.Minute}}, 1, true, 0},
+		"a tenth of what is needed in a minute":   {minute(50), 1, false, 0},
+		"two controllers, told":                   {[]budget.Window{{Calls: 250, Per: time.Minute, Told: true}}, 2, false, 0.01},
+		"two controllers, not told":               {minute(250), 2, false, 0.05},
+		"two controllers, silent":                 {minute(250), 2, true, 0.1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &account{windows: tc.windows, silent: tc.silent}
+				next := make(chan int, 100)
+				for v := range 100 {
+					next <- v
+				}
+				close(next)
+				machines := make([]chan struct{}, 10)
+				for i := range machines {
+					machines[i] = make(chan struct{}, 1)
+				}
+				began := time.Now()
+				var group sync.WaitGroup
+				var mu sync.Mutex
+				longest := map[budget.Priority]time.Duration{}
+				for range tc.controllers {
+					g := budget.New(budget.Config{Windows: tc.windows})
+					must := func(p budget.Priority) {
+						ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+						defer cancel()
+						asked := time.Now()
+						if err := call(ctx, g, a, p); err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						longest[p] = max(longest[p], time.Since(asked))
+					}
+					for range 16 / tc.controllers {
+						group.Go(func() {
+							for v := range next {
+								must(budget.Write)
+								for i, p := range []budget.Priority{budget.Attach, budget.Detach} {
+									machines[v%10] <- struct{}{}
+									must(p)
+									time.Sleep(2 * time.Second)
+									if i == v%2 {
+										must(budget.Read)
+									}
+									<-machines[v%10]
+								}
+								must(budget.Write)
+							}
+						})
+					}
+				}
+				group.Wait()
+				share := float64(a.refused) / float64(a.all)
+				t.Logf("%4d requests %3d refused (%.1f %%) %6s longest waits: detach %s attach %s write %s read %s", a.all, a.refused, 100*share,
+					time.Since(began).Round(time.Second), longest[budget.Detach].Round(time.Second), longest[budget.Attach].Round(time.Second), longest[budget.Write].Round(time.Second), longest[budget.Read].Round(time.Second))
+				if share > tc.refused {
+					t.Errorf("%d of %d requests refused, want at most %.0f %%", a.refused, a.all, 100*tc.refused)
+				}
+			})
+		})
+	}
+}
