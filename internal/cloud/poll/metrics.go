@@ -36,3 +36,26 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	}
 	return m, nil
 }
+
+func (m *Metrics) looked(asked string, err error) {
+	if m == nil {
+		return
+	}
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.looks.WithLabelValues(asked, result).Inc()
+}
+
+func (m *Metrics) waits(change float64) {
+	if m != nil {
+		m.waiting.Add(change)
+	}
+}
+
+func (m *Metrics) learnt(kind Kind, seconds float64) {
+	if m != nil {
+		m.usual.WithLabelValues(string(kind)).Set(seconds)
+	}
+}

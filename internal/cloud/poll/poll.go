@@ -4,8 +4,8 @@
 // a hundred of them would spend the API budget on the same question. So one Poller per cloud serves
 // all that wait: the first look at an operation comes when one of its kind is usually done, which is
 // learnt from what was seen; looks that are due near each other become one list call, and a list
-// call answers everybody it can. Each later look follows after a tenth of the operation's age, so
-// nobody waits much longer than the operation itself took. An operation that has taken twice its
+// call answers everybody it can. Each later look follows after a small part of the operation's age,
+// so nobody waits much longer than the operation itself took. An operation that has taken twice its
 // usual time is looked up by itself, because a list cannot show a failure.
 //
 // A Shared does the same for calls that must know something now: all that ask within one tick are
@@ -16,24 +16,16 @@ package poll
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // Kind is a kind of operation, such as "attach": operations of one kind take about the same time.
 // It becomes a label of metrics, so there are few of them.
 type Kind string
-
-// Source is where the state of things can be looked up.
-type Source[K comparable, S any] struct {
-	// One looks at one thing.
-	One func(ctx context.Context, key K) (S, error)
-	// Many looks at several things with one request; the keys are sorted in no way. A key that its
-	// answer lacks is looked up with One in the same turn. Nil where the cloud has no such request.
-	//
-	// If it fails with a kind that a later look cannot mend (fault.Denied, say), each key is looked
-	// up with One.
-	Many func(ctx context.Context, keys []K) (map[K]S, error)
-}
 
 // Config is what a Poller needs.
 type Config[K comparable, S any] struct {
@@ -58,24 +50,93 @@ type Operation[K comparable] struct {
 }
 
 // Poller answers all that wait for operations of one cloud. It has no goroutine while nobody waits.
-type Poller[K comparable, S any] struct{}
+type Poller[K comparable, S any] struct {
+	cfg    Config[K, S]
+	closed context.Context
+	close  context.CancelFunc
+	looks  sync.WaitGroup
+
+	mu      sync.Mutex
+	usual   map[Kind]*usual
+	waiters map[*waiter[K, S]]struct{}
+	timer   *time.Timer
+	// planned is when the timer fires, or zero; latest is when the first of the waiters has to be
+	// looked at, the moment up to which a turn may be put off for others.
+	planned, latest time.Time
+}
 
 // New makes a Poller.
-func New[K comparable, S any](cfg Config[K, S]) *Poller[K, S] { return &Poller[K, S]{} }
+func New[K comparable, S any](cfg Config[K, S]) *Poller[K, S] {
+	p := &Poller[K, S]{cfg: cfg, usual: map[Kind]*usual{}, waiters: map[*waiter[K, S]]struct{}{}}
+	p.closed, p.close = context.WithCancel(context.Background())
+	return p
+}
 
 // Wait returns the first state for which done reports true, or the error of done.
 //
 // A look that fails because the cloud is not available (fault.Unavailable, fault.Busy, an error
 // without a kind) is a delay. One that fails otherwise ends the wait with its error. A context that
 // ends stops this wait and nothing else; the error then wraps the context's, and the one of the last
-// look if that failed. done is called without locks, never twice at a time.
+// look if that failed. done runs in the goroutine that called Wait.
 func (p *Poller[K, S]) Wait(ctx context.Context, op Operation[K], done func(S) (bool, error)) (S, error) {
-	var s S
-	return s, nil
+	w := p.enter(ctx, op)
+	defer p.leave(w)
+	var none S
+	for {
+		select {
+		case found := <-w.answers:
+			if found.err != nil && !passing(found.err) {
+				return none, found.err
+			}
+			var over bool
+			var err error
+			if found.err == nil {
+				over, err = done(found.state)
+			}
+			if over || err != nil {
+				p.ended(w, err == nil)
+				return found.state, err
+			}
+			p.again(w, found.err)
+		case <-ctx.Done():
+			return none, w.unanswered(ctx.Err())
+		case <-p.closed.Done():
+			return none, w.unanswered(fault.Unavailable)
+		}
+	}
 }
 
-// Usual returns when the first look at an operation of this kind is taken now.
-func (p *Poller[K, S]) Usual(kind Kind) time.Duration { return 0 }
+// unanswered is the error of a wait that ended before the operation did.
+func (w *waiter[K, S]) unanswered(why error) error {
+	if w.failed != nil {
+		return fmt.Errorf("wait for %s %v: %w: the last look failed: %w", w.op.Kind, w.op.Key, why, w.failed)
+	}
+	return fmt.Errorf("wait for %s %v: %w", w.op.Kind, w.op.Key, why)
+}
+
+// Usual returns at which age an operation of this kind gets its first look now.
+func (p *Poller[K, S]) Usual(kind Kind) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.usualOf(kind).at
+}
+
+func (p *Poller[K, S]) usualOf(kind Kind) *usual {
+	u := p.usual[kind]
+	if u == nil {
+		u = newUsual(p.cfg.Usual[kind])
+		p.usual[kind] = u
+	}
+	return u
+}
 
 // Close ends every wait with fault.Unavailable and returns when no look is under way any more.
-func (p *Poller[K, S]) Close() {}
+func (p *Poller[K, S]) Close() {
+	p.mu.Lock()
+	p.close()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	p.looks.Wait()
+}

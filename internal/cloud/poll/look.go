@@ -1,0 +1,110 @@
+package poll
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// A look is one request for some waiters, or several if the source has no request for many. It is
+// cancelled when all of its waiters have left.
+type look struct {
+	waiters int
+	cancel  context.CancelFunc
+}
+
+// left is called for each waiter that no longer needs the look's answer.
+func (l *look) left() {
+	if l.waiters--; l.waiters == 0 {
+		l.cancel()
+	}
+}
+
+// turn looks at everything that is due.
+func (p *Poller[K, S]) turn() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Err() != nil {
+		return
+	}
+	now := time.Now()
+	var due, others []*waiter[K, S]
+	ripe := 0
+	for w := range p.waiters {
+		switch {
+		case w.asked:
+		case !w.due.After(now):
+			due = append(due, w)
+		default:
+			others = append(others, w)
+			if w.due.Sub(now) <= 2*w.slack {
+				ripe++
+			}
+		}
+	}
+	alone, together := apart(due, now)
+	for _, w := range alone {
+		p.begin(now, []*waiter[K, S]{w})
+	}
+	if len(together) > 0 && len(together)+ripe > 1 && p.cfg.Many != nil {
+		together = append(together, others...) // a list answers for them too
+	}
+	if len(together) > 0 {
+		p.begin(now, together)
+	}
+	p.replan()
+}
+
+// apart chooses those that have been running for so long that they are looked up by themselves.
+func apart[K comparable, S any](due []*waiter[K, S], now time.Time) (alone, together []*waiter[K, S]) {
+	slices.SortFunc(due, func(a, b *waiter[K, S]) int { return cmp.Compare(a.aloneAt, b.aloneAt) })
+	for _, w := range due {
+		if age := now.Sub(w.began); age >= w.aloneAt && len(alone) < aloneAtOnce {
+			w.aloneAt = age + age/2
+			alone = append(alone, w)
+		} else {
+			together = append(together, w)
+		}
+	}
+	return alone, together
+}
+
+// begin starts a look for the waiters.
+func (p *Poller[K, S]) begin(now time.Time, waiters []*waiter[K, S]) {
+	// The context has the values of a waiter, for traces, and not its end.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(waiters[0].ctx))
+	l := &look{waiters: len(waiters), cancel: cancel}
+	asking := make(map[K][]*waiter[K, S], len(waiters))
+	fresh := map[Kind]int{}
+	for _, w := range waiters {
+		w.asked, w.askedAt, w.look = true, now, l
+		asking[w.op.Key] = append(asking[w.op.Key], w)
+		if w.teaches && !w.counted {
+			fresh[w.op.Kind]++
+		}
+	}
+	keys := make([]K, 0, len(asking))
+	for key := range asking {
+		keys = append(keys, key)
+	}
+	for _, w := range waiters {
+		if w.teaches && !w.counted {
+			w.share = 1 / float64(fresh[w.op.Kind])
+		}
+	}
+	stop := context.AfterFunc(p.closed, cancel)
+	p.looks.Go(func() {
+		defer stop()
+		defer cancel()
+		answers := p.cfg.look(ctx, keys, p.cfg.Metrics)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for key, waiting := range asking {
+			for _, w := range waiting {
+				w.look = nil
+				w.answers <- answers[key]
+			}
+		}
+	})
+}

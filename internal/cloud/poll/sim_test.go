@@ -1,0 +1,189 @@
+package poll_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+)
+
+// A sim is 100 volumes that are attached to 10 machines and detached again, so many at a time, in a
+// cloud that does one thing at a time on each machine. Creating and deleting need no waiting.
+type sim struct {
+	atOnce int
+	took   func() time.Duration
+	lag    time.Duration // of each request
+	usual  time.Duration // start value
+	each   int           // rounds of which the last is measured
+}
+
+// simCloud has the operations of a sim.
+type simCloud struct {
+	mu    sync.Mutex
+	ends  map[int]time.Time
+	reads int
+	lag   time.Duration
+}
+
+func (c *simCloud) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func (c *simCloud) begin(took time.Duration) (id int, began, ends time.Time) {
+	c.pause(context.Background(), c.lag/2)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, began = len(c.ends), time.Now()
+	ends = began.Add(took)
+	c.ends[id] = ends
+	return id, began, ends
+}
+
+func (c *simCloud) many(ctx context.Context, ids []int) (map[int]bool, error) {
+	c.pause(ctx, c.lag/2)
+	c.mu.Lock()
+	c.reads++
+	states := map[int]bool{}
+	for _, id := range ids {
+		states[id] = !time.Now().Before(c.ends[id])
+	}
+	c.mu.Unlock()
+	c.pause(ctx, c.lag/2)
+	return states, ctx.Err()
+}
+
+func (c *simCloud) one(ctx context.Context, id int) (bool, error) {
+	states, err := c.many(ctx, []int{id})
+	return states[id], err
+}
+
+type simResult struct {
+	reads    int
+	ratios   []float64
+	over     []time.Duration
+	duration time.Duration
+}
+
+func (r simResult) at(q float64) (float64, time.Duration) {
+	slices.Sort(r.ratios)
+	slices.Sort(r.over)
+	i := min(int(q*float64(len(r.ratios))), len(r.ratios)-1)
+	return r.ratios[i], r.over[i]
+}
+
+type waitFunc func(ctx context.Context, op poll.Operation[int]) error
+
+// round takes the volumes through their lives.
+func (s sim) round(c *simCloud, wait waitFunc) simResult {
+	const volumes, machines = 100, 10
+	var mu sync.Mutex
+	c.reads = 0
+	res, began := simResult{}, time.Now()
+	turns := make([]chan struct{}, machines)
+	for i := range turns {
+		turns[i] = make(chan struct{}, 1)
+	}
+	next := make(chan int, volumes)
+	for v := range volumes {
+		next <- v
+	}
+	close(next)
+	var group sync.WaitGroup
+	for range s.atOnce {
+		group.Go(func() {
+			for v := range next {
+				c.pause(context.Background(), c.lag) // create
+				for _, kind := range []poll.Kind{"attach", "detach"} {
+					turns[v%machines] <- struct{}{}
+					id, start, end := c.begin(s.took())
+					c.pause(context.Background(), c.lag/2)
+					if err := wait(context.Background(), poll.Operation[int]{Key: id, Kind: kind, Began: time.Now()}); err != nil {
+						panic(err)
+					}
+					mu.Lock()
+					res.over = append(res.over, time.Since(end))
+					res.ratios = append(res.ratios, float64(time.Since(start))/float64(end.Sub(start)))
+					mu.Unlock()
+					<-turns[v%machines]
+				}
+				c.pause(context.Background(), c.lag) // delete
+			}
+		})
+	}
+	group.Wait()
+	res.reads, res.duration = c.reads, time.Since(began)
+	return res
+}
+
+func finished(done bool) (bool, error) { return done, nil }
+
+// run returns the cold round and the warm one after it.
+func (s sim) run() (cold, warm simResult) {
+	c := &simCloud{ends: map[int]time.Time{}, lag: s.lag}
+	p := poll.New(poll.Config[int, bool]{
+		Source: poll.Source[int, bool]{One: c.one, Many: c.many},
+		Usual:  map[poll.Kind]time.Duration{"attach": s.usual, "detach": s.usual},
+	})
+	defer p.Close()
+	wait := func(ctx context.Context, op poll.Operation[int]) error {
+		_, err := p.Wait(ctx, op, finished)
+		return err
+	}
+	return s.round(c, wait), s.round(c, wait)
+}
+
+// naive looks at its own operation every second.
+func (s sim) naive() simResult {
+	c := &simCloud{ends: map[int]time.Time{}, lag: s.lag}
+	return s.round(c, func(ctx context.Context, op poll.Operation[int]) error {
+		for {
+			c.pause(ctx, time.Second)
+			if done, _ := c.one(ctx, op.Key); done {
+				return nil
+			}
+		}
+	})
+}
+
+func exactly(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// around spreads evenly over a tenth to both sides.
+func around(d time.Duration) func() time.Duration {
+	return func() time.Duration { return d - d/10 + rand.N(d/5) }
+}
+
+func TestReadsAndLatencyOfAHundredVolumes(t *testing.T) {
+	for _, lag := range []time.Duration{4 * time.Millisecond, 150 * time.Millisecond} {
+		for _, op := range []time.Duration{150 * time.Millisecond, 2 * time.Second, 5 * time.Second} {
+			for _, atOnce := range []int{1, 16, 100} {
+				for _, spread := range []string{"exact", "±10 %"} {
+					took := exactly(op)
+					if spread != "exact" {
+						took = around(op)
+					}
+					synctest.Test(t, func(t *testing.T) {
+						s := sim{atOnce: atOnce, took: took, lag: lag, usual: 500 * time.Millisecond}
+						cold, warm := s.run()
+						naive := s.naive()
+						line := fmt.Sprintf("lag %5s op %5s %3d at once %-6s", lag, op, atOnce, spread)
+						for _, r := range []simResult{cold, warm, naive} {
+							p50, o50 := r.at(.5)
+							p99, o99 := r.at(.99)
+							line += fmt.Sprintf(" | %4d reads p50 %.2f (+%3d ms) p99 %.2f (+%4d ms)", r.reads, p50, o50.Milliseconds(), p99, o99.Milliseconds())
+						}
+						fmt.Println(line)
+					})
+				}
+			}
+		}
+	}
+}

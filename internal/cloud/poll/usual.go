@@ -1,0 +1,113 @@
+package poll
+
+import "time"
+
+const (
+	// unknownUsual is where a kind without a start value begins.
+	unknownUsual = 500 * time.Millisecond
+	// lateShare is how many operations may still be running at the first look. A higher share costs
+	// requests, a lower one makes the quick operations wait for the slow ones.
+	lateShare = 0.2
+	// gain is how far one look moves the usual duration if it was late for all or for none.
+	gain = 0.05
+	// convincing is how many operations in a row must differ far before they are believed at once.
+	// Fewer are outliers.
+	convincing = 4
+)
+
+// usual is the age at which operations of a kind get their first look. It follows the age at which
+// lateShare of them still run: each first look moves it a little, down if the operation was done
+// and up, four times as far, if not. So it needs no true durations, which no look can tell: of an
+// operation found done it is only known that it ended somewhere before.
+//
+// Steps in one direction grow, so it finds a duration that has changed for good; a single operation
+// that hangs counts as one late look like any other.
+type usual struct {
+	at     time.Duration
+	learnt bool
+	// searching: of the first operation it is known only that it ended between floor and at, and
+	// the next looks halve that until one comes too early.
+	searching bool
+	floor     time.Duration
+	// hits and misses are how many looks in a row found everything done, or something not.
+	hits, misses float64
+	// far has the ages of operations in a row that ended far from at.
+	far []time.Duration
+}
+
+func newUsual(start time.Duration) *usual {
+	if start <= 0 {
+		start = unknownUsual
+	}
+	return &usual{at: start}
+}
+
+// found takes in the first look at an operation: whether it was done. share is the part that the
+// operation has in its look: one of ten operations seen at once moves a tenth.
+func (u *usual) found(done bool, share float64) {
+	switch {
+	case !u.learnt:
+		return // ended says where to begin
+	case done:
+		u.misses, u.hits = 0, u.hits+share
+		if u.searching {
+			u.search(share)
+			return
+		}
+		u.move(-gain * lateShare * share * grown(u.hits-8, 1.3, 8))
+	default:
+		u.searching = false
+		u.hits, u.misses = 0, u.misses+share
+		u.move(gain * (1 - lateShare) * share * grown(u.misses-1, 2, 4))
+	}
+}
+
+// ended takes in the end of an operation between two ages; after is 0 if no look saw it running.
+func (u *usual) ended(after, by time.Duration) {
+	if !u.learnt {
+		u.learnt, u.searching, u.floor, u.at = true, true, after, by
+		u.search(1)
+		return
+	}
+	late, early := after > 0 && by > u.at+u.at/4, by < u.at-u.at/4
+	if !late && !early {
+		u.far = u.far[:0]
+		return
+	}
+	if len(u.far) > 0 && late != (u.far[0] > u.at) {
+		u.far = u.far[:0]
+	}
+	u.far = append(u.far, by)
+	if len(u.far) < convincing {
+		return
+	}
+	nearest := u.far[0]
+	for _, age := range u.far {
+		if late {
+			nearest = min(nearest, age)
+		} else {
+			nearest = max(nearest, age)
+		}
+	}
+	u.at, u.searching, u.far = nearest, false, u.far[:0]
+}
+
+// search goes half the way to the floor, at most a quarter of the age at a time.
+func (u *usual) search(share float64) {
+	way := min(u.at-u.floor, u.at/2)
+	u.at -= time.Duration(share * float64(way) / 4)
+	u.searching = way > u.at/20
+}
+
+func (u *usual) move(part float64) {
+	u.at += time.Duration(part * float64(u.at))
+}
+
+// grown returns base^n within [1, most].
+func grown(n, base, most float64) float64 {
+	f := 1.0
+	for ; n >= 1 && f < most; n-- {
+		f *= base
+	}
+	return min(f, most)
+}
