@@ -75,8 +75,8 @@ type Result struct {
 	Code   int
 }
 
-// Run runs a command and kills it with SIGKILL as it enters the at-th call that the filter lets
-// through; 0 means never. The command's outputs must be files.
+// Run runs a command, which calls Narrow first, and kills it with SIGKILL as it enters the at-th call
+// that the filter lets through; 0 means never. The command's outputs must be files.
 func Run(cmd *exec.Cmd, at int, filter func(c Call) bool) (Result, error) {
 	// ptrace ties the tracer to its thread, and so does the way that it waits.
 	runtime.LockOSThread()
@@ -94,10 +94,10 @@ func Run(cmd *exec.Cmd, at int, filter func(c Call) bool) (Result, error) {
 	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
 		return Result{}, fmt.Errorf("wait for the start of %s: %w", cmd.Path, err)
 	}
-	err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEFORK|
+	err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESECCOMP|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEFORK|
 		unix.PTRACE_O_TRACEVFORK|unix.PTRACE_O_EXITKILL)
 	if err == nil {
-		err = unix.PtraceSyscall(pid, 0)
+		err = unix.PtraceCont(pid, 0)
 	}
 	if err != nil {
 		return Result{}, errors.Join(fmt.Errorf("trace %s: %w", cmd.Path, err), cmd.Process.Kill())
@@ -129,7 +129,7 @@ func follow(pid, at int, filter func(c Call) bool) (r Result, err error) {
 		}
 		deliver := 0
 		switch signal := status.StopSignal(); {
-		case signal == unix.SIGTRAP|0x80:
+		case signal == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 			if c, entering := callOf(who); entering && !r.Killed && filter(c) {
 				if r.Calls++; r.Calls == at {
 					r.Killed = true
@@ -141,7 +141,7 @@ func follow(pid, at int, filter func(c Call) bool) (r Result, err error) {
 		case signal != unix.SIGTRAP && signal != unix.SIGSTOP:
 			deliver = int(signal)
 		}
-		_ = unix.PtraceSyscall(who, deliver)
+		_ = unix.PtraceCont(who, deliver)
 	}
 }
 
@@ -154,5 +154,6 @@ func callOf(thread int) (c Call, entering bool) {
 	for i := range c.Args {
 		c.Args[i] = binary.NativeEndian.Uint64(info[32+8*i:])
 	}
-	return c, errno == 0 && info[0] == 1
+	const atFilter = 3 // PTRACE_SYSCALL_INFO_SECCOMP
+	return c, errno == 0 && info[0] == atFilter
 }

@@ -22,7 +22,7 @@ import (
 // filesystems are those that a pool can lie on, with the command that makes each.
 var filesystems = map[string][]string{
 	"ext4":  {"mkfs.ext4", "-q", "-F"},
-	"xfs":   {"mkfs.xfs", "-q", "-f"},
+	"xfs":   {"mkfs.xfs", "-q", "-f", "-m", "rmapbt=1"},
 	"btrfs": {"mkfs.btrfs", "-q", "-f"},
 }
 
@@ -41,10 +41,29 @@ func mounted(t *testing.T, args ...string) string {
 	return dir
 }
 
-// realPool is a pool on a small disk of its own, without the test's picture of free space.
-func realPool(t *testing.T, fs string) *Pool {
+// inMemory makes a folder in memory for the image of a disk.
+func inMemory(t *testing.T) string {
 	t.Helper()
-	image := filepath.Join(t.TempDir(), "disk")
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1100m", "none", dir).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		// Lazily: a container that was started meanwhile may have a copy of the mount of the disk.
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// realPool is a pool on a small disk of its own, without the test's picture of free space.
+func realPool(t *testing.T, fs string) *Pool { return poolBelow(t, fs, t.TempDir()) }
+
+// poolBelow is realPool with the disk's image in this folder.
+func poolBelow(t *testing.T, fs, dir string) *Pool {
+	t.Helper()
+	image := filepath.Join(dir, "disk")
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, 1<<30))
 	mkfs := filesystems[fs]

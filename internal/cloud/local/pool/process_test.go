@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/tracer"
 )
 
 // The test program runs itself again as another process of the driver.
@@ -38,6 +39,11 @@ func TestMain(m *testing.M) {
 
 func child(what string) error {
 	ctx := context.Background()
+	if strings.HasPrefix(what, cutPrefix) {
+		if err := tracer.Narrow(); err != nil {
+			return err
+		}
+	}
 	p, err := Open(ctx, Config{Dir: os.Getenv(dirEnv), Node: "n1"})
 	if err != nil {
 		return err
@@ -60,7 +66,7 @@ func child(what string) error {
 		}
 	}
 	id := ID(os.Getenv(idEnv))
-	if op, ok := strings.CutPrefix(what, "cut "); ok {
+	if op, ok := strings.CutPrefix(what, cutPrefix); ok {
 		return cutChild(ctx, p, op, strings.Split(string(id), ","))
 	}
 	switch what {

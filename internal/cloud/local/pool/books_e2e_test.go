@@ -1,0 +1,274 @@
+//go:build e2e
+
+package pool
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// books says, to the byte, what the space of a filesystem is used for.
+type books struct {
+	// data is what the files occupy, places that several share counted once, also beyond their ends.
+	data int64
+	// free is what statfs says, and other what the filesystem itself says it has taken from that for
+	// anything but data: for folders, for its records of what lies where, and for places that it has set
+	// aside or cannot give back yet.
+	free, other int64
+}
+
+// total is the same whatever happens. If it falls something is used that belongs to nobody.
+func (b books) total() int64 { return b.data + b.free + b.other }
+
+// bookkeeper reads the books of the filesystem mounted at home again and again, and finds out when
+// they do not balance.
+func bookkeeper(home string) func(t *testing.T) (data, other int64) {
+	total := int64(-1)
+	return func(t *testing.T) (data, other int64) {
+		t.Helper()
+		b := readBooks(t, home)
+		if total < 0 {
+			total = b.total()
+		}
+		if b.total() != total {
+			t.Errorf("%d bytes of the disk are used by nobody: %+v", total-b.total(), b)
+		}
+		return b.data, b.other
+	}
+}
+
+// inventory is what a walk through a filesystem finds.
+type inventory struct {
+	// blocks is what all files and folders occupy by their own count; data is as in books.
+	blocks, data int64
+	folders      map[uint64]bool
+}
+
+func takeInventory(t *testing.T, home string) inventory {
+	t.Helper()
+	inv := inventory{folders: map[uint64]bool{}}
+	var all []mapped
+	must(t, filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		inv.blocks += st.Blocks * 512
+		if d.IsDir() {
+			inv.folders[st.Ino] = true
+			return nil
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		// To the end of all files: what is reserved beyond the end of this one counts too.
+		places, ok, err := extents(f, math.MaxInt64)
+		if !ok && err == nil {
+			err = errors.New(path + " cannot be mapped")
+		}
+		all = append(all, places...)
+		return errors.Join(err, f.Close())
+	}))
+	all = slices.DeleteFunc(all, func(m mapped) bool { return m.flags&fiemapInline != 0 }) // in btrfs's own records
+	for _, m := range all {
+		if m.flags&(fiemapUnknown|fiemapDelayed) != 0 {
+			t.Errorf("an extent without a place after a sync: %+v", m)
+		}
+	}
+	inv.data = occupied(all)
+	return inv
+}
+
+// occupied adds up places, those that several share once.
+func occupied(places []mapped) (total int64) {
+	slices.SortFunc(places, func(a, b mapped) int { return cmp.Compare(a.physical, b.physical) })
+	end := int64(0)
+	for _, m := range places {
+		total += max(0, m.physical+m.length-max(end, m.physical))
+		end = max(end, m.physical+m.length)
+	}
+	return total
+}
+
+// FIFREEZE and FITHAW.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// fiemapInline is FIEMAP_EXTENT_DATA_INLINE.
+const fiemapInline = 0x200
+
+// readBooks settles everything that the filesystem does in its own time, and counts.
+func readBooks(t *testing.T, home string) books {
+	t.Helper()
+	f, err := os.Open(home)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	must(t, unix.Syncfs(int(f.Fd())))
+	var st unix.Statfs_t
+	must(t, unix.Fstatfs(int(f.Fd()), &st))
+	if st.Type == unix.XFS_SUPER_MAGIC {
+		// It takes the blocks of removed files back in the background, and waits for that only here.
+		must(t, unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0))
+		must(t, unix.IoctlSetInt(int(f.Fd()), fiThaw, 0))
+		must(t, unix.Fstatfs(int(f.Fd()), &st))
+	}
+	inv := takeInventory(t, home)
+	b := books{data: inv.data, free: int64(st.Bavail) * st.Bsize}
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC:
+		b.other = inv.blocks - inv.data
+	case unix.XFS_SUPER_MAGIC:
+		b.other = xfsOther(t, f, inv.folders)
+	case unix.BTRFS_SUPER_MAGIC:
+		b.other = btrfsOther(t, f, inv.data)
+	}
+	return b
+}
+
+// xfsOther asks xfs for the owner of every block, which it knows with rmapbt, and adds up those that
+// are no data and not taken from a reserve.
+func xfsOther(t *testing.T, f *os.File, folders map[uint64]bool) (other int64) {
+	t.Helper()
+	type record struct {
+		device, flags                   uint32
+		physical, owner, offset, length uint64
+		_                               [3]uint64
+	}
+	const (
+		getFsmap  = 0xc0c0583b // FS_IOC_GETFSMAP
+		ownInodes = 'X'<<32 | 5
+		ownInobt  = 'X'<<32 | 4
+		ownCow    = 'X'<<32 | 7
+		special   = 0x10
+		attrFork  = 0x2
+		extentMap = 0x4
+		most      = 1 << 14
+	)
+	type header struct {
+		iflags, oflags, count, entries uint32
+		_                              [6]uint64
+		keys                           [2]record
+		records                        [most]record
+	}
+	h := new(header)
+	h.count = most
+	h.keys[1] = record{device: math.MaxUint32, flags: math.MaxUint32, physical: math.MaxUint64, owner: math.MaxUint64, offset: math.MaxUint64}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), getFsmap, uintptr(unsafe.Pointer(h))); errno != 0 {
+		t.Fatalf("FS_IOC_GETFSMAP: %v", errno)
+	}
+	if h.entries == most {
+		t.Fatal("the map of the filesystem is longer than expected")
+	}
+	for _, r := range h.records[:h.entries] {
+		switch {
+		case r.flags&special == 0:
+			if folders[r.owner] || r.flags&(attrFork|extentMap) != 0 {
+				other += int64(r.length)
+			}
+		case r.owner == ownInodes, r.owner == ownInobt, r.owner == ownCow:
+			other += int64(r.length)
+		}
+	}
+	return other
+}
+
+// btrfsOther asks btrfs for what it has taken for its own records. And it frees a place only when nobody
+// has any part of it, so the whole places that the files have parts of must be all that it has given away.
+func btrfsOther(t *testing.T, f *os.File, data int64) (other int64) {
+	t.Helper()
+	const (
+		spaceInfo = 0xc0109414 // BTRFS_IOC_SPACE_INFO
+		isData    = 1
+		twice     = 1 << 5
+		reserve   = 1 << 49
+	)
+	var args struct {
+		slots, spaces uint64
+		infos         [16]struct{ flags, total, used uint64 }
+	}
+	args.slots = uint64(len(args.infos))
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), spaceInfo, uintptr(unsafe.Pointer(&args))); errno != 0 {
+		t.Fatalf("BTRFS_IOC_SPACE_INFO: %v", errno)
+	}
+	whole := btrfsPlaces(t, f)
+	other = whole - data
+	for _, i := range args.infos[:args.spaces] {
+		switch {
+		case i.flags&isData != 0 && int64(i.used) != whole:
+			t.Errorf("btrfs has given %d bytes to data, and files are in %d of them", i.used, whole)
+		case i.flags&(isData|reserve) != 0:
+		case i.flags&twice != 0:
+			other += 2 * int64(i.total)
+		default:
+			other += int64(i.total)
+		}
+	}
+	return other
+}
+
+// btrfsPlaces adds up the places on the disk that the items of all files name, each once.
+func btrfsPlaces(t *testing.T, f *os.File) (whole int64) {
+	t.Helper()
+	const (
+		treeSearch = 0xd0009411 // BTRFS_IOC_TREE_SEARCH
+		filesTree  = 5
+		extentData = 108
+		inline     = 0
+	)
+	type key struct {
+		tree                                                           uint64
+		minObject, maxObject, minOffset, maxOffset, minTrans, maxTrans uint64
+		minType, maxType, items                                        uint32
+		_                                                              uint32
+		_                                                              [4]uint64
+	}
+	var args struct {
+		key
+		buf [4096 - 104]byte
+	}
+	le := binary.LittleEndian
+	places := map[uint64]int64{}
+	next := key{tree: filesTree, maxObject: math.MaxUint64, maxOffset: math.MaxUint64, maxTrans: math.MaxUint64, maxType: math.MaxUint8}
+	for {
+		args.key = next
+		args.items = math.MaxUint32
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), treeSearch, uintptr(unsafe.Pointer(&args))); errno != 0 {
+			t.Fatalf("BTRFS_IOC_TREE_SEARCH: %v", errno)
+		}
+		if args.items == 0 {
+			break
+		}
+		at := 0
+		for range args.items {
+			b := args.buf[at:]
+			object, offset, kind, length := le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:]), int(le.Uint32(b[28:]))
+			if item := b[32 : 32+length]; kind == extentData && item[20] != inline {
+				if place := le.Uint64(item[21:]); place != 0 {
+					places[place] = int64(le.Uint64(item[29:]))
+				}
+			}
+			at += 32 + length
+			next.minObject, next.minType, next.minOffset = object, kind, offset+1
+		}
+	}
+	for _, length := range places {
+		whole += length
+	}
+	return whole
+}
