@@ -1,0 +1,147 @@
+package digitalocean
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/digitalocean/godo"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
+	tidyTimeout = 30 * time.Second
+	// leftOver is the age from which a temporary snapshot belongs to no call any more.
+	leftOver = time.Hour
+	// mostSwept bounds how many are removed in one go.
+	mostSwept = 20
+)
+
+// clone makes a volume as a copy of another. The cloud copies through snapshots only, so there is a
+// temporary one for a while. It has a name that follows from the request's, so a repeat finds it, and a
+// tag, so that a sweep does where no repeat comes.
+func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
+	snap, err := c.temporary(ctx, req)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	body.SnapshotID = snap.ID
+	zones := slices.DeleteFunc(c.zones(req), func(zone string) bool { return !slices.Contains(snap.Regions, zone) })
+	if len(zones) == 0 {
+		c.drop(ctx, snap)
+		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, c.zones(req), fault.Exhausted)
+	}
+	vol, err := c.createIn(ctx, doing, body, zones)
+	if fault.Of(err) != fault.Uncertain {
+		c.drop(ctx, snap) // the copy is whole with the create's answer, or there is none
+	}
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return c.fit(ctx, req, vol)
+}
+
+// temporary makes the snapshot for a clone, or finds the one that an earlier call made.
+func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*godo.Snapshot, error) {
+	words, err := c.words(req.Name, nil, cloud.Tag{Key: tagTemporary, Value: "clone"})
+	if err != nil {
+		return nil, err
+	}
+	snap, err := c.takeSnapshot(ctx, req.Source.Volume, c.temporaryName(req.Name), words)
+	switch fault.Of(err) {
+	case fault.None:
+		return snap, err
+	case fault.Conflict, fault.Precondition, fault.Exhausted:
+		found, findErr := c.findTemporary(ctx, req)
+		switch {
+		case findErr != nil:
+			return nil, fmt.Errorf("%w: %w", fault.Unavailable, findErr)
+		case found != nil:
+			return found, nil
+		case fault.Of(err) == fault.Conflict:
+			return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %w", fault.Precondition, answerOf(err))
+		}
+	}
+	return nil, err
+}
+
+// findTemporary returns the temporary snapshot of a request, or nil.
+func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*godo.Snapshot, error) {
+	of, err := c.snapshotsOf(ctx, req.Source.Volume)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return c.isTemporary(&s) && c.madeFor(req.Name, s.Tags) })
+	if at < 0 {
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	}
+	return &of[at], nil
+}
+
+// dropTemporary removes what an earlier call for the same clone has left.
+func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest) {
+	if snap, err := c.findTemporary(ctx, req); err == nil && snap != nil {
+		c.drop(ctx, snap)
+	}
+}
+
+// drop removes a temporary snapshot, also when the call's context has ended. What fails is left to the
+// repeat and the sweep.
+func (c *Cloud) drop(ctx context.Context, snap *godo.Snapshot) {
+	priority := budget.PriorityOf(ctx)
+	ctx, cancel := context.WithTimeout(budget.WithPriority(c.life, priority), tidyTimeout)
+	defer cancel()
+	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)); err != nil {
+		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.ID), zap.Error(err))
+	}
+}
+
+func (c *Cloud) isTemporary(s *godo.Snapshot) bool {
+	return valueOf(s.Tags, tagTemporary) != "" && c.madeHere(s.Tags)
+}
+
+// sweepOften removes left-over temporary snapshots, now and then, until Close.
+func (c *Cloud) sweepOften(every time.Duration) {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.life.Done():
+			return
+		}
+		if err := c.Sweep(c.life); err != nil && c.life.Err() == nil {
+			c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
+		}
+		timer.Reset(every)
+	}
+}
+
+// Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were
+// broken off and never asked for again.
+func (c *Cloud) Sweep(ctx context.Context) error {
+	all, err := c.allSnapshots(ctx, budget.List)
+	if err != nil {
+		return err
+	}
+	swept := 0
+	for i := range all {
+		created, err := time.Parse(time.RFC3339, all[i].Created)
+		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < leftOver || swept == mostSwept {
+			continue
+		}
+		swept++
+		if err := c.DeleteSnapshot(budget.WithPriority(ctx, budget.List), cloud.SnapshotID(all[i].ID)); err != nil {
+			return err
+		}
+		c.log.Info("removed a temporary snapshot that a broken-off clone had left", zap.String("snapshot_id", all[i].ID))
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package digitalocean_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+)
+
+// open returns a controller's view of the account.
+func open(t *testing.T, account *emulator.Cloud, edit ...func(*digitalocean.Config)) *digitalocean.Cloud {
+	t.Helper()
+	cfg := digitalocean.Config{
+		Token:    func() (string, error) { return account.Token, nil },
+		Endpoint: account.URL, Transport: account.Client().Transport, // no socket
+		Region: emulator.DefaultRegion, ClusterID: "one",
+		Usual:  map[poll.Kind]time.Duration{"attach": time.Millisecond, "detach": time.Millisecond, "resize": time.Millisecond},
+		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}},
+		Busy:   queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	c, err := digitalocean.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// inCluster makes the controller one of another cluster.
+func inCluster(id string) func(*digitalocean.Config) {
+	return func(cfg *digitalocean.Config) { cfg.ClusterID = id }
+}
+
+// The droplets of every account.
+const (
+	droplet1 = 101
+	droplet2 = 102
+	node1    = cloud.NodeID("101")
+	node2    = cloud.NodeID("102")
+)
+
+// start returns an account with two droplets.
+func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
+	t.Helper()
+	opts.InMemory = true
+	account := emulator.Start(t, opts)
+	for _, id := range []int{droplet1, droplet2} {
+		account.AddDroplet(emulator.Droplet{ID: id})
+	}
+	return account
+}
+
+func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtest.Harness {
+	var newest *emulator.Cloud
+	fresh := func(t *testing.T) *emulator.Cloud {
+		newest = start(t, opts)
+		return newest
+	}
+	return cloudtest.Harness{
+		Zones: []string{emulator.DefaultRegion, "nyc3"},
+		Nodes: []cloud.NodeID{node1, node2},
+		Slow:  opts.Durations != emulator.Durations{},
+		New:   func(t *testing.T) cloud.Cloud { return wrap(open(t, fresh(t))) },
+		Pair: func(t *testing.T) (a, b cloud.Cloud) {
+			account := fresh(t)
+			return wrap(open(t, account)), wrap(open(t, account, inCluster("two")))
+		},
+		Denied: func(t *testing.T) cloud.Cloud {
+			return wrap(open(t, fresh(t), func(cfg *digitalocean.Config) {
+				cfg.Token = func() (string, error) { return "another", nil }
+			}))
+		},
+		Requests: func() int { return len(newest.Exchanges()) },
+	}
+}
+
+func TestContract(t *testing.T) {
+	slow := emulator.Actions(clock.Span{Least: 20 * time.Millisecond, Spread: 20 * time.Millisecond})
+	for name, opts := range map[string]emulator.Options{
+		"actions are over at once":      {},
+		"actions take time":             {Durations: slow},
+		"changes show before their end": {Durations: slow, Rules: emulator.Rules{ChangeOnAccept: true}},
+		"a restore has the size asked":  {Rules: emulator.Rules{RestoreHonoursSize: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("bare", func(t *testing.T) {
+				cloudtest.Run(t, harness(opts, func(c cloud.Cloud) cloud.Cloud { return c }))
+			})
+			t.Run("in the stack", func(t *testing.T) {
+				h := harness(opts, func(c cloud.Cloud) cloud.Cloud {
+					return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: 2 * time.Millisecond, Most: 20 * time.Millisecond}})
+				})
+				h.Idempotent = true
+				h.Requests = nil // behind the stack a refused create is followed by a look for its name
+				cloudtest.Run(t, h)
+			})
+		})
+	}
+}

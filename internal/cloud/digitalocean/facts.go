@@ -1,0 +1,110 @@
+package digitalocean
+
+import (
+	"context"
+	"sync"
+
+	"github.com/digitalocean/godo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// A fact is what this process has seen of a volume. Name and region never change; the size only grows,
+// so it is a lower bound; droplet and wish may be old and only say where a look is worth its request.
+type fact struct {
+	name, region string
+	gib          int64
+	droplet      int
+	wish         bool
+}
+
+// facts are what this process remembers, and the writes that it has not got an answer to. Nothing here
+// decides anything: without it there are more requests.
+type facts struct {
+	mu      sync.Mutex
+	volumes map[cloud.VolumeID]fact
+	air     map[string]chan struct{}
+}
+
+// saw takes in the state of a volume. A fresh one was asked for alone; a list may lag behind, so it does
+// not unsay what is known already.
+func (k *facts) saw(v *godo.Volume, fresh bool) {
+	f := fact{name: v.Name, region: regionOf(v), gib: v.SizeGigaBytes}
+	if len(v.DropletIDs) > 0 {
+		f.droplet = v.DropletIDs[0]
+	}
+	_, f.wish = wishOf(v.Tags)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.volumes == nil {
+		k.volumes = map[cloud.VolumeID]fact{}
+	}
+	if old, known := k.volumes[cloud.VolumeID(v.ID)]; known && !fresh {
+		f.gib, f.droplet, f.wish = max(f.gib, old.gib), old.droplet, f.wish || old.wish
+	}
+	k.volumes[cloud.VolumeID(v.ID)] = f
+}
+
+func (k *facts) of(id cloud.VolumeID) (fact, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f, known := k.volumes[id]
+	return f, known
+}
+
+// change corrects what is known of a volume, if anything is.
+func (k *facts) change(id cloud.VolumeID, edit func(*fact)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, known := k.volumes[id]; known {
+		edit(&f)
+		k.volumes[id] = f
+	}
+}
+
+func (k *facts) forget(id cloud.VolumeID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.volumes, id)
+}
+
+// takeOff waits until no write of the object is unanswered and claims the object for one.
+func (k *facts) takeOff(ctx context.Context, object string) (landed func(), err error) {
+	mine := make(chan struct{})
+	for {
+		k.mu.Lock()
+		earlier, taken := k.air[object]
+		if !taken {
+			if k.air == nil {
+				k.air = map[string]chan struct{}{}
+			}
+			k.air[object] = mine
+			k.mu.Unlock()
+			return func() {
+				k.mu.Lock()
+				delete(k.air, object)
+				k.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		k.mu.Unlock()
+		select {
+		case <-earlier:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// know returns what there is to know of a volume, with a shared read where this process has never seen
+// it. fault.NotFound when there is no such volume.
+func (c *Cloud) know(ctx context.Context, id cloud.VolumeID) (fact, error) {
+	if f, known := c.known.of(id); known {
+		return f, nil
+	}
+	if _, err := c.states.Get(ctx, id); err != nil {
+		return fact{}, err
+	}
+	f, _ := c.known.of(id)
+	return f, nil
+}

@@ -1,0 +1,41 @@
+package digitalocean
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+// names is what the cloud documents for volumes: lower-case letters, digits and dashes, a letter first,
+// at most 64. What it thinks of a dash at the end is not documented, so there is none.
+var names = cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true, EndAlnum: true}
+
+// devicePrefix begins the link that udev makes for a volume on its droplet; the volume's name follows.
+const devicePrefix = "scsi-0DO_Volume_"
+
+var (
+	uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	slug = regexp.MustCompile(`^[a-z][a-z0-9]{1,30}$`)
+)
+
+// objectID reports whether the cloud can have made this id of a volume or snapshot. Others never
+// become part of a request, where they could lead to another object.
+func objectID[T ~string](id T) bool { return uuid.MatchString(string(id)) }
+
+// dropletID returns the number of a machine, or false for an id that the cloud cannot have made.
+func dropletID(node cloud.NodeID) (int, bool) {
+	n, err := strconv.Atoi(string(node))
+	return n, err == nil && n > 0 && strconv.Itoa(n) == string(node)
+}
+
+func nodeID(droplet int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(droplet)) }
+
+// cloudName is the cloud's name for a request name.
+func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
+
+// temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
+// repeat finds it.
+func (c *Cloud) temporaryName(request string) string {
+	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
+}

@@ -1,0 +1,187 @@
+package digitalocean
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/digitalocean/godo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// mostSnapshots is how many snapshots the cloud keeps of one volume.
+const mostSnapshots = 25
+
+// CreateSnapshots makes a snapshot of one volume. Groups are not offered.
+func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+	doing := fmt.Sprintf("create snapshot %q", req.Name)
+	if err := checkSnapshots(req); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	id := req.Volumes[0]
+	words, err := c.words(req.Name, req.Tags)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
+	if fault.Of(err) == fault.Precondition {
+		// The first answer may have been lost, and then the rule of 10 minutes hides that the name is taken.
+		if _, findErr := c.FindSnapshots(ctx, req.Name); findErr == nil {
+			return nil, fmt.Errorf("%s of volume %s: %w: %w", doing, id, fault.Conflict, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
+	}
+	snap, err := snapshotOf(made)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, err)
+	}
+	return []cloud.Snapshot{snap}, nil
+}
+
+func checkSnapshots(req cloud.CreateSnapshotsRequest) error {
+	switch {
+	case req.Group:
+		return fmt.Errorf("groups of snapshots: %w", fault.Unsupported)
+	case req.Name == "":
+		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case len(req.Volumes) != 1:
+		return fmt.Errorf("%d volumes, and no group: %w", len(req.Volumes), fault.InvalidArgument)
+	case !objectID(req.Volumes[0]):
+		return fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volumes[0], fault.NotFound)
+	default:
+		return nil
+	}
+}
+
+// takeSnapshot sends the write.
+//
+// The rule of one snapshot in 10 minutes becomes fault.Precondition and not fault.Unavailable: the cloud
+// has surely made nothing, so the sidecar may forget the attempt, it backs off on both, and no layer
+// in between repeats it at once.
+func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*godo.Snapshot, error) {
+	made := make(chan *godo.Snapshot, 1)
+	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
+		return c.write(ctx, "snapshot "+name, "snapshot volume "+string(id), func(ctx context.Context) error {
+			snap, _, err := c.api.Storage.CreateSnapshot(ctx, &godo.SnapshotCreateRequest{
+				VolumeID: string(id), Name: name, Description: "Created by cloudblock-csi", Tags: words,
+			})
+			if err == nil && (snap == nil || !objectID(snap.ID)) {
+				err = fmt.Errorf("%w: the cloud's answer names no snapshot", fault.Uncertain)
+			}
+			if err == nil {
+				made <- snap
+			}
+			return err
+		})
+	}})
+	a := answerOf(err)
+	switch {
+	case err == nil:
+		return <-made, nil
+	case fault.Of(err) == fault.Precondition && a != nil && a.status == http.StatusTooManyRequests:
+		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
+	case fault.Of(err) != fault.InvalidArgument || a == nil:
+		return nil, err
+	}
+	of, listErr := c.snapshotsOf(ctx, id)
+	if listErr == nil && len(of) >= mostSnapshots {
+		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), mostSnapshots, fault.Exhausted, a)
+	}
+	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
+}
+
+// FindSnapshots returns the snapshot made under this request name.
+func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
+	if name == "" {
+		return nil, missing
+	}
+	all, err := c.allSnapshots(ctx, budget.Read)
+	if err != nil {
+		return nil, err
+	}
+	wanted := c.cloudName(name)
+	all = slices.DeleteFunc(all, func(s godo.Snapshot) bool { return s.Name != wanted })
+	at := slices.IndexFunc(all, func(s godo.Snapshot) bool { return c.madeFor(name, s.Tags) })
+	switch {
+	case at >= 0:
+		snap, err := snapshotOf(&all[at])
+		return []cloud.Snapshot{snap}, err
+	case len(all) > 0:
+		return nil, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its tags): %w",
+			name, all[0].ID, all[0].Name, fault.Conflict)
+	default:
+		return nil, missing
+	}
+}
+
+// GetSnapshot returns the present state of a snapshot.
+func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
+	if !objectID(id) {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", id, fault.NotFound)
+	}
+	snap, err := c.snapshot(ctx, id)
+	if err != nil {
+		return cloud.Snapshot{}, err
+	}
+	return snapshotOf(snap)
+}
+
+func (c *Cloud) snapshot(ctx context.Context, id cloud.SnapshotID) (*godo.Snapshot, error) {
+	snap, _, err := c.api.Snapshots.Get(budget.WithPriority(ctx, budget.Read), string(id))
+	switch {
+	case err != nil:
+		return nil, readError("look at snapshot "+string(id), err)
+	case snap == nil || snap.ID != string(id) || snap.ResourceType != "volume":
+		return nil, fmt.Errorf("look at snapshot %s: %w: it is none of a volume", id, fault.NotFound)
+	default:
+		return snap, nil
+	}
+}
+
+// DeleteSnapshot removes a snapshot.
+func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
+	if !objectID(id) {
+		return nil
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	return c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
+		err := c.write(ctx, "snapshot "+string(id), "delete snapshot "+string(id), func(ctx context.Context) error {
+			_, err := c.api.Storage.DeleteSnapshot(ctx, string(id))
+			return err
+		})
+		if fault.Of(err) == fault.NotFound {
+			return nil
+		}
+		return err
+	}})
+}
+
+// allSnapshots reads all snapshots of volumes that the credentials see.
+func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]godo.Snapshot, error) {
+	all, err := complete(budget.WithPriority(ctx, p), func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
+		return c.api.Snapshots.ListVolume(ctx, opts)
+	}, func(s godo.Snapshot) string { return s.ID })
+	return all, readError("list snapshots", err)
+}
+
+// snapshotsOf reads the snapshots of one volume. A volume that does not exist has none.
+func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]godo.Snapshot, error) {
+	all, err := complete(budget.WithPriority(ctx, budget.Read), func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
+		return c.api.Storage.ListSnapshots(ctx, string(id), opts)
+	}, func(s godo.Snapshot) string { return s.ID })
+	if a := answerOf(err); a != nil && a.status == http.StatusNotFound {
+		return nil, nil
+	}
+	return all, readError("list the snapshots of volume "+string(id), err)
+}
