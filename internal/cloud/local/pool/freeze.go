@@ -157,8 +157,9 @@ func (p *Pool) writeNote(n freezeNote, ext string, flags uint) (*os.File, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.Write(data); err == nil {
-		err = flock(f, unix.LOCK_EX)
+	// The lock first: it tells sweepNotes that somebody is at it.
+	if err = flock(f, unix.LOCK_EX); err == nil {
+		_, err = f.Write(data)
 	}
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, name, flags)
@@ -168,6 +169,23 @@ func (p *Pool) writeNote(n freezeNote, ext string, flags uint) (*os.File, error)
 		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close())
 	}
 	return f, nil
+}
+
+// sweepNotes removes half-written files whose process was killed. There is an instant in which one that
+// is being written is not locked yet, so only those are taken whose content has expired anyway.
+func (p *Pool) sweepNotes() {
+	for _, id := range p.notes(newExt) {
+		name := p.notePath(id, newExt)
+		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		st, err := f.Stat()
+		if err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > MostFreeze && flock(f, unix.LOCK_EX) == nil {
+			p.disk.discard(name)
+		}
+		_ = f.Close()
+	}
 }
 
 func (p *Pool) readNote(id ID, ext string) (freezeNote, error) {

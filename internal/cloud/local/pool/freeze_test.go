@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -209,6 +211,44 @@ func TestFreezeThatIsNotGranted(t *testing.T) {
 				t.Errorf("the request stands: %q", left)
 			}
 			eventually(t, "the refusal is gone", func() bool { return len(p.Frozen()) == 0 })
+		})
+	}
+}
+
+func TestHalfWrittenNotesAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	p := openPool(t, dir)
+	old := time.Now().Add(-MostFreeze - time.Minute)
+	for name, tc := range map[string]struct {
+		file  string
+		age   time.Time
+		taken bool
+		stays bool
+	}{
+		"one that a killed process left":      {file: string(NewID()) + newExt, age: old},
+		"one that was begun just now":         {file: string(NewID()) + newExt, age: time.Now(), stays: true},
+		"one that somebody is still writing":  {file: string(NewID()) + newExt, age: old, taken: true, stays: true},
+		"a file of somebody else":             {file: "notes" + newExt, age: old, stays: true},
+		"a request, however old it may be":    {file: string(NewID()) + recordExt, age: old, stays: true},
+		"what must be thawed, however old":    {file: string(NewID()) + freezingExt, age: old, stays: true},
+		"an answer, which stands for a thaw":  {file: string(NewID()) + frozenExt, age: old, stays: true},
+		"a half-written file of another kind": {file: string(NewID()) + recordExt + newExt, age: old, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := p.path(freezeDir, tc.file)
+			f, err := os.Create(path)
+			must(t, err)
+			defer func() { _ = f.Close() }()
+			must(t, os.Chtimes(path, tc.age, tc.age))
+			if tc.taken {
+				must(t, flock(f, unix.LOCK_EX))
+			} else {
+				must(t, f.Close())
+			}
+			p = openPool(t, dir)
+			if _, err := os.Lstat(path); (err == nil) != tc.stays {
+				t.Errorf("after the next start: %v, want it to stay: %v", err, tc.stays)
+			}
 		})
 	}
 }

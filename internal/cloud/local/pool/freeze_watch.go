@@ -110,6 +110,7 @@ type freezeRun struct {
 
 // look compares the folder with what is running.
 func (w *freezeWatch) look(ctx context.Context) {
+	w.pool.sweepNotes()
 	standing := map[ID]freezeNote{}
 	for _, id := range w.pool.notes(recordExt) {
 		n, err := w.pool.readNote(id, recordExt)

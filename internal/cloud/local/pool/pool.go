@@ -146,6 +146,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if p.reflink, err = p.disk.canReflink(p.path("probe"+newExt), p.path("clone"+newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
+	p.sweepNotes()
 	if _, err := p.settle(); err != nil {
 		return nil, err
 	}
