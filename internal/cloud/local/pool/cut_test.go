@@ -294,7 +294,7 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
 // run does the operation in another process, killed at this system call.
 func (c *cut) run(at int) tracer.Result {
 	c.Helper()
-	cmd := command(c.T, cutPrefix+c.op.name, c.dir, ID(strings.Join([]string{string(c.a), string(c.b), string(c.snap)}, ",")), 0)
+	cmd := command(c.T, cutPrefix+c.op.name, c.dir, ID(strings.Join([]string{string(c.a), string(c.b), string(c.snap)}, ",")))
 	if c.rig.count != nil {
 		cmd.Env = append(cmd.Env, sizeEnv+"=1")
 	}

@@ -101,7 +101,7 @@ func TestFiftyCreatesAtOnceOnARealDiskWithRoomForTwenty(t *testing.T) {
 			var wg sync.WaitGroup
 			var made atomic.Int32
 			for i := range 4 {
-				cmd := command(t, "many", p.dir, ID("p"+strconv.Itoa(i)+"-"), 0)
+				cmd := command(t, "many", p.dir, ID("p"+strconv.Itoa(i)+"-"))
 				cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", sizeEnv, size))
 				wg.Go(func() {
 					out, err := cmd.Output()
