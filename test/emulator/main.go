@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -21,11 +22,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "emulator:", err)
-		stop()
 		os.Exit(1)
 	}
 }
@@ -35,7 +35,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("emulator", flag.ContinueOnError)
 	flags.SetOutput(out)
 	cloud := flags.String("cloud", "digitalocean", "which cloud: digitalocean")
-	listen := flags.String("listen", "127.0.0.1:0", "loopback address to listen on")
 	var opts digitalocean.Options
 	flags.StringVar(&opts.Token, "token", digitalocean.DefaultToken, "token that requests must bear")
 	flags.StringVar(&opts.Region, "region", digitalocean.DefaultRegion, "region of the droplets")
@@ -43,6 +42,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of everything that is left to chance")
 	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than the wall clock the account's time runs")
 	flags.StringVar(&opts.DataDir, "data-dir", "", "folder for the volumes' data; empty: volumes have none")
+	var where listeners
+	flags.StringVar(&where.plain, "listen", "127.0.0.1:0", "loopback address to listen on")
+	flags.StringVar(&where.tls, "tls-listen", "", "address to listen on with TLS as well, for clients that are not on this machine's loopback")
+	flags.StringVar(&where.authority, "ca-file", "", "file to write the certificate of --tls-listen to")
 	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first droplets: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
 	lasting := clock.Fixed(2 * time.Second)
 	flags.TextVar(&lasting, "action", &lasting, "how long actions take, as 2s or 2s+500ms")
@@ -63,7 +66,33 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	dirs := split(*deviceDirs)
 	opts.Droplets = max(0, opts.Droplets-len(dirs))
-	return serve(ctx, *listen, opts, dirs, out)
+	return serve(ctx, where, opts, dirs, out)
+}
+
+// listeners says where an account is served.
+type listeners struct{ plain, tls, authority string }
+
+func (l listeners) open(ctx context.Context, account *digitalocean.Cloud, out io.Writer) error {
+	if err := account.Listen(ctx, l.plain); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "API       %s\n", account.URL)
+	if l.tls == "" {
+		return nil
+	}
+	if l.authority == "" {
+		return errors.New("--tls-listen needs --ca-file, or no client can trust it")
+	}
+	host, _, err := net.SplitHostPort(l.tls)
+	if err != nil {
+		return err
+	}
+	url, authority, err := account.ListenTLS(ctx, l.tls, host)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "API       %s   trusted by %s\n", url, l.authority)
+	return os.WriteFile(l.authority, authority, 0o644)
 }
 
 func split(list string) []string {
@@ -73,7 +102,7 @@ func split(list string) []string {
 	return strings.Split(list, ",")
 }
 
-func serve(ctx context.Context, listen string, opts digitalocean.Options, dirs []string, out io.Writer) error {
+func serve(ctx context.Context, where listeners, opts digitalocean.Options, dirs []string, out io.Writer) error {
 	account, err := digitalocean.New(opts)
 	if err != nil {
 		return err
@@ -81,10 +110,10 @@ func serve(ctx context.Context, listen string, opts digitalocean.Options, dirs [
 	for _, dir := range dirs {
 		account.AddDroplet(digitalocean.Droplet{DeviceDir: dir})
 	}
-	if err := account.Listen(ctx, listen); err != nil {
+	if err := where.open(ctx, account, out); err != nil {
 		return errors.Join(err, account.Close())
 	}
-	fmt.Fprintf(out, "API       %s\ntoken     %s\ncontrol   %s/_emulator/\n", account.URL, account.Token, account.URL)
+	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.Token, account.URL)
 	for _, id := range account.Droplets() {
 		fmt.Fprintf(out, "droplet   %d   metadata %s\n", id, account.Metadata(id))
 	}

@@ -7,6 +7,7 @@ package digitalocean
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -43,11 +44,11 @@ type Cloud struct {
 	// Token that requests must bear.
 	Token string
 
-	opts   Options
-	clock  *clock.Clock
-	server *rest.Server
-	http   *http.Server
-	served sync.WaitGroup
+	opts      Options
+	clock     *clock.Clock
+	server    *rest.Server
+	listeners []*http.Server
+	served    sync.WaitGroup
 
 	idMu      sync.Mutex // guards ids alone: an id is needed before and while mu is held
 	ids       map[string]int
@@ -109,15 +110,37 @@ func (c *Cloud) Listen(ctx context.Context, address string) error {
 		return err
 	}
 	c.URL = "http://" + listener.Addr().String()
-	c.http = &http.Server{Handler: c.Handler(), ReadHeaderTimeout: minute}
-	c.served.Go(func() { _ = c.http.Serve(listener) }) // it ends with ErrServerClosed
+	c.serve(listener)
 	return nil
+}
+
+// ListenTLS serves the same at another address, over TLS. It returns the URL there and the PEM text of
+// the certificate that a client must trust.
+func (c *Cloud) ListenTLS(ctx context.Context, address string, hosts ...string) (url string, authority []byte, err error) {
+	certificate, authority, err := rest.Certificate(hosts...)
+	if err != nil {
+		return "", nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", nil, err
+	}
+	c.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
+	return "https://" + listener.Addr().String(), authority, nil
+}
+
+func (c *Cloud) serve(listener net.Listener) {
+	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: minute}
+	c.listeners = append(c.listeners, server)
+	c.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
 }
 
 // Handler returns everything that the account serves.
 func (c *Cloud) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.server)
+	mux.Handle("/droplets/", http.NotFoundHandler())
+	mux.Handle("/_emulator/", http.NotFoundHandler())
 	c.metadataRoutes(mux)
 	c.controlRoutes(mux)
 	return mux
@@ -162,8 +185,8 @@ func Start(t Testing, opts Options) *Cloud {
 // Close ends what is running, detaches what this machine has attached and removes the data.
 func (c *Cloud) Close() error {
 	var failures []error
-	if c.http != nil {
-		failures = append(failures, c.http.Close())
+	for _, server := range c.listeners {
+		failures = append(failures, server.Close())
 	}
 	c.server.Close()
 	c.served.Wait()

@@ -46,9 +46,9 @@ func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
 	for _, v := range c.attachedTo(&c.now, id) {
 		c.unplug(v, gone)
 		free := func() {
-			if v := c.now.volumes[v.ID]; v.DropletID == id {
-				v.DropletID = 0
-				c.putVolume(v)
+			if still := c.now.volumes[v.ID]; still.DropletID == id {
+				still.DropletID = 0
+				c.putVolume(still)
 			}
 		}
 		if lag == 0 {

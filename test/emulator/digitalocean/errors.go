@@ -87,18 +87,18 @@ func refuse(p problem, requestID string) rest.Answer {
 
 // reply is an answer with a JSON body; nil means no body.
 func reply(status int, body any, requestID string) rest.Answer {
-	answer := rest.Answer{Status: status, Header: http.Header{}}
-	answer.Header.Set("X-Request-Id", requestID)
+	made := rest.Answer{Status: status, Header: http.Header{}}
+	made.Header.Set("X-Request-Id", requestID)
 	if body == nil {
-		return answer
+		return made
 	}
-	answer.Header.Set("Content-Type", "application/json; charset=utf-8")
+	made.Header.Set("Content-Type", "application/json; charset=utf-8")
 	text, err := json.Marshal(body)
 	if err != nil { // no type of this package can fail
 		return refuse(problem{Status: http.StatusInternalServerError, Message: err.Error()}, requestID)
 	}
-	answer.Body = text
-	return answer
+	made.Body = text
+	return made
 }
 
 // limited adds the rate headers: those of the longest window, and retry-after only when the limit of the

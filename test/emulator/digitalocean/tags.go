@@ -85,7 +85,8 @@ func (c *Cloud) retag(r *request, change func(tags []string, name string) []stri
 	for _, resource := range ask.Resources {
 		_, isVolume := c.now.volumes[resource.ID]
 		_, isSnapshot := c.now.snapshots[resource.ID]
-		if !(resource.Type == "volume" && isVolume || resource.Type == "volume_snapshot" && isSnapshot) {
+		found := resource.Type == "volume" && isVolume || resource.Type == "volume_snapshot" && isSnapshot
+		if !found {
 			return refuse(notFound, r.ID)
 		}
 	}

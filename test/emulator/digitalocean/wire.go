@@ -123,10 +123,14 @@ func queryNumber(r *request, name string, otherwise int) int {
 // pageLinks returns the links object; a list of one page has none.
 func pageLinks(r *request, number, last int) map[string]any {
 	pages := map[string]string{}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
 	link := func(n int) string {
 		query := r.URL.Query()
 		query.Set("page", strconv.Itoa(n))
-		target := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}
+		target := url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}
 		return target.String()
 	}
 	if number > 1 {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheProgramServesAnAccount(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	read, write := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, []string{"--droplets", "2", "--token", "secret", "--tls-listen", "127.0.0.1:0", "--ca-file", authority}, write)
+		done <- err
+		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
+	}()
+	var url, metadata string
+	lines := bufio.NewScanner(read)
+	for metadata == "" && lines.Scan() {
+		switch words := strings.Fields(lines.Text()); {
+		case words[0] == "API" && url == "":
+			url = words[1]
+		case words[0] == "droplet":
+			metadata = words[3]
+		}
+	}
+	if metadata == "" {
+		t.Fatalf("run() = %v before it served anything", <-done)
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
+	for target, want := range map[string]string{url + "/v2/droplets": `"total":2`, metadata + "/metadata/v1/region": "fra1"} {
+		if body := fetch(t, target, "secret"); !strings.Contains(body, want) {
+			t.Errorf("GET %s = %s, want %s in it", target, body, want)
+		}
+	}
+	if pem, err := os.ReadFile(authority); err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
+		t.Errorf("authority = %s, %v", pem, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run() = %v after its context ended", err)
+	}
+}
+
+func fetch(t *testing.T, url, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestWrongFlagsAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"--cloud", "moon"}, {"--limits", "many"}, {"--action", "soon"}, {"--no-such-flag"},
+		{"--tls-listen", "127.0.0.1:0"}, {"--listen", "nowhere"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := run(ctx, args, io.Discard); err == nil || ctx.Err() != nil {
+			t.Errorf("run(%v) = %v, want an error at once", args, err)
+		}
+		cancel()
+	}
+}
