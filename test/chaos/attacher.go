@@ -54,7 +54,7 @@ func (a *actor) follow(c *claim, va *attachment) {
 		a.unstage(c, va)
 		s.set(func() { va.deleting = true })
 		s.until(func() bool { return va.gone })
-	case !va.staged:
+	case va.attached && !va.staged:
 		a.stage(c, va)
 	}
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,31 +16,51 @@ import (
 type history struct {
 	mu    sync.Mutex
 	began time.Time
-	lines []string
+	lines []line
+}
+
+// line is one event, or the words that belong to the one before.
+type line struct {
+	at   time.Duration
+	text string
 }
 
 func newHistory() *history { return &history{began: time.Now()} }
 
 // now is the time since the run began.
-func (h *history) now() string { return fmt.Sprintf("%.3fs", time.Since(h.began).Seconds()) }
+func (h *history) now() string { return seconds(time.Since(h.began)) }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
 func (h *history) add(who, format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lines = append(h.lines, fmt.Sprintf("%10s  %-12s %s", h.now(), who, fmt.Sprintf(format, args...)))
+	h.put(fmt.Sprintf("%-12s %s", who, fmt.Sprintf(format, args...)))
 }
 
 // detail adds the words of an error.
 func (h *history) detail(err error) {
+	words := strings.ReplaceAll(status.Convert(err).Message(), "\n", "; ")
+	h.put(strings.Repeat(" ", 13) + words)
+}
+
+func (h *history) put(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lines = append(h.lines, fmt.Sprintf("%24s %s", "", status.Convert(err).Message()))
+	h.lines = append(h.lines, line{time.Since(h.began), text})
+}
+
+// sorted is the history in an order that is the same in every repeat, also of what happens at one moment.
+func (h *history) sorted() []line {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.SortedFunc(slices.Values(h.lines), func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text))
+	})
 }
 
 func (h *history) print(to io.Writer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, line := range h.lines {
-		fmt.Fprintln(to, line)
+	for _, l := range h.lines {
+		fmt.Fprintf(to, "%10s  %s\n", seconds(l.at), l.text)
 	}
 }

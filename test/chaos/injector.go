@@ -128,6 +128,14 @@ func (in *injector) happened(call string, kind Kind) bool {
 	return slices.ContainsFunc(in.fired, func(f Fault) bool { return f.Call == call && f.Kind == kind })
 }
 
+// lastWas says whether this was the fault of the last call of the name for the object.
+func (in *injector) lastWas(call, object string, kind Kind) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	last := Fault{Call: call, Object: object, Nth: in.seen[call+" "+object], Kind: kind}
+	return slices.Contains(in.fired, last)
+}
+
 // stop ends all faults.
 func (in *injector) stop() {
 	in.mu.Lock()

@@ -28,15 +28,16 @@ type memoryWorld struct {
 	stop    func()
 	working sync.WaitGroup
 
-	mu      sync.Mutex
-	stamps  map[cloud.VolumeID]string
-	images  map[cloud.SnapshotID]string
-	ready   map[cloud.SnapshotID]time.Time
-	known   map[cloud.VolumeID]string // the names of all volumes there ever were
-	snaps   map[cloud.SnapshotID]string
-	born    map[string]time.Time
-	before  map[cloud.VolumeID]past
-	running map[cloud.VolumeID]chan struct{}
+	mu     sync.Mutex
+	stamps map[cloud.VolumeID]string
+	images map[cloud.SnapshotID]string
+	ready  map[cloud.SnapshotID]time.Time
+	known  map[cloud.VolumeID]string // the names of all volumes there ever were
+	snaps  map[cloud.SnapshotID]string
+	born   map[string]time.Time
+	before map[cloud.VolumeID]past
+	// last is closed when the last change of where a volume is attached is through.
+	last map[cloud.VolumeID]chan struct{}
 }
 
 // past is where a volume was attached before the last change of that.
@@ -64,7 +65,7 @@ func newMemoryWorld(in *injector, log func(format string, args ...any), changed 
 		ours: account.Cluster("ours"), theirs: account.Cluster("theirs"),
 		stamps: map[cloud.VolumeID]string{}, images: map[cloud.SnapshotID]string{}, ready: map[cloud.SnapshotID]time.Time{},
 		known: map[cloud.VolumeID]string{}, snaps: map[cloud.SnapshotID]string{}, born: map[string]time.Time{},
-		before: map[cloud.VolumeID]past{}, running: map[cloud.VolumeID]chan struct{}{},
+		before: map[cloud.VolumeID]past{}, last: map[cloud.VolumeID]chan struct{}{},
 	}
 	w.end, w.stop = context.WithCancel(context.Background())
 	return w, nil

@@ -36,7 +36,7 @@ func move[T any](ctx context.Context, c *memoryClient, name string, id cloud.Vol
 	if err != nil {
 		return none, fmt.Errorf("%s: not sent: %w", name, err)
 	}
-	took := between(k.rng, time.Second, 6*time.Second)
+	took := between(k.rng, time.Second, 10*time.Second)
 	if k.fault == Slow {
 		took, k.fault = slowness(k.rng), ""
 	}
@@ -72,24 +72,29 @@ func land[T any](w *memoryWorld, id cloud.VolumeID, took time.Duration, failed b
 	return effect(w.end)
 }
 
-// turn waits until nothing is under way with where the volume is attached, and takes the place.
-func (w *memoryWorld) turn(ctx context.Context, id cloud.VolumeID) (mine chan struct{}, err error) {
-	for {
-		w.mu.Lock()
-		other := w.running[id]
-		if other == nil {
-			mine = make(chan struct{})
-			w.running[id] = mine
-		}
-		w.mu.Unlock()
-		if other == nil {
-			return mine, nil
-		}
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// turn waits until those that came before are through with where the volume is attached, and takes the
+// place. They pass in the order in which they came.
+func (w *memoryWorld) turn(ctx context.Context, id cloud.VolumeID) (chan struct{}, error) {
+	w.mu.Lock()
+	before := w.last[id]
+	mine := make(chan struct{})
+	w.last[id] = mine
+	w.mu.Unlock()
+	if before == nil {
+		return mine, nil
+	}
+	select {
+	case <-before:
+		return mine, nil
+	case <-ctx.Done():
+		w.working.Go(func() {
+			select {
+			case <-before:
+			case <-w.end.Done():
+			}
+			w.leave(id, mine)
+		})
+		return nil, ctx.Err()
 	}
 }
 
@@ -97,6 +102,8 @@ func (w *memoryWorld) turn(ctx context.Context, id cloud.VolumeID) (mine chan st
 func (w *memoryWorld) leave(id cloud.VolumeID, mine chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.running, id)
+	if w.last[id] == mine {
+		delete(w.last, id)
+	}
 	close(mine)
 }

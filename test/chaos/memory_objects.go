@@ -47,7 +47,8 @@ func (w *memoryWorld) sizeOf(ctx context.Context, from cloud.Source, size cloud.
 func (c *memoryClient) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	k := &call{name: "FindVolume", object: name, chances: []chance{{Stale, .3}}}
 	return do(ctx, c, k, func(ctx context.Context) (cloud.Volume, error) {
-		if k.fault == Stale && c.w.young(name) {
+		// A cloud that says that it is full and hides what it holds at the same time cannot be seen through.
+		if k.fault == Stale && c.w.young(name) && !c.w.in.lastWas("CreateVolume", name, Full) {
 			return cloud.Volume{}, fmt.Errorf("volume named %q: %w", name, fault.NotFound)
 		}
 		return c.Cloud.FindVolume(ctx, name)

@@ -202,7 +202,7 @@ func (s *sim) checkSnapshot(sn *snap, got *csi.Snapshot) {
 }
 
 func (s *sim) checkGrown(c *claim, goal, said cloud.Bytes) {
-	if d := s.world.Truth().Volumes[c.pv.id]; d.Size < goal || said < goal {
+	if d, there := s.world.Truth().Volumes[c.pv.id]; there && d.Size < goal || said < goal {
 		s.wrong(Unequal, "ControllerExpandVolume %s to %s answered %s, the volume has %s", c.name, goal, said, d.Size)
 	}
 }

@@ -174,8 +174,10 @@ func (b *planner) draw() {
 	const within = 25 * time.Second
 	vol := b.rng.IntN(b.volumes)
 	switch n := b.rng.IntN(100); {
-	case n < 26:
+	case n < 17:
 		b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within)
+	case n < 26:
+		b.waver(vol, within)
 	case n < 34:
 		b.add(Step{Do: StopPod, Volume: vol}, within)
 	case n < 42:
@@ -201,6 +203,20 @@ func (b *planner) draw() {
 		b.add(Step{Do: RestartSidecar, Sidecar: sidecars[b.rng.IntN(len(sidecars))]}, within)
 	default:
 		b.foreign(within)
+	}
+}
+
+// waver runs a pod and changes its mind while the volume is still being attached.
+func (b *planner) waver(vol int, within time.Duration) {
+	node := b.rng.IntN(machines)
+	b.add(Step{Do: RunPod, Volume: vol, Node: node}, within)
+	if b.rng.IntN(2) > 0 {
+		b.add(Step{Do: RestartSidecar, Sidecar: Attacher}, 4*time.Second)
+	}
+	if b.rng.IntN(2) > 0 {
+		b.add(Step{Do: StopPod, Volume: vol}, 2*time.Second)
+	} else {
+		b.add(Step{Do: RunPod, Volume: vol, Node: (node + 1) % machines}, 2*time.Second)
 	}
 }
 

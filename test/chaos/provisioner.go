@@ -112,7 +112,7 @@ func (a *actor) create(c *claim) error {
 				c.reply = got
 			}
 			if !proto.Equal(c.reply, got) {
-				s.wrong(Unequal, "CreateVolume %s answered %v and then %v", c.name, c.reply, got)
+				s.wrong(Unequal, "CreateVolume %s answered %v and then %v", c.name, c.reply.GetVolume(), got.GetVolume())
 			}
 			vol := got.GetVolume()
 			s.checkCreated(c, req, vol)

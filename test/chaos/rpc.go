@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,11 +71,12 @@ type try struct {
 
 func (a *actor) once(ctx context.Context, t try, do send, got learn) error {
 	s := a.s
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	// The controller gets a deadline that is rounded up: it ends after its caller's, never with it.
+	ctx, cancel := context.WithTimeout(ctx, t.timeout.Truncate(time.Millisecond)+500500*time.Nanosecond)
 	defer cancel()
 	r := &rpc{sidecar: t.as, cancel: cancel}
 	s.set(func() {
-		s.calls[r] = true
+		s.calls = append(s.calls, r)
 		s.rpcs++
 	})
 	who := string(t.as)
@@ -84,7 +86,7 @@ func (a *actor) once(ctx context.Context, t try, do send, got learn) error {
 	s.hist.add(who, "%s %s -> controller %d", t.method, t.object, t.controller)
 	answer, err := s.send(ctx, t.controller, do)
 	s.set(func() {
-		delete(s.calls, r)
+		s.calls = slices.DeleteFunc(s.calls, func(x *rpc) bool { return x == r })
 		if err != nil {
 			s.hist.add(who, "%s %s: %s", t.method, t.object, status.Convert(err).Code())
 			s.hist.detail(err)

@@ -32,7 +32,7 @@ type sim struct {
 	claims    map[int]*claim
 	snapshots map[int]*snap
 	lead      map[Sidecar]int
-	calls     map[*rpc]bool
+	calls     []*rpc
 	rpcs      int
 	crashes   int
 	wrongs    []Wrong
@@ -123,7 +123,7 @@ type snap struct {
 func newSim(p Plan, in *injector, hist *history) *sim {
 	s := &sim{
 		plan: p, in: in, hist: hist,
-		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{}, calls: map[*rpc]bool{},
+		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{},
 		foreign: map[cloud.VolumeID]bool{},
 	}
 	s.moved = sync.NewCond(&s.mu)
@@ -174,10 +174,14 @@ type actor struct {
 	rng  *rand.Rand
 }
 
-// actor starts somebody.
+// actor starts somebody, who begins at a moment of its own.
 func (s *sim) actor(name string, work func(a *actor)) {
 	a := &actor{s: s, name: name, rng: randomOf(s.plan.Seed, name)}
-	s.workers.Go(func() { work(a) })
+	s.workers.Go(func() {
+		if a.think() {
+			work(a)
+		}
+	})
 }
 
 // pause lets time pass; false when the run is over. No two actors go on at the same moment.
@@ -221,6 +225,7 @@ func (s *sim) play() {
 		s.hist.add("step", "%s", step)
 		s.step(step)
 	}
+	_ = wait(s.life, time.Second)
 	s.hist.add("step", "delete everything")
 	s.set(func() {
 		s.ending = true

@@ -52,11 +52,13 @@ func (s *sim) step(st Step) {
 	}
 }
 
-// cancel ends all calls of a sidecar. The caller holds mu.
+// cancel ends all calls of a sidecar, in the order in which they began. The caller holds mu.
 func (s *sim) cancel(of Sidecar) {
-	for c := range s.calls {
+	after := time.Duration(0)
+	for _, c := range s.calls {
 		if c.sidecar == of {
-			c.cancel()
+			after += time.Microsecond // not at one moment, so that a seed repeats
+			time.AfterFunc(after, c.cancel)
 		}
 	}
 }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// forgetful makes a new volume for every repeat of a request: lost idempotency.
+type forgetful struct {
+	cloud.Cloud
+
+	mu    sync.Mutex
+	calls int
+}
+
+func (f *forgetful) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	f.mu.Lock()
+	f.calls++
+	req.Name = fmt.Sprintf("%s.%d", req.Name, f.calls)
+	f.mu.Unlock()
+	return f.Cloud.CreateVolume(ctx, req)
+}
+
+// eager makes room for a volume by deleting what has its name, whoever made that: blind delete.
+type eager struct{ cloud.Cloud }
+
+func (e eager) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	vol, err := e.Cloud.CreateVolume(ctx, req)
+	if !errors.Is(err, fault.Conflict) {
+		return vol, err
+	}
+	for at := (cloud.Page{}); ; {
+		list, listErr := e.ListVolumes(ctx, at)
+		if listErr != nil {
+			return vol, err
+		}
+		for _, v := range list.Volumes {
+			if v.Name == req.Name && e.DeleteVolume(ctx, v.ID) == nil {
+				return e.Cloud.CreateVolume(ctx, req)
+			}
+		}
+		if at.Token = list.Next; at.Token == "" {
+			return vol, err
+		}
+	}
+}
+
+// hasty says that a volume is free when the detach was sent: early success of detach.
+type hasty struct{ cloud.Cloud }
+
+func (h hasty) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	if err := h.Cloud.Detach(short, id, node); ctx.Err() != nil || fault.Of(err) == fault.Unavailable {
+		return err
+	}
+	return nil
+}
+
+// mindful believes what it remembers of where a volume is: cached attachment state.
+type mindful struct {
+	cloud.Cloud
+
+	mu sync.Mutex
+	on map[cloud.VolumeID]cloud.NodeID
+}
+
+func (m *mindful) remembered(id cloud.VolumeID, node cloud.NodeID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.on[id] == node
+}
+
+func (m *mindful) remember(id cloud.VolumeID, node cloud.NodeID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.on[id] = node
+}
+
+func (m *mindful) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	device, err := m.Cloud.Attach(ctx, id, node)
+	if err == nil {
+		m.remember(id, node)
+	}
+	return device, err
+}
+
+func (m *mindful) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	if !m.remembered(id, node) {
+		return nil // it knows better than to ask
+	}
+	err := m.Cloud.Detach(ctx, id, node)
+	if err == nil {
+		m.remember(id, "")
+	}
+	return err
+}
+
+// deaf does not see an attach that is under way when it looks whether a volume is free: a late attach lands
+// after an unpublish said free.
+type deaf struct{ cloud.Cloud }
+
+func (d deaf) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	vol, err := d.GetVolume(ctx, id)
+	if err == nil && !slices.Contains(vol.AttachedTo, node) {
+		return nil
+	}
+	return d.Cloud.Detach(ctx, id, node)
+}
+
+// The tester must be able to fail: each of these backends is wrong in one way that other drivers were.
+func TestPlantedBugsAreCaught(t *testing.T) {
+	bugs := map[string]struct {
+		plant func(cloud.Cloud) cloud.Cloud
+		want  []Breach
+		runs  int
+	}{
+		"a repeat of a create makes a second volume": {
+			func(c cloud.Cloud) cloud.Cloud { return &forgetful{Cloud: c} }, []Breach{Leaked, Doubled, Unequal}, 10,
+		},
+		"a name that is taken is made free by deleting its volume": {
+			func(c cloud.Cloud) cloud.Cloud { return eager{c} }, []Breach{Trespassed, Unequal, Corrupt}, 30,
+		},
+		"a detach is taken for done when it was sent": {
+			func(c cloud.Cloud) cloud.Cloud { return hasty{c} }, []Breach{MultiAttached}, 10,
+		},
+		"what an attach left is remembered instead of read": {
+			func(c cloud.Cloud) cloud.Cloud { return &mindful{Cloud: c, on: map[cloud.VolumeID]cloud.NodeID{}} }, []Breach{MultiAttached}, 10,
+		},
+		"a volume counts as free although its attach is under way": {
+			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 30,
+		},
+	}
+	for name, bug := range bugs {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(bug.runs) {
+				out := execute(t, NewPlan(seed+1, 1), setup{world: newMemoryWorld, plant: bug.plant})
+				if len(out.wrongs) == 0 {
+					continue
+				}
+				if !slices.Contains(bug.want, out.wrongs[0].Breach) {
+					t.Errorf("seed %d: %v, want one of %v", seed+1, out.wrongs[0], bug.want)
+				}
+				t.Logf("seed %d: %v", seed+1, out.wrongs[0])
+				return
+			}
+			t.Errorf("not caught within %d runs", bug.runs)
+		})
+	}
+}
+
+// A seed is worth something only if it repeats.
+func TestASeedRepeats(t *testing.T) {
+	for seed := range uint64(20) {
+		plan := NewPlan(seed+1, 1+int(seed%2))
+		first := execute(t, plan, setup{world: newMemoryWorld})
+		for range 2 {
+			again := execute(t, plan, setup{world: newMemoryWorld})
+			was, is := first.history.sorted(), again.history.sorted()
+			if slices.Equal(was, is) {
+				continue
+			}
+			at := 0
+			for at < min(len(was), len(is)) && was[at] == is[at] {
+				at++
+			}
+			t.Errorf("seed %d: two runs differ from line %d on: %v and %v", plan.Seed, at, was[max(at-3, 0):min(at+1, len(was))], is[max(at-3, 0):min(at+1, len(is))])
+		}
+	}
+}
