@@ -23,6 +23,7 @@ func TestSpanText(t *testing.T) {
 		{"2s+", clock.Span{}, true},
 		{"-2s", clock.Span{}, true},
 		{"2s+-1s", clock.Span{}, true},
+		{"2562047h+2562047h", clock.Span{}, true},
 	} {
 		var got clock.Span
 		err := got.UnmarshalText([]byte(row.text))

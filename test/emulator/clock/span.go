@@ -45,8 +45,9 @@ func (s *Span) UnmarshalText(text []byte) error {
 			return err
 		}
 	}
-	if read.Least < 0 || read.Spread < 0 {
-		return fmt.Errorf("duration %q is negative", text)
+	const longest = 10000 * time.Hour
+	if read.Least < 0 || read.Spread < 0 || read.Least > longest || read.Spread > longest {
+		return fmt.Errorf("duration %q is not between 0 and %s", text, longest)
 	}
 	*s = read
 	return nil
