@@ -5,8 +5,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-CLOUD    ?= local
-FUZZTIME ?= 10s
+CLOUD       ?= local
+NODES       ?= 2
+RUNS        ?= 100
+SEED        ?= 1
+CONTROLLERS ?= 1
+FUZZTIME    ?= 10s
 
 # golangci-lint and every other tool that is not part of the project is pinned in this one file.
 TOOL := $(GO) tool -modfile=test/tools/go.mod
@@ -33,6 +37,7 @@ demo: ## Take volumes through their whole life on this machine, with real data (
 test: ## Run every test that needs no root
 	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
 	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race ./...
+	cd test/manifests && $(GO) test -race ./...
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, and both programs on local (root)
@@ -45,6 +50,39 @@ e2e: ## Run the tests on real loop devices and filesystems (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
+
+.PHONY: cluster
+cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it (root)
+	@$(GO) run ./test/cluster up -cloud $(CLOUD) -nodes $(NODES)
+
+.PHONY: cluster-down
+cluster-down: ## Take that Kubernetes down, whatever is left of it (root)
+	@$(GO) run ./test/cluster down
+
+.PHONY: e2e-cluster
+e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storage suite (root)
+	@test/require.sh root loop
+	@$(GO) run ./test/cluster build-suite
+	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide)
+
+.PHONY: images
+images: ## Build both images for amd64 and arm64 with docker buildx (PUSH=1 pushes them)
+	@GO="$(GO)" build/images.sh $(if $(PUSH),--push)
+
+.PHONY: images-local
+images-local: ## Build both images on this machine, without a registry, and test them (root)
+	@test/require.sh root buildah debootstrap
+	@GO="$(GO)" build/images-local.sh
+
+.PHONY: manifests
+manifests: ## Render each overlay to deploy/testdata
+	@for overlay in deploy/overlays/*/; do \
+		(cd test/manifests && $(GO) tool kustomize build ../../$$overlay) >deploy/testdata/$$(basename $$overlay).yaml || exit 1; \
+	done
+
+.PHONY: chaos
+chaos: ## Random calls, faults and crashes in simulated time: CLOUD, RUNS, SEED, CONTROLLERS, BINARY=1
+	@$(GO) run ./test/chaos -cloud $(if $(filter local,$(CLOUD)),memory,$(CLOUD)) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
 
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)
@@ -68,13 +106,15 @@ lint: ## Run the linters and check the formatting
 	@test/require.sh gcc
 	@unformatted=$$(gofmt -l cmd internal test); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(TOOL) golangci-lint run --build-tags e2e ./...
+	$(TOOL) golangci-lint run --build-tags e2e,cluster ./...
 	cd test/sanity && $(GO) vet -tags e2e ./...
+	cd test/manifests && $(GO) vet ./...
 
 .PHONY: generated
 generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff
 	cd test/sanity && $(GO) mod tidy -diff
+	cd test/manifests && $(GO) mod tidy -diff
 
 .PHONY: verify
 verify: lint generated test ## What every commit must pass: lint, generated files unchanged, test
