@@ -18,6 +18,9 @@ version="${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo u
 commit="${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}"
 go="${GO:-go}"
 mkdir -p "$images" "$cache/containers"
+# One at a time: the storage and the archives are everybody's.
+exec 9>"$cache/containers/lock"
+flock -n 9 || { echo "waiting for another run of this script" && flock 9; }
 
 say() { printf '%5ss  %s\n' "$SECONDS" "$*"; }
 
@@ -51,28 +54,23 @@ make_base() {
 	rm -rf "$root"
 }
 
-# name_of prints the image's name and tag as the manifests have them.
-name_of() {
-	awk -v name="ghcr.io/cloudblock-csi/$1" '$2 == "name:" { found = $3 == name } found && $1 == "newTag:" { print name ":" $2; exit }' \
-		deploy/components/images/kustomization.yaml
-}
-
 # key_of is equal as long as nothing that goes into the image has changed.
 key_of() {
 	{
-		echo "$version $commit $(name_of "$1") $("$go" version)"
+		echo "$version $commit $(build/image-name.sh "$1") $("$go" version)"
 		find go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 }
 
 build() {
 	local name key
-	name="$(name_of "$1")"
+	name="$(build/image-name.sh "$1")"
 	key="$(key_of "$1")"
 	if [ -e "$images/$1.tar" ] && [ "$(cat "$images/$1.key" 2>/dev/null)" = "$key" ]; then
 		say "$1: nothing has changed"
 		return
 	fi
+	changed=yes
 	make_base
 	say "$1: building $name"
 	local gocache gomodcache
@@ -93,7 +91,13 @@ build() {
 	run_quietly buildah rmi --prune || true
 }
 
+changed=""
 for image in controller node; do build "$image"; done
+if [ -n "$changed" ]; then
+	say "looking into the images"
+	# The key is taken back, so that an image which fails is not taken for good the next time.
+	"$go" test -count=1 -tags images ./test/images -args -images "$images" || { rm -f "$images"/*.key && exit 1; }
+fi
 for image in controller node; do
-	say "$(name_of "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
+	say "$(build/image-name.sh "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
 done

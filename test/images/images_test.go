@@ -1,0 +1,297 @@
+//go:build images
+
+// Package images_test looks into the images that build/images-local.sh has written: what is in them,
+// and that every tool of the node image runs with nothing but what is beside it. It needs root, for
+// a root folder and mounts of their own.
+package images_test
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var dir = flag.String("images", "", "the folder with controller.tar and node.tar")
+
+// config is what the tests look at in an image's configuration.
+type config struct {
+	Config struct {
+		User       string
+		Env        []string
+		Entrypoint []string
+		Labels     map[string]string
+	}
+}
+
+// unpack returns the image's files below a folder, its configuration and its name.
+func unpack(t *testing.T, name string) (root string, c config, tag string) {
+	t.Helper()
+	if *dir == "" {
+		t.Fatal("-images is not given; run `make images-local`")
+	}
+	archive := t.TempDir()
+	untar(t, filepath.Join(*dir, name+".tar"), archive)
+	var manifest []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	readJSON(t, filepath.Join(archive, "manifest.json"), &manifest)
+	readJSON(t, filepath.Join(archive, manifest[0].Config), &c)
+	root = t.TempDir()
+	for _, layer := range manifest[0].Layers {
+		untar(t, filepath.Join(archive, layer), root)
+	}
+	return root, c, manifest[0].RepoTags[0]
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func untar(t *testing.T, file, into string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := tar.NewReader(f)
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil {
+			err = extract(r, h, filepath.Join(into, h.Name))
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+}
+
+func extract(r io.Reader, h *tar.Header, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	mode := h.FileInfo().Mode()
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return os.MkdirAll(path, 0o755)
+	case tar.TypeSymlink:
+		return os.Symlink(h.Linkname, path)
+	case tar.TypeReg:
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		return errors.Join(err, f.Chmod(mode), f.Close())
+	default:
+		return fmt.Errorf("%s is of a kind that an image of ours does not have: %q", h.Name, h.Typeflag)
+	}
+}
+
+// files lists everything that is not a folder.
+func files(t *testing.T, root string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			found = append(found, strings.TrimPrefix(path, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// run runs a program as it would run in a container of the image, which sees a /proc of its own, and
+// returns what it printed.
+func run(t *testing.T, root string, c config, args ...string) (string, error) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"--mount", "--pid", "--fork", "--root=" + root, "--mount-proc", "--"}, args...)
+	cmd := exec.CommandContext(t.Context(), "unshare", args...)
+	cmd.Env = c.Config.Env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestTheControllerIsOneProgramAndItsCertificates(t *testing.T) {
+	root, c, _ := unpack(t, "controller")
+	if got, want := files(t, root), []string{"/cloudblock-controller", "/etc/ssl/certs/ca-certificates.crt"}; !slices.Equal(got, want) {
+		t.Errorf("the image holds %v, want %v", got, want)
+	}
+	if c.Config.User != "65532:65532" {
+		t.Errorf("it runs as %q, want a number that is not root", c.Config.User)
+	}
+	checkProgram(t, root, c, "cloudblock-controller")
+}
+
+func TestTheNodeImageHoldsItsToolsAndNothingToLogInWith(t *testing.T) {
+	root, c, _ := unpack(t, "node")
+	checkProgram(t, root, c, "cloudblock-node")
+	want := append(tools(t), "cloudblock-node")
+	for _, file := range files(t, root) {
+		info, err := os.Lstat(root + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			t.Errorf("%s lends its owner's rights", file)
+		}
+		program := info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 && !strings.HasPrefix(file, "/usr/lib")
+		if program && !slices.Contains(want, filepath.Base(file)) {
+			t.Errorf("%s is a program that the node does not call", file)
+		}
+	}
+}
+
+// checkProgram: the image starts the program, whose version is the one that the image is labelled with.
+func checkProgram(t *testing.T, root string, c config, name string) {
+	t.Helper()
+	if !slices.Equal(c.Config.Entrypoint, []string{"/" + name}) {
+		t.Errorf("the image starts %v", c.Config.Entrypoint)
+	}
+	out, err := run(t, root, c, "/"+name, "--version")
+	want := fmt.Sprintf("%s %s %s\n", name, c.Config.Labels["org.opencontainers.image.version"], c.Config.Labels["org.opencontainers.image.revision"])
+	if err != nil || out != want {
+		t.Errorf("--version = %q, %v, want %q", out, err, want)
+	}
+}
+
+// Every tool not only starts but does what the node asks of it, on files of this size.
+func TestToolsOfTheNodeImageWork(t *testing.T) {
+	root, c, _ := unpack(t, "node")
+	for _, tool := range tools(t) {
+		flag := map[string]string{"mkfs.ext4": "-V", "e2fsck": "-V", "mkfs.xfs": "-V", "xfs_growfs": "-V"}[tool]
+		if flag == "" {
+			flag = "--version"
+		}
+		if tool == "resize2fs" {
+			continue // it knows no such flag; it works below
+		}
+		if out, err := run(t, root, c, tool, flag); err != nil {
+			t.Errorf("%s %s = %v\n%s", tool, flag, err, out)
+		}
+	}
+	for _, fs := range []string{"ext4", "xfs", "btrfs"} {
+		file := "/tmp/" + fs
+		make := func(size int64) {
+			f, err := os.OpenFile(root+file, os.O_RDWR|os.O_CREATE, 0o600)
+			if err == nil {
+				err = errors.Join(f.Truncate(size), f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		step := func(args ...string) string {
+			t.Helper()
+			out, err := run(t, root, c, args...)
+			if err != nil {
+				t.Errorf("%v = %v\n%s", args, err, out)
+			}
+			return out
+		}
+		make(320 << 20)
+		step("mkfs."+fs, file)
+		if out := step("blkid", "-p", "-o", "export", file); !strings.Contains(out, "TYPE="+fs) {
+			t.Errorf("blkid takes the %s for %s", fs, out)
+		}
+		switch fs {
+		case "ext4":
+			make(400 << 20)
+			step("e2fsck", "-f", "-p", file)
+			if out := step("resize2fs", file); !strings.Contains(out, "409600") {
+				t.Errorf("resize2fs: %s", out)
+			}
+		case "btrfs":
+			step("btrfs", "inspect-internal", "dump-super", file)
+		}
+	}
+}
+
+// TestToolsAreThoseTheNodeCalls: a tool that is added to the program has to come into the image.
+func TestToolsAreThoseTheNodeCalls(t *testing.T) {
+	script, err := os.ReadFile("../../build/node-tools.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(script), "\ntools=\"")
+	list, _, _ = strings.Cut(list, "\"")
+	got, want := strings.Fields(list), tools(t)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("build/node-tools.sh has %v, cmd/node/tools.go has %v", got, want)
+	}
+}
+
+// tools reads the names in cmd/node/tools.go: the strings of every field called programs.
+func tools(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../cmd/node/tools.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		field, is := n.(*ast.KeyValueExpr)
+		if key, named := keyOf(field, is); !named || key != "programs" {
+			return true
+		}
+		ast.Inspect(field.Value, func(n ast.Node) bool {
+			if text, is := n.(*ast.BasicLit); is && text.Kind == token.STRING {
+				name, err := strconv.Unquote(text.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, name)
+			}
+			return true
+		})
+		return false
+	})
+	if len(names) < 10 {
+		t.Fatalf("cmd/node/tools.go names only %v", names)
+	}
+	return names
+}
+
+func keyOf(field *ast.KeyValueExpr, is bool) (string, bool) {
+	if !is {
+		return "", false
+	}
+	key, named := field.Key.(*ast.Ident)
+	if !named {
+		return "", false
+	}
+	return key.Name, true
+}
