@@ -80,6 +80,7 @@ build() {
 		--file "build/$1.Dockerfile" --ignorefile "build/$1.Dockerfile.dockerignore" \
 		--build-arg GO_IMAGE="$base" --build-arg DEBIAN_IMAGE="$base" \
 		--build-arg VERSION="$version" --build-arg COMMIT="$commit" \
+		--build-arg TARGETARCH="$("$go" env GOARCH)" \
 		--build-arg GOMODCACHE=/lent/modules --build-arg GOCACHE=/lent/build \
 		--volume "$("$go" env GOROOT):/usr/local/go:ro" \
 		--volume "$gomodcache:/lent/modules" --volume "$gocache:/lent/build" \
