@@ -59,7 +59,7 @@ var rules = map[string]rule{
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
-			"cloud/digitalocean", "cloud/metadata",
+			"cloud/digitalocean", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget",
 		},
 		outside: anything,
 	},
