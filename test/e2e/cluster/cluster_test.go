@@ -67,21 +67,15 @@ func (e *env) discover(ctx context.Context) error {
 	if len(e.nodes) == 0 {
 		return fmt.Errorf("none of %d nodes is ready and has the driver's label %s", len(nodes), topologyKey)
 	}
-	classes, err := kube.List[kube.Class](ctx, e.Client, "storageclasses")
-	if err != nil {
-		return err
-	}
-	for _, c := range classes {
-		if c.Provisioner == driverName {
-			fs := c.Parameters["csi.storage.k8s.io/fstype"]
-			if fs == "" {
-				fs = "ext4"
-			}
-			e.classes[fs] = c.Metadata.Name
+	for fs, name := range map[string]string{"ext4": "cloudblock-local", "xfs": "cloudblock-local-xfs"} {
+		class, err := kube.Get[kube.Class](ctx, e.Client, "storageclass", name)
+		if err != nil {
+			return err
 		}
-	}
-	if e.classes["ext4"] == "" || e.classes["xfs"] == "" {
-		return fmt.Errorf("the cluster has no StorageClass of %s for both ext4 and xfs, only %v", driverName, e.classes)
+		if got := class.Parameters["csi.storage.k8s.io/fstype"]; class.Provisioner != driverName || got != fs {
+			return fmt.Errorf("class %s makes %q on %s, want %s on %s", name, got, class.Provisioner, fs, driverName)
+		}
+		e.classes[fs] = name
 	}
 	e.driver, err = findDriver(ctx, e.Client)
 	return err

@@ -91,7 +91,7 @@ func (s *story) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.place(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: have.Bytes(), from: claim}, "")
+	err = s.place(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: have.Bytes(), from: claim}, source.Spec.NodeName)
 	if err != nil {
 		return err
 	}

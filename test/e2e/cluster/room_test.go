@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -54,26 +55,41 @@ func (s *story) wantPending(ctx context.Context, pod string) error {
 	return err
 }
 
-// fill takes nearly all room of a node, by a claim and a pod of the returned name.
+// fill takes nearly all room of a node, by a claim and a pod of the returned name. What the cluster
+// knows about the room may be half a minute old, so that the first try can be too large.
 func (s *story) fill(ctx context.Context, node string) (string, error) {
-	class := s.env.classes["ext4"]
-	room, err := s.env.room(ctx, class, node)
-	if err != nil {
-		return "", err
-	}
 	name := "filler-" + node
-	size := (room - 96*mib) / mib * mib
-	if err := s.place(ctx, claimOptions{name: name, class: class, size: size}, node); err != nil {
-		return "", err
+	var err error
+	for range 5 {
+		if err = s.tryFill(ctx, name, node); err == nil {
+			break
+		}
+		s.Log("fill %s: %v; trying again", node, err)
+		if err := s.remove(ctx, name); err != nil {
+			return "", err
+		}
 	}
-	if _, err := s.UntilReady(ctx, name, patience); err != nil {
+	if err != nil {
 		return "", err
 	}
 	what := fmt.Sprintf("the cluster knows that %s is full", node)
 	return name, s.Until(ctx, what, patience, func(ctx context.Context) (bool, string, error) {
-		left, err := s.env.room(ctx, class, node)
+		left, err := s.env.room(ctx, s.env.classes["ext4"], node)
 		return err == nil && left < 256*mib, fmt.Sprintf("%d bytes of room", left), err
 	})
+}
+
+func (s *story) tryFill(ctx context.Context, name, node string) error {
+	class := s.env.classes["ext4"]
+	room, err := s.env.room(ctx, class, node)
+	if err != nil {
+		return err
+	}
+	if err := s.place(ctx, claimOptions{name: name, class: class, size: (room - 96*mib) / mib * mib}, node); err != nil {
+		return err
+	}
+	_, err = s.UntilReady(ctx, name, 30*time.Second)
+	return err
 }
 
 // fullPool: a pod whose claim fits nowhere waits, is told why, and starts when there is room.
