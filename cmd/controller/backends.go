@@ -2,11 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // backend is one place for volumes that this program can be pointed at.
@@ -15,10 +26,18 @@ type backend struct {
 	scope cloud.Scope
 	// perNode: the program runs once on every node, and says which one on its socket.
 	perNode bool
+	// tokenVariable and endpointVariable are the environment variables of the vendor's own driver.
+	tokenVariable, endpointVariable string
 	// validate checks the flags that only this backend has, and reports every mistake.
 	validate func(c *config) error
 	// open makes the backend, and what ends its work before the program ends. The flags have been checked.
-	open func(ctx context.Context, c config, log *zap.Logger) (cloud.Cloud, closer, error)
+	open func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error)
+}
+
+// surroundings are what a backend finds in the program.
+type surroundings struct {
+	log      *zap.Logger
+	registry *prometheus.Registry
 }
 
 // closer ends what a backend still has under way, within the life of its context.
@@ -26,16 +45,88 @@ type closer func(ctx context.Context) error
 
 // backends is the table of all. This is the only file that imports them.
 var backends = map[string]backend{
+	"digitalocean": {
+		scope:            cloud.ScopeRegion,
+		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
+		endpointVariable: "DIGITALOCEAN_API_URL",
+		validate:         validateDigitalOcean,
+		open:             openDigitalOcean,
+	},
 	"local": {
 		scope:    cloud.ScopeNode,
 		perNode:  true,
 		validate: (*config).validateLocal,
-		open: func(ctx context.Context, c config, log *zap.Logger) (cloud.Cloud, closer, error) {
-			l, err := local.New(ctx, local.Config{Pool: c.LocalPool, Node: c.NodeID, Log: log})
+		open: func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+			l, err := local.New(ctx, local.Config{Pool: c.LocalPool, Node: c.NodeID, Log: around.log})
 			if err != nil {
 				return nil, nil, err
 			}
 			return l, l.Close, nil
 		},
 	},
+}
+
+// metadataPatience is how long the metadata service is asked at the start. It may come up after the
+// program; where there is none, the program says so soon.
+const metadataPatience = 20 * time.Second
+
+func validateDigitalOcean(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", digitalocean.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", digitalocean.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", digitalocean.CheckRegion(c.region)))
+}
+
+func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	if _, err := c.token(); err != nil {
+		return nil, nil, err
+	}
+	region := c.region
+	if region == "" {
+		asking, cancel := context.WithTimeout(ctx, metadataPatience)
+		defer cancel()
+		machine, err := metadata.DigitalOcean(asking, c.MetadataEndpoint)
+		if err != nil {
+			return nil, nil, fmt.Errorf("which region is this? Give --region where there is no metadata service: %w", err)
+		}
+		region = machine.Zone
+	}
+	metrics, err := machineryMetrics(around.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := digitalocean.DefaultTransport()
+	if c.caPool != nil {
+		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
+	}
+	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
+		Token: c.token, Endpoint: c.apiEndpoint, Transport: transport, Region: region,
+		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: metrics,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
+}
+
+// machineryMetrics registers what the shared machinery tells about itself.
+func machineryMetrics(registry *prometheus.Registry) (m digitalocean.Metrics, err error) {
+	failed := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "cloudblock_wishes_failed_total",
+		Help: "Growths that the cloud refused while the volume was attached, and that failed after its detach too.",
+	})
+	if err := registry.Register(failed); err != nil {
+		return m, fmt.Errorf("register metrics: %w", err)
+	}
+	m.WishFailed = failed.Inc
+	if m.Poll, err = poll.NewMetrics(registry); err != nil {
+		return m, err
+	}
+	if m.Queue, err = queue.NewMetrics(registry); err != nil {
+		return m, err
+	}
+	m.Budget, err = budget.NewMetrics(registry)
+	return m, err
 }

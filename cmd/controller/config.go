@@ -1,13 +1,16 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 )
@@ -15,7 +18,8 @@ import (
 // clusterTag is the tag that says which cluster a volume was made for.
 const clusterTag = "cloudblock-cluster"
 
-const usage = `Usage: cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
+const usage = `Usage: cloudblock-controller --cloud digitalocean --credentials-file FILE [flags]
+       cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
        cloudblock-controller volumes --cloud local --local-pool DIR [flags]`
 
 // config is what the flags say.
@@ -25,9 +29,16 @@ type config struct {
 	clusterID string
 	tagFlags  []string
 
+	// For clouds that are reached over the network.
+	credentialsFile, apiEndpoint, apiCAFile string
+	region, namePrefix                      string
+	operationTimeout                        time.Duration
+
 	// Filled by validate.
 	backend backend
 	tags    []cloud.Tag
+	token   func() (string, error)
+	caPool  *x509.CertPool
 }
 
 // clouds says for each backend what its volumes are bound to.
@@ -44,37 +55,99 @@ func (c *config) flags() *flag.FlagSet {
 	c.Register(fs, clouds())
 	fs.StringVar(&c.clusterID, "cluster-id", "", "the cluster's name, written on every volume as the tag "+clusterTag)
 	fs.Func("tag", "a tag for every volume, as `KEY=VALUE`; may be repeated", driver.AppendTo(&c.tagFlags))
+	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud; a new one in it is used at once")
+	fs.StringVar(&c.apiEndpoint, "api-endpoint", "", "another `URL` of the cloud's API: scheme, host and port; http:// for loopback addresses only")
+	fs.StringVar(&c.apiCAFile, "api-ca-file", "", "the `file` with the certificates (PEM) that --api-endpoint is trusted by (default: the system's)")
+	fs.StringVar(&c.region, "region", "", "the region of requests that name none (default: ask the metadata service)")
+	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
+	fs.DurationVar(&c.operationTimeout, "operation-timeout", 5*time.Minute, "how long an operation of the cloud is waited for where no caller says")
 	return fs
 }
 
 // parse reads the command line. Every mistake is reported, not only the first; the error then
 // matches driver.ErrCommandLine. With --help it writes the flags to out and returns flag.ErrHelp.
-func parse(args []string, out io.Writer) (config, error) {
+func parse(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	var c config
 	err := driver.ParseArgs(c.flags(), args, out, usage)
 	if errors.Is(err, flag.ErrHelp) || (err == nil && c.Version) {
 		return c, err
 	}
-	if err := errors.Join(err, c.validate()); err != nil {
+	if err := errors.Join(err, c.validate(getenv)); err != nil {
 		return config{}, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return c, nil
 }
 
 // validate reports every mistake and fills what follows from the flags.
-func (c *config) validate() error {
+func (c *config) validate(getenv func(string) string) error {
 	err := c.Check(clouds())
 	var tagErr error
 	c.tags, tagErr = c.parseTags()
 	err = errors.Join(err, tagErr)
 	if b, known := backends[c.Cloud]; known {
 		c.backend = b
+		c.readEnvironment(getenv)
 		err = errors.Join(err, b.validate(c))
 	}
 	return err
 }
 
-func (c *config) validateLocal() error { return c.CheckLocal(pool.CheckNode) }
+// readEnvironment takes the variables of the vendor's own driver, where no flag says otherwise.
+func (c *config) readEnvironment(getenv func(string) string) {
+	if b := c.backend; b.endpointVariable != "" && c.apiEndpoint == "" {
+		c.apiEndpoint = getenv(b.endpointVariable)
+	}
+	switch b := c.backend; {
+	case c.credentialsFile != "":
+		c.token = (&tokenFile{path: c.credentialsFile}).read
+	case b.tokenVariable != "" && getenv(b.tokenVariable) != "":
+		token := driver.NewSecret(getenv(b.tokenVariable))
+		c.token = func() (string, error) { return checkToken(token.Reveal()) }
+	}
+}
+
+func (c *config) validateLocal() error {
+	err := c.CheckLocal(pool.CheckNode)
+	for _, f := range []struct{ name, value string }{
+		{"--credentials-file", c.credentialsFile},
+		{"--api-endpoint", c.apiEndpoint},
+		{"--api-ca-file", c.apiCAFile},
+		{"--region", c.region},
+		{"--volume-name-prefix", c.namePrefix},
+		{"--metadata-endpoint", c.MetadataEndpoint},
+	} {
+		if f.value != "" {
+			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
+		}
+	}
+	return err
+}
+
+// validateRemote checks what all clouds have in common that are reached over the network.
+func (c *config) validateRemote() error {
+	var err error
+	if c.token == nil {
+		err = fmt.Errorf("--credentials-file: required with --cloud %s, or the environment variable %s", c.Cloud, c.backend.tokenVariable)
+	}
+	if c.LocalPool != "" {
+		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
+	}
+	if c.operationTimeout < time.Second {
+		err = errors.Join(err, fmt.Errorf("--operation-timeout %s: less than a second", c.operationTimeout))
+	}
+	if c.apiEndpoint != "" {
+		err = errors.Join(err, driver.InFlag("--api-endpoint", checkEndpoint(c.apiEndpoint)))
+	}
+	if c.MetadataEndpoint != "" {
+		err = errors.Join(err, driver.InFlag("--metadata-endpoint", metadata.CheckBase(c.MetadataEndpoint)))
+	}
+	if c.apiCAFile != "" {
+		var caErr error
+		c.caPool, caErr = readCertificates(c.apiCAFile)
+		err = errors.Join(err, driver.InFlag("--api-ca-file", caErr))
+	}
+	return err
+}
 
 func (c *config) parseTags() ([]cloud.Tag, error) {
 	tags, err := controller.ParseTags(c.tagFlags)

@@ -19,8 +19,8 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 		args []string
 		want []string // each is on a line of its own
 	}{
-		"no flags at all":                    {nil, []string{"--cloud: required: local"}},
-		"a cloud that is not built in":       {[]string{"--cloud=mars"}, []string{`--cloud "mars": known are local`}},
+		"no flags at all":                    {nil, []string{"--cloud: required: digitalocean, local"}},
+		"a cloud that is not built in":       {[]string{"--cloud=mars"}, []string{`--cloud "mars": known are digitalocean, local`}},
 		"local without its flags":            {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
 		"a relative pool":                    {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
 		"a node id that is no node name":     {[]string{"--cloud=local", "--local-pool=/p", "--node-id=../a"}, []string{"--node-id"}},
@@ -48,7 +48,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := parse(tc.args, &bytes.Buffer{})
+			_, err := parse(tc.args, noEnvironment, &bytes.Buffer{})
 			if !errors.Is(err, driver.ErrCommandLine) {
 				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
 			}
@@ -66,7 +66,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 }
 
 func TestParseReadsGoodCommandLines(t *testing.T) {
-	short, err := parse([]string{"--cloud=local", "--local-pool=/pool", "--node-id=node-a"}, &bytes.Buffer{})
+	short, err := parse([]string{"--cloud=local", "--local-pool=/pool", "--node-id=node-a"}, noEnvironment, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		"--cloud", "local", "--local-pool", "/pool", "--node-id", "node-a", "--max-volumes", "7", "--http-endpoint", ":8080",
 		"--driver-name", "blocks.example", "--topology-key", "a.example/node=node", "--topology-key", "b.example/node=node",
 		"--cluster-id", "prod-1", "--tag", "team=a", "--tag", "list=1,2",
-	}, &bytes.Buffer{})
+	}, noEnvironment, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 
 func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := parse([]string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) {
+	if _, err := parse([]string{"--help"}, noEnvironment, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Fatalf("parse(--help) = %v, want flag.ErrHelp", err)
 	}
 	var c config
@@ -102,3 +102,5 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 		}
 	})
 }
+
+func noEnvironment(string) string { return "" }

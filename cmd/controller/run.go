@@ -30,7 +30,7 @@ const grace = 25 * time.Second
 const endGrace = 3 * time.Second
 
 // run is the whole program: it returns when ctx ends and everything has stopped.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
 		err := runVolumes(ctx, args[1:], stdout, stderr)
 		if errors.Is(err, fault.InvalidArgument) {
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	cfg, err := parse(args, stdout)
+	cfg, err := parse(args, getenv, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -53,19 +53,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	bare, end, err := cfg.backend.open(ctx, cfg, log)
+	registry := prometheus.NewRegistry()
+	bare, end, err := cfg.backend.open(ctx, cfg, surroundings{log: log, registry: registry})
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	err = serve(ctx, cfg, bare, log)
+	err = serve(ctx, cfg, bare, surroundings{log: log, registry: registry})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	return errors.Join(err, end(ending))
 }
 
 // serve answers CSI calls over the backend until ctx ends.
-func serve(ctx context.Context, cfg config, bare cloud.Cloud, log *zap.Logger) error {
-	registry := prometheus.NewRegistry()
+func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surroundings) error {
+	log, registry := around.log, around.registry
 	decorated, err := decorate(bare, log, registry)
 	if err != nil {
 		return err

@@ -5,22 +5,52 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = "Usage: cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]"
+const usage = `Usage: cloudblock-node --cloud digitalocean [flags]
+       cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
 
 // config is what the flags say.
-type config struct{ driver.Flags }
+type config struct {
+	driver.Flags
+
+	// For clouds that attach disks.
+	deviceDir, zone, reserved string
+
+	// Filled by validate. Without disks the node itself is the cloud.
+	disks *disks
+}
+
+// disks is a cloud that attaches disks to machines.
+type disks struct {
+	// machine says which machine this is.
+	machine metadata.Source
+	// slots is how many disks a machine can have of this cloud's volumes.
+	slots int64
+	// features are the controller's: every instance of the plugin has to say the same.
+	features driver.Features
+}
+
+// attaching are the clouds that attach disks.
+var attaching = map[string]disks{
+	"digitalocean": {machine: metadata.DigitalOcean, slots: 15, features: driver.Features{SnapshotZones: true}},
+}
 
 // clouds are the backends this program knows, each with what its volumes are bound to.
-var clouds = driver.Scopes{"local": driver.ScopeNode}
+var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "local": driver.ScopeNode}
 
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
 	c.Register(fs, clouds)
+	fs.StringVar(&c.deviceDir, "device-dir", "/dev/disk/by-id", "the `folder` with the links to the cloud's disks")
+	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
+	fs.StringVar(&c.reserved, "reserved-attachments", "0", "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
 }
 
@@ -38,11 +68,45 @@ func parse(args []string, out io.Writer) (config, error) {
 	return c, nil
 }
 
-// validate reports every mistake.
+// validate reports every mistake and fills what follows from the flags.
 func (c *config) validate() error {
 	err := c.Check(clouds)
 	if c.Cloud == "local" {
-		err = errors.Join(err, c.CheckLocal(pool.CheckNode))
+		return errors.Join(err, c.CheckLocal(pool.CheckNode))
+	}
+	if d, known := attaching[c.Cloud]; known {
+		c.disks = &d
+		err = errors.Join(err, c.validateDisks())
+	}
+	return err
+}
+
+func (c *config) validateDisks() error {
+	var err error
+	if !filepath.IsAbs(c.deviceDir) {
+		err = fmt.Errorf("--device-dir %q: not an absolute path", c.deviceDir)
+	}
+	if c.zone != "" {
+		err = errors.Join(err, driver.InFlag("--zone", driver.CheckSegment("zone", c.zone)))
+	}
+	if c.NodeID != "" {
+		err = errors.Join(err, driver.InFlag("--node-id", driver.CheckNodeID("node id", c.NodeID)))
+	}
+	if c.LocalPool != "" {
+		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
+	}
+	if c.MetadataEndpoint != "" {
+		err = errors.Join(err, driver.InFlag("--metadata-endpoint", metadata.CheckBase(c.MetadataEndpoint)))
+	}
+	// A limit of 0 would mean that there is none (failure A6 of the catalogue), so it is never reported.
+	reserved, numErr := strconv.ParseInt(c.reserved, 10, 32)
+	switch {
+	case numErr != nil || reserved < 0:
+		err = errors.Join(err, fmt.Errorf("--reserved-attachments %q: not a number of at least 0", c.reserved))
+	case reserved >= c.disks.slots:
+		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", reserved, c.disks.slots))
+	case c.MaxVolumes == 0:
+		c.MaxVolumes = c.disks.slots - reserved
 	}
 	return err
 }

@@ -53,6 +53,52 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
+func TestFlagsOfDisksAreCheckedAllAtOnce(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want []string
+	}{
+		"a relative device folder":        {[]string{"--device-dir=by-id"}, []string{`--device-dir "by-id"`}},
+		"a zone that is no label":         {[]string{"--zone=a b"}, []string{"--zone"}},
+		"a pool":                          {[]string{"--local-pool=/p"}, []string{"--local-pool"}},
+		"a metadata service with a query": {[]string{"--metadata-endpoint=http://127.0.0.1/?x"}, []string{"--metadata-endpoint"}},
+		"reserved slots that are none":    {[]string{"--reserved-attachments=some"}, []string{"--reserved-attachments"}},
+		"a negative number of them":       {[]string{"--reserved-attachments=-1"}, []string{"--reserved-attachments"}},
+		"all slots reserved, none left":   {[]string{"--reserved-attachments=15"}, []string{"--reserved-attachments 15"}},
+		"a mistake in each":               {[]string{"--zone=?", "--device-dir=x", "--reserved-attachments=x", "--max-volumes=0"}, []string{"--zone", "--device-dir", "--reserved-attachments", "--max-volumes"}},
+		"a topology key of another scope": {[]string{"--topology-key=a.example/node=node"}, []string{"--topology-key"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(append([]string{"--cloud=digitalocean"}, tc.args...), &bytes.Buffer{})
+			if !errors.Is(err, driver.ErrCommandLine) {
+				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
+			}
+			if got := strings.Split(err.Error(), "\n")[1:]; len(got) != len(tc.want) {
+				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
+				}
+			}
+		})
+	}
+}
+
+// A5 and A6: the limit leaves what is reserved to others and is never 0, which would mean no limit.
+func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
+	for flags, want := range map[string]int64{
+		"": 15, "--reserved-attachments=0": 15, "--reserved-attachments=1": 14, "--reserved-attachments=14": 1,
+		"--max-volumes=7": 7, "--max-volumes=7 --reserved-attachments=3": 7, "--max-volumes=1": 1,
+	} {
+		cfg, err := parse(append([]string{"--cloud=digitalocean"}, strings.Fields(flags)...), &bytes.Buffer{})
+		if err != nil || cfg.MaxVolumes != want {
+			t.Errorf("parse(%q) = a limit of %d, %v, want %d", flags, cfg.MaxVolumes, err, want)
+		}
+	}
+}
+
 func TestParseReadsGoodCommandLines(t *testing.T) {
 	cfg, err := parse([]string{
 		"--cloud", "local", "--local-pool", "/pool", "--node-id", "node-a", "--max-volumes", "7",

@@ -52,45 +52,92 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return serve(ctx, cfg, log)
 }
 
-// serve opens the pool and answers calls and freeze requests until ctx ends.
+// serve answers calls until ctx ends.
 func serve(ctx context.Context, cfg config, log *zap.Logger) error {
-	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
-	if err != nil {
-		return fmt.Errorf("open the pool of --local-pool: %w", err)
-	}
-	store := disks.Pool()
 	registry := prometheus.NewRegistry()
 	deadMount, err := countDeadMounts(registry, log)
 	if err != nil {
 		return err
 	}
 	mounts := mounter.New(mounter.Config{Log: log.Sugar().Infow})
-	server := node.New(node.Config{
-		Names:     cfg.Names,
-		Info:      cfg.LocalNode(),
-		Devices:   disks,
-		Mounter:   mounts,
-		SizeStep:  pool.SizeStep,
-		Prezeroed: disks.Prezeroed,
-		Keep:      []string{"/", cfg.LocalPool},
-		DeadMount: deadMount,
-		Backend:   poolHealth{pool: store, dir: cfg.LocalPool, mounts: mounts},
-	})
-	stopFreezing := freezer{pool: store, server: server, log: log}.start(ctx)
-	defer stopFreezing()
+	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: deadMount}
+	open := openPool
+	if cfg.disks != nil {
+		open = openDisks
+	}
+	p, err := open(ctx, cfg, base, log)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
 	err = driver.Serve(ctx, driver.Config{
-		Names: cfg.Names, Version: version, Commit: commit,
-		// Every instance of the plugin has to say the same, so this one says what the controller can do.
-		Features: driver.Features{Groups: store.Reflink(), SnapshotZones: true},
+		Names: cfg.Names, Version: version, Commit: commit, Features: p.features,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
-		Log: log, Registry: registry, Grace: grace, Ready: disks.Check,
-	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
+		Log: log, Registry: registry, Grace: grace, Ready: p.ready,
+	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, p.server) })
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatGrace)
 	defer cancel()
-	if waitErr := server.Wait(waiting); waitErr != nil {
+	if waitErr := p.server.Wait(waiting); waitErr != nil {
 		log.Warn("stopping all the same; the next stage repeats it", zap.Error(waitErr))
 	}
 	return err
+}
+
+// plugin is the node service over one kind of disks.
+type plugin struct {
+	server *node.Server
+	// features are what the controller of the same cloud says too: every instance has to.
+	features driver.Features
+	// ready says whether the disks can be served; nil: always.
+	ready func(ctx context.Context) error
+	// stop ends what was started with it.
+	stop func()
+}
+
+// openPool serves the files of the pool on this node, and its requests to freeze a volume.
+func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
+	if err != nil {
+		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	store := disks.Pool()
+	base.Info, base.Devices, base.SizeStep, base.Prezeroed = cfg.LocalNode(), disks, pool.SizeStep, disks.Prezeroed
+	base.Keep = []string{"/", cfg.LocalPool}
+	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
+	server := node.New(base)
+	return plugin{
+		server:   server,
+		features: driver.Features{Groups: store.Reflink(), SnapshotZones: true},
+		ready:    disks.Check,
+		stop:     freezer{pool: store, server: server, log: log}.start(ctx),
+	}, nil
+}
+
+// metadataPatience is how long the metadata service is asked at the start; then the program ends, and is
+// started again.
+const metadataPatience = time.Minute
+
+// openDisks serves the disks that a cloud attaches to this machine.
+func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+	info := driver.NodeInfo{ID: cfg.NodeID, Zone: cfg.zone, MaxVolumes: cfg.MaxVolumes}
+	if info.ID == "" || info.Zone == "" {
+		asking, cancel := context.WithTimeout(ctx, metadataPatience)
+		defer cancel()
+		machine, err := cfg.disks.machine(asking, cfg.MetadataEndpoint)
+		if err != nil {
+			return plugin{}, fmt.Errorf("which machine is this? Give --node-id and --zone where there is no metadata service: %w", err)
+		}
+		if info.ID == "" {
+			info.ID = machine.ID
+		}
+		if info.Zone == "" {
+			info.Zone = machine.Zone
+		}
+	}
+	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
+	base.Info, base.Devices = info, device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir})
+	base.Keep = []string{"/"}
+	return plugin{server: node.New(base), features: cfg.disks.features, stop: func() {}}, nil
 }
 
 // countDeadMounts returns what counts and logs a mount that outlived its disk.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,10 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
 
 func TestNodeLinksNoCloudSDKAndNoKubernetesClient(t *testing.T) {
@@ -76,8 +79,14 @@ func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
 	}
 }
 
-// start runs the program in this process and returns a client, what it logged, and how to stop it.
+// start runs the program on a new pool.
 func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *syncBuffer, func() error) {
+	t.Helper()
+	return startWith(t, getenv, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
+}
+
+// startWith runs the program in this process and returns a client, what it logged, and how to stop it.
+func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *syncBuffer, func() error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node") // a socket's path has to be short
 	if err != nil {
@@ -85,9 +94,7 @@ func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeCl
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "csi.sock")
-	args := append([]string{
-		"--cloud=local", "--local-pool=" + filepath.Join(dir, "pool"), "--node-id=node-a", "--endpoint=unix://" + socket,
-	}, more...)
+	args := append([]string{"--endpoint=unix://" + socket}, more...)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	var log syncBuffer
@@ -152,4 +159,42 @@ func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 	if err := tryStart("b"); err == nil || !strings.Contains(err.Error(), "--local-pool") {
 		t.Errorf("run on the pool of another node = %v, want an error that names the flag", err)
 	}
+}
+
+func TestANodeOfACloudIsWhoTheMetadataServiceSays(t *testing.T) {
+	account := emulator.Start(t, emulator.Options{Droplets: 1, Region: "ams3"})
+	droplet := account.Droplets()[0]
+	tests := map[string]struct {
+		args []string
+		want *csi.NodeGetInfoResponse
+	}{
+		"the service alone": {
+			[]string{"--metadata-endpoint=" + account.Metadata(droplet)},
+			&csi.NodeGetInfoResponse{NodeId: strconv.Itoa(droplet), MaxVolumesPerNode: 15, AccessibleTopology: region("ams3")},
+		},
+		"flags over it": {
+			[]string{"--metadata-endpoint=" + account.Metadata(droplet), "--zone=fra1", "--reserved-attachments=2"},
+			&csi.NodeGetInfoResponse{NodeId: strconv.Itoa(droplet), MaxVolumesPerNode: 13, AccessibleTopology: region("fra1")},
+		},
+		"flags, and nobody is asked": {
+			[]string{"--metadata-endpoint=http://127.0.0.1:1", "--node-id=7", "--zone=fra1"},
+			&csi.NodeGetInfoResponse{NodeId: "7", MaxVolumesPerNode: 15, AccessibleTopology: region("fra1")},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			client, _, stop := startWith(t, fakePath(t, everyTool()...), append([]string{"--cloud=digitalocean", "--device-dir=" + t.TempDir()}, tc.args...)...)
+			info, err := client.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+			if err != nil || !proto.Equal(info, tc.want) {
+				t.Errorf("NodeGetInfo = %v, %v, want %v", info, err, tc.want)
+			}
+			if err := stop(); err != nil {
+				t.Errorf("run = %v, want no error", err)
+			}
+		})
+	}
+}
+
+func region(name string) *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{"topology.digitalocean.csi.cloudblock.io/region": name}}
 }

@@ -31,7 +31,9 @@ type Flags struct {
 	LogFormat    string
 	// LocalPool and NodeID are for the cloud that is the node itself.
 	LocalPool, NodeID string
-	Version           bool
+	// MetadataEndpoint is the base URL of the metadata service; empty: the cloud's own.
+	MetadataEndpoint string
+	Version          bool
 
 	// Names and MaxVolumes are filled by Check. MaxVolumes 0 means no limit.
 	Names      Names
@@ -51,8 +53,9 @@ func (f *Flags) Register(fs *flag.FlagSet, clouds Scopes) {
 	fs.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.LogFormat, "log-format", "json", "json or console")
 	fs.StringVar(&f.LocalPool, "local-pool", "", "the `folder` that holds the volumes of --cloud local (required with it)")
-	fs.StringVar(&f.NodeID, "node-id", "", "this node's name in the cluster (required with --cloud local)")
-	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local)")
+	fs.StringVar(&f.NodeID, "node-id", "", "this node's name in the cluster (required with --cloud local), or its id in the cloud (default: ask the metadata service)")
+	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local, elsewhere what the cloud allows)")
+	fs.StringVar(&f.MetadataEndpoint, "metadata-endpoint", "", "another base `URL` of the cloud's metadata service")
 	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
 }
 

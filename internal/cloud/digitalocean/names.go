@@ -1,10 +1,12 @@
 package digitalocean
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // names is what the cloud documents for volumes: lower-case letters, digits and dashes, a letter first,
@@ -38,4 +40,27 @@ func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name)
 // repeat finds it.
 func (c *Cloud) temporaryName(request string) string {
 	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
+}
+
+// longestPrefix leaves room for a hash of 80 bits and something readable.
+const longestPrefix = 32
+
+// CheckPrefix refuses a prefix of names that the cloud would not take as it is.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if len(prefix) > longestPrefix || names.Map(prefix, "a") != prefix+"a" {
+		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits and dashes; a prefix has at most %d: %w",
+			prefix, longestPrefix, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckRegion refuses what cannot be the short name of a region. None is fine.
+func CheckRegion(region string) error {
+	if region != "" && !slug.MatchString(region) {
+		return fmt.Errorf("%q is not the short name of a region, such as fra1: %w", region, fault.InvalidArgument)
+	}
+	return nil
 }

@@ -45,9 +45,9 @@ func CheckBase(base string) error {
 	case err != nil:
 		return fmt.Errorf("not a URL: %w", fault.InvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("not of the form http://host[:port]: %w", fault.InvalidArgument)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		return fmt.Errorf("only scheme, host and port are wanted: %w", fault.InvalidArgument)
+		return fmt.Errorf("not of the form http://host[:port][/path]: %w", fault.InvalidArgument)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("only scheme, host, port and path are wanted: %w", fault.InvalidArgument)
 	}
 	return nil
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "no-certificate")
+	if err := os.WriteFile(file, []byte("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := []string{"--cloud=digitalocean", "--credentials-file=/token"}
+	with := func(more ...string) []string { return append(good[:len(good):len(good)], more...) }
+	tests := map[string]struct {
+		args []string
+		want []string // each is on a line of its own
+	}{
+		"no credentials":                    {[]string{"--cloud=digitalocean"}, []string{"--credentials-file: required with --cloud digitalocean, or the environment variable DIGITALOCEAN_ACCESS_TOKEN"}},
+		"credentials of a cloud on local":   {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--credentials-file=/x", "--region=fra1"}, []string{"--credentials-file", "--region"}},
+		"a pool in a cloud":                 {with("--local-pool=/p"), []string{"--local-pool"}},
+		"an API reached in plain text":      {with("--api-endpoint=http://api.example"), []string{"--api-endpoint: http://api.example: the credentials would be readable"}},
+		"an API with a path":                {with("--api-endpoint=https://api.example/v2"), []string{"--api-endpoint"}},
+		"an API without a scheme":           {with("--api-endpoint=api.example:443"), []string{"--api-endpoint"}},
+		"an API with a password":            {with("--api-endpoint=https://u:p@api.example"), []string{"--api-endpoint"}},
+		"a file without certificates":       {with("--api-ca-file=" + file), []string{"--api-ca-file"}},
+		"a file that is not there":          {with("--api-ca-file=" + file + "-not"), []string{"--api-ca-file"}},
+		"a region that is no slug":          {with("--region=Frankfurt 1"), []string{"--region"}},
+		"a prefix that no name may have":    {with("--volume-name-prefix=Prod_"), []string{"--volume-name-prefix"}},
+		"a prefix as long as a name":        {with("--volume-name-prefix=" + strings.Repeat("p", 40)), []string{"--volume-name-prefix"}},
+		"a tag that the cloud refuses":      {with("--tag=team=a.b"), []string{"--tag"}},
+		"a cluster id that it refuses":      {with("--cluster-id=prod.example"), []string{"--cluster-id"}},
+		"an operation timeout of nothing":   {with("--operation-timeout=0s"), []string{"--operation-timeout"}},
+		"a metadata service without scheme": {with("--metadata-endpoint=127.0.0.1"), []string{"--metadata-endpoint"}},
+		"another scope of the topology key": {with("--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
+		"a mistake in each": {
+			[]string{"--cloud=digitalocean", "--region=?", "--api-endpoint=x", "--operation-timeout=1ms", "--tag=a=.", "--max-volumes=0"},
+			[]string{"--credentials-file", "--region", "--api-endpoint", "--operation-timeout", "--tag", "--max-volumes"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(tc.args, noEnvironment, &bytes.Buffer{})
+			if !errors.Is(err, driver.ErrCommandLine) {
+				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
+			}
+			got := strings.Split(err.Error(), "\n")[1:]
+			if len(got) != len(tc.want) {
+				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
+	env := map[string]string{"DIGITALOCEAN_ACCESS_TOKEN": " from-env\n", "DIGITALOCEAN_API_URL": "https://env.example/"}
+	getenv := func(name string) string { return env[name] }
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		args            []string
+		token, endpoint string
+	}{
+		"only the environment": {nil, "from-env", "https://env.example/"},
+		"flags":                {[]string{"--credentials-file=" + file, "--api-endpoint=http://127.0.0.1:80"}, "from-file", "http://127.0.0.1:80"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(append([]string{"--cloud=digitalocean"}, tc.args...), getenv, &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := c.token()
+			if err != nil || token != tc.token || c.apiEndpoint != tc.endpoint || c.operationTimeout != 5*time.Minute {
+				t.Errorf("the token is %q, %v, the endpoint %q, want %q and %q", token, err, c.apiEndpoint, tc.token, tc.endpoint)
+			}
+		})
+	}
+}
+
+func TestATokenThatWasReplacedIsUsedAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	f := &tokenFile{path: path}
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := f.read(); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("read of no file = %q, %v, want an error that names it", got, err)
+	}
+	for _, bad := range []string{"", " \n", "one two", "secret\x00", strings.Repeat("s", 1<<20)} {
+		write(bad)
+		if got, err := f.read(); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("read of %.20q = %q, %v, want an error that does not repeat it", bad, got, err)
+		}
+	}
+	for _, tc := range []struct{ text, want string }{{"first\n", "first"}, {"second", "second"}, {"", "second"}, {"third\n", "third"}} {
+		write(tc.text)
+		if got, err := f.read(); err != nil || got != tc.want {
+			t.Errorf("read of %q = %q, %v, want %q", tc.text, got, err, tc.want)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.read(); err != nil || got != "third" {
+		t.Errorf("read while the file is missing = %q, %v, want the last token", got, err)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// tokenFile is a file with an API token. It is read each time, which costs nothing beside a request to a
+// cloud, so a token that was replaced is used at once.
+type tokenFile struct {
+	path string
+
+	mu   sync.Mutex
+	last driver.Secret // what it held when it could last be read
+	has  bool
+}
+
+// longestToken is far more than any cloud's.
+const longestToken = 4096
+
+// read returns the token. While the file is being replaced it may be missing or empty; then the last token
+// is as good as it was before.
+func (f *tokenFile) read() (string, error) {
+	raw, err := os.ReadFile(f.path)
+	var token string
+	if err == nil {
+		token, err = checkToken(string(raw))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.last, f.has = driver.NewSecret(token), true
+		return token, nil
+	case f.has:
+		return f.last.Reveal(), nil
+	default:
+		return "", fmt.Errorf("--credentials-file %s: %w", f.path, err)
+	}
+}
+
+// checkToken refuses what cannot be a token, and never repeats it.
+func checkToken(text string) (string, error) {
+	token := strings.TrimSpace(text)
+	switch {
+	case token == "":
+		return "", errors.New("the token is empty")
+	case len(token) > longestToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", errors.New("it holds something else than one token")
+	default:
+		return token, nil
+	}
+}
+
+// checkEndpoint accepts the address of an API. Credentials go there, so nobody may listen on the way.
+func checkEndpoint(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("not of the form https://host[:port]")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return fmt.Errorf("%s: only scheme, host and port are wanted", u.Redacted())
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return fmt.Errorf("%s: the credentials would be readable on the way; http:// is for loopback addresses only", endpoint)
+	default:
+		return nil
+	}
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// readCertificates reads a file of certificates.
+func readCertificates(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	certificates := x509.NewCertPool()
+	if !certificates.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: there is no certificate in PEM form in it", path)
+	}
+	return certificates, nil
+}
