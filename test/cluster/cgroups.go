@@ -46,6 +46,8 @@ func parseHierarchies(mounts string) ([]hierarchy, error) {
 		case kind == "cgroup2" && folder == cgroupMount:
 			return []hierarchy{{folder: folder}}, nil
 		case kind == "cgroup" && filepath.Dir(folder) == cgroupMount:
+			// A later mount hides an earlier one at the same place.
+			found = slices.DeleteFunc(found, func(h hierarchy) bool { return h.folder == folder })
 			found = append(found, hierarchy{folder: folder, options: v1Options(fields[3])})
 		}
 	}

@@ -25,6 +25,16 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0
 			want: []string{"cpu,cpuacct=cpu,cpuacct", "memory=memory", "devices=devices", "pids=pids", "systemd=none,name=systemd"},
 		},
 		{
+			name: "mounted again in a container",
+			mounts: `cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0
+cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
+cgroup /sys/fs/cgroup/devices cgroup rw,devices 0 0
+cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0
+cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0
+`,
+			want: []string{"memory=memory", "devices=devices", "pids=pids", "cpu=cpu"},
+		},
+		{
 			name:   "version 2 alone",
 			mounts: "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate 0 0\n",
 			want:   []string{"v2"},

@@ -2,19 +2,23 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
-// loop is one attached loop device and the file behind it, by device number and inode: after a crash
-// no path of the file can be trusted, since the mounts that it went through are gone.
+// fileID names a file by the device it is on and its inode: after a crash no path can be trusted, since
+// the mounts that it went through are gone.
+type fileID struct{ device, inode uint64 }
+
+// loop is one attached loop device.
 type loop struct {
 	path    string
-	device  uint64 // its own number
-	backing uint64 // the number of the device that the file is on
-	inode   uint64
+	number  uint64 // its own device number: where files on it are
+	node    fileID // its file in /dev: what is behind a loop device made of this one
+	backing fileID // the file behind it
 }
 
 // attachedLoops lists the machine's loop devices that have a file.
@@ -30,7 +34,7 @@ func attachedLoops() ([]loop, error) {
 			continue // without a file
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		found = append(found, l)
 	}
@@ -51,34 +55,45 @@ func examine(path string) (loop, error) {
 	if err != nil {
 		return loop{}, err
 	}
-	return loop{path: path, device: stat.Rdev, backing: info.Device, inode: info.Inode}, nil
+	return loop{
+		path: path, number: stat.Rdev, node: fileID{stat.Dev, stat.Ino}, backing: fileID{info.Device, info.Inode},
+	}, nil
 }
 
-// detachPool frees the loop devices of a pool's volumes and of the pool's disk itself. A device in
-// use is freed by the kernel when its last user ends.
+// standingOn lists the loop devices that stand on a file: its own, those of files on these, as the
+// volumes in a pool are, and those made of a device, as the kubelet does for raw block volumes. What
+// stands on others comes before them.
+func standingOn(all []loop, file fileID) []loop {
+	var found []loop
+	for _, l := range all {
+		if l.backing != file {
+			continue
+		}
+		found = append([]loop{l}, found...)
+		found = append(standingOn(all, l.node), found...)
+		for _, other := range all {
+			if other.backing.device == l.number {
+				found = append(standingOn(all, other.backing), found...)
+			}
+		}
+	}
+	return found
+}
+
+// detachPool frees the loop devices that stand on a pool's disk, and tells whether there were any. A
+// device in use is freed by the kernel when its last user ends.
 func detachPool(image string) (busy bool, err error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(image, &stat); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return false, nil
-		}
 		return false, err
 	}
 	all, err := attachedLoops()
 	if err != nil {
 		return false, err
 	}
-	for _, disk := range all {
-		if disk.backing != stat.Dev || disk.inode != stat.Ino {
-			continue
-		}
+	for _, l := range standingOn(all, fileID{stat.Dev, stat.Ino}) {
 		busy = true
-		for _, volume := range all {
-			if volume.backing == disk.device {
-				err = errors.Join(err, detach(volume.path))
-			}
-		}
-		err = errors.Join(err, detach(disk.path))
+		err = errors.Join(err, detach(l.path))
 	}
 	return busy, err
 }

@@ -38,6 +38,9 @@ done
 shift
 exec "$@"`
 
+// namespacesLog is the log of a machine's holder; every other log is a program's of its name.
+const namespacesLog = "namespaces"
+
 // machine is a set of namespaces (network, mounts, processes, cgroups, host name) that look like a
 // computer to what runs inside. They live as long as their holder.
 type machine struct {
@@ -51,7 +54,7 @@ func newMachine(ctx context.Context, l layout, groups []hierarchy, name string) 
 	if err := makeGroup(groups, name); err != nil {
 		return machine{}, err
 	}
-	log, err := openLog(l, name, "namespaces")
+	log, err := openLog(l, name, namespacesLog)
 	if err != nil {
 		return machine{}, err
 	}

@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
+	"net"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 )
 
@@ -25,7 +24,7 @@ func podNetwork(number int) string  { return fmt.Sprintf("10.244.%d.0/24", numbe
 // joinHost gives this machine one end of a veth into the cluster's network, so that kubectl (and,
 // the other way, an emulator that runs here) is reachable. It is all that the host ever sees.
 func joinHost(ctx context.Context, control machine) error {
-	if _, err := os.Stat(filepath.Join("/sys/class/net", hostLink)); err == nil {
+	if linked() {
 		return fmt.Errorf("a link %s exists: another cluster runs on this machine; take it down with the user or cache folder that started it, or run: ip link delete %s", hostLink, hostLink)
 	}
 	for _, args := range [][]string{
@@ -42,12 +41,17 @@ func joinHost(ctx context.Context, control machine) error {
 
 // leaveHost removes the host's end, which the kernel else does some time after the namespace ended.
 func leaveHost(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join("/sys/class/net", hostLink)); err != nil {
+	if !linked() {
 		return nil
 	}
-	err := runCommand(exec.CommandContext(ctx, "ip", "link", "delete", hostLink))
-	if _, still := os.Stat(filepath.Join("/sys/class/net", hostLink)); still != nil {
-		return nil
+	if err := runCommand(exec.CommandContext(ctx, "ip", "link", "delete", hostLink)); err != nil && linked() {
+		return err
 	}
-	return err
+	return nil
+}
+
+// linked tells whether a cluster, this one or another, has its link on this machine.
+func linked() bool {
+	_, err := net.InterfaceByName(hostLink)
+	return err == nil
 }

@@ -93,9 +93,9 @@ func (c *cluster) start(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		err = errors.New("interrupted")
+		err = context.Cause(ctx) // what the interrupted step makes of it says nothing
 	}
-	c.show.say("it failed; taking down what was started (logs stay in %s)", c.logs())
+	c.show.say("it did not come up; taking down what was started (logs stay in %s)", c.logs())
 	return errors.Join(err, clean(context.WithoutCancel(ctx), c.layout))
 }
 
