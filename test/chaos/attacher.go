@@ -168,7 +168,7 @@ func (a *actor) unpublish(c *claim, va *attachment) error {
 
 // reconcile is the attacher's comparison of all attachments with ListVolumes.
 func (s *sim) reconcile(a *actor) {
-	was := get(s, s.provisioned)
+	began, was := time.Now(), get(s, s.provisioned)
 	seen := map[string][]string{}
 	for token := ""; ; {
 		var page *csi.ListVolumesResponse
@@ -192,7 +192,7 @@ func (s *sim) reconcile(a *actor) {
 		}
 	}
 	s.set(func() {
-		s.checkComplete(was, seen)
+		s.checkComplete(began, was, seen)
 		for _, c := range s.claims {
 			for _, va := range c.vas {
 				found := slices.Contains(seen[string(c.pv.id)], string(s.world.Nodes()[va.node]))

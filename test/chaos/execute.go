@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,13 +90,14 @@ func none(int) bool { return false }
 
 // worlds are the clouds by their names.
 var worlds = map[string]maker{
-	"memory": newMemoryWorld,
+	"digitalocean": newDigitalOceanWorld,
+	"memory":       newMemoryWorld,
 }
 
 func worldOf(name string) (maker, error) {
 	w, ok := worlds[name]
 	if !ok {
-		return nil, fmt.Errorf("cloud %q: not one of memory", name)
+		return nil, fmt.Errorf("cloud %q: not one of %s", name, strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
 	}
 	return w, nil
 }

@@ -54,7 +54,7 @@ const connBuffer = 1 << 18
 func (f *memoryFleet) start(number int) error {
 	alive, end := context.WithCancel(context.Background())
 	l := &life{end: end}
-	bare, err := f.world.Open(alive, Program{Number: number, Kill: func() { f.end(number, l) }})
+	bare, tidy, err := f.world.Open(alive, Program{Number: number, Kill: func() { f.end(number, l) }})
 	if err != nil {
 		end()
 		return fmt.Errorf("start controller %d: %w", number, err)
@@ -73,6 +73,7 @@ func (f *memoryFleet) start(number int) error {
 		return fmt.Errorf("start controller %d: %w", number, err)
 	}
 	f.ended.Go(func() {
+		defer tidy()
 		// Killed programs do not drain: calls that are left when life ends are cut off.
 		_ = driver.Serve(alive, driver.Config{Names: f.world.Names(), Features: service.Features(), Listener: listener, Grace: 1},
 			func(r grpc.ServiceRegistrar) { csi.RegisterControllerServer(r, service) })

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Kind is one thing that can go wrong with a call.
@@ -73,6 +74,7 @@ type injector struct {
 	mu    sync.Mutex
 	seen  map[string]int
 	fired []Fault
+	last  map[Kind]time.Time
 	off   bool
 	// crash holds, for each controller, where its next call of the cloud kills it.
 	crash map[int]crashPoint
@@ -88,7 +90,7 @@ const (
 )
 
 func newInjector(seed uint64, only []Fault) *injector {
-	in := &injector{seed: seed, seen: map[string]int{}, crash: map[int]crashPoint{}}
+	in := &injector{seed: seed, seen: map[string]int{}, last: map[Kind]time.Time{}, crash: map[int]crashPoint{}}
 	if only != nil {
 		in.only = map[Fault]bool{}
 		for _, f := range only {
@@ -115,17 +117,19 @@ func (in *injector) decide(call, object string, chances []chance) (Kind, *rand.R
 		u -= c.p
 		if in.only != nil && in.only[f] || in.only == nil && u < 0 {
 			in.fired = append(in.fired, f)
+			in.last[f.Kind] = time.Now()
 			return f.Kind, rng
 		}
 	}
 	return "", rng
 }
 
-// happened says whether there was such a fault.
-func (in *injector) happened(call string, kind Kind) bool {
+// since says whether there was such a fault since.
+func (in *injector) since(at time.Time, kind Kind) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return slices.ContainsFunc(in.fired, func(f Fault) bool { return f.Call == call && f.Kind == kind })
+	last, ever := in.last[kind]
+	return ever && !last.Before(at)
 }
 
 // lastWas says whether this was the fault of the last call of the name for the object.

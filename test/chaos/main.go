@@ -79,10 +79,13 @@ func (t *tally) add(o outcome) {
 	for _, f := range o.fired {
 		t.kinds[f.Kind]++
 	}
-	if o.rpcs < leastCalls || o.crashes < leastCrashes {
+	if thin(o) {
 		t.thin++
 	}
 }
+
+// thin says whether a run had too little in it to count.
+func thin(o outcome) bool { return o.rpcs < leastCalls || o.crashes < leastCrashes }
 
 // faults counts those of the cloud, not the disturbances by the callers.
 func (t *tally) faults(kinds []Kind) (n int) {
@@ -116,6 +119,9 @@ func campaign(t *testing.T, o options, with setup) bool {
 			report(t, o, plan, out, with)
 			fmt.Printf("%s seed=%d\n", sum.line(kinds), plan.Seed)
 			return false
+		}
+		if thin(out) {
+			fmt.Printf("seed %d has only %d calls and %d crashes\n", plan.Seed, out.rpcs, out.crashes)
 		}
 		if time.Since(said) > progress {
 			said = time.Now()

@@ -76,6 +76,8 @@ func (w *memoryWorld) Zone() string          { return memoryZone }
 func (w *memoryWorld) Nodes() []cloud.NodeID { return []cloud.NodeID{"node-1", "node-2"} }
 func (w *memoryWorld) Complaints() []string  { return nil }
 
+func (w *memoryWorld) Settle() time.Duration { return 15 * time.Minute }
+
 func (w *memoryWorld) Use(cloud.VolumeID, bool) {}
 
 func (w *memoryWorld) Kinds() []Kind {
@@ -87,8 +89,8 @@ func (w *memoryWorld) Close() {
 	w.working.Wait()
 }
 
-func (w *memoryWorld) Open(life context.Context, p Program) (cloud.Cloud, error) {
-	return &memoryClient{Cloud: w.ours, w: w, life: life, program: p}, nil
+func (w *memoryWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
+	return &memoryClient{Cloud: w.ours, w: w, life: life, program: p}, func() {}, nil
 }
 
 // Truth reads page by page, past all faults.

@@ -141,6 +141,8 @@ func NewPlan(seed uint64, controllers int) Plan {
 	if crashes == 0 {
 		b.crash()
 	}
+	b.add(Step{Do: Reconcile}, 10*time.Second)
+	b.add(Step{Do: Look}, 10*time.Second)
 	return Plan{Seed: seed, Controllers: controllers, Steps: b.steps}
 }
 

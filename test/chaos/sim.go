@@ -37,7 +37,9 @@ type sim struct {
 	crashes   int
 	wrongs    []Wrong
 	ending    bool // everything is being deleted
-	foreign   map[cloud.VolumeID]bool
+	// foreign and images are another cluster's.
+	foreign map[cloud.VolumeID]bool
+	images  map[cloud.SnapshotID]bool
 }
 
 // The times of a run. They are simulated.
@@ -46,10 +48,10 @@ const (
 	calm = 3 * time.Minute
 	// patience is how long everything may take to come to rest without faults.
 	patience = 3 * time.Hour
-	// settle is how long nothing may happen after that.
-	settle = 15 * time.Minute
 	// glance is how often the state is looked at when nothing seems to happen.
 	glance = 2 * time.Second
+	// idle is how often when nobody has anything to do any more.
+	idle = 5 * time.Minute
 )
 
 // maker makes the world of a run.
@@ -124,7 +126,7 @@ func newSim(p Plan, in *injector, hist *history) *sim {
 	s := &sim{
 		plan: p, in: in, hist: hist,
 		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{},
-		foreign: map[cloud.VolumeID]bool{},
+		foreign: map[cloud.VolumeID]bool{}, images: map[cloud.SnapshotID]bool{},
 	}
 	s.moved = sync.NewCond(&s.mu)
 	s.life, s.end = context.WithCancel(context.Background())
@@ -204,10 +206,18 @@ func (s *sim) begin() error {
 	if err != nil {
 		return fmt.Errorf("make another cluster's objects: %w", err)
 	}
-	s.set(func() { s.foreign[id] = true })
+	s.set(func() {
+		s.foreign[id] = true
+		for img := range s.world.Truth().Snapshots {
+			s.images[img] = true
+		}
+	})
 	s.actor("eyes", func(a *actor) {
-		for a.pause(glance, glance+time.Millisecond) {
+		for every := glance; a.pause(every, every+time.Millisecond); {
 			s.check()
+			if get(s, func() bool { return s.ending && s.rested() }) {
+				every = idle
+			}
 		}
 	})
 	return nil
@@ -244,7 +254,7 @@ func (s *sim) play() {
 	stop := context.AfterFunc(resting, func() { s.set(func() {}) })
 	defer stop()
 	s.until(func() bool { return s.rested() || resting.Err() != nil })
-	_ = wait(s.life, settle)
+	_ = wait(s.life, s.world.Settle())
 	s.set(func() {
 		if !s.rested() {
 			s.stuck()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -19,7 +20,8 @@ type World interface {
 
 	// Open returns the backend as one controller program has it. When its life ends nothing that is
 	// left of that program reaches the cloud any more, and what it had asked is not answered.
-	Open(life context.Context, p Program) (cloud.Cloud, error)
+	// The function ends what is left of it in the background.
+	Open(life context.Context, p Program) (cloud.Cloud, func(), error)
 
 	// Truth is the state of the account as it really is.
 	Truth() Truth
@@ -33,6 +35,8 @@ type World interface {
 	// Complaints are what the cloud itself saw that must never happen.
 	Complaints() []string
 
+	// Settle is how long after the last call the driver may still need to tidy up by itself.
+	Settle() time.Duration
 	// Kinds are the faults that this cloud can have. Each must make up its share.
 	Kinds() []Kind
 	// Close ends what still goes on in the cloud.
