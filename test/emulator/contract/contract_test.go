@@ -55,6 +55,7 @@ func TestCheck(t *testing.T) {
 		{"a known difference", "GET", "/things?known=1", "/things", "", 200, `{"things": []}`, contract.Totals{Exchanges: 1}, ""},
 		{"a body as described", "POST", "/things", "/things", `{"name": "a"}`, 201, "", contract.Totals{Exchanges: 1}, ""},
 		{"a wrong body that is refused", "POST", "/things", "/things", `{}`, 422, `{"id": "no"}`, contract.Totals{Exchanges: 1, Refused: 1}, ""},
+		{"a refusal that is not as described", "POST", "/things", "/things", `{}`, 422, `{}`, contract.Totals{Exchanges: 1, Mismatches: 1, Refused: 1}, `"id" is missing`},
 		{"a wrong body that is accepted", "POST", "/things", "/things", `{}`, 201, "", contract.Totals{Exchanges: 1, Mismatches: 1}, `"name" is missing`},
 		{"an error that is not as described", "POST", "/things", "/things", `{"name": "a"}`, 500, `{}`, contract.Totals{Exchanges: 1, Mismatches: 1}, `"id" is missing`},
 		{"a route that is not described", "GET", "/others", "/others", "", 200, `whatever`, contract.Totals{Undescribed: 1}, ""},
@@ -92,7 +93,7 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	if text, err := os.ReadFile(report); err != nil || strings.Count(string(text), "exchanges=1 mismatches=") != 11 {
+	if text, err := os.ReadFile(report); err != nil || strings.Count(string(text), "exchanges=1 mismatches=") != 12 {
 		t.Errorf("report = %s, %v, want a line for each checker", text, err)
 	}
 }

@@ -58,6 +58,11 @@ func TestAFaultStrikesWhatItSays(t *testing.T) {
 			t.Errorf("error = %v, want the armed words", err)
 		}
 	}
+	c.Arm(emulator.Fault{Method: http.MethodPost, Route: "/v2/volumes/{volume_id}/snapshots", Effect: faults.Effect{Status: 500}})
+	if _, _, err := api.Storage.CreateVolume(t.Context(), &godo.VolumeCreateRequest{Name: "pvc-9", Region: "fra1", SizeGigaBytes: 1}); err != nil {
+		t.Errorf("CreateVolume() = %v with a fault of another route", err)
+	}
+	c.Disarm()
 	if armed.Hits() != 1 {
 		t.Errorf("Hits() = %d, want 1", armed.Hits())
 	}
