@@ -30,12 +30,15 @@ type Config struct {
 	Windows []Window
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	Rand func() float64
 }
 
 // Governor hands out the budget. It has no goroutine of its own.
 type Governor struct {
 	name    string
 	metrics *Metrics
+	rand    func() float64
 
 	mu      sync.Mutex
 	windows []*window
@@ -60,7 +63,10 @@ type ticket struct {
 
 // New makes a Governor.
 func New(cfg Config) *Governor {
-	g := &Governor{name: cfg.Name, metrics: cfg.Metrics}
+	g := &Governor{name: cfg.Name, metrics: cfg.Metrics, rand: cfg.Rand}
+	if g.rand == nil {
+		g.rand = rand.Float64
+	}
 	for _, w := range cfg.Windows {
 		g.windows = append(g.windows, &window{Window: w})
 	}
@@ -168,7 +174,7 @@ func (g *Governor) refused(now time.Time, r Rate) {
 	case r.Limit > 0 && r.Remaining <= 0 && until > 0:
 		pause, full = min(until, mostTrusted), g.windowOf(r)
 	}
-	pause += rand.N(pause/10 + 1) // so that two controllers do not come back together
+	pause += time.Duration(g.rand() * float64(pause) / 10) // so that two controllers do not come back together
 	g.paused = now.Add(pause)
 	g.gap = min(max(2*g.gap, firstGap), mostGap)
 	if full != nil {

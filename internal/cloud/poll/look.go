@@ -31,7 +31,7 @@ func (p *Poller[K, S]) turn() {
 	now := time.Now()
 	var due, others []*waiter[K, S]
 	ripe := 0
-	for w := range p.waiters {
+	for _, w := range p.waiters {
 		switch {
 		case w.asked:
 		case !w.due.After(now):
@@ -58,7 +58,7 @@ func (p *Poller[K, S]) turn() {
 
 // apart chooses those that have been running for so long that they are looked up by themselves.
 func apart[K comparable, S any](due []*waiter[K, S], now time.Time) (alone, together []*waiter[K, S]) {
-	slices.SortFunc(due, func(a, b *waiter[K, S]) int { return cmp.Compare(a.aloneAt, b.aloneAt) })
+	slices.SortStableFunc(due, func(a, b *waiter[K, S]) int { return cmp.Compare(a.aloneAt, b.aloneAt) })
 	for _, w := range due {
 		if age := now.Sub(w.began); age >= w.aloneAt && len(alone) < aloneAtOnce {
 			w.aloneAt = age + age/2
@@ -75,18 +75,18 @@ func (p *Poller[K, S]) begin(now time.Time, waiters []*waiter[K, S]) {
 	// The context has the values of a waiter, for traces, and not its end.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(waiters[0].ctx))
 	l := &look{waiters: len(waiters), cancel: cancel}
-	asking := make(map[K][]*waiter[K, S], len(waiters))
+	keys := make([]K, 0, len(waiters))
+	asking := make(map[K]struct{}, len(waiters))
 	fresh := map[Kind]int{}
 	for _, w := range waiters {
 		w.asked, w.askedAt, w.look = true, now, l
-		asking[w.op.Key] = append(asking[w.op.Key], w)
+		if _, twice := asking[w.op.Key]; !twice {
+			asking[w.op.Key] = struct{}{}
+			keys = append(keys, w.op.Key)
+		}
 		if w.teaches && !w.counted {
 			fresh[w.op.Kind]++
 		}
-	}
-	keys := make([]K, 0, len(asking))
-	for key := range asking {
-		keys = append(keys, key)
 	}
 	for _, w := range waiters {
 		if w.teaches && !w.counted {
@@ -100,11 +100,9 @@ func (p *Poller[K, S]) begin(now time.Time, waiters []*waiter[K, S]) {
 		answers := p.cfg.look(ctx, keys, p.cfg.Metrics)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for key, waiting := range asking {
-			for _, w := range waiting {
-				w.look = nil
-				w.answers <- answers[key]
-			}
+		for _, w := range waiters {
+			w.look = nil
+			w.answers <- answers[w.op.Key]
 		}
 	})
 }

@@ -17,6 +17,7 @@ package poll
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -32,10 +33,12 @@ type Config[K comparable, S any] struct {
 	Source[K, S]
 	// Usual is when to take the first look at an operation of each kind, until it is learnt. A
 	// value that is too small costs a few looks, one that is too large makes the first calls late:
-	// give the shortest time that is plausible. A kind without a value begins with 500 ms.
+	// give the shortest time that is plausible. A kind without a value begins with 400 ms.
 	Usual map[Kind]time.Duration
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	Rand func() float64
 }
 
 // Operation is something that a cloud has begun and somebody waits for.
@@ -58,7 +61,7 @@ type Poller[K comparable, S any] struct {
 
 	mu      sync.Mutex
 	usual   map[Kind]*usual
-	waiters map[*waiter[K, S]]struct{}
+	waiters []*waiter[K, S] // in the order in which they came
 	timer   *time.Timer
 	// planned is when the timer fires, or zero; latest is when the first of the waiters has to be
 	// looked at, the moment up to which a turn may be put off for others.
@@ -67,7 +70,10 @@ type Poller[K comparable, S any] struct {
 
 // New makes a Poller.
 func New[K comparable, S any](cfg Config[K, S]) *Poller[K, S] {
-	p := &Poller[K, S]{cfg: cfg, usual: map[Kind]*usual{}, waiters: map[*waiter[K, S]]struct{}{}}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	p := &Poller[K, S]{cfg: cfg, usual: map[Kind]*usual{}}
 	p.closed, p.close = context.WithCancel(context.Background())
 	return p
 }

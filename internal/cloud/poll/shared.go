@@ -43,7 +43,8 @@ type Shared[K comparable, V any] struct {
 type read[K comparable, V any] struct {
 	look
 	ctx   context.Context
-	keys  map[K]struct{}
+	keys  []K
+	asked map[K]struct{} // the keys
 	timer *time.Timer
 	begun bool
 	// over is closed when answers are there.
@@ -85,7 +86,7 @@ func (s *Shared[K, V]) join(ctx context.Context, key K) *read[K, V] {
 	defer s.mu.Unlock()
 	r := s.next
 	if r == nil {
-		r = &read[K, V]{keys: map[K]struct{}{}, over: make(chan struct{})}
+		r = &read[K, V]{asked: map[K]struct{}{}, over: make(chan struct{})}
 		// The context has the values of whoever asked first, for traces, and not its end.
 		r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		wait := s.cfg.Tick
@@ -96,7 +97,10 @@ func (s *Shared[K, V]) join(ctx context.Context, key K) *read[K, V] {
 		s.next = r
 	}
 	r.waiters++
-	r.keys[key] = struct{}{}
+	if _, twice := r.asked[key]; !twice {
+		r.asked[key] = struct{}{}
+		r.keys = append(r.keys, key)
+	}
 	return r
 }
 
@@ -121,15 +125,11 @@ func (s *Shared[K, V]) begin(r *read[K, V]) {
 	r.begun = true
 	s.next = nil
 	s.busy++
-	keys := make([]K, 0, len(r.keys))
-	for key := range r.keys {
-		keys = append(keys, key)
-	}
 	stop := context.AfterFunc(s.closed, r.cancel)
 	s.reads.Go(func() {
 		defer stop()
 		defer r.cancel()
-		r.answers = s.cfg.look(r.ctx, keys, s.cfg.Metrics)
+		r.answers = s.cfg.look(r.ctx, r.keys, s.cfg.Metrics)
 		close(r.over)
 		s.finished()
 	})

@@ -11,7 +11,7 @@ import (
 type Source[K comparable, S any] struct {
 	// One looks at one thing.
 	One func(ctx context.Context, key K) (S, error)
-	// Many looks at several things with one request; the keys are sorted in no way. A key that its
+	// Many looks at several things with one request; the keys are in the order in which they were asked for. A key that its
 	// answer lacks is looked up with One in the same turn. Nil where the cloud has no such request.
 	//
 	// If it fails with a kind that a later look cannot mend (fault.Denied, say), each key is looked

@@ -2,18 +2,18 @@ package poll
 
 import (
 	"context"
-	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 const (
 	// slackShare is how long a look may be put off for others that are due soon, as a part of the
 	// operation's usual duration.
-	slackShare = 0.06
+	slackShare = 0.07
 	leastSlack = 20 * time.Millisecond
 	// stepShare bounds the time between two looks, as a part of the operation's age; the step
 	// begins at nearStep, because most operations that were not done are done soon after.
-	stepShare, nearStep = 0.1, 0.04
+	stepShare, nearStep = 0.1, 0.06
 	// coldStep is stepShare for a kind of which nothing is known yet.
 	coldStep            = 0.2
 	leastStep, mostStep = 50 * time.Millisecond, 20 * time.Second
@@ -72,7 +72,7 @@ func (p *Poller[K, S]) enter(ctx context.Context, op Operation[K]) *waiter[K, S]
 	if !u.learnt {
 		w.aloneAt = max(w.aloneAt, longAge)
 	}
-	p.waiters[w] = struct{}{}
+	p.waiters = append(p.waiters, w)
 	p.cfg.Metrics.waits(1)
 	p.plan(w)
 	return w
@@ -82,7 +82,7 @@ func (p *Poller[K, S]) enter(ctx context.Context, op Operation[K]) *waiter[K, S]
 func (p *Poller[K, S]) leave(w *waiter[K, S]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.waiters, w)
+	p.waiters = slices.DeleteFunc(p.waiters, func(other *waiter[K, S]) bool { return other == w })
 	p.cfg.Metrics.waits(-1)
 	if w.look != nil {
 		w.look.left()
@@ -119,7 +119,7 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		w.teaches = false
 		pause := min(firstPause<<min(w.fails, 10), mostPause)
 		w.fails++
-		w.due, w.slack = time.Now().Add(jittered(pause)), pause/2
+		w.due, w.slack = time.Now().Add(p.jittered(pause)), pause/2
 		p.plan(w)
 		return
 	}
@@ -137,14 +137,19 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		share = coldStep
 	}
 	w.looks++
+	if w.op.Began.IsZero() {
+		age = max(age, u.at) // its true age is not known, and probably about this
+	}
 	step := min(max(time.Duration(share*float64(age)), leastStep), mostStep)
-	w.due = w.askedAt.Add(jittered(step))
+	w.due = w.askedAt.Add(p.jittered(step))
 	w.slack = max(step/2, leastSlack)
 	p.plan(w)
 }
 
 // jittered takes up to a fifth away.
-func jittered(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
+func (p *Poller[K, S]) jittered(d time.Duration) time.Duration {
+	return d - time.Duration(p.cfg.Rand()*float64(d)/5)
+}
 
 // plan sets the timer so that the waiter is looked at in time: at the last moment at which somebody
 // becomes due before somebody else has waited too long.
@@ -164,7 +169,7 @@ func (p *Poller[K, S]) plan(w *waiter[K, S]) {
 // replan computes the next turn from all waiters.
 func (p *Poller[K, S]) replan() {
 	p.planned, p.latest = time.Time{}, time.Time{}
-	for w := range p.waiters {
+	for _, w := range p.waiters {
 		if latest := w.due.Add(w.slack); !w.asked && (p.latest.IsZero() || latest.Before(p.latest)) {
 			p.latest = latest
 		}
@@ -173,7 +178,7 @@ func (p *Poller[K, S]) replan() {
 		return
 	}
 	var at time.Time
-	for w := range p.waiters {
+	for _, w := range p.waiters {
 		if !w.asked && !w.due.After(p.latest) && w.due.After(at) {
 			at = w.due
 		}

@@ -4,10 +4,10 @@ import "time"
 
 const (
 	// unknownUsual is where a kind without a start value begins.
-	unknownUsual = 500 * time.Millisecond
+	unknownUsual = 400 * time.Millisecond
 	// lateShare is how many operations may still be running at the first look. A higher share costs
 	// requests, a lower one makes the quick operations wait for the slow ones.
-	lateShare = 0.2
+	lateShare = 0.15
 	// gain is how far one look moves the usual duration if it was late for all or for none.
 	gain = 0.05
 	// convincing is how many operations in a row must differ far before they are believed at once.
@@ -58,7 +58,7 @@ func (u *usual) found(done bool, share float64) {
 	default:
 		u.searching = false
 		u.hits, u.misses = 0, u.misses+share
-		u.move(gain * (1 - lateShare) * share * grown(u.misses-1, 2, 4))
+		u.move(gain * (1 - lateShare) * share * grown(u.misses-1, 2, 2))
 	}
 }
 
@@ -66,7 +66,6 @@ func (u *usual) found(done bool, share float64) {
 func (u *usual) ended(after, by time.Duration) {
 	if !u.learnt {
 		u.learnt, u.searching, u.floor, u.at = true, true, after, by
-		u.search(1)
 		return
 	}
 	late, early := after > 0 && by > u.at+u.at/4, by < u.at-u.at/4

@@ -15,6 +15,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Config struct {
 	Busy Backoff
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	Rand func() float64
 }
 
 // Queue holds the turns. It has no goroutine but for watchers.
@@ -58,6 +61,9 @@ func New(cfg Config) *Queue {
 	}
 	if cfg.Busy == (Backoff{}) {
 		cfg.Busy = DefaultBackoff
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
 	}
 	q := &Queue{cfg: cfg, held: map[string]struct{}{}}
 	q.closed, q.close = context.WithCancel(context.Background())

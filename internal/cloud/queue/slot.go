@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,8 +20,8 @@ type Backoff struct {
 // DefaultBackoff suits operations of a few seconds.
 var DefaultBackoff = Backoff{First: 500 * time.Millisecond, Most: 3 * time.Second}
 
-// pause returns the pause after the n-th refusal, from 0.
-func (b Backoff) pause(n int) time.Duration {
+// pause returns the pause after the n-th refusal, from 0. chance is a number from 0 up to 1.
+func (b Backoff) pause(n int, chance float64) time.Duration {
 	d := b.First
 	for range n {
 		if d >= b.Most {
@@ -31,7 +30,7 @@ func (b Backoff) pause(n int) time.Duration {
 		d += d / 2
 	}
 	d = min(d, b.Most)
-	return d - rand.N(d/3+1)
+	return d - time.Duration(chance*float64(d)/3)
 }
 
 // state is where a slot is in its life.
@@ -110,7 +109,7 @@ func (s *Slot) Send(ctx context.Context, send func(context.Context) error) error
 			return err
 		}
 		s.q.cfg.Metrics.refused()
-		if why := s.pause(ctx, s.q.cfg.Busy.pause(n)); why != nil {
+		if why := s.pause(ctx, s.q.cfg.Busy.pause(n, s.q.cfg.Rand())); why != nil {
 			return fmt.Errorf("%w: sent %d times: %w", err, n+1, why)
 		}
 	}

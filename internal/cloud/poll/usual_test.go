@@ -1,0 +1,85 @@
+package poll_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// TestTheUsualDurationIsLearnt waits for one operation after the other.
+func TestTheUsualDurationIsLearnt(t *testing.T) {
+	even := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	spread := func(d time.Duration) func(int) time.Duration {
+		return func(int) time.Duration { return d - d/10 + rand.N(d/5) }
+	}
+	tests := map[string]struct {
+		start time.Duration
+		took  func(i int) time.Duration
+		n     int
+		from  time.Duration
+		to    time.Duration
+	}{
+		"from a start that is far too short": {100 * time.Millisecond, even(5 * time.Second), 30, 4800 * time.Millisecond, 5500 * time.Millisecond},
+		"from a start that is far too long":  {10 * time.Second, even(time.Second), 30, 900 * time.Millisecond, 1200 * time.Millisecond},
+		"of operations that differ":          {time.Second, spread(5 * time.Second), 100, 4500 * time.Millisecond, 6000 * time.Millisecond},
+		"of minutes":                         {time.Second, even(10 * time.Minute), 30, 570 * time.Second, 660 * time.Second},
+		"that has become longer": {time.Second, func(i int) time.Duration {
+			return []time.Duration{2 * time.Second, 5 * time.Second}[min(i/50, 1)]
+		}, 60, 4800 * time.Millisecond, 5500 * time.Millisecond},
+		"that has become shorter": {time.Second, func(i int) time.Duration {
+			return []time.Duration{5 * time.Second, 2 * time.Second}[min(i/50, 1)]
+		}, 90, 1900 * time.Millisecond, 2300 * time.Millisecond},
+		"without those that hang": {time.Second, func(i int) time.Duration {
+			if i%10 == 9 {
+				return time.Minute
+			}
+			return 2 * time.Second
+		}, 100, 1900 * time.Millisecond, 2500 * time.Millisecond},
+		"without three that hang in a row": {time.Second, func(i int) time.Duration {
+			if i >= 97 {
+				return time.Minute
+			}
+			return 2 * time.Second
+		}, 100, 1900 * time.Millisecond, 2800 * time.Millisecond},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCloud()
+				p := c.poller(tc.start)
+				defer p.Close()
+				for i := range tc.n {
+					if _, err := p.Wait(t.Context(), c.begin(fmt.Sprint(i), tc.took(i)), finished); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if u := p.Usual("attach"); u < tc.from || u > tc.to {
+					t.Errorf("the usual duration is %s after %d operations, want %s to %s", u, tc.n, tc.from, tc.to)
+				}
+				if c.ones > 7*tc.n {
+					t.Errorf("%d looks for %d operations", c.ones, tc.n)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatFailedTeachesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud()
+		p := c.poller(2 * time.Second)
+		defer p.Close()
+		c.learn(t, p, 2*time.Second)
+		usual := p.Usual("attach")
+		for i := range 20 {
+			_, _ = p.Wait(t.Context(), c.begin(fmt.Sprint(i), 0), func(bool) (bool, error) { return false, fault.Precondition })
+		}
+		if now := p.Usual("attach"); now != usual {
+			t.Errorf("the usual duration went from %s to %s", usual, now)
+		}
+	})
+}
