@@ -223,7 +223,11 @@ func TestADropletThatIsGoneLosesItsVolumes(t *testing.T) {
 	c, api, droplet := start(t, emulator.Options{})
 	v := mustCreate(t, api, "pvc-1")
 	mustAttach(t, api, v.ID, droplet)
+	c.Hold(v.ID)
 	c.RemoveDroplet(droplet, 100*time.Millisecond)
+	if got := c.Violations(); len(got) != 0 {
+		t.Errorf("Violations() = %+v, want none: who used the volume is gone with the droplet", got)
+	}
 	if _, resp, err := api.Droplets.Get(t.Context(), droplet); err == nil || resp.StatusCode != http.StatusNotFound {
 		t.Errorf("Droplets.Get() = %v, want 404", err)
 	}

@@ -35,7 +35,6 @@ func (c *Cloud) AddDroplet(d Droplet) int {
 func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone := c.now.droplets[id]
 	delete(c.now.droplets, id)
 	for _, running := range c.running {
 		if running.droplet == id {
@@ -44,7 +43,9 @@ func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
 		}
 	}
 	for _, v := range c.attachedTo(&c.now, id) {
-		c.unplug(v, gone)
+		// Who used the volume there is gone too, so this is no violation.
+		_, err := c.disks.Detach(disk(v))
+		c.trouble(v, err)
 		free := func() {
 			if still := c.now.volumes[v.ID]; still.DropletID == id {
 				still.DropletID = 0
