@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -96,6 +97,8 @@ type objects struct {
 	drivers         []storagev1.CSIDriver
 	classes         []storagev1.StorageClass
 	snapshotClasses []snapshotClass
+	policies        []admissionv1.ValidatingAdmissionPolicy
+	denying         map[string]bool // policies whose binding denies
 	namespaces      map[string]bool
 	cluster         []string // kind/name of what is cluster-wide
 }
@@ -143,7 +146,7 @@ func parse(t *testing.T, rendered []byte) objects {
 	t.Helper()
 	o := objects{
 		pods: map[string]corev1.PodSpec{}, serviceAccounts: map[string]corev1.ServiceAccount{},
-		roles: map[string][]rbacv1.PolicyRule{}, namespaces: map[string]bool{},
+		roles: map[string][]rbacv1.PolicyRule{}, namespaces: map[string]bool{}, denying: map[string]bool{},
 	}
 	for document := range strings.SplitSeq(string(rendered), "\n---\n") {
 		o.add(t, []byte(document))
@@ -200,6 +203,11 @@ func (o *objects) add(t *testing.T, document []byte) {
 		o.classes = append(o.classes, read[storagev1.StorageClass](t, document))
 	case "VolumeSnapshotClass":
 		o.snapshotClasses = append(o.snapshotClasses, read[snapshotClass](t, document))
+	case "ValidatingAdmissionPolicy":
+		o.policies = append(o.policies, read[admissionv1.ValidatingAdmissionPolicy](t, document))
+	case "ValidatingAdmissionPolicyBinding":
+		b := read[admissionv1.ValidatingAdmissionPolicyBinding](t, document)
+		o.denying[b.Spec.PolicyName] = slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 	default:
 		t.Errorf("%s: a kind that no rule knows; teach this test about it", key)
 	}
