@@ -104,8 +104,8 @@ func (s *Server) ThawLeft(ctx context.Context, volume string) error {
 
 // stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its
 // filesystem, which is the staging path, if there is one. The caller closes the device.
-func (s *Server) stagedAt(ctx context.Context, volume string) (*device.Device, string, error) {
-	dev, err := s.lookup(ctx, device.Claim{Volume: volume})
+func (s *Server) stagedAt(ctx context.Context, volume string, paths ...string) (*device.Device, string, error) {
+	dev, err := s.find(ctx, device.Claim{Volume: volume}, paths...)
 	if err != nil || dev == nil {
 		return nil, "", err
 	}

@@ -69,7 +69,7 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 			return nil, err
 		}
 	}
-	dev, path, err := s.stagedAt(ctx, id)
+	dev, path, err := s.stagedAt(ctx, id, paths...)
 	switch {
 	case errors.Is(err, fault.NotFound) && len(found) > 0: // that is what is wrong with it
 		dev = nil

@@ -1,9 +1,10 @@
 // Package node serves CSI's Node service: it stages, publishes, grows and measures volumes on the
 // machine it runs on.
 //
-// It keeps no state of its own. What is staged and published is read from the kernel's mount table
-// each time, and a mount counts only if it is a mount of the very device that is proven to be the
-// volume; so a restart, a crash or somebody else's umount never makes it answer what is not so.
+// What is staged and published is read from the kernel's mount table each time, and a mount counts only
+// if it is a mount of the very device that is proven to be the volume; so a restart, a crash or
+// somebody else's umount never makes it answer what is not so. All that it keeps, where the id alone
+// does not tell, is which disk a staged volume is.
 package node
 
 import (
@@ -18,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
@@ -29,6 +29,8 @@ type Config struct {
 	Info    driver.NodeInfo
 	Devices device.Resolver
 	Mounter *mounter.Mounter
+	// Records keeps which disk each staged volume is; nil where the resolver knows by the volume's id.
+	Records *device.Records
 	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
 	SizeStep int64
 	// Prezeroed says whether every byte of a device surely reads as zero; nil: never sure.
@@ -48,6 +50,7 @@ type Server struct {
 	names     driver.Names
 	info      driver.NodeInfo
 	devices   device.Resolver
+	records   *device.Records
 	mounts    *mounter.Mounter
 	prezeroed func(context.Context, *device.Device) (bool, error)
 	sizeStep  int64
@@ -62,7 +65,7 @@ type Server struct {
 // New returns a Server.
 func New(cfg Config) *Server {
 	s := &Server{
-		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, mounts: cfg.Mounter,
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
 		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), keep: cfg.Keep, deadMount: cfg.DeadMount,
 		backend: cfg.Backend,
 	}
@@ -123,17 +126,6 @@ func (s *Server) outlive(ctx context.Context, release func(), work func(context.
 // blockFile is where a raw block volume is staged: a bind of its device node, so that publish has
 // something to verify and unstage something to release.
 func blockFile(staging string) string { return filepath.Join(staging, "device") }
-
-// lookup finds the volume's device if it is on this machine now; nil, nil if it is not. An id that
-// no volume can have stays an error: "nothing to undo" would be an answer to a question that makes
-// no sense.
-func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
-	dev, err := s.devices.Lookup(ctx, claim)
-	if errors.Is(err, fault.NotFound) && !errors.Is(err, fault.InvalidArgument) {
-		return nil, nil //nolint:nilnil // "not there" is an answer here, and every caller asks for it
-	}
-	return dev, err
-}
 
 // inField puts the name of a request's field before what is wrong with it.
 func inField(field string, err error) error {

@@ -39,7 +39,7 @@ func (s *Server) look(path string, dev *device.Device) (place, error) {
 	}
 	p := place{occupant: foreign, mount: m}
 	number := m.Device
-	if _, err := mounter.ParseFilesystem(m.Filesystem); err != nil || m.Filesystem == "" {
+	if !isOurKind(m) {
 		// Not a filesystem of ours, so it can only be the bind of a device node.
 		if number, p.block, err = nodeNumber(path); err != nil {
 			return place{}, err
@@ -55,6 +55,12 @@ func (s *Server) look(path string, dev *device.Device) (place, error) {
 		s.deadMount(path)
 	}
 	return p, nil
+}
+
+// isOurKind says whether a filesystem of a kind that we make is mounted.
+func isOurKind(m mounter.Mount) bool {
+	_, err := mounter.ParseFilesystem(m.Filesystem)
+	return err == nil && m.Filesystem != ""
 }
 
 // nodeNumber returns the device number that the block device node at path stands for.

@@ -53,7 +53,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 }
 
 func (s *Server) publish(ctx context.Context, u use, staging, target string) (err error) {
-	dev, err := s.lookup(ctx, u.claim)
+	dev, err := s.find(ctx, u.claim, staging, blockFile(staging))
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *Server) unpublish(ctx context.Context, id, target string) (err error) {
 	if _, err := os.Lstat(target); os.IsNotExist(err) {
 		return nil
 	}
-	dev, err := s.lookup(ctx, device.Claim{Volume: id})
+	dev, err := s.find(ctx, device.Claim{Volume: id}, target)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	err = s.outlive(ctx, release, func(work context.Context) error {
-		err := s.stage(ctx, work, dev, u, staging)
-		err = errors.Join(err, dev.Close())
+		err := errors.Join(s.stageOnRecord(ctx, work, dev, u, staging), dev.Close())
 		if err != nil && attached {
 			s.giveBack(work, u.claim)
 		}
@@ -71,6 +70,23 @@ func (s *Server) giveBack(ctx context.Context, claim device.Claim) {
 	if err := s.devices.Release(ctx, claim); err != nil {
 		driver.LogOf(ctx).Warn("device stays after a stage that failed", zap.Error(err))
 	}
+}
+
+// stageOnRecord writes down which disk the volume is before anything of it is mounted, so that unstage
+// finds it whatever happens then.
+func (s *Server) stageOnRecord(call, work context.Context, dev *device.Device, u use, staging string) error {
+	if err := s.records.Remember(u.claim); err != nil {
+		return err
+	}
+	err := s.stage(call, work, dev, u, staging)
+	if err == nil {
+		return nil
+	}
+	if used, lookErr := s.others(dev); lookErr == nil && len(used) == 0 {
+		// Nobody needs to unstage it, and perhaps nobody will.
+		err = errors.Join(err, s.records.Forget(u.volume))
+	}
+	return err
 }
 
 // stage does what must not be broken off with work, and begins nothing new once call has ended.

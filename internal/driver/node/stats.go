@@ -52,7 +52,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 // locate opens the device of a volume that is staged or published at path, or answers
 // fault.NotFound. The caller closes the device.
 func (s *Server) locate(ctx context.Context, id, path string) (*device.Device, place, error) {
-	dev, err := s.lookup(ctx, device.Claim{Volume: id})
+	dev, err := s.find(ctx, device.Claim{Volume: id}, path, blockFile(path))
 	if err != nil {
 		return nil, place{}, err
 	}

@@ -38,18 +38,23 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 
 func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	claim := device.Claim{Volume: id}
-	dev, err := s.lookup(ctx, claim)
+	dev, err := s.find(ctx, claim, staging, blockFile(staging))
 	if err != nil {
 		return err
 	}
 	err = s.unmountStaged(ctx, dev, staging)
 	if dev != nil {
+		claim = dev.Claim()
 		err = errors.Join(err, dev.Close())
 	}
 	if err != nil {
 		return err
 	}
-	return s.devices.Release(ctx, claim)
+	if err := s.devices.Release(ctx, claim); err != nil {
+		return err
+	}
+	// Last: until here a repeat still needs it.
+	return s.records.Forget(id)
 }
 
 // unmountStaged takes the volume off its staging path, or changes nothing if somebody uses it.

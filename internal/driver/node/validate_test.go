@@ -32,6 +32,11 @@ func (m *emptyMachine) Lookup(context.Context, device.Claim) (*device.Device, er
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
 }
 
+func (m *emptyMachine) ByNumber(context.Context, string, uint64) (*device.Device, error) {
+	m.asked.Add(1)
+	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
+}
+
 func (m *emptyMachine) Release(context.Context, device.Claim) error { m.asked.Add(1); return nil }
 
 func (m *emptyMachine) Grow(context.Context, device.Claim, int64) (int64, error) {

@@ -103,6 +103,15 @@ func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	return l.device(ctx, f, claim, id)
 }
 
+// ByNumber is Lookup: the id names the file, so the loop device is the volume's or it is not.
+func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
+	dev, err := l.Lookup(ctx, Claim{Volume: volume})
+	if err == nil && dev.Number() != number {
+		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
+	}
+	return dev, err
+}
+
 // Release detaches the loop device and proves that it is gone, then reserves again what the image has
 // lost meanwhile. fault.Busy while anybody has the device open or mounted. Nothing attached, or no
 // such volume: no error.

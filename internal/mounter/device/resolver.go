@@ -10,6 +10,10 @@ type Resolver interface {
 	// Lookup is Open without attaching and without waiting: fault.NotFound when the device is
 	// not there now.
 	Lookup(ctx context.Context, claim Claim) (*Device, error)
+	// ByNumber opens the device that has this number, if it may be the volume: fault.NotFound when
+	// it cannot. The caller has seen the device where the volume is staged or published, and knows
+	// no more of the volume than its id.
+	ByNumber(ctx context.Context, volume string, number uint64) (*Device, error)
 	// Release gives the device back after nothing uses it any more. Called when there is
 	// nothing to release it returns nil.
 	Release(ctx context.Context, claim Claim) error

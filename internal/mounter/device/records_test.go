@@ -1,0 +1,69 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestRecords(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "volumes")
+	r := NewRecords(dir)
+	a := Claim{Volume: "a/../" + strings.Repeat("x", 200), Name: "scsi-0DO_Volume_a", Size: 1}
+	b := Claim{Volume: "b", Serial: "b-serial"}
+	check := func(when, volume string, want Claim) {
+		t.Helper()
+		want.Size = 0
+		got, ok := NewRecords(dir).Recall(volume) // as the next program
+		if got != want || ok != (want != Claim{}) {
+			t.Errorf("%s: Recall(%.9s) = %+v, %v, want %+v", when, volume, got, ok, want)
+		}
+	}
+	check("at first", a.Volume, Claim{})
+	for _, claim := range []Claim{a, b, {Volume: "nobody knows its disk"}, a} {
+		if err := r.Remember(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("remembered", a.Volume, a)
+	check("remembered", b.Volume, b)
+	check("without a disk", "nobody knows its disk", Claim{})
+	if others, err := r.Others(a.Volume); err != nil || !reflect.DeepEqual(others, []Claim{b}) {
+		t.Errorf("Others = %+v, %v, want %+v", others, err, b)
+	}
+	a.Serial = "late"
+	if err := r.Remember(a); err != nil {
+		t.Fatal(err)
+	}
+	check("changed", a.Volume, a)
+	for name, damage := range map[string]string{"cut off": `{"format":1,"vol`, "of a newer version": `{"format":2,"volume":"b","name":"x"}`, "of another volume": `{"format":1,"volume":"c","name":"x"}`} {
+		if err := os.WriteFile(r.path("b"), []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check(name, "b", Claim{})
+	}
+	for range 2 {
+		if err := r.Forget(a.Volume); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("forgotten", a.Volume, Claim{})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if others, err := r.Others("a"); err != nil || len(others) > 0 {
+		t.Errorf("Others without a folder = %v, %v", others, err)
+	}
+}
+
+func TestNoRecordsRememberNothing(t *testing.T) {
+	var r *Records
+	if err := r.Remember(Claim{Volume: "a", Name: "x"}); err != nil {
+		t.Error(err)
+	}
+	if _, ok := r.Recall("a"); ok || r.Forget("a") != nil {
+		t.Error("nil records remember")
+	}
+}
