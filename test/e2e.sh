@@ -3,7 +3,7 @@
 # others. One package at a time, because loop devices are the machine's.
 set -eu
 go="${GO:-go}"
-files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/e2e)
+files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/e2e test/emulator)
 packages=$(for file in $files; do echo "./$(dirname "$file")"; done | sort -u)
 tests=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | grep -vx TestMain | sort -u | paste -sd '|')
 echo "running $(echo "$tests" | tr '|' '\n' | wc -l) tests that need root in $(echo "$packages" | wc -l) packages"
