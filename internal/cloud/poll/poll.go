@@ -124,7 +124,24 @@ func (w *waiter[K, S]) unanswered(why error) error {
 func (p *Poller[K, S]) Usual(kind Kind) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.usualOf(kind).at
+	return p.first(kind)
+}
+
+// first returns the age for the first look. A kind of which nothing is known yet is taken to need at
+// least half as long as the quickest of the others, within reason: that spares most of the looks
+// until its own duration is known.
+func (p *Poller[K, S]) first(kind Kind) time.Duration {
+	u := p.usualOf(kind)
+	if u.learnt {
+		return u.at
+	}
+	var quickest time.Duration
+	for _, other := range p.usual {
+		if other.learnt && (quickest == 0 || other.at < quickest) {
+			quickest = other.at
+		}
+	}
+	return max(u.at, min(quickest/2, 10*u.at))
 }
 
 func (p *Poller[K, S]) usualOf(kind Kind) *usual {

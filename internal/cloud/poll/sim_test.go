@@ -14,8 +14,10 @@ import (
 )
 
 // A sim is 100 volumes that are attached to 10 machines and detached again, so many at a time, in a
-// cloud that does one thing at a time on each machine. Creating and deleting need no waiting.
+// cloud that does one thing at a time on each machine. Creating and deleting need no waiting, or, if
+// all is set, are operations too, of which 15 run at a time.
 type sim struct {
+	all    bool
 	atOnce int
 	took   func() time.Duration
 	lag    time.Duration // of each request
@@ -96,25 +98,43 @@ func (s sim) round(c *simCloud, wait waitFunc) simResult {
 		next <- v
 	}
 	close(next)
+	slots := make(chan struct{}, volumes)
+	if s.all {
+		slots = make(chan struct{}, 15)
+	}
+	do := func(kind poll.Kind) {
+		slots <- struct{}{}
+		defer func() { <-slots }()
+		id, start, end := c.begin(s.took())
+		c.pause(context.Background(), c.lag/2)
+		if err := wait(context.Background(), poll.Operation[int]{Key: id, Kind: kind, Began: time.Now()}); err != nil {
+			panic(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		res.over = append(res.over, time.Since(end))
+		res.ratios = append(res.ratios, float64(time.Since(start))/float64(end.Sub(start)))
+	}
+	onMachine := func(v int, kind poll.Kind) {
+		turns[v%machines] <- struct{}{}
+		defer func() { <-turns[v%machines] }()
+		do(kind)
+	}
+	alone := func(kind poll.Kind) {
+		if s.all {
+			do(kind)
+		} else {
+			c.pause(context.Background(), c.lag)
+		}
+	}
 	var group sync.WaitGroup
 	for range s.atOnce {
 		group.Go(func() {
 			for v := range next {
-				c.pause(context.Background(), c.lag) // create
-				for _, kind := range []poll.Kind{"attach", "detach"} {
-					turns[v%machines] <- struct{}{}
-					id, start, end := c.begin(s.took())
-					c.pause(context.Background(), c.lag/2)
-					if err := wait(context.Background(), poll.Operation[int]{Key: id, Kind: kind, Began: time.Now()}); err != nil {
-						panic(err)
-					}
-					mu.Lock()
-					res.over = append(res.over, time.Since(end))
-					res.ratios = append(res.ratios, float64(time.Since(start))/float64(end.Sub(start)))
-					mu.Unlock()
-					<-turns[v%machines]
-				}
-				c.pause(context.Background(), c.lag) // delete
+				alone("create")
+				onMachine(v, "attach")
+				onMachine(v, "detach")
+				alone("delete")
 			}
 		})
 	}
@@ -130,7 +150,9 @@ func (s sim) run() (cold, warm simResult) {
 	c := &simCloud{ends: map[int]time.Time{}, lag: s.lag}
 	p := poll.New(poll.Config[int, bool]{
 		Source: poll.Source[int, bool]{One: c.one, Many: c.many},
-		Usual:  map[poll.Kind]time.Duration{"attach": s.usual, "detach": s.usual},
+		Usual: map[poll.Kind]time.Duration{
+			"create": s.usual, "attach": s.usual, "detach": s.usual, "delete": s.usual,
+		},
 	})
 	defer p.Close()
 	wait := func(ctx context.Context, op poll.Operation[int]) error {
@@ -190,25 +212,32 @@ func TestReadsAndLatencyOfAHundredVolumes(t *testing.T) {
 		for _, tc := range []struct {
 			atOnce     int
 			spread     bool
+			all        bool
 			cold, warm bar
 		}{
 			// One at a time nothing can be shared: a look for each operation, and some come too early.
-			{1, false, bar{280, 1.1, 1.25}, bar{280, 1.1, 1.25}},
-			{16, false, bar{150, 1.1, 1.25}, bar{150, 1.1, 1.25}},
-			{100, false, bar{60, 1.1, 1.25}, bar{60, 1.1, 1.25}},
+			{1, false, false, bar{280, 1.1, 1.25}, bar{280, 1.1, 1.25}},
+			{16, false, false, bar{150, 1.1, 1.25}, bar{150, 1.1, 1.25}},
+			{100, false, false, bar{60, 1.1, 1.25}, bar{60, 1.1, 1.25}},
 			// Operations that differ by a tenth to both sides keep the same median.
-			{1, true, bar{310, 1.2, 1.5}, bar{290, 1.2, 1.5}},
-			{16, true, bar{190, 1.2, 1.5}, bar{150, 1.2, 1.5}},
-			{100, true, bar{220, 1.2, 1.5}, bar{100, 1.2, 1.5}},
+			{1, true, false, bar{310, 1.2, 1.5}, bar{290, 1.2, 1.5}},
+			{16, true, false, bar{190, 1.2, 1.5}, bar{150, 1.2, 1.5}},
+			// Four operations for each volume, 15 at a time.
+			{16, false, true, bar{150, 1.1, 1.25}, bar{150, 1.1, 1.25}},
+			{100, false, true, bar{75, 1.1, 1.25}, bar{60, 1.1, 1.25}},
+			{100, true, false, bar{220, 1.2, 1.5}, bar{100, 1.2, 1.5}},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				took, name := exactly(op), "exactly"
 				if tc.spread {
 					took, name = around(op), "around"
 				}
-				s := sim{atOnce: tc.atOnce, took: took, lag: 4 * time.Millisecond, usual: 400 * time.Millisecond}
+				s := sim{all: tc.all, atOnce: tc.atOnce, took: took, lag: 4 * time.Millisecond, usual: 400 * time.Millisecond}
 				cold, warm := s.run()
-				name = fmt.Sprintf("%3d at once, %-7s %5s:", tc.atOnce, name, op)
+				if tc.all {
+					name += ", all"
+				}
+				name = fmt.Sprintf("%3d at once, %-12s %5s:", tc.atOnce, name, op)
 				t.Log(name, tc.cold.check(t, "cold", cold), tc.warm.check(t, "| warm", warm), none.check(t, "| naive", s.naive()))
 			})
 		}

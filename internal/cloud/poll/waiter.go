@@ -14,9 +14,9 @@ const (
 	// stepShare bounds the time between two looks, as a part of the operation's age; the step
 	// begins at nearStep, because most operations that were not done are done soon after.
 	stepShare, nearStep = 0.1, 0.06
-	// coldStep is stepShare for a kind of which nothing is known yet.
-	coldStep            = 0.2
 	leastStep, mostStep = 50 * time.Millisecond, 20 * time.Second
+	// coldStep and leastCold are the same for a kind of which nothing is known yet.
+	coldStep, leastCold = 0.22, 250 * time.Millisecond
 	// longAge is the age from which an operation is looked up by itself if nothing is known about
 	// its kind.
 	longAge = 10 * time.Second
@@ -60,15 +60,15 @@ func (p *Poller[K, S]) enter(ctx context.Context, op Operation[K]) *waiter[K, S]
 	w := &waiter[K, S]{op: op, ctx: ctx, began: op.Began, answers: make(chan answer[S], 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u := p.usualOf(op.Kind)
+	u, first := p.usualOf(op.Kind), p.first(op.Kind)
 	if w.began.IsZero() {
 		w.began, w.due = now, now
 	} else {
-		w.due = w.began.Add(u.at)
-		w.teaches = now.Sub(w.began) < u.at/2
+		w.due = w.began.Add(first)
+		w.teaches = now.Sub(w.began) < first/2
 	}
-	w.slack = max(time.Duration(slackShare*float64(u.at)), leastSlack)
-	w.aloneAt = 2 * u.at
+	w.slack = max(time.Duration(slackShare*float64(first)), leastSlack)
+	w.aloneAt = 2 * first
 	if !u.learnt {
 		w.aloneAt = max(w.aloneAt, longAge)
 	}
@@ -132,15 +132,15 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		w.counted = true
 		u.found(false, w.share)
 	}
-	share := min(nearStep*float64(w.looks+1), stepShare)
+	share, least := min(nearStep*float64(w.looks+1), stepShare), leastStep
 	if !u.learnt {
-		share = coldStep
+		share, least = coldStep, leastCold
 	}
 	w.looks++
 	if w.op.Began.IsZero() {
 		age = max(age, u.at) // its true age is not known, and probably about this
 	}
-	step := min(max(time.Duration(share*float64(age)), leastStep), mostStep)
+	step := min(max(time.Duration(share*float64(age)), least), mostStep)
 	w.due = w.askedAt.Add(p.jittered(step))
 	w.slack = max(step/2, leastSlack)
 	p.plan(w)
