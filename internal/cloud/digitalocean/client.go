@@ -45,6 +45,8 @@ type Config struct {
 	// SweepEvery is how often left-over temporary snapshots are looked for. Zero means an hour,
 	// a negative value never.
 	SweepEvery time.Duration
+	// LeftOverAge is from which age a temporary snapshot belongs to no call any more. Zero means an hour.
+	LeftOverAge time.Duration
 	// Usual are the shortest plausible durations of actions by kind; nil: what is seen in the cloud.
 	Usual map[poll.Kind]time.Duration
 	// Busy says how to wait while a droplet is busy with somebody else's action. Zero: the queue's own.
@@ -70,6 +72,7 @@ const (
 	defaultEndpoint         = "https://api.digitalocean.com"
 	defaultOperationTimeout = 5 * time.Minute
 	defaultSweep            = time.Hour
+	defaultLeftOverAge      = time.Hour
 	// answerTimeout bounds how long the answer to a sent request is waited for.
 	answerTimeout = 60 * time.Second
 	// perPage is the most that the cloud puts on a page.
@@ -98,6 +101,7 @@ type Cloud struct {
 	cluster string
 	prefix  string
 	patient time.Duration
+	leftOld time.Duration
 	log     *zap.Logger
 
 	wishFailed func()
@@ -131,7 +135,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{
 		api: api, region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
-		patient: cfg.OperationTimeout, log: cfg.Log, wishFailed: cfg.Metrics.WishFailed,
+		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, wishFailed: cfg.Metrics.WishFailed,
 		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Metrics: cfg.Metrics.Queue}),
 	}
 	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -165,6 +169,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.SweepEvery == 0 {
 		cfg.SweepEvery = defaultSweep
+	}
+	if cfg.LeftOverAge <= 0 {
+		cfg.LeftOverAge = defaultLeftOverAge
 	}
 	if cfg.Usual == nil {
 		cfg.Usual = usualDurations()

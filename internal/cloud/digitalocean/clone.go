@@ -17,8 +17,6 @@ import (
 const (
 	// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
 	tidyTimeout = 30 * time.Second
-	// leftOver is the age from which a temporary snapshot belongs to no call any more.
-	leftOver = time.Hour
 	// mostSwept bounds how many are removed in one go.
 	mostSwept = 20
 )
@@ -134,7 +132,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	swept := 0
 	for i := range all {
 		created, err := time.Parse(time.RFC3339, all[i].Created)
-		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < leftOver || swept == mostSwept {
+		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.leftOld || swept == mostSwept {
 			continue
 		}
 		swept++

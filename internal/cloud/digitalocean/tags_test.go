@@ -1,0 +1,87 @@
+package digitalocean
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+)
+
+func TestTagsBecomeTheCloudsWords(t *testing.T) {
+	tests := map[string]struct {
+		tag  cloud.Tag
+		want string // empty: refused
+	}{
+		"key and value":                          {cloud.Tag{Key: "team", Value: "a"}, "team:a"},
+		"no value":                               {cloud.Tag{Key: "team"}, "team"},
+		"a value with a colon":                   {cloud.Tag{Key: "team", Value: "a:b"}, "team:a:b"},
+		"a key with a colon":                     {cloud.Tag{Key: "te:am", Value: "a"}, ""},
+		"a dot is refused":                       {cloud.Tag{Key: "team", Value: "a.b"}, ""},
+		"a space is refused":                     {cloud.Tag{Key: "team", Value: "a b"}, ""},
+		"as long as the cloud allows":            {cloud.Tag{Key: "team", Value: strings.Repeat("a", 250)}, "team:" + strings.Repeat("a", 250)},
+		"longer is refused":                      {cloud.Tag{Key: "team", Value: strings.Repeat("a", 251)}, ""},
+		"a claim's name keeps what it can":       {cloud.Tag{Key: "cloudblock-pvc", Value: "data.db-0"}, "cloudblock-pvc:data_db-0"},
+		"a name in another script":               {cloud.Tag{Key: "cloudblock-pvc", Value: "том"}, "cloudblock-pvc:___"},
+		"a claim's name that is long":            {cloud.Tag{Key: "cloudblock-pvc", Value: strings.Repeat("n", 253)}, "cloudblock-pvc:" + strings.Repeat("n", 191)},
+		"the cluster's name is never rewritten":  {cloud.Tag{Key: "cloudblock-cluster", Value: "a.b"}, ""},
+		"the cluster's name, where it is a word": {cloud.Tag{Key: "cloudblock-cluster", Value: "prod-1"}, "cloudblock-cluster:prod-1"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := tagOf(tc.tag)
+			if got != tc.want || (err != nil) != (tc.want == "") {
+				t.Errorf("tagOf(%v) = %q, %v, want %q", tc.tag, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheWishIsReadFromTheTags(t *testing.T) {
+	tests := map[string]struct {
+		words []string
+		want  wish
+		found bool
+	}{
+		"none":                       {[]string{"a", "cloudblock-cluster:x"}, wish{}, false},
+		"a size":                     {[]string{"a", "cloudblock-grow:20"}, wish{gib: 20}, true},
+		"a size and a reason":        {[]string{"cloudblock-grow:20:capacity_limit"}, wish{gib: 20, failed: "capacity_limit"}, true},
+		"two: the smaller":           {[]string{"cloudblock-grow:30", "cloudblock-grow:20"}, wish{gib: 20}, true},
+		"no number":                  {[]string{"cloudblock-grow:much", "cloudblock-grow"}, wish{}, false},
+		"a number that is no size":   {[]string{"cloudblock-grow:-1", "cloudblock-grow:0"}, wish{}, false},
+		"another key that begins so": {[]string{"cloudblock-growth:20"}, wish{}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, found := wishOf(tc.words)
+			if got != tc.want || found != tc.found {
+				t.Errorf("wishOf(%q) = %+v, %v, want %+v, %v", tc.words, got, found, tc.want, tc.found)
+			}
+			if found && tc.want.word() != "" {
+				if again, _ := wishOf([]string{got.word()}); again != got {
+					t.Errorf("wishOf(%q) = %+v, want %+v", got.word(), again, got)
+				}
+			}
+		})
+	}
+	long := wish{gib: 7, failed: strings.Repeat("r", 400)}.word()
+	if len(long) > longestTag || !tagWord.MatchString(long) {
+		t.Errorf("a wish with a long reason is %d long: %q", len(long), long)
+	}
+}
+
+func FuzzTagOf(f *testing.F) {
+	f.Add("cloudblock-pvc", "data.db-0")
+	f.Add("team", "")
+	f.Add("cloudblock-", "\xff\x00")
+	allowed := regexp.MustCompile(`^[a-zA-Z0-9_\-:]{1,255}$`)
+	f.Fuzz(func(t *testing.T, key, value string) {
+		word, err := tagOf(cloud.Tag{Key: key, Value: value})
+		if err == nil && !allowed.MatchString(word) {
+			t.Errorf("tagOf(%q, %q) = %q, which the cloud refuses", key, value, word)
+		}
+		if err == nil && tagsOf([]string{word})[0].Key != key {
+			t.Errorf("the key of %q is not %q", word, key)
+		}
+	})
+}
