@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -147,9 +146,4 @@ func (n *node) lacks(ctx context.Context, names []string) error {
 		return fmt.Errorf("%s: no archive holds these images that manifests name: %s", n.Name, strings.Join(missing, ", "))
 	}
 	return nil
-}
-
-// driverArchives are the images that `make images-local` wrote.
-func driverArchives(l layout) ([]string, error) {
-	return filepath.Glob(filepath.Join(l.cache, "images", "*.tar"))
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -49,5 +51,29 @@ func TestSidecarImagesHaveTheManifestsNames(t *testing.T) {
 	if got.tags[0] != "registry.example/sig-storage/csi-node-driver-registrar:v2.15.0" ||
 		got.entrypoint[0] != "/csi-node-driver-registrar" || got.files[0].source != "/cache/cluster/bin/registrar" {
 		t.Errorf("the registrar's image is %+v", got)
+	}
+}
+
+func TestStampChangesWithAProgram(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	images := []image{{tags: []string{"example/one:1"}, files: []file{{name: "one", source: program}}}}
+	stamp := func(text string) string {
+		t.Helper()
+		if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := stampOfImages(images)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first, again, other := stamp("one"), stamp("one"), stamp("other")
+	if first != again || first == other {
+		t.Errorf("stamps are %q, %q and, of another program, %q", first, again, other)
+	}
+	images[0].tags = []string{"example/one:2"}
+	if renamed := stamp("one"); renamed == first {
+		t.Errorf("the stamp %q is the same under another name", renamed)
 	}
 }

@@ -17,6 +17,8 @@ type state struct {
 	Nodes    int       `json:"nodes"`
 	Complete bool      `json:"complete"` // `up` came to its end
 	Machines []machine `json:"machines"`
+	// Imported are the archives of images that all nodes have, each with a stamp of what was in it.
+	Imported map[string]string `json:"imported,omitempty"`
 }
 
 // readState is the running cluster's state, or an empty one.

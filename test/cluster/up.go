@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"time"
 )
@@ -205,41 +204,6 @@ func (c *cluster) newMachine(ctx context.Context, name string) (machine, error) 
 		err = errors.Join(err, c.state.save(c.layout))
 	}
 	return m, err
-}
-
-// importImages gives every node the images that the manifests, the examples and the tests name.
-func (c *cluster) importImages(ctx context.Context) error {
-	folders, err := manifests(ctx, c.layout, c.cloud)
-	if err != nil {
-		return err
-	}
-	rendered, err := renderAll(ctx, c.layout, folders)
-	if err != nil {
-		return err
-	}
-	stock, err := stockImages(c.layout)
-	if err != nil {
-		return err
-	}
-	named := imagesNamed(rendered)
-	sidecars := sidecarImages(c.layout, named)
-	archive := c.run("images.tar")
-	if err := saveImages(archive, slices.Concat(stock, sidecars)); err != nil {
-		return err
-	}
-	archives, err := driverArchives(c.layout)
-	if err != nil {
-		return err
-	}
-	err = c.onEach(func(n *node) error {
-		for _, path := range append([]string{archive}, archives...) {
-			if err := n.importArchive(ctx, path); err != nil {
-				return err
-			}
-		}
-		return n.lacks(ctx, named)
-	})
-	return errors.Join(err, os.Remove(archive)) // every node has its own copy now
 }
 
 func (c *cluster) deploy(ctx context.Context) error {
