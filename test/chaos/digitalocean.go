@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +30,8 @@ type digitalOceanWorld struct {
 	changed func()
 	names   driver.Names
 	account *emulator.Cloud
+	// real: time is not simulated.
+	real bool
 
 	mu    sync.Mutex
 	holds map[cloud.VolumeID]func()
@@ -35,17 +39,28 @@ type digitalOceanWorld struct {
 
 const (
 	digitalOceanRegion = emulator.DefaultRegion
+	temporaryTag       = "cloudblock-temporary:"
 	theirClusterTag    = "cloudblock-cluster:theirs"
 )
 
 func newDigitalOceanWorld(in *injector, log func(format string, args ...any), changed func()) (World, error) {
+	return digitalOceanAt(0, in, log, changed)
+}
+
+// newServedDigitalOcean is the account for real programs, with its time sped up.
+func newServedDigitalOcean(in *injector, log func(format string, args ...any), changed func()) (World, error) {
+	return digitalOceanAt(binarySpeed, in, log, changed)
+}
+
+// digitalOceanAt makes the account; a speed of 0 is for simulated time.
+func digitalOceanAt(speed float64, in *injector, log func(format string, args ...any), changed func()) (World, error) {
 	names, err := driver.NewNames("digitalocean", driver.ScopeRegion, "", nil)
 	if err != nil {
 		return nil, err
 	}
-	w := &digitalOceanWorld{in: in, log: log, changed: changed, names: names, holds: map[cloud.VolumeID]func(){}}
+	w := &digitalOceanWorld{in: in, log: log, changed: changed, names: names, real: speed > 0, holds: map[cloud.VolumeID]func(){}}
 	w.account, err = emulator.New(emulator.Options{
-		InMemory: true, Seed: in.seed, Droplets: machines, Region: digitalOceanRegion, Decide: w.decide,
+		InMemory: true, Speed: speed, Seed: in.seed, Droplets: machines, Region: digitalOceanRegion, Decide: w.decide,
 		Durations: emulator.Actions(clock.Span{Least: time.Second, Spread: 9 * time.Second}), Rules: rulesOf(in.seed),
 	})
 	return w, err
@@ -65,7 +80,12 @@ func (w *digitalOceanWorld) Zone() string        { return digitalOceanRegion }
 
 // Settle is longer than the age from which a temporary snapshot of a clone that was broken off, and never
 // asked for again, is swept, and the time between two sweeps.
-func (w *digitalOceanWorld) Settle() time.Duration { return 2*time.Hour + 10*time.Minute }
+func (w *digitalOceanWorld) Settle() time.Duration {
+	if w.real {
+		return 2 * time.Minute // nobody waits for hours: Truth says of such a snapshot that it is swept later
+	}
+	return 2*time.Hour + 10*time.Minute
+}
 
 func (w *digitalOceanWorld) Nodes() []cloud.NodeID {
 	var nodes []cloud.NodeID
@@ -103,6 +123,7 @@ func (w *digitalOceanWorld) Truth() Truth {
 	for _, s := range w.account.Snapshots() {
 		t.Snapshots[cloud.SnapshotID(s.ID)] = Image{
 			Name: s.Name, Foreign: slices.Contains(s.Tags, theirClusterTag), Of: cloud.VolumeID(s.VolumeID), Stamp: s.Content,
+			Later: w.real && slices.ContainsFunc(s.Tags, func(tag string) bool { return strings.HasPrefix(tag, temporaryTag) }),
 		}
 	}
 	return t
@@ -141,7 +162,7 @@ func (w *digitalOceanWorld) Foreign(volume, snapshot string) (cloud.VolumeID, er
 	})
 	_, err2 := w.account.AddSnapshot(emulator.Snapshot{
 		Name: "clone-of-" + volume, Region: digitalOceanRegion, VolumeID: id, SizeGiB: 1, Content: theirStamp,
-		Tags: append([]string{"cloudblock-temporary:clone"}, tags...),
+		Tags: append([]string{temporaryTag + "clone"}, tags...),
 	})
 	return cloud.VolumeID(id), errors.Join(err, err2)
 }
@@ -217,6 +238,20 @@ func effectOf(kind Kind, c emulator.Call, rng *rand.Rand) faults.Effect {
 	default:
 		return faults.Effect{}
 	}
+}
+
+// Serve answers the requests of a real program.
+func (w *digitalOceanWorld) Serve(p Program) http.Handler {
+	return &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler()}
+}
+
+// Flags also writes the file with the token.
+func (w *digitalOceanWorld) Flags(api, dir string) ([]string, error) {
+	token := filepath.Join(dir, "token")
+	return []string{
+		"--cloud=digitalocean", "--api-endpoint=" + api, "--credentials-file=" + token, "--region=" + digitalOceanRegion,
+		"--cluster-id=ours", "--log-level=debug",
+	}, os.WriteFile(token, []byte(w.account.Token), 0o600)
 }
 
 // wire is the way of one controller program to the account.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
@@ -15,11 +14,16 @@ import (
 // outcome is what a run came to.
 type outcome struct {
 	wrongs  []Wrong
+	kinds   []Kind // those that the cloud has
 	fired   []Fault
 	rpcs    int
 	crashes int
-	took    time.Duration
 	history *history
+}
+
+// outcome is what the run came to, after its end.
+func (s *sim) outcome() outcome {
+	return outcome{wrongs: s.wrongs, kinds: s.world.Kinds(), fired: s.in.faults(), rpcs: s.rpcs, crashes: s.crashes, history: s.hist}
 }
 
 // setup says on what a plan is played.
@@ -32,7 +36,6 @@ type setup struct {
 // execute plays a plan in simulated time.
 func execute(t *testing.T, p Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
 		in, hist := newInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
 		w, err := with.world(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
@@ -45,7 +48,7 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 			t.Fatal(err)
 		}
 		s.play()
-		o = outcome{wrongs: s.wrongs, fired: in.faults(), rpcs: s.rpcs, crashes: s.crashes, took: time.Since(began), history: hist}
+		o = s.outcome()
 	})
 	return o
 }
@@ -92,6 +95,11 @@ func none(int) bool { return false }
 var worlds = map[string]maker{
 	"digitalocean": newDigitalOceanWorld,
 	"memory":       newMemoryWorld,
+}
+
+// servedWorlds are those that real programs reach.
+var servedWorlds = map[string]maker{
+	"digitalocean": newServedDigitalOcean,
 }
 
 func worldOf(name string) (maker, error) {

@@ -16,6 +16,8 @@ import (
 type history struct {
 	mu    sync.Mutex
 	began time.Time
+	// speed is the sim's.
+	speed float64
 	lines []line
 }
 
@@ -25,10 +27,13 @@ type line struct {
 	text string
 }
 
-func newHistory() *history { return &history{began: time.Now()} }
+func newHistory() *history { return &history{began: time.Now(), speed: 1} }
 
 // now is the time since the run began.
-func (h *history) now() string { return seconds(time.Since(h.began)) }
+func (h *history) now() string { return seconds(h.since()) }
+
+// since is the same in the cluster's time.
+func (h *history) since() time.Duration { return time.Duration(float64(time.Since(h.began)) * h.speed) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
@@ -45,7 +50,7 @@ func (h *history) detail(err error) {
 func (h *history) put(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lines = append(h.lines, line{time.Since(h.began), text})
+	h.lines = append(h.lines, line{h.since(), text})
 }
 
 // sorted is the history in an order that is the same in every repeat, also of what happens at one moment.

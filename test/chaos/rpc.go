@@ -38,7 +38,7 @@ func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, d
 	defer cancel()
 	switch kind {
 	case Cancelled:
-		stop := time.AfterFunc(between(rng, time.Millisecond, 5*time.Second), cancel)
+		stop := time.AfterFunc(s.quick(between(rng, time.Millisecond, 5*time.Second)), cancel)
 		defer stop.Stop()
 	case Hurried:
 		timeout = between(rng, 100*time.Millisecond, 5*time.Second)
@@ -50,7 +50,7 @@ func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, d
 			defer close(older)
 			_ = a.once(ctx, try{as, method, object, timeout, other, false}, do, got)
 		}()
-		_ = wait(s.life, early)
+		_ = wait(s.life, s.quick(early))
 	}
 	err := a.once(ctx, try{as, method, object, timeout, leader, true}, do, got)
 	if older != nil {
@@ -72,7 +72,7 @@ type try struct {
 func (a *actor) once(ctx context.Context, t try, do send, got learn) error {
 	s := a.s
 	// The controller gets a deadline that is rounded up: it ends after its caller's, never with it.
-	ctx, cancel := context.WithTimeout(ctx, t.timeout.Truncate(time.Millisecond)+500500*time.Nanosecond)
+	ctx, cancel := context.WithTimeout(ctx, s.quick(t.timeout).Truncate(time.Millisecond)+500500*time.Nanosecond)
 	defer cancel()
 	r := &rpc{sidecar: t.as, cancel: cancel}
 	s.set(func() {

@@ -17,6 +17,8 @@ import (
 type sim struct {
 	plan  Plan
 	world World
+	// speed is how much faster than real the cluster's time passes: 1 where time is simulated.
+	speed float64
 	fleet fleet
 	in    *injector
 	hist  *history
@@ -124,7 +126,7 @@ type snap struct {
 
 func newSim(p Plan, in *injector, hist *history) *sim {
 	s := &sim{
-		plan: p, in: in, hist: hist,
+		plan: p, in: in, hist: hist, speed: 1,
 		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{},
 		foreign: map[cloud.VolumeID]bool{}, images: map[cloud.SnapshotID]bool{},
 	}
@@ -140,6 +142,9 @@ func newSim(p Plan, in *injector, hist *history) *sim {
 	}
 	return s
 }
+
+// quick is a duration of the cluster's by the clock of this machine.
+func (s *sim) quick(d time.Duration) time.Duration { return time.Duration(float64(d) / s.speed) }
 
 // until waits for a condition; false when the run is over. The condition is called with mu held.
 func (s *sim) until(condition func() bool) bool {
@@ -188,7 +193,7 @@ func (s *sim) actor(name string, work func(a *actor)) {
 
 // pause lets time pass; false when the run is over. No two actors go on at the same moment.
 func (a *actor) pause(least, most time.Duration) bool {
-	return wait(a.s.life, between(a.rng, least, most)) == nil
+	return wait(a.s.life, a.s.quick(between(a.rng, least, most))) == nil
 }
 
 // think is the little time that everybody needs.
@@ -229,13 +234,13 @@ func claimName(number int) string { return fmt.Sprintf("pvc-%d", number) }
 func (s *sim) play() {
 	began := time.Now()
 	for _, step := range s.plan.Steps {
-		if wait(s.life, step.At-time.Since(began)) != nil {
+		if wait(s.life, s.quick(step.At)-time.Since(began)) != nil {
 			return
 		}
 		s.hist.add("step", "%s", step)
 		s.step(step)
 	}
-	_ = wait(s.life, time.Second)
+	_ = wait(s.life, s.quick(time.Second))
 	s.hist.add("step", "delete everything")
 	s.set(func() {
 		s.ending = true
@@ -246,15 +251,15 @@ func (s *sim) play() {
 			sn.wanted = false
 		}
 	})
-	_ = wait(s.life, calm)
+	_ = wait(s.life, s.quick(calm))
 	s.in.stop()
 	s.hist.add("step", "no more faults")
-	resting, cancel := context.WithTimeout(s.life, patience)
+	resting, cancel := context.WithTimeout(s.life, s.quick(patience))
 	defer cancel()
 	stop := context.AfterFunc(resting, func() { s.set(func() {}) })
 	defer stop()
 	s.until(func() bool { return s.rested() || resting.Err() != nil })
-	_ = wait(s.life, s.world.Settle())
+	_ = wait(s.life, s.quick(s.world.Settle()))
 	s.set(func() {
 		if !s.rested() {
 			s.stuck()

@@ -158,7 +158,7 @@ func (a *actor) backoff(failures int, wake func() bool) {
 	if failures < 6 {
 		pause = time.Second << failures
 	}
-	ctx, cancel := context.WithTimeout(a.s.life, between(a.rng, pause/2, pause))
+	ctx, cancel := context.WithTimeout(a.s.life, a.s.quick(between(a.rng, pause/2, pause)))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { a.s.set(func() {}) })
 	defer stop()

@@ -65,6 +65,8 @@ type Image struct {
 	Foreign bool
 	Of      cloud.VolumeID
 	Stamp   string
+	// Later: the driver removes it by itself, after more time than the run has.
+	Later bool
 }
 
 // Program is one life of a controller, as its cloud sees it.

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// served is a world that programs reach over HTTP.
+type served interface {
+	World
+	// Serve answers the requests of one program.
+	Serve(p Program) http.Handler
+	// Flags are those of a controller whose API is at this address; it may write files into the folder.
+	Flags(api, dir string) ([]string, error)
+}
+
+// programFleet runs the real program, and kills it with SIGKILL.
+type programFleet struct {
+	world    served
+	bin, dir string
+	// died is called after the end of a life, unless all end; fell where nobody killed it.
+	died func()
+	fell func(number int, err error)
+
+	ended sync.WaitGroup
+	mu    sync.Mutex
+	lives map[int]*process
+	over  bool
+}
+
+// process is one life of a controller.
+type process struct {
+	cmd    *exec.Cmd
+	conn   *grpc.ClientConn
+	api    *http.Server
+	mu     sync.Mutex
+	killed bool
+}
+
+// readyTimeout is how long a program may take to answer its first call, on a busy machine.
+const readyTimeout = 30 * time.Second
+
+func (f *programFleet) start(number int) error {
+	l := &process{}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	l.api = &http.Server{
+		Handler:           f.world.Serve(Program{Number: number, Kill: func() { f.end(number, l) }}),
+		ReadHeaderTimeout: time.Minute,
+	}
+	f.ended.Go(func() { _ = l.api.Serve(listener) }) // it ends with ErrServerClosed
+	if err := f.launch(number, l, "http://"+listener.Addr().String()); err != nil {
+		_ = l.api.Close()
+		return fmt.Errorf("start controller %d: %w", number, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lives[number] = l
+	return nil
+}
+
+// launch starts the program and returns when it answers.
+func (f *programFleet) launch(number int, l *process, api string) error {
+	flags, err := f.world.Flags(api, f.dir)
+	if err != nil {
+		return err
+	}
+	socket := filepath.Join(f.dir, fmt.Sprintf("controller-%d.sock", number))
+	log, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("controller-%d.log", number)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	l.cmd = exec.Command(filepath.Join(f.bin, "cloudblock-controller"), append(flags, "--endpoint=unix://"+socket)...)
+	l.cmd.Stdout, l.cmd.Stderr = log, log
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	quick := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.2, MaxDelay: 100 * time.Millisecond}
+	l.conn, err = grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: time.Second}))
+	if err != nil {
+		return err
+	}
+	if err := l.cmd.Start(); err != nil {
+		return errors.Join(err, l.conn.Close())
+	}
+	f.ended.Go(func() {
+		err := l.cmd.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.killed {
+			f.fell(number, err)
+		}
+	})
+	ready, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	if _, err := csi.NewIdentityClient(l.conn).Probe(ready, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		f.kill9(l)
+		return err
+	}
+	return nil
+}
+
+func (f *programFleet) kill9(l *process) {
+	l.mu.Lock()
+	l.killed = true
+	l.mu.Unlock()
+	_ = l.cmd.Process.Kill()
+	_ = l.conn.Close()
+	_ = l.api.Close()
+}
+
+func (f *programFleet) end(number int, l *process) {
+	f.mu.Lock()
+	current, over := f.lives[number] == l, f.over
+	if current {
+		delete(f.lives, number)
+	}
+	f.mu.Unlock()
+	if !current {
+		return
+	}
+	f.kill9(l)
+	if !over {
+		f.died()
+	}
+}
+
+func (f *programFleet) kill(number int) {
+	f.mu.Lock()
+	l := f.lives[number]
+	f.mu.Unlock()
+	if l != nil {
+		f.end(number, l)
+	}
+}
+
+func (f *programFleet) client(number int) csi.ControllerClient {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.lives[number]; l != nil {
+		return csi.NewControllerClient(l.conn)
+	}
+	return nil
+}
+
+func (f *programFleet) close() {
+	f.mu.Lock()
+	f.over = true
+	var all []int
+	for number := range f.lives {
+		all = append(all, number)
+	}
+	f.mu.Unlock()
+	for _, number := range all {
+		f.kill(number)
+	}
+	f.ended.Wait()
+}
+
+// binarySpeed is how much faster than real the time of the cluster and of the cloud passes around the
+// real program, whose own pauses stay as they are.
+const binarySpeed = 20
+
+// executeBinary plays a plan with the real program.
+func executeBinary(p Plan, world maker, bin string) (o outcome, dir string, err error) {
+	dir, err = os.MkdirTemp("", "chaos-")
+	if err != nil {
+		return o, "", err
+	}
+	in, hist := newInjector(p.Seed, p.Faults), newHistory()
+	s := newSim(p, in, hist)
+	s.speed, hist.speed = binarySpeed, binarySpeed
+	w, err := world(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
+	if err != nil {
+		return o, dir, err
+	}
+	web, ok := w.(served)
+	if !ok {
+		return o, dir, errors.New("this cloud cannot be reached over HTTP")
+	}
+	s.world = w
+	s.fleet = &programFleet{
+		world: web, bin: bin, dir: dir, lives: map[int]*process{}, died: func() { s.set(func() {}) },
+		fell: func(number int, err error) {
+			s.set(func() { s.wrong(BadCode, "controller %d ended by itself: %v", number, err) })
+		},
+	}
+	if err := s.begin(); err != nil {
+		return o, dir, err
+	}
+	s.play()
+	return s.outcome(), dir, nil
+}
+
+// wireHandler is the way of a real program to the cloud.
+type wireHandler struct {
+	in      *injector
+	log     func(format string, args ...any)
+	program Program
+	cloud   http.Handler
+}
+
+// ServeHTTP passes a request on, unless the program is to die before or after it.
+func (h *wireHandler) ServeHTTP(to http.ResponseWriter, r *http.Request) {
+	at := r.Method + " " + r.URL.Path
+	if h.in.crashes(h.program.Number, beforeEffect) {
+		h.log("controller %d: killed before %s", h.program.Number, at)
+		h.program.Kill()
+		return
+	}
+	if h.in.crashes(h.program.Number, afterEffect) {
+		h.cloud.ServeHTTP(nowhereWriter{http.Header{}}, r)
+		h.log("controller %d: killed after %s", h.program.Number, at)
+		h.program.Kill()
+		return
+	}
+	h.cloud.ServeHTTP(to, r)
+}
+
+// nowhereWriter takes an answer that nobody gets.
+type nowhereWriter struct{ header http.Header }
+
+func (w nowhereWriter) Header() http.Header         { return w.header }
+func (w nowhereWriter) WriteHeader(int)             {}
+func (w nowhereWriter) Write(b []byte) (int, error) { return io.Discard.Write(b) }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// shrinkRuns bounds the search for a short history.
+const shrinkRuns = 400
+
+// campaign plays all runs and reports whether nothing was wrong and the mix was right.
+func campaign(t *testing.T, o options, with setup) bool {
+	sum := newTally()
+	for i := range o.runs {
+		plan := NewPlan(o.seed+uint64(i), o.controllers)
+		out := execute(t, plan, with)
+		sum.add(plan, out)
+		if o.verbose {
+			out.history.print(os.Stdout)
+		}
+		if len(out.wrongs) > 0 {
+			report(t, o, plan, out, with)
+			sum.end(plan.Seed)
+			return false
+		}
+	}
+	ok := sum.mix()
+	sum.end(o.seed)
+	return ok
+}
+
+func breachesOf(plan Plan, out outcome) {
+	fmt.Printf("seed %d with %d controllers goes wrong:\n", plan.Seed, plan.Controllers)
+	for _, w := range out.wrongs {
+		fmt.Printf("  %s: %s\n", w.Breach, w.Text)
+	}
+}
+
+// report prints the shortest history that still goes wrong.
+func report(t *testing.T, o options, plan Plan, out outcome, with setup) {
+	breachesOf(plan, out)
+	fmt.Printf("shrinking %d steps and %d faults ...\n", len(plan.Steps), len(out.fired))
+	small, last := shrink(t, plan, out, with, shrinkRuns)
+	fmt.Printf("the shortest history found has %d steps and %d faults:\n", len(small.Steps), len(small.Faults))
+	for _, f := range small.Faults {
+		fmt.Printf("  fault %s\n", f)
+	}
+	last.history.print(os.Stdout)
+	fmt.Printf("again: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n", o.cloud, plan.Seed, plan.Controllers)
+}
+
+// campaignBinary plays all runs with the real program, several at once.
+func campaignBinary(o options) bool {
+	world, ok := servedWorlds[o.cloud]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "chaos: cloud %q cannot be reached by programs\n", o.cloud)
+		return false
+	}
+	b := &binaryCampaign{options: o, world: world, sum: newTally(), fine: true}
+	var workers sync.WaitGroup
+	for range min(o.parallel, o.runs) {
+		workers.Go(b.work)
+	}
+	workers.Wait()
+	if b.fine {
+		b.fine = b.sum.mix()
+	}
+	b.sum.end(o.seed)
+	return b.fine
+}
+
+// binaryCampaign is what the workers share.
+type binaryCampaign struct {
+	options
+
+	world maker
+
+	mu   sync.Mutex
+	next int
+	sum  *tally
+	fine bool
+}
+
+// work plays one run after the other until there is none left, or one went wrong.
+func (b *binaryCampaign) work() {
+	for {
+		b.mu.Lock()
+		i, more := b.next, b.fine && b.next < b.runs
+		b.next++
+		b.mu.Unlock()
+		if !more {
+			return
+		}
+		plan := NewPlan(b.seed+uint64(i), b.controllers)
+		out, dir, err := executeBinary(plan, b.world, b.binary)
+		b.done(plan, out, dir, err)
+	}
+}
+
+func (b *binaryCampaign) done(plan Plan, out outcome, dir string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		b.fine = false
+		return
+	}
+	b.sum.add(plan, out)
+	if b.verbose {
+		out.history.print(os.Stdout)
+	}
+	if len(out.wrongs) == 0 {
+		_ = os.RemoveAll(dir)
+		return
+	}
+	b.fine = false
+	breachesOf(plan, out)
+	out.history.print(os.Stdout)
+	fmt.Printf("the programs' logs are in %s; look for a shorter history in simulated time: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n",
+		filepath.Join(dir, "*.log"), b.cloud, plan.Seed, plan.Controllers)
+}
