@@ -139,21 +139,35 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 30,
 		},
 	}
-	for name, bug := range bugs {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(bug.runs) {
-				out := execute(t, NewPlan(seed+1, 1), setup{world: newMemoryWorld, plant: bug.plant})
-				if len(out.wrongs) == 0 {
-					continue
+	for cloudName, world := range worlds {
+		for name, bug := range bugs {
+			t.Run(cloudName+": "+name, func(t *testing.T) {
+				for seed := range uint64(bug.runs) {
+					out := execute(t, NewPlan(seed+1, 1), setup{world: world, plant: bug.plant})
+					if len(out.wrongs) == 0 {
+						continue
+					}
+					if !slices.Contains(bug.want, out.wrongs[0].Breach) {
+						t.Errorf("seed %d: %v, want one of %v", seed+1, out.wrongs[0], bug.want)
+					}
+					t.Logf("caught after %d runs: %s", seed+1, out.wrongs[0].Breach)
+					return
 				}
-				if !slices.Contains(bug.want, out.wrongs[0].Breach) {
-					t.Errorf("seed %d: %v, want one of %v", seed+1, out.wrongs[0], bug.want)
-				}
-				t.Logf("seed %d: %v", seed+1, out.wrongs[0])
-				return
+				t.Errorf("not caught within %d runs", bug.runs)
+			})
+		}
+	}
+}
+
+// Without a planted bug nothing is wrong.
+func TestNothingIsWrong(t *testing.T) {
+	for name, world := range worlds {
+		for seed := range uint64(30) {
+			plan := NewPlan(seed+1, 1+int(seed%2))
+			if out := execute(t, plan, setup{world: world}); len(out.wrongs) > 0 {
+				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
 			}
-			t.Errorf("not caught within %d runs", bug.runs)
-		})
+		}
 	}
 }
 
