@@ -17,6 +17,8 @@ const (
 	leastStep, mostStep = 50 * time.Millisecond, 20 * time.Second
 	// coldStep and leastCold are the same for a kind of which nothing is known yet.
 	coldStep, leastCold = 0.22, 250 * time.Millisecond
+	// quickStep bounds the steps from below for a kind that is quicker than all that.
+	quickStep = 5 * time.Millisecond
 	// longAge is the age from which an operation is looked up by itself if nothing is known about
 	// its kind.
 	longAge = 10 * time.Second
@@ -132,15 +134,15 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		w.counted = true
 		u.found(false, w.share)
 	}
-	share, least := min(nearStep*float64(w.looks+1), stepShare), leastStep
+	share, least := min(nearStep*float64(w.looks+1), stepShare), min(leastStep, u.at/3)
 	if !u.learnt {
-		share, least = coldStep, leastCold
+		share, least = coldStep, min(leastCold, u.at*2/3)
 	}
 	w.looks++
 	if w.op.Began.IsZero() {
 		age = max(age, u.at) // its true age is not known, and probably about this
 	}
-	step := min(max(time.Duration(share*float64(age)), least), mostStep)
+	step := min(max(time.Duration(share*float64(age)), least, quickStep), mostStep)
 	w.due = w.askedAt.Add(p.jittered(step))
 	w.slack = max(step/2, leastSlack)
 	p.plan(w)
