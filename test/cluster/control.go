@@ -113,6 +113,8 @@ func startControllers(ctx context.Context, l layout, m machine) error {
 	controllers, err := m.start(l, inside("bin/kube-controller-manager"),
 		"--kubeconfig="+dir+"/controller-manager.kubeconfig", "--leader-elect=false", "--use-service-account-credentials",
 		"--root-ca-file="+dir+"/ca.crt", "--service-account-private-key-file="+dir+"/service-accounts.key",
+		// Its default is a folder of the host, which is read-only here.
+		"--flex-volume-plugin-dir=/run/controller-manager/volumeplugins",
 		"--cert-dir=/run/controller-manager", "--bind-address=127.0.0.1", "--profiling=false")
 	if err != nil {
 		return err

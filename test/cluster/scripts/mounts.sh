@@ -1,5 +1,5 @@
 # Runs inside a machine's new namespaces: mounts.sh CLUSTER-FOLDER MACHINE
-# From here on nothing that is mounted reaches the host, and /var and /run are the machine's own.
+# From here on nothing that is mounted reaches the host, and /var, /run and /tmp are the machine's own.
 cluster=$1
 name=$2
 state=$cluster/run/$name
@@ -18,6 +18,9 @@ mount -t tmpfs -o mode=755 run /run
 mkdir -p /run/cluster /run/lock
 mount --bind "$cluster" /run/cluster
 mount --bind "/run/cluster/run/$name/var" /var
+mount -t tmpfs -o mode=1777 tmp /tmp
+# Whatever a program makes of its defaults, it makes nothing on the host.
+mount -o remount,bind,ro /
 
 # The kubelet sets these for the whole kernel. It finds what it wants in files of the machine's own.
 mkdir -p /run/sysctl
