@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // fullTag is a version that names one image for ever.
@@ -200,14 +201,13 @@ func TestNoSecretIsInAnArgumentOrTheEnvironment(t *testing.T) {
 func TestProbesAndPortsFitTogether(t *testing.T) {
 	forEachSet(t, func(t *testing.T, o objects) {
 		for name, pod := range o.pods {
-			ports := map[string]int32{}
 			numbers := map[int32]string{}
 			for _, c := range pod.Containers {
 				for _, p := range c.Ports {
 					if other, taken := numbers[p.ContainerPort]; taken {
 						t.Errorf("%s: %s and %s listen on %d", name, other, c.Name, p.ContainerPort)
 					}
-					ports[p.Name], numbers[p.ContainerPort] = p.ContainerPort, c.Name
+					numbers[p.ContainerPort] = c.Name
 					if want := fmt.Sprintf("--http-endpoint=:%d", p.ContainerPort); !slices.Contains(c.Args, want) {
 						t.Errorf("%s: %s names port %d and has no %s", name, c.Name, p.ContainerPort, want)
 					}
@@ -218,11 +218,20 @@ func TestProbesAndPortsFitTogether(t *testing.T) {
 			}
 			for _, c := range pod.Containers {
 				for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-					if p != nil && ports[p.HTTPGet.Port.StrVal] == 0 {
-						t.Errorf("%s: a probe of %s asks port %q, which is nobody's", name, c.Name, p.HTTPGet.Port.StrVal)
+					if p != nil && !listens(c, numbers, p.HTTPGet.Port) {
+						t.Errorf("%s: a probe of %s asks port %s, which the kubelet does not find", name, c.Name, p.HTTPGet.Port.String())
 					}
 				}
 			}
 		}
 	})
+}
+
+// listens says whether the kubelet finds the port of a container's probe: a name among the ports of
+// that container alone, a number among those of the pod.
+func listens(c corev1.Container, numbers map[int32]string, port intstr.IntOrString) bool {
+	if port.Type == intstr.Int {
+		return numbers[port.IntVal] != ""
+	}
+	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
 }
