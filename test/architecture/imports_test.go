@@ -48,8 +48,9 @@ var rules = map[string]rule{
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
-	"internal/driver":            {ours: []string{"fault"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
-	"internal/driver/controller": {ours: []string{"driver", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
+	"internal/driver":            {ours: []string{"fault", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
+	"internal/driver/compat":     {ours: []string{"fault"}},
+	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
 		ours:    []string{"driver", "mounter", "mounter/device", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
