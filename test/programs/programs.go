@@ -1,6 +1,7 @@
-// Package programs starts the two real programs in a folder, as a node's pod would, and plays the
-// part of the sidecars and the kubelet over their CSI sockets. The demo, the end-to-end tests and the
-// benchmarks are written with it.
+// Package programs starts the two real programs in a folder, as their pods would, and plays the part of
+// the sidecars and the kubelet over their CSI sockets. The demo, the end-to-end tests and the benchmarks
+// are written with it. What differs from cloud to cloud is behind Cloud; what the sidecars do differently
+// they learn from what the controller states.
 package programs
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,10 +28,10 @@ type Options struct {
 	// Dir is a folder of the caller's: sockets, logs, the kubelet's folder and, unless Pool is set,
 	// the pool live below it.
 	Dir string
-	// Pool is the pool folder; empty means Dir/pool.
+	// Cloud is where the volumes are; nil means `local`, in Pool.
+	Cloud Cloud
+	// Pool is the pool folder of `local`; empty means Dir/pool.
 	Pool string
-	// NodeID is the name of the node; empty means "node-a".
-	NodeID string
 	// NodePath, if set, is the PATH of the node program, so that a test can put wrappers there.
 	NodePath string
 	// Flags are added to the command line of both programs.
@@ -39,7 +41,11 @@ type Options struct {
 // Pair is a controller and a node program, running, with clients of their sockets.
 type Pair struct {
 	Controller, Node *Program
-	opts             Options
+
+	opts   Options
+	states states
+	node   *csi.NodeGetInfoResponse
+	beside []*Pair
 }
 
 // Program is one running program.
@@ -53,53 +59,90 @@ type Program struct {
 	exited                chan struct{}
 }
 
-// Start starts both programs on `local` and returns when they answer Probe with ready.
+// Start starts both programs and returns when they answer Probe with ready.
 func Start(ctx context.Context, opts Options) (*Pair, error) {
-	if opts.NodeID == "" {
-		opts.NodeID = "node-a"
-	}
 	if opts.Pool == "" {
 		opts.Pool = filepath.Join(opts.Dir, "pool")
 	}
-	for _, dir := range []string{opts.Pool, opts.kubeletDir()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
+	if opts.Cloud == nil {
+		opts.Cloud = local{pool: opts.Pool}
+	}
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	flags, err := opts.Cloud.Controller(opts.Dir)
+	if err != nil {
+		return nil, err
 	}
 	pair := &Pair{opts: opts}
-	pair.Controller = pair.program("controller", nil)
-	var nodeEnv []string
-	if opts.NodePath != "" {
-		nodeEnv = []string{"PATH=" + opts.NodePath}
+	if pair.Controller, err = opts.start(ctx, "controller", flags, nil); err != nil {
+		return nil, err
 	}
-	pair.Node = pair.program("node", nodeEnv)
-	for _, p := range []*Program{pair.Controller, pair.Node} {
-		conn, err := grpc.NewClient("unix://"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return nil, err
-		}
-		p.Conn = conn
-		if err := p.Start(ctx); err != nil {
-			pair.Stop()
-			return nil, err
-		}
+	err = pair.startNode(ctx)
+	if err == nil {
+		pair.states, err = pair.Controller.states(ctx)
+	}
+	if err != nil {
+		pair.Stop()
+		return nil, err
 	}
 	return pair, nil
 }
 
+// Beside starts the node program of another machine and returns it together with the same controller.
+// Stop of the first pair ends it too.
+func (p *Pair) Beside(ctx context.Context) (*Pair, error) {
+	other := &Pair{Controller: p.Controller, opts: p.opts, states: p.states}
+	other.opts.Dir = filepath.Join(p.opts.Dir, fmt.Sprint("machine-", len(p.beside)+2))
+	if err := other.startNode(ctx); err != nil {
+		return nil, err
+	}
+	p.beside = append(p.beside, other)
+	return other, nil
+}
+
+// startNode starts the node program on a machine of its own, and asks it what it tells the kubelet when
+// that registers it.
+func (p *Pair) startNode(ctx context.Context) error {
+	if err := os.MkdirAll(p.opts.kubeletDir(), 0o700); err != nil {
+		return err
+	}
+	flags, err := p.opts.Cloud.Machine(p.opts.Dir)
+	if err != nil {
+		return err
+	}
+	var env []string
+	if p.opts.NodePath != "" {
+		env = []string{"PATH=" + p.opts.NodePath}
+	}
+	if p.Node, err = p.opts.start(ctx, "node", flags, env); err != nil {
+		return err
+	}
+	p.node, err = csi.NewNodeClient(p.Node.Conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	return err
+}
+
 func (o Options) kubeletDir() string { return filepath.Join(o.Dir, "kubelet") }
 
-func (p *Pair) program(name string, env []string) *Program {
-	socket := filepath.Join(p.opts.Dir, name+".sock")
-	args := []string{
-		filepath.Join(p.opts.Bin, "cloudblock-"+name),
-		"--cloud=local", "--local-pool=" + p.opts.Pool, "--node-id=" + p.opts.NodeID,
-		"--endpoint=unix://" + socket, "--log-level=debug",
+// start starts one of the programs.
+func (o Options) start(ctx context.Context, name string, flags, env []string) (*Program, error) {
+	p := &Program{
+		name: name, socket: filepath.Join(o.Dir, name+".sock"), logFile: filepath.Join(o.Dir, name+".log"),
+		env: append(os.Environ(), env...),
 	}
-	return &Program{
-		name: name, socket: socket, logFile: filepath.Join(p.opts.Dir, name+".log"),
-		args: append(args, p.opts.Flags...), env: append(os.Environ(), env...),
+	p.args = slices.Concat([]string{
+		filepath.Join(o.Bin, "cloudblock-"+name), "--cloud=" + o.Cloud.Name(), "--endpoint=unix://" + p.socket, "--log-level=debug",
+	}, flags, o.Flags)
+	conn, err := grpc.NewClient("unix://"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
 	}
+	p.Conn = conn
+	if err := p.Start(ctx); err != nil {
+		p.Stop()
+		return nil, errors.Join(err, conn.Close())
+	}
+	return p, nil
 }
 
 // Start starts the program and returns when it answers Probe with ready. The context bounds the
@@ -169,6 +212,15 @@ func (p *Program) PID() int {
 	return p.cmd.Process.Pid
 }
 
+// Args returns the program's command line.
+func (p *Program) Args() []string { return slices.Clone(p.args) }
+
+// Log returns everything that the program and those before it in the same place logged.
+func (p *Program) Log() (string, error) {
+	log, err := os.ReadFile(p.logFile)
+	return string(log), err
+}
+
 // Socket returns the path of the program's CSI socket.
 func (p *Program) Socket() string { return p.socket }
 
@@ -189,19 +241,27 @@ func (p *Program) LogTail() string {
 	return string(tail)
 }
 
-// Stop ends both programs. Mounts and loop devices stay as they are, as on a real node; Clean
-// removes them.
+// Stop ends both programs, and the node programs beside. Mounts and devices stay as they are, as on a
+// real node; Clean removes them.
 func (p *Pair) Stop() {
-	for _, program := range []*Program{p.Node, p.Controller} {
-		if program == nil {
-			continue
-		}
-		program.Stop()
-		if program.Conn != nil {
-			_ = program.Conn.Close()
-		}
+	for _, other := range p.beside {
+		other.Node.close()
 	}
+	p.Node.close()
+	p.Controller.close()
 }
 
-// Pool returns the pool folder.
+// close ends the program for good. There is none where the start of a pair failed.
+func (p *Program) close() {
+	if p == nil {
+		return
+	}
+	p.Stop()
+	_ = p.Conn.Close()
+}
+
+// Pool returns the pool folder of `local`.
 func (p *Pair) Pool() string { return p.opts.Pool }
+
+// NodeID returns the name under which the node program registered.
+func (p *Pair) NodeID() string { return p.node.GetNodeId() }

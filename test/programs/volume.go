@@ -2,7 +2,6 @@ package programs
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -29,6 +28,8 @@ type Volume struct {
 	ID      string
 	Context map[string]string
 	Size    int64
+	// Published is what the last attach told.
+	Published map[string]string
 	// Staging and Target are the kubelet's two paths.
 	Staging, Target string
 
@@ -48,13 +49,9 @@ func (c Claim) Capability() *csi.VolumeCapability {
 	return answer
 }
 
-// Create does what the provisioner does.
+// Create does what the provisioner does, for a pod on the pair's machine.
 func (p *Pair) Create(ctx context.Context, claim Claim) (*Volume, error) {
-	info, err := csi.NewNodeClient(p.Controller.Conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("ask the controller's socket for the node: %w", err)
-	}
-	here := []*csi.Topology{info.GetAccessibleTopology()}
+	here := []*csi.Topology{p.node.GetAccessibleTopology()}
 	answer, err := csi.NewControllerClient(p.Controller.Conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
 		Name:                      claim.Name,
 		CapacityRange:             &csi.CapacityRange{RequiredBytes: claim.Size},
@@ -67,12 +64,17 @@ func (p *Pair) Create(ctx context.Context, claim Claim) (*Volume, error) {
 		return nil, err
 	}
 	made := answer.GetVolume()
-	return &Volume{
-		Claim: claim, ID: made.GetVolumeId(), Context: made.GetVolumeContext(), Size: made.GetCapacityBytes(),
-		Staging: filepath.Join(p.opts.kubeletDir(), "staging", claim.Name),
-		Target:  filepath.Join(p.opts.kubeletDir(), "pods", claim.Name, "mount"),
-		pair:    p,
-	}, nil
+	v := &Volume{Claim: claim, ID: made.GetVolumeId(), Context: made.GetVolumeContext(), Size: made.GetCapacityBytes()}
+	return v.On(p), nil
+}
+
+// On returns the volume as the machine of another pair sees it. Nothing is attached or mounted there yet.
+func (v *Volume) On(p *Pair) *Volume {
+	there := *v
+	there.Staging = filepath.Join(p.opts.kubeletDir(), "staging", v.Name)
+	there.Target = filepath.Join(p.opts.kubeletDir(), "pods", v.Name, "mount")
+	there.Published, there.pair = nil, p
+	return &there
 }
 
 // Source names the volume as what a clone is made from.
@@ -82,6 +84,32 @@ func (v *Volume) Source() *csi.VolumeContentSource {
 	}}
 }
 
+// Attach does what the attacher does: it attaches the volume to the pair's machine. There is nothing to
+// do where the controller does not state that it attaches volumes.
+func (v *Volume) Attach(ctx context.Context) error {
+	if !v.pair.states.attaches {
+		return nil
+	}
+	answer, err := csi.NewControllerClient(v.pair.Controller.Conn).ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+		VolumeId: v.ID, NodeId: v.pair.NodeID(), VolumeCapability: v.Capability(), VolumeContext: v.Context,
+	})
+	if err == nil {
+		v.Published = answer.GetPublishContext()
+	}
+	return err
+}
+
+// Detach does what the attacher does when no pod on the pair's machine needs the volume any more.
+func (v *Volume) Detach(ctx context.Context) error {
+	if !v.pair.states.attaches {
+		return nil
+	}
+	_, err := csi.NewControllerClient(v.pair.Controller.Conn).ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
+		VolumeId: v.ID, NodeId: v.pair.NodeID(),
+	})
+	return err
+}
+
 // Stage does what the kubelet does first on a node: one call per volume.
 func (v *Volume) Stage(ctx context.Context) error {
 	if err := os.MkdirAll(v.Staging, 0o750); err != nil {
@@ -89,7 +117,7 @@ func (v *Volume) Stage(ctx context.Context) error {
 	}
 	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 		VolumeId: v.ID, StagingTargetPath: v.Staging,
-		VolumeCapability: v.Capability(), VolumeContext: v.Context,
+		VolumeCapability: v.Capability(), VolumeContext: v.Context, PublishContext: v.Published,
 	})
 	return err
 }
@@ -101,14 +129,22 @@ func (v *Volume) Publish(ctx context.Context) error {
 	}
 	_, err := csi.NewNodeClient(v.pair.Node.Conn).NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
 		VolumeId: v.ID, StagingTargetPath: v.Staging, TargetPath: v.Target,
-		VolumeCapability: v.Capability(), VolumeContext: v.Context,
+		VolumeCapability: v.Capability(), VolumeContext: v.Context, PublishContext: v.Published,
 	})
 	return err
 }
 
-// Expand does what the resizer and then the kubelet do on a cloud where the node alone can grow a
-// volume. It returns the size that the node reports.
+// Expand does what the resizer does, and then the kubelet where the controller says so or grows nothing
+// itself. It returns the size that the last of them reports.
 func (v *Volume) Expand(ctx context.Context, size int64) (int64, error) {
+	if v.pair.states.grows {
+		answer, err := csi.NewControllerClient(v.pair.Controller.Conn).ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+			VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: v.Capability(),
+		})
+		if err != nil || !answer.GetNodeExpansionRequired() {
+			return answer.GetCapacityBytes(), err
+		}
+	}
 	answer, err := csi.NewNodeClient(v.pair.Node.Conn).NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
 		VolumeId: v.ID, VolumePath: v.Target, StagingTargetPath: v.Staging,
 		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: v.Capability(),
