@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -137,6 +138,12 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
 	base.Info, base.Devices = info, device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir})
 	base.Keep = []string{"/"}
+	// Beside the socket, because that folder outlives the container and the machine.
+	socket, err := driver.SocketPath(cfg.Endpoint)
+	if err != nil {
+		return plugin{}, err
+	}
+	base.Records = device.NewRecords(filepath.Join(filepath.Dir(socket), "volumes"))
 	return plugin{server: node.New(base), features: cfg.disks.features, stop: func() {}}, nil
 }
 
