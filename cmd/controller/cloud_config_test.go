@@ -40,6 +40,8 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 		"an operation timeout of nothing":   {with("--operation-timeout=0s"), []string{"--operation-timeout"}},
 		"a metadata service without scheme": {with("--metadata-endpoint=127.0.0.1"), []string{"--metadata-endpoint"}},
 		"another scope of the topology key": {with("--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
+		"another vendor's driver":           {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--driver-name=dobs.csi.digitalocean.com"}, []string{"--driver-name dobs.csi.digitalocean.com: this is the driver of --cloud digitalocean, and not of --cloud local"}},
+		"a vendor's driver without a cloud": {[]string{"--driver-name=dobs.csi.digitalocean.com"}, []string{"--cloud: required"}},
 		"a mistake in each": {
 			[]string{"--cloud=digitalocean", "--region=?", "--api-endpoint=x", "--operation-timeout=1ms", "--tag=a=.", "--max-volumes=0"},
 			[]string{"--credentials-file", "--region", "--api-endpoint", "--operation-timeout", "--tag", "--max-volumes"},

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,9 @@ type VolumeContext struct {
 	MkfsOptions []string
 	// FormatNonZero: the class allows a filesystem to be made on a disk that does not read as zeros.
 	FormatNonZero bool
+	// NeverFormat is the attribute of a vendor's that forbids to make a filesystem on the volume; empty:
+	// there is none.
+	NeverFormat string
 }
 
 // PublishContext is what one attach tells the node about the device. Empty fields are not known.
@@ -64,9 +68,10 @@ func (v VolumeContext) With(p PublishContext) VolumeContext {
 	return v
 }
 
-// EncodeVolumeContext writes a volume context in CSI's form. Fields that are not known are left out.
+// EncodeVolumeContext writes a volume context in CSI's form. Fields that are not known are left out;
+// NeverFormat is a vendor's and never ours to write.
 func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
-	m := n.EncodePublishContext(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
+	m := n.encodeDevice(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
 	if v.Content != ContentUnknown {
 		m[n.key(keyContent)] = v.Content
 	}
@@ -88,7 +93,7 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	if err != nil {
 		return VolumeContext{}, err
 	}
-	v := VolumeContext{DeviceName: device.DeviceName, Serial: device.Serial, Size: device.Size}
+	v := VolumeContext{DeviceName: device.DeviceName, Serial: device.Serial, Size: device.Size, NeverFormat: n.Vendor.Forbids(m)}
 	v.Content = m[n.key(keyContent)]
 	if v.Content != ContentUnknown && v.Content != ContentBlank && v.Content != ContentCopy {
 		return VolumeContext{}, n.badKey(field, keyContent, "neither %s nor %s", ContentBlank, ContentCopy)
@@ -106,8 +111,16 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	return v, nil
 }
 
-// EncodePublishContext writes a publish context in CSI's form.
+// EncodePublishContext writes a publish context in CSI's form. Under a vendor's name it can be read by
+// the vendor's node program too, which still runs on some nodes while a cluster moves from one driver to
+// the other.
 func (n Names) EncodePublishContext(p PublishContext) map[string]string {
+	m := n.encodeDevice(p)
+	maps.Copy(m, n.Vendor.Tell(p.DeviceName))
+	return m
+}
+
+func (n Names) encodeDevice(p PublishContext) map[string]string {
 	m := make(map[string]string, 6)
 	if p.DeviceName != "" {
 		m[n.key(keyDeviceName)] = p.DeviceName
@@ -121,9 +134,19 @@ func (n Names) EncodePublishContext(p PublishContext) map[string]string {
 	return m
 }
 
-// DecodePublishContext reads a publish context, under the rules of DecodeVolumeContext.
-func (n Names) DecodePublishContext(m map[string]string) (PublishContext, error) {
-	return n.decodeDevice("publish_context", m)
+// DecodePublishContext reads the publish context of a volume, under the rules of DecodeVolumeContext.
+// Under a vendor's name it may be one that the vendor's controller wrote: an attachment keeps its
+// context for as long as it lasts.
+func (n Names) DecodePublishContext(volume string, m map[string]string) (PublishContext, error) {
+	const field = "publish_context"
+	p, err := n.decodeDevice(field, m)
+	if err != nil || p.DeviceName != "" {
+		return p, err
+	}
+	if p.DeviceName = n.Vendor.Link(volume, m); !plainName(p.DeviceName) {
+		return PublishContext{}, fmt.Errorf("%s: what the driver before this one wrote names no disk: %w", field, fault.InvalidArgument)
+	}
+	return p, nil
 }
 
 func (n Names) decodeDevice(field string, m map[string]string) (PublishContext, error) {

@@ -86,7 +86,7 @@ func TestVolumeContextRefuses(t *testing.T) {
 func TestPublishContextIsFresher(t *testing.T) {
 	n := names(t)
 	published := driver.PublishContext{DeviceName: "new", Serial: "s2", Size: 7}
-	got, err := n.DecodePublishContext(n.EncodePublishContext(published))
+	got, err := n.DecodePublishContext("v", n.EncodePublishContext(published))
 	if err != nil || got != published {
 		t.Fatalf("DecodePublishContext(EncodePublishContext(%+v)) = %+v, %v", published, got, err)
 	}
@@ -98,8 +98,63 @@ func TestPublishContextIsFresher(t *testing.T) {
 	if got := volume.With(driver.PublishContext{}); !reflect.DeepEqual(got, volume) {
 		t.Errorf("With(nothing) = %+v, want %+v", got, volume)
 	}
-	if _, err := n.DecodePublishContext(map[string]string{prefix + "device-name": "../x"}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := n.DecodePublishContext("v", map[string]string{prefix + "device-name": "../x"}); !errors.Is(err, fault.InvalidArgument) {
 		t.Errorf("DecodePublishContext(../x): error %v, want %v", err, fault.InvalidArgument)
+	}
+}
+
+// While a cluster moves from a vendor's driver to this one, each side reads what the other wrote.
+func TestContextsOfAVendor(t *testing.T) {
+	const vendor, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/volume-name"
+	n, err := driver.NewNames("digitalocean", driver.ScopeRegion, vendor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := driver.PublishContext{DeviceName: "scsi-0DO_Volume_pvc-1", Serial: "pvc-1", Size: 5}
+	told := n.EncodePublishContext(ours)
+	if want := (map[string]string{
+		key: "pvc-1", vendor + "/device-name": "scsi-0DO_Volume_pvc-1", vendor + "/serial": "pvc-1", vendor + "/size": "5",
+	}); !reflect.DeepEqual(told, want) {
+		t.Errorf("EncodePublishContext = %v, want %v", told, want)
+	}
+	tests := map[string]struct {
+		attached map[string]string
+		want     driver.PublishContext
+		says     string
+	}{
+		"what our controller wrote":        {attached: told, want: ours},
+		"what the vendor's wrote":          {attached: map[string]string{key: "pvc-1"}, want: driver.PublishContext{DeviceName: "scsi-0DO_Volume_pvc-1"}},
+		"ours wins":                        {attached: map[string]string{key: "b", vendor + "/device-name": "a"}, want: driver.PublishContext{DeviceName: "a"}},
+		"nothing":                          {},
+		"an empty name names no disk":      {attached: map[string]string{key: ""}},
+		"another driver's key":             {attached: map[string]string{"com.digitalocean.csi.dobs/volume-name": "a"}},
+		"a name that leads out of its dir": {attached: map[string]string{key: "/../../sda"}, says: "publish_context"},
+		"a name with a space":              {attached: map[string]string{key: "a b"}, says: "publish_context"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := n.DecodePublishContext("v", tc.attached)
+			if tc.says == "" && (err != nil || got != tc.want) {
+				t.Errorf("DecodePublishContext(%v) = %+v, %v, want %+v", tc.attached, got, err, tc.want)
+			}
+			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("DecodePublishContext(%v): error %v, want one that says %q", tc.attached, err, tc.says)
+			}
+		})
+	}
+	for _, attribute := range []string{"dobs.csi.digitalocean.com/noformat", "com.digitalocean.csi.dobs/noformat"} {
+		for _, value := range []string{"", "false", "true"} {
+			got, err := n.DecodeVolumeContext(map[string]string{attribute: value, "other": "x"})
+			if err != nil || got.NeverFormat != attribute {
+				t.Errorf("DecodeVolumeContext(%s=%q) = %+v, %v, want NeverFormat", attribute, value, got, err)
+			}
+		}
+		if got, err := names(t).DecodeVolumeContext(map[string]string{attribute: ""}); err != nil || got.NeverFormat != "" {
+			t.Errorf("DecodeVolumeContext under another name = %+v, %v, want the attribute ignored", got, err)
+		}
+	}
+	if made := n.EncodeVolumeContext(driver.VolumeContext{DeviceName: "scsi-0DO_Volume_pvc-1"}); made[key] != "" {
+		t.Errorf("EncodeVolumeContext = %v, want no key of an attach", made)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 )
 
 // ErrCommandLine marks an error of the command line, for which the programs exit with 2.
@@ -107,6 +109,9 @@ func (f *Flags) Check(clouds Scopes) error {
 	if scope == "" {
 		// So that the other flags are checked all the same.
 		cloud = slices.Sorted(maps.Keys(clouds))[0]
+		if vendor := compat.Of(f.driverName); vendor != nil && clouds[vendor.Cloud] != "" {
+			cloud = vendor.Cloud
+		}
 		scope = clouds[cloud]
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -35,6 +36,8 @@ type Names struct {
 	Driver string
 	// Topology has at least one key. All of them are reported, and any of them is understood.
 	Topology []TopologyKey
+	// Vendor is the driver whose name this is; nil: it is nobody else's.
+	Vendor *compat.Vendor
 }
 
 var (
@@ -48,16 +51,22 @@ const segmentLimit = 63
 
 // NewNames returns the names of a cloud whose volumes are bound to places of the given scope.
 // driverName overrides the default driver name unless it is empty; topologyFlags are the values of
-// --topology-key (KEY=SCOPE) and replace the default key unless there are none. All mistakes are
-// reported at once.
+// --topology-key (KEY=SCOPE) and replace the default key, which is a vendor's own under the name of its
+// driver, unless there are none. All mistakes are reported at once.
 func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, error) {
-	n := Names{Driver: driverName}
+	n := Names{Driver: driverName, Vendor: compat.Of(driverName)}
 	if n.Driver == "" {
 		n.Driver = cloud + "." + domain
 	}
 	var mistakes []error
 	if err := checkDriverName(n.Driver); err != nil {
 		mistakes = append(mistakes, err)
+	}
+	if n.Vendor != nil && n.Vendor.Cloud != cloud {
+		mistakes = append(mistakes, fmt.Errorf("--driver-name %s: this is the driver of --cloud %s, and not of --cloud %s: %w",
+			n.Driver, n.Vendor.Cloud, cloud, fault.InvalidArgument))
+	} else if n.Vendor != nil && len(topologyFlags) == 0 {
+		topologyFlags = n.Vendor.TopologyKeys
 	}
 	for _, flag := range topologyFlags {
 		key, err := parseTopologyKey(flag, scope)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -47,6 +48,36 @@ func TestNewNames(t *testing.T) {
 				t.Errorf("NewNames(%q, %q) = %+v, %v, want %+v", tc.name, tc.flags, got, err, tc.want)
 			}
 		})
+	}
+}
+
+// Under the name of a vendor's driver its labels are the default, and a flag wins over them.
+func TestNewNamesOfAVendor(t *testing.T) {
+	const vendor = "dobs.csi.digitalocean.com"
+	tests := map[string]struct {
+		name  string
+		flags []string
+		want  string
+	}{
+		"its own label":      {name: vendor, want: "region"},
+		"a flag wins":        {name: vendor, flags: []string{"example.org/place=region"}, want: "example.org/place"},
+		"its name of old":    {name: "com.digitalocean.csi.dobs", want: "region"},
+		"nobody's name":      {name: "dobs.example.org", want: "topology.digitalocean.csi.cloudblock.io/region"},
+		"in another case":    {name: "DOBS.csi.digitalocean.com", want: "topology.digitalocean.csi.cloudblock.io/region"},
+		"no name: our label": {want: "topology.digitalocean.csi.cloudblock.io/region"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := driver.NewNames("digitalocean", driver.ScopeRegion, tc.name, tc.flags)
+			want := []driver.TopologyKey{{Key: tc.want, Scope: driver.ScopeRegion}}
+			if err != nil || !reflect.DeepEqual(got.Topology, want) || got.Vendor != compat.Of(tc.name) {
+				t.Errorf("NewNames(%q, %q) = %+v, %v, want the key %s", tc.name, tc.flags, got, err, tc.want)
+			}
+		})
+	}
+	_, err := driver.NewNames("local", driver.ScopeNode, vendor, nil)
+	if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "of --cloud digitalocean, and not of --cloud local") {
+		t.Errorf("NewNames of a vendor's driver on another cloud: error %v, want one that names both clouds", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 			return nil, err
 		}
 	}
-	if _, err := parseVolumeParameters(req.GetParameters(), s.caps.Parameters); err != nil {
+	if _, err := s.parseVolumeParameters(req.GetParameters()); err != nil {
 		return nil, err
 	}
 	zone := ""

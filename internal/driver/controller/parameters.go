@@ -60,22 +60,33 @@ type volumeParameters struct {
 
 // parseVolumeParameters decodes the parameters of a class. An unknown one is refused, because a
 // setting that is silently ignored is found out too late. No value is repeated in an error.
-func parseVolumeParameters(raw map[string]string, backend []string) (volumeParameters, error) {
+func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
 		return volumeParameters{}, err
 	}
+	vendor := s.names.Vendor
 	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramTags, paramFilesystem},
-		slices.Collect(maps.Keys(volumeMetadata)), backend)
+		slices.Collect(maps.Keys(volumeMetadata)), s.caps.Parameters, vendor.ParameterNames())
 	var p volumeParameters
+	given := make(map[string]string, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if err := p.set(name, raw[name], known, backend); err != nil {
-			return volumeParameters{}, err
+		if !slices.Contains(known, name) {
+			return volumeParameters{}, unknownParameter(name, known)
+		}
+		meant := vendor.Parameter(name)
+		if other, twice := given[meant]; twice {
+			return volumeParameters{}, fmt.Errorf("parameters: %s and %s mean the same, give one: %w", other, name, fault.InvalidArgument)
+		}
+		given[meant] = name
+		if err := p.set(meant, raw[name]); err != nil {
+			return volumeParameters{}, fmt.Errorf("parameters: %s: %w", name, err)
 		}
 	}
 	return p, nil
 }
 
-func (p *volumeParameters) set(name, value string, known, backend []string) error {
+// set takes a parameter that is known, and leaves what nobody here understands to the backend.
+func (p *volumeParameters) set(name, value string) error {
 	var err error
 	switch name {
 	case paramMkfsOptions:
@@ -99,15 +110,9 @@ func (p *volumeParameters) set(name, value string, known, backend []string) erro
 			p.tags = append(p.tags, cloud.Tag{Key: tag, Value: value})
 			return nil
 		}
-		if !slices.Contains(backend, name) {
-			return unknownParameter(name, known)
-		}
 		p.backend = append(p.backend, cloud.Parameter{Name: name, Value: value})
 	}
-	if err != nil {
-		return fmt.Errorf("parameters: %s: %w", name, err)
-	}
-	return nil
+	return err
 }
 
 // checkFilesystem refuses a class whose filesystem is not the one that the volume will be asked to

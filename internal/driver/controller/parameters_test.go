@@ -7,11 +7,18 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// classes is a service that knows these parameters of its cloud.
+func classes(vendor *compat.Vendor, backend ...string) *Service {
+	return &Service{names: driver.Names{Vendor: vendor}, caps: cloud.Capabilities{Parameters: backend}}
+}
+
 func TestParseVolumeParameters(t *testing.T) {
-	backend := []string{"tier", "encrypted"}
+	service := classes(nil, "tier", "encrypted")
 	tests := map[string]struct {
 		raw  map[string]string
 		want volumeParameters
@@ -45,11 +52,12 @@ func TestParseVolumeParameters(t *testing.T) {
 		"a tag with a newline":        {map[string]string{"tags": "a=1\nb"}, volumeParameters{}, "printable"},
 		"luks":                        {map[string]string{"luks": "true"}, volumeParameters{}, `unknown "luks"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, mkfsOptions, tags, tier`},
 		"a long unknown name":         {map[string]string{strings.Repeat("x", 2000): ""}, volumeParameters{}, `xxx..."; known`},
+		"a vendor's own, elsewhere":   {map[string]string{"fstype": "xfs"}, volumeParameters{}, `unknown "fstype"`},
 		"another case":                {map[string]string{"MkfsOptions": "-F"}, volumeParameters{}, "unknown"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseVolumeParameters(tc.raw, backend)
+			got, err := service.parseVolumeParameters(tc.raw)
 			if tc.says != "" {
 				if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
@@ -58,6 +66,34 @@ func TestParseVolumeParameters(t *testing.T) {
 			}
 			if err != nil || !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
+			}
+		})
+	}
+}
+
+// The classes of the driver that this one takes over from, under its name.
+func TestParseAVendorsParameters(t *testing.T) {
+	service := classes(compat.Of("dobs.csi.digitalocean.com"))
+	tests := map[string]struct {
+		raw        map[string]string
+		filesystem string
+		says       string // not empty: refused
+	}{
+		"its own":            {map[string]string{"fstype": "xfs"}, "xfs", ""},
+		"as many write it":   {map[string]string{"fsType": "ext4"}, "ext4", ""},
+		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "btrfs", "mkfsOptions": "-f"}, "btrfs", ""},
+		"a bad value":        {map[string]string{"fstype": "zfs"}, "", "fstype: supported are"},
+		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, "", "csi.storage.k8s.io/fstype and fstype mean the same"},
+		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, mkfsOptions, tags`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := service.parseVolumeParameters(tc.raw)
+			if tc.says == "" && (err != nil || got.filesystem != tc.filesystem || got.backend != nil) {
+				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want the filesystem %s", tc.raw, got, err, tc.filesystem)
+			}
+			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
 			}
 		})
 	}
@@ -75,9 +111,10 @@ func TestMergeTags(t *testing.T) {
 func FuzzVolumeParameters(f *testing.F) {
 	f.Add("tags", "a=b", "mkfsOptions", "-F")
 	f.Add("luks", "canary", "csi.storage.k8s.io/fstype", "xfs")
+	service := classes(nil, "tier")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
 		raw := map[string]string{k1: v1, k2: v2}
-		p, err := parseVolumeParameters(raw, []string{"tier"})
+		p, err := service.parseVolumeParameters(raw)
 		if err != nil {
 			if !errors.Is(err, fault.InvalidArgument) {
 				t.Fatalf("parseVolumeParameters(%q): error %v has a wrong kind", raw, err)

@@ -52,7 +52,7 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 	if len(req.GetMutableParameters()) > 0 {
 		return none, volumeParameters{}, fmt.Errorf("mutable_parameters: not supported: %w", fault.InvalidArgument)
 	}
-	params, err := parseVolumeParameters(req.GetParameters(), s.caps.Parameters)
+	params, err := s.parseVolumeParameters(req.GetParameters())
 	if err != nil {
 		return none, params, err
 	}
@@ -175,7 +175,7 @@ func (s *Service) validate(req *csi.ValidateVolumeCapabilitiesRequest, vol cloud
 	if err := driver.CheckCapabilities("volume_capabilities", req.GetVolumeCapabilities()); err != nil {
 		return err
 	}
-	if _, err := parseVolumeParameters(req.GetParameters(), s.caps.Parameters); err != nil {
+	if _, err := s.parseVolumeParameters(req.GetParameters()); err != nil {
 		return err
 	}
 	said, err := s.names.DecodeVolumeContext(req.GetVolumeContext())

@@ -49,7 +49,7 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	if err != nil {
 		return use{}, err
 	}
-	publish, err := s.names.DecodePublishContext(req.GetPublishContext())
+	publish, err := s.names.DecodePublishContext(id, req.GetPublishContext())
 	if err != nil {
 		return use{}, err
 	}

@@ -138,11 +138,14 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 		MkfsOptions:   u.context.MkfsOptions,
 		Size:          u.context.Size,
 		ReadOnly:      u.readOnly,
-		HasContent:    u.context.Content == driver.ContentCopy,
+		HasContent:    u.context.Content == driver.ContentCopy || u.context.NeverFormat != "",
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
 		Prezeroed:     zeros,
 	})
+	if err != nil && u.context.NeverFormat != "" {
+		return "", fmt.Errorf("its attribute %s forbids to make a filesystem: %w", u.context.NeverFormat, err)
+	}
 	if err != nil {
 		return "", err
 	}

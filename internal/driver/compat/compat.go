@@ -1,0 +1,92 @@
+// Package compat knows what the drivers of the clouds' vendors have left in a cluster: names, labels,
+// keys and parameters. Under the name of such a driver this one serves its volumes as they are, and
+// beside it while a cluster moves from one to the other.
+package compat
+
+import (
+	"maps"
+	"slices"
+)
+
+// Vendor is a driver that this one takes over from. A nil *Vendor has left nothing behind.
+type Vendor struct {
+	// Driver is its CSI driver name, and Cloud the --cloud that its volumes are in.
+	Driver, Cloud string
+	// TopologyKeys are the labels of its nodes and volumes, in the form of --topology-key.
+	TopologyKeys []string
+	// NeverFormat are attributes of a volume whose presence, with whatever value, forbids to make a
+	// filesystem on it.
+	NeverFormat []string
+	// Parameters are those of its StorageClasses, each with the name of ours that means the same.
+	Parameters map[string]string
+
+	// link returns the base name of a disk's link by what an attach of this driver told about it.
+	link func(volume string, attached map[string]string) string
+	// tell returns what its node program has to be told about the disk with this link.
+	tell func(link string) map[string]string
+}
+
+// vendors are all that there are.
+var vendors = []*Vendor{
+	// Its name before release 0.3 is still in clusters of that age: the name of a volume's driver can
+	// never be changed.
+	digitalOcean("dobs.csi.digitalocean.com"),
+	digitalOcean("com.digitalocean.csi.dobs"),
+}
+
+// Of returns the vendor whose driver has this name; nil if it is no vendor's.
+func Of(driver string) *Vendor {
+	if i := slices.IndexFunc(vendors, func(v *Vendor) bool { return v.Driver == driver }); i >= 0 {
+		return vendors[i]
+	}
+	return nil
+}
+
+// Link returns the base name of the link to a volume's disk, if the vendor's controller has attached it
+// and said so in the publish context; empty: it does not say.
+func (v *Vendor) Link(volume string, attached map[string]string) string {
+	if v == nil {
+		return ""
+	}
+	return v.link(volume, attached)
+}
+
+// Tell returns what the vendor's node program needs in a publish context about the disk with this link.
+func (v *Vendor) Tell(link string) map[string]string {
+	if v == nil || link == "" {
+		return nil
+	}
+	return v.tell(link)
+}
+
+// Forbids returns the attribute of a volume that forbids to make a filesystem on it; empty: none does.
+func (v *Vendor) Forbids(attributes map[string]string) string {
+	if v == nil {
+		return ""
+	}
+	for _, key := range v.NeverFormat {
+		if _, present := attributes[key]; present {
+			return key
+		}
+	}
+	return ""
+}
+
+// Parameter returns our name of a StorageClass parameter, which is name itself unless it is one of the
+// vendor's.
+func (v *Vendor) Parameter(name string) string {
+	if v != nil {
+		if ours, known := v.Parameters[name]; known {
+			return ours
+		}
+	}
+	return name
+}
+
+// ParameterNames are the vendor's names of parameters.
+func (v *Vendor) ParameterNames() []string {
+	if v == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(v.Parameters))
+}
