@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// freshFor is how long an answer is believed: probes and scrapes come more often than a cloud's
-	// request budget allows to be asked.
-	freshFor = 10 * time.Second
+	// freshFor is how long a good answer is believed, and doubtFor a bad one: probes and scrapes come more
+	// often than a cloud's request budget allows to be asked, and there may be several programs.
+	freshFor = time.Minute
+	doubtFor = 10 * time.Second
 	// checkTimeout is less than what the kubelet and Prometheus wait.
 	checkTimeout = 4 * time.Second
 )
@@ -31,7 +32,11 @@ type reachability struct {
 func (r *reachability) ask(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.asked.IsZero() && time.Since(r.asked) < freshFor {
+	believed := freshFor
+	if r.err != nil {
+		believed = doubtFor
+	}
+	if !r.asked.IsZero() && time.Since(r.asked) < believed {
 		return r.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)

@@ -258,9 +258,13 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the cloud was asked %d times, want 1", n)
 	}
-	r.asked = time.Now().Add(-freshFor)
+	r.asked = time.Now().Add(-doubtFor)
 	bad = nil
 	if err := r.ask(t.Context()); err != nil {
-		t.Errorf("ask after %s = %v, want a new answer", freshFor, err)
+		t.Errorf("ask after %s of a bad answer = %v, want a new one", doubtFor, err)
+	}
+	r.asked = time.Now().Add(-2 * doubtFor)
+	if err := r.ask(t.Context()); err != nil || asked.Load() != 2 {
+		t.Errorf("ask soon after a good answer = %v, and the cloud was asked %d times, want 2", err, asked.Load())
 	}
 }

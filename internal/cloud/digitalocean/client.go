@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -110,6 +111,7 @@ type Cloud struct {
 	states     *poll.Shared[cloud.VolumeID, *godo.Volume]
 	regions    *poll.Shared[struct{}, map[string]bool]
 	known      facts
+	volumes    atomic.Int64 // how many the account has, as far as a list has told
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -258,6 +260,7 @@ func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
 
 // Check reads one volume, which needs the permission that every other read needs.
 func (c *Cloud) Check(ctx context.Context) error {
+	ctx = budget.WithPriority(ctx, budget.List)
 	_, _, err := c.api.Storage.ListVolumes(ctx, &godo.ListVolumeParams{ListOptions: &godo.ListOptions{Page: 1, PerPage: 1}})
 	return readError("look at the account's volumes", err)
 }

@@ -45,6 +45,22 @@ func (k *facts) saw(v *godo.Volume, fresh bool) {
 	k.volumes[cloud.VolumeID(v.ID)] = f
 }
 
+// sawAll takes in a complete list, and forgets what is on it no more.
+func (k *facts) sawAll(all []godo.Volume) {
+	listed := make(map[cloud.VolumeID]bool, len(all))
+	for i := range all {
+		k.saw(&all[i], false)
+		listed[cloud.VolumeID(all[i].ID)] = true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id := range k.volumes {
+		if !listed[id] {
+			delete(k.volumes, id)
+		}
+	}
+}
+
 func (k *facts) of(id cloud.VolumeID) (fact, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

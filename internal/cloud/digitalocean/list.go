@@ -69,19 +69,24 @@ func (c *Cloud) allVolumes(ctx context.Context, p budget.Priority) ([]godo.Volum
 	if err != nil {
 		return nil, readError("list volumes", err)
 	}
-	for i := range all {
-		c.known.saw(&all[i], false)
-	}
+	c.volumes.Store(int64(len(all)))
+	c.known.sawAll(all)
 	return all, nil
 }
 
 // manyVolumes answers for several volumes with one page, as long as the account's fit on one. Where they
 // do not, each is read by itself, which is what an answer without it means.
 func (c *Cloud) manyVolumes(ctx context.Context, ids []cloud.VolumeID) (map[cloud.VolumeID]*godo.Volume, error) {
-	list, _, err := c.api.Storage.ListVolumes(budget.WithPriority(ctx, budget.Read),
+	if c.volumes.Load() > perPage {
+		return nil, nil
+	}
+	list, resp, err := c.api.Storage.ListVolumes(budget.WithPriority(ctx, budget.Read),
 		&godo.ListVolumeParams{ListOptions: &godo.ListOptions{Page: 1, PerPage: perPage}})
 	if err != nil {
 		return nil, readError(fmt.Sprintf("look at %d volumes", len(ids)), err)
+	}
+	if resp.Meta != nil {
+		c.volumes.Store(int64(resp.Meta.Total))
 	}
 	found := make(map[cloud.VolumeID]*godo.Volume, len(list))
 	for i := range list {

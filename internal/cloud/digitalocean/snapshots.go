@@ -31,12 +31,6 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
-	if fault.Of(err) == fault.Precondition {
-		// The first answer may have been lost, and then the rule of 10 minutes hides that the name is taken.
-		if _, findErr := c.FindSnapshots(ctx, req.Name); findErr == nil {
-			return nil, fmt.Errorf("%s of volume %s: %w: %w", doing, id, fault.Conflict, err)
-		}
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
 	}
@@ -65,8 +59,9 @@ func checkSnapshots(req cloud.CreateSnapshotsRequest) error {
 // takeSnapshot sends the write.
 //
 // The rule of one snapshot in 10 minutes becomes fault.Precondition and not fault.Unavailable: the cloud
-// has surely made nothing, so the sidecar may forget the attempt, it backs off on both, and no layer
-// in between repeats it at once.
+// has surely made nothing now, so the sidecar may forget the attempt once the name was looked for (an
+// earlier answer may have been lost, and then the rule hides that the name is taken); it backs off on
+// both kinds, and no layer in between repeats a Precondition at once.
 func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*godo.Snapshot, error) {
 	made := make(chan *godo.Snapshot, 1)
 	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
