@@ -88,16 +88,3 @@ func (x exclusive) Flush() error {
 	}
 	return nil
 }
-
-// CheckIdle proves that nothing has the device in use: no mount in any mount namespace, no mapping
-// on top, no command of ours.
-func (m *Mounter) CheckIdle(dev BlockDevice) error {
-	if name, busy := m.jobs.busy(dev.Number()); busy {
-		return fmt.Errorf("%s is still running on %s: %w", name, dev.Path(), fault.Busy)
-	}
-	f, err := reopen(dev.File(), unix.O_EXCL)
-	if err != nil {
-		return err
-	}
-	return exclusive{f}.Close()
-}

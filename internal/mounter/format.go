@@ -38,26 +38,20 @@ type FormatRequest struct {
 // read see nothing, that nobody else has open, and that is still proven to be the volume's. A
 // device with anything else on it is fault.Precondition.
 //
-// A mkfs does not end with ctx. While it runs every other call for the device is fault.Busy; a
-// call after that finds the filesystem, or the marker of a mkfs that failed, and goes on from
-// there.
+// A mkfs does not end with ctx. A call after one whose program was killed finds the filesystem, or the
+// marker of a mkfs that did not finish, and goes on from there.
 func (m *Mounter) EnsureFormatted(ctx context.Context, dev BlockDevice, req FormatRequest) (Filesystem, error) {
 	if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
 		return "", err
 	}
-	job, err := m.jobs.begin(dev.Number(), "mkfs of volume "+req.Volume)
-	if err != nil {
-		return "", fmt.Errorf("format volume %s on %s: %w", req.Volume, dev.Path(), err)
-	}
-	defer job.end()
-	fs, err := m.ensureFormatted(ctx, job, dev, req)
+	fs, err := m.ensureFormatted(ctx, dev, req)
 	if err != nil {
 		return "", fmt.Errorf("format volume %s on %s: %w", req.Volume, dev.Path(), err)
 	}
 	return fs, nil
 }
 
-func (m *Mounter) ensureFormatted(ctx context.Context, job *job, dev BlockDevice, req FormatRequest) (Filesystem, error) {
+func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req FormatRequest) (Filesystem, error) {
 	size, err := checkedSize(dev, req.Size)
 	if err != nil {
 		return "", err
@@ -86,9 +80,7 @@ func (m *Mounter) ensureFormatted(ctx context.Context, job *job, dev BlockDevice
 		return "", err
 	}
 	work.retry = retry
-	return req.Filesystem, job.do(ctx, work.run, func(err error) {
-		m.log("mkfs ended after its caller had gone", "volume_id", req.Volume, "device", dev.Path(), "error", err)
-	})
+	return req.Filesystem, work.run(context.WithoutCancel(ctx))
 }
 
 // sight is what a first look at a device shows.

@@ -20,7 +20,7 @@ func (m *Mounter) check(ctx context.Context, f *os.File, force bool) error {
 	if force {
 		args = []string{"-f", "-p", childFile}
 	}
-	out, err := m.runAlone(ctx, Command{Name: "e2fsck", Args: args, Files: []*os.File{f}})
+	out, err := m.runAlone(context.WithoutCancel(ctx), Command{Name: "e2fsck", Args: args, Files: []*os.File{f}})
 	if err != nil {
 		return err
 	}

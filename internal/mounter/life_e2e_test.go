@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // small is a size that every mkfs accepts.
@@ -62,10 +64,20 @@ func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
 			t.Fatal(err)
 		}
 	}
-	if err := m.CheckIdle(dev); err != nil {
+	if err := idle(dev); err != nil {
 		t.Error(err)
 	}
 	if holders, err := m.Holders(dev.Number()); err != nil || len(holders) > 0 {
 		t.Errorf("Holders = %v, %v, want none", holders, err)
 	}
+}
+
+// idle proves that nothing has the device in use: no mount in any mount namespace, no mapping on top,
+// no command.
+func idle(dev *loopDevice) error {
+	f, err := reopen(dev.File(), unix.O_EXCL)
+	if err != nil {
+		return err
+	}
+	return exclusive{f}.Close()
 }

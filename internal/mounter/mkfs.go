@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// mkfs is a mkfs that has passed the gate, with all it needs to run on without its caller.
+// mkfs is a mkfs that has passed the gate, with all it needs to run.
 type mkfs struct {
 	m     *Mounter
 	file  *os.File // the device, a descriptor of its own
@@ -42,7 +42,7 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 		_ = file.Close()
 		return nil, err
 	}
-	// mkfs opens the device exclusively itself, so we must let go. The job keeps us out of here.
+	// mkfs opens the device exclusively itself, so we must let go.
 	_ = x.Close()
 	return &mkfs{m: m, file: file, size: size, req: req}, nil
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -25,18 +23,13 @@ type MountRequest struct {
 // idempotent. Something else at the target is fault.Conflict, the mount of a disk that has gone
 // fault.Precondition.
 func (m *Mounter) MountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
-	job, err := m.jobs.begin(dev.Number(), "mounting "+dev.Path())
-	if err == nil {
-		defer job.end()
-		err = m.mountDevice(ctx, job, dev, req)
-	}
-	if err != nil {
+	if err := m.mountDevice(ctx, dev, req); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", dev.Path(), req.Target, err)
 	}
 	return nil
 }
 
-func (m *Mounter) mountDevice(ctx context.Context, job *job, dev BlockDevice, req MountRequest) error {
+func (m *Mounter) mountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
 	options, readOnly, err := parseMountOptions(req.Options)
 	if err != nil {
 		return err
@@ -57,14 +50,14 @@ func (m *Mounter) mountDevice(ctx context.Context, job *job, dev BlockDevice, re
 			return err
 		}
 	default:
-		if err := m.mountAfresh(ctx, job, dev, req); err != nil {
+		if err := m.mountAfresh(ctx, dev, req); err != nil {
 			return err
 		}
 	}
 	if req.ReadOnly {
 		return nil
 	}
-	return m.growMounted(ctx, job, dev, req.Target, req.Filesystem)
+	return m.growMounted(ctx, dev, req.Target, req.Filesystem)
 }
 
 // fits says why a mount that is there already is not the one that is asked for.
@@ -96,9 +89,9 @@ func fits(at Mount, dev uint64, req MountRequest) error {
 }
 
 // mountAfresh checks and mounts a filesystem where nothing is mounted.
-func (m *Mounter) mountAfresh(ctx context.Context, job *job, dev BlockDevice, req MountRequest) error {
+func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, req MountRequest) error {
 	if !req.ReadOnly && req.Filesystem == Ext4 {
-		if err := m.checkOffline(ctx, job, dev); err != nil {
+		if err := m.checkOffline(ctx, dev); err != nil {
 			return err
 		}
 	}
@@ -154,7 +147,7 @@ func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountReques
 
 // checkOffline runs the steps that need the filesystem unmounted: e2fsck, and growth where the
 // kernel would refuse it later. A filesystem that is mounted elsewhere is left alone.
-func (m *Mounter) checkOffline(ctx context.Context, job *job, dev BlockDevice) error {
+func (m *Mounter) checkOffline(ctx context.Context, dev BlockDevice) error {
 	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return nil
@@ -171,18 +164,9 @@ func (m *Mounter) checkOffline(ctx context.Context, job *job, dev BlockDevice) e
 	if err != nil {
 		return err
 	}
-	own, err := reopen(dev.File(), unix.O_RDWR) // the step may outlive the caller's descriptor
-	if err != nil {
+	grow := sb.canGrow(size) && !mayGrowOnline()
+	if err := m.check(ctx, dev.File(), grow); err != nil || !grow {
 		return err
 	}
-	grow := sb.canGrow(size) && !mayGrowOnline()
-	return job.do(ctx, func(ctx context.Context) error {
-		defer func() { _ = own.Close() }()
-		if err := m.check(ctx, own, grow); err != nil || !grow {
-			return err
-		}
-		return m.resizeExt4(ctx, own)
-	}, func(err error) {
-		m.log("e2fsck ended after its caller had gone", "device", dev.Path(), "error", err)
-	})
+	return m.resizeExt4(ctx, dev.File())
 }

@@ -218,8 +218,8 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 	if err := m.RemoveTarget(target); !errors.Is(err, fault.Precondition) {
 		t.Errorf("RemoveTarget of a mount = %v, want %v", err, fault.Precondition)
 	}
-	if err := m.CheckIdle(dev); !errors.Is(err, fault.Busy) {
-		t.Errorf("CheckIdle of a mounted device = %v, want %v", err, fault.Busy)
+	if err := idle(dev); !errors.Is(err, fault.Busy) {
+		t.Errorf("idle of a mounted device = %v, want %v", err, fault.Busy)
 	}
 	if _, err := os.Stat(filepath.Join(staging, "open")); err != nil {
 		t.Errorf("the file is gone: %v", err)

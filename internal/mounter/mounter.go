@@ -52,20 +52,20 @@ type BlockDevice interface {
 type Config struct {
 	// Runner runs the programs; nil means real ones, found on PATH.
 	Runner Runner
-	// Log is told what an operator may want to know later, such as a finished mkfs whose caller
-	// had already gone; nil means nobody is told.
+	// Log is told what an operator may want to know later; nil means nobody is told.
 	Log func(msg string, keysAndValues ...any)
 	// Guard is the command of a process that calls RunGuard with the arguments that are appended to
 	// it; nil means this program with GuardArgument.
 	Guard []string
 }
 
-// Mounter does the work. It is safe for concurrent use.
+// Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
+// work on a device. A command that changes a disk is not broken off when the call's context ends,
+// because a mkfs or fsck that is killed half-way is worse than one that nobody waits for: the call
+// returns when the command has ended, and begins no other.
 type Mounter struct {
-	run  Runner
-	log  func(msg string, keysAndValues ...any)
-	jobs jobs
-
+	run   Runner
+	log   func(msg string, keysAndValues ...any)
 	guard []string
 }
 
@@ -83,6 +83,3 @@ func New(cfg Config) *Mounter {
 	}
 	return m
 }
-
-// Wait returns when no command that outlived its caller is running any more, or when ctx ends.
-func (m *Mounter) Wait(ctx context.Context) error { return m.jobs.wait(ctx) }

@@ -16,18 +16,13 @@ import (
 // GrowFilesystem grows the filesystem mounted at mountpoint to the size of its device. When there
 // is nothing to grow it runs no command. It never shrinks.
 func (m *Mounter) GrowFilesystem(ctx context.Context, dev BlockDevice, mountpoint string) error {
-	job, err := m.jobs.begin(dev.Number(), "growing "+dev.Path())
-	if err == nil {
-		defer job.end()
-		err = m.growFilesystem(ctx, job, dev, mountpoint)
-	}
-	if err != nil {
+	if err := m.growFilesystem(ctx, dev, mountpoint); err != nil {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), mountpoint, err)
 	}
 	return nil
 }
 
-func (m *Mounter) growFilesystem(ctx context.Context, job *job, dev BlockDevice, mountpoint string) error {
+func (m *Mounter) growFilesystem(ctx context.Context, dev BlockDevice, mountpoint string) error {
 	at, ok, err := m.MountAt(mountpoint)
 	if err != nil {
 		return err
@@ -42,11 +37,11 @@ func (m *Mounter) growFilesystem(ctx context.Context, job *job, dev BlockDevice,
 	if !live {
 		return fmt.Errorf("%w: the disk is gone from this machine; stop the pods that use it and unmount it", fault.Precondition)
 	}
-	return m.growMounted(ctx, job, dev, mountpoint, Filesystem(at.Filesystem))
+	return m.growMounted(ctx, dev, mountpoint, Filesystem(at.Filesystem))
 }
 
 // growMounted grows a mounted filesystem if it is smaller than its device.
-func (m *Mounter) growMounted(ctx context.Context, job *job, dev BlockDevice, path string, fs Filesystem) error {
+func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
 	size, err := dev.Size()
 	if err != nil {
 		return err
@@ -59,11 +54,7 @@ func (m *Mounter) growMounted(ctx context.Context, job *job, dev BlockDevice, pa
 		return fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, which this one lacks; "+
 			"the filesystem grows when the volume is staged next (scale the workload to zero and up again)", fault.Precondition)
 	}
-	// A resize is not broken off either. It needs nothing that the caller may close but the mount.
-	err = job.do(ctx, func(ctx context.Context) error { return m.must(ctx, cmd) }, func(err error) {
-		m.log("growth ended after its caller had gone", "device", dev.Path(), "error", err)
-	})
-	if err != nil {
+	if err := m.must(context.WithoutCancel(ctx), cmd); err != nil {
 		return err
 	}
 	switch again, err := growCommand(dev, path, fs, size); {
@@ -128,7 +119,7 @@ func xfsCanGrow(path string, size int64) (bool, error) {
 // e2fsck -p refuses to repair (measured with e2fsprogs 1.47.0), and while it runs it holds the device
 // exclusively, so no other program of ours comes near.
 func (m *Mounter) resizeExt4(ctx context.Context, f *os.File) error {
-	return m.must(ctx, Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}, Outlives: true})
+	return m.must(context.WithoutCancel(ctx), Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}, Outlives: true})
 }
 
 // must runs a command that has to end with code 0.

@@ -159,8 +159,7 @@ func nodeNumber(path string) (uint64, error) {
 const holderLooks = 3
 
 // Holders lists what still uses the block device, as far as this process can see it: mount points
-// of its filesystem, bind mounts of its node, devices stacked on it, and a command of ours.
-// CheckIdle sees the other mount namespaces too.
+// of its filesystem, bind mounts of its node, and devices stacked on it.
 func (m *Mounter) Holders(dev uint64) ([]string, error) {
 	var out []string
 	for look := 1; ; look++ {
@@ -179,11 +178,7 @@ func (m *Mounter) Holders(dev uint64) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, stacked...)
-	if name, busy := m.jobs.busy(dev); busy {
-		out = append(out, "running: "+name)
-	}
-	return out, nil
+	return append(out, stacked...), nil
 }
 
 // holdersIn returns the mount points of a table that keep the block device in use. It is sure unless
