@@ -24,18 +24,26 @@ type Call struct {
 	thread int
 }
 
-// Path returns the string that an argument points to.
-func (c Call) Path(arg int) string {
+// Memory returns the bytes that an argument points to, or as many of them as there are.
+func (c Call) Memory(arg, length int) []byte {
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", c.thread))
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer mem.Close()
-	buf := make([]byte, unix.PathMax)
+	buf := make([]byte, length)
 	n, _ := mem.ReadAt(buf, int64(c.Args[arg]))
-	path, _, _ := bytes.Cut(buf[:n], []byte{0})
+	return buf[:n]
+}
+
+// Path returns the string that an argument points to.
+func (c Call) Path(arg int) string {
+	path, _, _ := bytes.Cut(c.Memory(arg, unix.PathMax), []byte{0})
 	return string(path)
 }
+
+// Thread x
+func (c Call) Thread() int { return c.thread }
 
 // File returns the path of the open file that an argument is the descriptor of.
 func (c Call) File(arg int) string {
