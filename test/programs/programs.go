@@ -263,5 +263,11 @@ func (p *Program) close() {
 // Pool returns the pool folder of `local`.
 func (p *Pair) Pool() string { return p.opts.Pool }
 
+// Dir returns the folder of the pair's sockets, logs and mounts.
+func (p *Pair) Dir() string { return p.opts.Dir }
+
+// Attaches reports whether the controller states that it attaches volumes.
+func (p *Pair) Attaches() bool { return p.states.attaches }
+
 // NodeID returns the name under which the node program registered.
 func (p *Pair) NodeID() string { return p.node.GetNodeId() }

@@ -3,28 +3,15 @@
 package sanity
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
-
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 func init() {
 	filesystem, block := local("local with filesystems", "mount", ""), local("local with raw block", "block", "")
-	if !canGrowMountedExt4() {
-		filesystem.skips = map[string]string{
-			"should work if node-expand is called after node-publish": "this machine's root lacks CAP_SYS_RESOURCE, without which " +
-				"the kernel refuses to grow a mounted ext4; it runs with raw block",
-		}
-	}
+	filesystem.skips = growthOfExt4()
 	reflink := local("local on a pool with reflinks", "block", "xfs")
 	for _, b := range []backend{filesystem, block} {
 		b.unsupported["GroupControllerService not supported"] = "this machine's own filesystem may lack reflinks, which groups need; " +
@@ -42,7 +29,10 @@ func local(name, accessType, filesystem string) backend {
 		// csi-sanity makes volumes without naming a filesystem, so they are ext4.
 		accessType: accessType,
 		start: func(t *testing.T, dir string) (controller, node string) {
-			return startPrograms(t, dir, filesystem)
+			if filesystem != "" {
+				mountPool(t, dir, filesystem)
+			}
+			return startPrograms(t, dir, nil)
 		},
 		unsupported: map[string]string{
 			"ControllerPublishVolume not supported":             "volumes are on their node already",
@@ -56,9 +46,10 @@ func local(name, accessType, filesystem string) backend {
 	}
 }
 
-// mountPool makes a filesystem in a file and mounts it where the pool will be. programs.Clean undoes it.
+// mountPool makes a filesystem in a file and mounts it where the pool will be.
 func mountPool(t *testing.T, dir, filesystem string) {
 	t.Helper()
+	cleanAfter(t, dir)
 	image, pool := filepath.Join(dir, "disk"), filepath.Join(dir, "pool")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -74,48 +65,4 @@ func mountPool(t *testing.T, dir, filesystem string) {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-}
-
-func startPrograms(t *testing.T, dir, filesystem string) (controller, node string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	t.Cleanup(func() {
-		if err := programs.Clean(dir); err != nil {
-			t.Errorf("clean up: %v", err)
-		}
-	})
-	if filesystem != "" {
-		mountPool(t, dir, filesystem)
-	}
-	pair, err := programs.Start(ctx, programs.Options{Bin: *bin, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pair.Stop)
-	sameCapabilities(ctx, t, pair)
-	return "unix://" + pair.Controller.Socket(), "unix://" + pair.Node.Socket()
-}
-
-// sameCapabilities fails the test unless both programs state the same of the whole plugin, as CSI asks
-// of all its instances.
-func sameCapabilities(ctx context.Context, t *testing.T, pair *programs.Pair) {
-	t.Helper()
-	said := map[*programs.Program]*csi.GetPluginCapabilitiesResponse{}
-	for _, p := range []*programs.Program{pair.Controller, pair.Node} {
-		answer, err := csi.NewIdentityClient(p.Conn).GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		said[p] = answer
-	}
-	if a, b := said[pair.Controller], said[pair.Node]; !proto.Equal(a, b) {
-		t.Errorf("the controller states %v of the plugin, the node program %v", a, b)
-	}
-}
-
-// canGrowMountedExt4 reports whether this process has the capability that the kernel asks for.
-func canGrowMountedExt4() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
