@@ -21,15 +21,15 @@ func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
 // of them fails the run.
 var excuses = []Skip{
 	{Reason: "only made volumes are tested: local has no volumes inside a pod's spec, and nothing outside of the driver makes a pool file",
-		Said: said(`does(n't| not) support (volume type )?"?(InlineVolume|PreprovisionedPV|CSIInlineVolume|PreprovisionedPV)`)},
-	{Reason: "the driver formats ext4, xfs and btrfs, no ext3 and no ntfs",
-		Said: said(`doesn't support (ext3|ntfs) -- skipping`)},
+		Said: said(`does(n't| not) support (volume type )?"?(InlineVolume|PreprovisionedPV|CSIInlineVolume)`)},
+	{Reason: "the driver formats ext4, xfs and btrfs, no ext3",
+		Said: said(`doesn't support ext3 -- skipping`)},
 	{Reason: "the spec is about filesystems, the pattern about raw block, or the other way round",
 		Said: said(`(?i)block volumes do not support mount options|not valid for Block|block volumes cannot be read-only|read only raw block|multiple PV mount test for block|does not support non-filesystem|covered by block volume case|Block volumes is not implemented`)},
 	{Reason: "the spec is about volumes of a pod's spec, the pattern about claims, or the other way round",
 		Said: said(`volume type "\w+" is (not )?ephemeral|Driver supports dynamic provisioning, skipping|Suite "\w+" does not support|doesn't support readOnly source|Skipping \w+ test for expansion`)},
 	{Reason: "a pool belongs to one node, so no volume is seen by two",
-		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment`)},
+		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment|separate topology segments`)},
 	{Reason: "local has no limit of volumes per node but the pool's size",
 		Said: said(`does not support volume limits`)},
 	{Reason: "local has nothing about a volume that could be modified later (no VolumeAttributesClass)",
@@ -42,8 +42,6 @@ var excuses = []Skip{
 		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},
 	{Reason: "the machine has no SELinux",
 		Said: said(`SELinux`)},
-	{Reason: "ext4 is not tried where the suite's machine lacks it",
-		Said: said(`Distro .* doesn't support`)},
 }
 
 // always are the specs that no run of ours selects.
@@ -61,10 +59,12 @@ var longer = []Skip{
 	{Reason: "needs the cluster for itself: in the wide run", Named: `\[Serial\]`},
 }
 
-// noOnlineExt4 are the specs that grow a mounted ext4.
+// noOnlineExt4 are the specs that grow a mounted ext4. Those of "offline" growth are among them: where
+// the node program does all the growing, the kubelet asks for it right after the mount.
 var noOnlineExt4 = Skip{
-	Reason: "the kernel grows a mounted ext4 only with CAP_SYS_RESOURCE, and this machine's root has not got it; the same spec runs on xfs",
-	Named:  `\((default fs|ext4)\)(\(allowExpansion\))?.*should resize volume when PVC is edited while pod is using it|Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
+	Reason: "the kernel grows a mounted ext4 only with CAP_SYS_RESOURCE, and this machine's root has not got it; the same specs run on xfs",
+	Named: `\((default fs|ext4)\)(\(allowExpansion\))?.*(should resize volume when PVC is edited|Verify if offline PVC expansion works)|` +
+		`Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
 }
 
 // Filter returns the specs that are left out before the suite starts.
