@@ -53,11 +53,28 @@ func TestHostileIDs(t *testing.T) {
 	must(t, v.Stage, v.Publish)
 	write(t, data(v), 1, 8*mib)
 	before := everything(t, pair)
+	for what, id := range hostileIDs(v.ID) {
+		for rpc, call := range callsByID(pair, v) {
+			t.Run(rpc+" with an id that "+what, func(t *testing.T) {
+				err := call(t.Context(), id)
+				wantRefusal(t, rpc, what, err)
+				if after := everything(t, pair); after != before {
+					t.Errorf("%s changed something:\nbefore:\n%s\nafter:\n%s", rpc, before, after)
+				}
+			})
+		}
+	}
+	wantBytes(t, data(v), 1, 8*mib)
+	must(t, v.Unpublish, v.Unstage, v.Delete)
+}
 
+// callsByID are the calls that every cloud has and that name a volume by its id, with paths of v, which
+// is published.
+func callsByID(pair *programs.Pair, v *programs.Volume) map[string]func(ctx context.Context, id string) error {
 	controller, node := csi.NewControllerClient(pair.Controller.Conn), csi.NewNodeClient(pair.Node.Conn)
 	free := filepath.Join(filepath.Dir(v.Target), "free")
 	capability := v.Capability()
-	calls := map[string]func(ctx context.Context, id string) error{
+	return map[string]func(ctx context.Context, id string) error{
 		"DeleteVolume": func(ctx context.Context, id string) error {
 			return second(controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}))
 		},
@@ -68,12 +85,12 @@ func TestHostileIDs(t *testing.T) {
 		},
 		"NodeStageVolume": func(ctx context.Context, id string) error {
 			return second(node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-				VolumeId: id, StagingTargetPath: filepath.Dir(v.Target), VolumeCapability: capability, VolumeContext: v.Context,
+				VolumeId: id, StagingTargetPath: filepath.Dir(v.Target), VolumeCapability: capability, VolumeContext: v.Context, PublishContext: v.Published,
 			}))
 		},
 		"NodePublishVolume": func(ctx context.Context, id string) error {
 			return second(node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-				VolumeId: id, StagingTargetPath: v.Staging, TargetPath: free, VolumeCapability: capability, VolumeContext: v.Context,
+				VolumeId: id, StagingTargetPath: v.Staging, TargetPath: free, VolumeCapability: capability, VolumeContext: v.Context, PublishContext: v.Published,
 			}))
 		},
 		"NodeUnpublishVolume": func(ctx context.Context, id string) error {
@@ -91,19 +108,6 @@ func TestHostileIDs(t *testing.T) {
 			return second(node.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: v.Target}))
 		},
 	}
-	for what, id := range hostileIDs(v.ID) {
-		for rpc, call := range calls {
-			t.Run(rpc+" with an id that "+what, func(t *testing.T) {
-				err := call(t.Context(), id)
-				wantRefusal(t, rpc, what, err)
-				if after := everything(t, pair); after != before {
-					t.Errorf("%s changed something:\nbefore:\n%s\nafter:\n%s", rpc, before, after)
-				}
-			})
-		}
-	}
-	wantBytes(t, data(v), 1, 8*mib)
-	must(t, v.Unpublish, v.Unstage, v.Delete)
 }
 
 // harmless ids are plain words that no volume has. CSI wants DeleteVolume to take them for volumes that

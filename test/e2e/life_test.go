@@ -14,43 +14,50 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
-// TestLife takes a volume of each kind through its life, every call made twice, as callers of CSI do.
+// TestLife takes a volume of each kind through its life on each cloud, every call made twice, as callers
+// of CSI do.
 func TestLife(t *testing.T) {
-	pair := start(t, programs.Options{})
-	for _, kind := range kinds {
-		t.Run(kindName(kind), func(t *testing.T) {
-			v := create(t, pair, programs.Claim{Name: "life-" + kindName(kind), Filesystem: kind, Size: 512 * mib})
-			if again := create(t, pair, v.Claim); again.ID != v.ID || again.Size != v.Size {
-				t.Fatalf("the same request made %s, then %s", v.ID, again.ID)
+	for _, where := range []place{onPool("xfs"), onDigitalOcean} {
+		t.Run(where.name, func(t *testing.T) {
+			w := where.start(t)
+			for _, kind := range kinds {
+				t.Run(kindName(kind), func(t *testing.T) { liveOnce(t, w, where, kind) })
 			}
-			must(t, v.Stage, v.Stage, v.Publish, v.Publish)
-			write(t, data(v), 1, 32*mib)
-
-			_, err := v.Expand(t.Context(), gib)
-			if kind == "ext4" && !canGrowMountedExt4(t) {
-				t.Log("this machine's root lacks CAP_SYS_RESOURCE: a mounted ext4 grows at the next stage")
-				wantCode(t, "growing a mounted ext4 without the capability", err, codes.FailedPrecondition)
-			} else {
-				wantCode(t, "growing", err, codes.OK)
-				wantCode(t, "growing again", second(v.Expand(t.Context(), gib)), codes.OK)
-				wantCode(t, "growing to less", second(v.Expand(t.Context(), 64*mib)), codes.OK)
-			}
-			wantBytes(t, data(v), 1, 32*mib)
-			wantCode(t, "deleting a volume in use", v.Delete(t.Context()), codes.FailedPrecondition)
-
-			must(t, v.Unpublish, v.Unpublish, v.Unstage, v.Unstage, v.Stage, v.Publish)
-			wantBytes(t, data(v), 1, 32*mib)
-			if kind != "" && filesystemSize(t, v.Target) < gib*85/100 {
-				t.Errorf("the filesystem has %d bytes, want nearly 1 GiB", filesystemSize(t, v.Target))
-			}
-			usage, err := v.Stats(t.Context())
-			if err != nil || usage[csi.VolumeUsage_BYTES].GetTotal() < gib*85/100 {
-				t.Errorf("stats = %v (%v), want nearly 1 GiB", usage, err)
-			}
-			must(t, v.Unpublish, v.Unstage, v.Delete, v.Delete)
-			wantEmptyPool(t, pair)
 		})
 	}
+}
+
+func liveOnce(t *testing.T, w world, where place, kind string) {
+	v := create(t, w.Pair, programs.Claim{Name: "life-" + kindName(kind), Filesystem: kind, Size: where.size})
+	if again := create(t, w.Pair, v.Claim); again.ID != v.ID || again.Size != v.Size {
+		t.Fatalf("the same request made %s, then %s", v.ID, again.ID)
+	}
+	must(t, v.Attach, v.Attach, v.Stage, v.Stage, v.Publish, v.Publish)
+	write(t, data(v), 1, 32*mib)
+
+	_, err := v.Expand(t.Context(), where.grown)
+	if kind == "ext4" && !canGrowMountedExt4(t) {
+		t.Log("this machine's root lacks CAP_SYS_RESOURCE: a mounted ext4 grows at the next stage")
+		wantCode(t, "growing a mounted ext4 without the capability", err, codes.FailedPrecondition)
+	} else {
+		wantCode(t, "growing", err, codes.OK)
+		wantCode(t, "growing again", second(v.Expand(t.Context(), where.grown)), codes.OK)
+		wantCode(t, "growing to less", second(v.Expand(t.Context(), where.size)), codes.OK)
+	}
+	wantBytes(t, data(v), 1, 32*mib)
+	wantCode(t, "deleting a volume in use", v.Delete(t.Context()), codes.FailedPrecondition)
+
+	must(t, v.Unpublish, v.Unpublish, v.Unstage, v.Unstage, v.Detach, v.Detach, v.Attach, v.Stage, v.Publish)
+	wantBytes(t, data(v), 1, 32*mib)
+	if kind != "" && filesystemSize(t, v.Target) < where.grown*85/100 {
+		t.Errorf("the filesystem has %d bytes, want nearly %d", filesystemSize(t, v.Target), where.grown)
+	}
+	usage, err := v.Stats(t.Context())
+	if err != nil || usage[csi.VolumeUsage_BYTES].GetTotal() < where.grown*85/100 {
+		t.Errorf("stats = %v (%v), want nearly %d", usage, err, where.grown)
+	}
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete, v.Delete)
+	w.wantNothingLeft(t)
 }
 
 func second[T any](_ T, err error) error { return err }
