@@ -141,7 +141,12 @@ func (a *actor) attach(c *claim, va *attachment) {
 func (a *actor) publish(c *claim, va *attachment) error {
 	s := a.s
 	node := s.world.Nodes()[va.node]
-	s.set(func() { va.asked, va.forced = true, false })
+	s.set(func() {
+		va.asked, va.forced = true, false
+		if c.byHand == node {
+			c.byHand = "" // what is there already becomes the cluster's
+		}
+	})
 	req := &csi.ControllerPublishVolumeRequest{
 		VolumeId: string(c.pv.id), NodeId: string(node), VolumeCapability: capability(), VolumeContext: c.pv.context,
 	}

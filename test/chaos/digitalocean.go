@@ -116,7 +116,7 @@ func (w *digitalOceanWorld) Truth() Truth {
 	for _, v := range w.account.Volumes() {
 		d := Disk{Name: v.Name, Foreign: slices.Contains(v.Tags, theirClusterTag), Size: cloud.Bytes(v.SizeGiB) * cloud.GiB, Stamp: v.Content}
 		if v.DropletID != 0 {
-			d.On = []cloud.NodeID{cloud.NodeID(strconv.Itoa(v.DropletID))}
+			d.On = nodesOf(cloud.NodeID(strconv.Itoa(v.DropletID)))
 		}
 		t.Volumes[cloud.VolumeID(v.ID)] = d
 	}
@@ -135,6 +135,21 @@ func (w *digitalOceanWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp st
 		return fmt.Errorf("volume %s is not attached to droplet %s: %w", id, node, fault.Precondition)
 	}
 	w.account.SetContent(string(id), stamp)
+	return nil
+}
+
+// Attach moves a volume by hand.
+func (w *digitalOceanWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
+	vol, there := w.account.Volume(string(id))
+	busy := slices.ContainsFunc(w.account.Running(), func(op emulator.Operation) bool { return op.Volume == string(id) })
+	if busy {
+		return fmt.Errorf("volume %s: %w", id, fault.Busy)
+	}
+	if was, _ := strconv.Atoi(string(from)); !there || vol.DropletID != was {
+		return fmt.Errorf("volume %s is attached to droplet %d: %w", id, vol.DropletID, fault.Precondition)
+	}
+	droplet, _ := strconv.Atoi(string(to)) // "" is 0: free
+	w.account.Attached(string(id), droplet)
 	return nil
 }
 

@@ -62,10 +62,26 @@ func (h *history) sorted() []line {
 	})
 }
 
+// after is how many lines are printed after the first breach; then only further breaches are.
+const after = 25
+
 func (h *history) print(to io.Writer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, l := range h.lines {
+	first := slices.IndexFunc(h.lines, line.breach)
+	left := 0
+	for i, l := range h.lines {
+		if first >= 0 && i > first+after && !l.breach() {
+			left++
+			continue
+		}
 		fmt.Fprintf(to, "%10s  %s\n", seconds(l.at), l.text)
 	}
+	if left > 0 {
+		fmt.Fprintf(to, "%10s  and %d lines more\n", "", left)
+	}
 }
+
+func (l line) breach() bool { return strings.HasPrefix(l.text, breachMark) }
+
+const breachMark = "BREACH"

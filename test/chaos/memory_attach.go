@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -70,6 +71,33 @@ func land[T any](w *memoryWorld, id cloud.VolumeID, took time.Duration, failed b
 		w.before[id] = past{on: was.AttachedTo, until: time.Now()}
 	}
 	return effect(w.end)
+}
+
+// Attach moves a volume by hand.
+func (w *memoryWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	vol, err := w.ours.GetVolume(w.end, id)
+	switch {
+	case err != nil:
+		return err
+	case w.last[id] != nil:
+		return fmt.Errorf("volume %s: %w", id, fault.Busy)
+	case !slices.Equal(vol.AttachedTo, nodesOf(from)):
+		return fmt.Errorf("volume %s is attached to %v: %w", id, vol.AttachedTo, fault.Precondition)
+	case to == "":
+		return w.ours.Detach(w.end, id, from)
+	}
+	_, err = w.ours.Attach(w.end, id, to)
+	return err
+}
+
+// nodesOf is where a volume is that is there alone; "" is nowhere.
+func nodesOf(node cloud.NodeID) []cloud.NodeID {
+	if node == "" {
+		return nil
+	}
+	return []cloud.NodeID{node}
 }
 
 // turn waits until those that came before are through with where the volume is attached, and takes the

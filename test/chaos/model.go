@@ -51,7 +51,7 @@ func (s *sim) wrong(b Breach, format string, args ...any) {
 		return
 	}
 	s.wrongs = append(s.wrongs, w)
-	s.hist.add("BREACH", "%s: %s", b, w.Text)
+	s.hist.add(breachMark, "%s: %s", b, w.Text)
 }
 
 // check compares the truth with what must hold at all times.
@@ -97,7 +97,7 @@ func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
 	for _, node := range d.On {
 		meant := false
 		for _, c := range s.claims {
-			meant = meant || c.pv != nil && c.pv.id == id && slices.ContainsFunc(c.vas, func(va *attachment) bool {
+			meant = meant || c.pv != nil && c.pv.id == id && c.byHand == node || c.pv != nil && c.pv.id == id && slices.ContainsFunc(c.vas, func(va *attachment) bool {
 				return va.asked && !va.gone && s.world.Nodes()[va.node] == node
 			})
 		}
@@ -121,6 +121,9 @@ func (s *sim) checkVolume(c *claim, truth Truth) {
 		s.wrong(Corrupt, "%s holds %q, want %q", c.name, d.Stamp, c.stamps[len(c.stamps)-1].text)
 	case d.Size < c.pv.size:
 		s.wrong(Corrupt, "%s has %s, and had %s", c.name, d.Size, c.pv.size)
+	}
+	if c.byHand != "" && !slices.Equal(d.On, []cloud.NodeID{c.byHand}) {
+		s.wrong(Corrupt, "%s was attached to %s by hand and is attached to %v", c.name, c.byHand, d.On)
 	}
 	for _, va := range c.vas {
 		if va.staged && !slices.Equal(d.On, []cloud.NodeID{s.world.Nodes()[va.node]}) {

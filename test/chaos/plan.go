@@ -25,6 +25,7 @@ const (
 	Lead           Action = "lead"      // Sidecar is led from beside Controller
 	RestartSidecar Action = "restart"   // all calls of Sidecar under way are cancelled
 	Adopt          Action = "adopt"     // delete another cluster's volume by its exact id
+	Meddle         Action = "meddle"    // somebody attaches Volume to Node by hand for a while, if it is free
 )
 
 // Step is one action at its time.
@@ -84,6 +85,8 @@ func (s Step) String() string {
 		text += fmt.Sprintf(" vol-%d on machine %d", s.Volume, s.Node)
 	case Grow:
 		text += fmt.Sprintf(" vol-%d by %d GiB", s.Volume, s.Size)
+	case Meddle:
+		text += fmt.Sprintf(" with vol-%d on machine %d", s.Volume, s.Node)
 	case StopPod, DeleteClaim:
 		text += fmt.Sprintf(" vol-%d", s.Volume)
 	case TakeSnapshot:
@@ -116,7 +119,7 @@ const (
 	// clash is the number of a claim whose name another cluster's volume has.
 	clash = 9
 	// middle is how many actions come between the beginning and the end.
-	middle = 26
+	middle = 30
 )
 
 // NewPlan draws a plan.
@@ -180,8 +183,10 @@ func (b *planner) draw() {
 		b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within)
 	case n < 26:
 		b.waver(vol, within)
-	case n < 34:
+	case n < 31:
 		b.add(Step{Do: StopPod, Volume: vol}, within)
+	case n < 34:
+		b.meddle(vol, within)
 	case n < 42:
 		b.add(Step{Do: Grow, Volume: vol, Size: 1 + b.rng.IntN(2)}, within)
 	case n < 52:
@@ -220,6 +225,14 @@ func (b *planner) waver(vol int, within time.Duration) {
 	} else {
 		b.add(Step{Do: RunPod, Volume: vol, Node: (node + 1) % machines}, 2*time.Second)
 	}
+}
+
+// meddle is somebody with access to the cloud's console, who takes a free volume for a machine.
+func (b *planner) meddle(vol int, within time.Duration) {
+	node := b.rng.IntN(machines)
+	b.add(Step{Do: StopPod, Volume: vol}, within)
+	b.add(Step{Do: Meddle, Volume: vol, Node: node}, 2*within)
+	b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within/2)
 }
 
 // copy makes a claim from a snapshot or from another claim, larger than its source as often as not.

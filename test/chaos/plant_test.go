@@ -116,6 +116,18 @@ func (d deaf) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) 
 	return d.Cloud.Detach(ctx, id, node)
 }
 
+// trusting takes "it is attached" for "it is attached here" (failure A2 of the catalogue).
+type trusting struct{ cloud.Cloud }
+
+func (tr trusting) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	device, err := tr.Cloud.Attach(ctx, id, node)
+	if fault.Of(err) != fault.Precondition {
+		return device, err
+	}
+	vol, err := tr.GetVolume(ctx, id)
+	return vol.Device, err
+}
+
 // The tester must be able to fail: each of these backends is wrong in one way that other drivers were.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	bugs := map[string]struct {
@@ -137,6 +149,9 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		},
 		"a volume counts as free although its attach is under way": {
 			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 30,
+		},
+		"an attachment elsewhere is taken for one here": {
+			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 60,
 		},
 	}
 	for cloudName, world := range worlds {

@@ -76,7 +76,10 @@ type claim struct {
 	gone     bool
 
 	place int // the machine its pod is on, or -1
-	vas   []*attachment
+	// byHand is where somebody attached it past the cluster, which happens once.
+	byHand  cloud.NodeID
+	meddled bool
+	vas     []*attachment
 
 	goal cloud.Bytes // what the resizer works towards
 	// stamps are the contents it ever had, the last the present one.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // step does one action. An action whose object is not there, because the step that makes it was left
@@ -47,6 +49,8 @@ func (s *sim) step(st Step) {
 		})
 	case RestartSidecar:
 		s.set(func() { s.cancel(st.Sidecar) })
+	case Meddle:
+		s.actor(fmt.Sprint("meddler at ", st.At), func(a *actor) { s.meddle(a, st) })
 	case Adopt:
 		s.actor("adoption", s.adopt)
 	}
@@ -122,6 +126,43 @@ func (s *sim) takeSnapshot(st Step) {
 	s.snapshots[sn.number] = sn
 	c.held++ // the cluster keeps a claim until its snapshot is there
 	s.actor("snapshotter "+sn.name, func(a *actor) { a.snapshot(sn) })
+}
+
+// meddle attaches a free volume by hand, and takes it off again later. Meanwhile nobody else may.
+func (s *sim) meddle(a *actor, st Step) {
+	node := s.world.Nodes()[st.Node]
+	s.mu.Lock()
+	c := s.claims[st.Volume]
+	if c == nil || c.pv == nil || c.deleting || len(c.vas) > 0 || c.meddled || s.world.Attach(c.pv.id, "", node) != nil {
+		s.mu.Unlock()
+		return
+	}
+	c.byHand, c.meddled = node, true
+	s.hist.add("meddler", "%s attached to %s by hand", c.name, node)
+	s.mu.Unlock()
+	for a.pause(20*time.Second, 90*time.Second) {
+		if !get(s, func() bool { return s.putBack(c, node) }) {
+			return
+		}
+	}
+}
+
+// putBack ends what was done by hand; false when that is over. A volume that the cluster published to this
+// machine meanwhile is the cluster's. The caller holds mu.
+func (s *sim) putBack(c *claim, node cloud.NodeID) bool {
+	if c.byHand == "" {
+		return false
+	}
+	err := s.world.Attach(c.pv.id, node, "")
+	if errors.Is(err, fault.Busy) {
+		return true // later
+	}
+	if err != nil {
+		s.wrong(Corrupt, "%s was attached to %s by hand and is not there any more: %v", c.name, node, err)
+	}
+	c.byHand = ""
+	s.hist.add("meddler", "%s taken off %s by hand", c.name, node)
+	return false
 }
 
 // crash arms the end of a controller. One that does nothing is killed all the same, a while later.

@@ -30,6 +30,10 @@ type World interface {
 	Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error
 	// Use tells the cloud that the machine has the volume mounted, or not any more.
 	Use(id cloud.VolumeID, used bool)
+	// Attach moves a volume by hand, past everything: from is where it must be, to where it comes; "" is
+	// nowhere. It fails where the volume is not there, with
+	// fault.Busy where a change is under way.
+	Attach(id cloud.VolumeID, from, to cloud.NodeID) error
 	// Foreign makes a volume and a snapshot of another cluster, under these names.
 	Foreign(volume, snapshot string) (cloud.VolumeID, error)
 	// Complaints are what the cloud itself saw that must never happen.
