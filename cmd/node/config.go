@@ -31,6 +31,8 @@ type config struct {
 type disks struct {
 	// machine says which machine this is.
 	machine metadata.Source
+	// linkPrefix begins the links of all volumes, and of no other disk.
+	linkPrefix string
 	// slots is how many disks a machine can have of this cloud's volumes.
 	slots int64
 	// features are the controller's: every instance of the plugin has to say the same.
@@ -39,7 +41,9 @@ type disks struct {
 
 // attaching are the clouds that attach disks.
 var attaching = map[string]disks{
-	"digitalocean": {machine: metadata.DigitalOcean, slots: 15, features: driver.Features{SnapshotZones: true}},
+	"digitalocean": {
+		machine: metadata.DigitalOcean, linkPrefix: "scsi-0DO_Volume_", slots: 15, features: driver.Features{SnapshotZones: true},
+	},
 }
 
 // clouds are the backends this program knows, each with what its volumes are bound to.

@@ -136,7 +136,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		}
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
-	base.Info, base.Devices = info, device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir})
+	base.Info, base.Devices = info, device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix})
 	base.Keep = []string{"/"}
 	// Beside the socket, because that folder outlives the container and the machine.
 	socket, err := driver.SocketPath(cfg.Endpoint)

@@ -48,12 +48,14 @@ type Config struct {
 	SweepEvery time.Duration
 	// LeftOverAge is from which age a temporary snapshot belongs to no call any more. Zero means an hour.
 	LeftOverAge time.Duration
-	// Usual are the shortest plausible durations of actions by kind; nil: what is seen in the cloud.
+	// Usual are the shortest plausible durations of actions by kind; nil: learnt from what is seen.
 	Usual map[poll.Kind]time.Duration
 	// Busy says how to wait while a droplet is busy with somebody else's action. Zero: the queue's own.
 	Busy queue.Backoff
 	// Limits are the API's limits; nil: what the cloud documents.
 	Limits []budget.Window
+	// Rand says how much pauses are left to chance; nil: math/rand/v2.
+	Rand func() float64
 	// UserAgent names the program.
 	UserAgent string
 	Log       *zap.Logger
@@ -87,12 +89,6 @@ const (
 // defaultLimits are the cloud's documented limits of one token. Only the hour's is in its headers.
 func defaultLimits() []budget.Window {
 	return []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}}
-}
-
-// usualDurations are for the first actions of a process; then they are learnt.
-func usualDurations() map[poll.Kind]time.Duration {
-	const short = 500 * time.Millisecond
-	return map[poll.Kind]time.Duration{kindAttach: short, kindDetach: short, kindResize: short}
 }
 
 // Cloud implements cloud.Cloud over the API of DigitalOcean.
@@ -138,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		api: api, region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
 		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, wishFailed: cfg.Metrics.WishFailed,
-		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Metrics: cfg.Metrics.Queue}),
+		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue}),
 	}
 	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, c.end)
@@ -146,6 +142,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c.actions = poll.New(poll.Config[actionKey, string]{
 		Source:  poll.Source[actionKey, string]{One: c.actionStatus, Many: c.recentActions},
 		Usual:   cfg.Usual,
+		Rand:    cfg.Rand,
 		Metrics: cfg.Metrics.Poll,
 	})
 	c.states = poll.NewShared(poll.SharedConfig[cloud.VolumeID, *godo.Volume]{
@@ -175,9 +172,6 @@ func withDefaults(cfg Config) Config {
 	if cfg.LeftOverAge <= 0 {
 		cfg.LeftOverAge = defaultLeftOverAge
 	}
-	if cfg.Usual == nil {
-		cfg.Usual = usualDurations()
-	}
 	if cfg.Limits == nil {
 		cfg.Limits = defaultLimits()
 	}
@@ -196,7 +190,7 @@ func withDefaults(cfg Config) Config {
 // newAPI builds the client. Above the token stands the budget, above that the SDK, which repeats
 // nothing by itself: what may be repeated is known here and not there.
 func newAPI(cfg Config) (*godo.Client, error) {
-	governor := budget.New(budget.Config{Windows: cfg.Limits, Metrics: cfg.Metrics.Budget})
+	governor := budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 	transport := &budget.Transport{
 		Base: &sender{base: cfg.Transport, token: cfg.Token},
 		Route: func(r *http.Request) budget.Route {

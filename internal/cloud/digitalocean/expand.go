@@ -39,10 +39,23 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	if err != nil {
 		return cloud.Expansion{}, err
 	}
-	got := max(want, r.found)
-	c.known.change(id, func(f *fact) { f.gib = max(f.gib, got) })
-	if f.wish {
-		c.clearWishes(ctx, id, got)
+	return c.hasGrown(ctx, id, want)
+}
+
+// hasGrown answers with the size that the cloud shows after the last step. The look also tells whether the
+// volume was given up meanwhile by another controller: see undo.
+func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want int64) (cloud.Expansion, error) {
+	vol, err := c.volume(ctx, id)
+	switch {
+	case err != nil:
+		return cloud.Expansion{}, fmt.Errorf("expand volume %s: it has grown to %d GiB; look at it after that: %w", id, want, err)
+	case isGivenUp(vol):
+		return cloud.Expansion{}, fmt.Errorf("expand volume %s: another controller is removing it: %w", id, fault.Unavailable)
+	}
+	got := max(want, vol.SizeGigaBytes) // the completed action is newer than a look that lags behind
+	c.known.change(id, func(f *fact) { f.gib = got })
+	if words := wishWords(vol.Tags); len(words) > 0 {
+		c.untag(ctx, id, words)
 	}
 	return cloud.Expansion{Size: cloud.Bytes(got) * cloud.GiB}, nil
 }
@@ -66,9 +79,7 @@ type resize struct {
 	gib    int64
 	region string
 
-	// found is the size that was there when nothing had to be sent, attachedTo the droplet that refused.
-	// Both are written by send, which ends before the call does.
-	found      int64
+	// attachedTo is the droplet that refused. It is written by send, which ends before the call does.
 	attachedTo int
 	move       move
 }
@@ -119,7 +130,6 @@ func (r *resize) decide(vol *godo.Volume, joined bool, refusal error) error {
 	case vol == nil:
 		return fmt.Errorf("%w: there is no such volume: %w", fault.NotFound, refusal)
 	case vol.SizeGigaBytes >= r.gib:
-		r.found = vol.SizeGigaBytes
 		return nil
 	case joined:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // what was in the way has ended

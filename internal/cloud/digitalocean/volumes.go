@@ -165,37 +165,6 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 	return all, nil
 }
 
-// fit makes a volume that was restored as large as asked for: the cloud makes it as large as the
-// snapshot's. If that cannot be done for good the volume is removed before that is said.
-func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, vol *godo.Volume) (cloud.Volume, error) {
-	made := volumeOf(vol)
-	if req.Limit > 0 && made.Size > req.Limit {
-		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
-		return cloud.Volume{}, c.undo(ctx, made.ID, err)
-	}
-	if made.Size >= req.Size {
-		return made, nil
-	}
-	exp, err := c.ExpandVolume(ctx, made.ID, req.Size)
-	switch kind := fault.Of(err); {
-	case err == nil:
-		made.Size = exp.Size
-		return made, nil
-	case kind == fault.Exhausted || kind == fault.OutOfRange:
-		return cloud.Volume{}, c.undo(ctx, made.ID, err)
-	default:
-		return cloud.Volume{}, fmt.Errorf("volume %s exists and has %s so far: %w: %w", made.ID, made.Size, fault.Uncertain, err)
-	}
-}
-
-// undo removes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
-func (c *Cloud) undo(ctx context.Context, id cloud.VolumeID, why error) error {
-	if err := c.DeleteVolume(ctx, id); err != nil {
-		return fmt.Errorf("%w: volume %s is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
-}
-
 // nameIsFree answers fault.Conflict where the request's name is held in one of its regions, or by the
 // volume that an earlier call made for it in any other.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, zones []string) error {
@@ -253,7 +222,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	at := slices.IndexFunc(same, func(v godo.Volume) bool { return c.madeFor(name, v.Tags) })
 	switch {
 	case at >= 0:
-		return volumeOf(&same[at]), nil
+		return c.unlessGivenUp(ctx, &same[at])
 	case len(same) > 0:
 		return cloud.Volume{}, fmt.Errorf("find volume %q: %s has its name %s and was made for something else (see its tags): %w",
 			name, same[0].ID, same[0].Name, fault.Conflict)

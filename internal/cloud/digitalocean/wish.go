@@ -134,15 +134,6 @@ func (c *Cloud) wishHasFailed(ctx context.Context, vol *godo.Volume, wanted wish
 	c.known.change(id, func(f *fact) { f.wish = true })
 }
 
-// clearWishes removes wishes that have been fulfilled otherwise.
-func (c *Cloud) clearWishes(ctx context.Context, id cloud.VolumeID, size int64) {
-	vol, err := c.look(ctx, id)
-	if err != nil || vol == nil || vol.SizeGigaBytes < size {
-		return // it is no harm: a wish below the size is none
-	}
-	c.untag(ctx, id, wishWords(vol.Tags))
-}
-
 // tag puts a word on a volume. The cloud wants it to exist before it is put on anything.
 func (c *Cloud) tag(ctx context.Context, id cloud.VolumeID, word string) error {
 	put := func() error {

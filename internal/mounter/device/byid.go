@@ -23,12 +23,16 @@ type ByIDConfig struct {
 	SysDir string
 	// DevDir holds the device nodes: /dev.
 	DevDir string
+	// LinkPrefix begins the link of every volume of the cloud. A disk without such a link is the
+	// machine's own and never taken for a volume, whatever a request says. Empty: any disk may be one.
+	LinkPrefix string
 }
 
 // ByID finds disks that a cloud attaches. The link in the device directory is a hint, since udev is
 // late at times and leaves links of disks that have gone; the disk's own serial decides.
 type ByID struct {
 	deviceDir, sysDir, devDir string
+	linkPrefix                string
 	allowLoop                 bool
 }
 
@@ -36,7 +40,7 @@ var _ Resolver = (*ByID)(nil)
 
 // NewByID returns a resolver for cloud disks.
 func NewByID(cfg ByIDConfig) *ByID {
-	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir}
+	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix}
 	if b.deviceDir == "" {
 		b.deviceDir = "/dev/disk/by-id"
 	}
@@ -203,6 +207,8 @@ func (b *ByID) prove(kernel string, claim Claim) error {
 	case id.loop && !b.allowLoop:
 		return fmt.Errorf("device %s: %w: a loop device has no identity of its own and %s is for real disks",
 			kernel, fault.Precondition, b.deviceDir)
+	case b.linkPrefix != "" && !id.loop && !id.linkBegins(b.linkPrefix):
+		return fmt.Errorf("%w: %s is no volume of this cloud (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	case !id.proves(claim):
 		return fmt.Errorf("%w: %s is another disk (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	}

@@ -179,6 +179,23 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 	}
 }
 
+func TestADiskOfTheMachineIsNeverTakenForAVolume(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vda", "root")
+	m.scsi("sda", "DO", string(page(designator(2, 0, 0, "pvc-1"))))
+	m.scsi("sdb", "QEMU", string(page(designator(2, 0, 0, "root"))))
+	b := m.resolver()
+	b.linkPrefix = "scsi-0DO_Volume_"
+	for claim, want := range map[Claim]string{
+		{Serial: "pvc-1"}: "sda", {Name: "scsi-0DO_Volume_pvc-1"}: "sda", {Serial: "root"}: "", {Name: "virtio-root"}: "", {Name: "scsi-0QEMU_Volume_root"}: "",
+	} {
+		kernel, _, err := b.find(claim)
+		if kernel != want || (want == "") != errors.Is(err, fault.NotFound) {
+			t.Errorf("find(%+v) = %q, %v, want %q", claim, kernel, err, want)
+		}
+	}
+}
+
 func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 	m := newMachine(t)
 	for _, name := range []string{"../../etc/passwd", "..", ".", "a/b", "a\x00b", "/dev/sda"} {

@@ -136,6 +136,11 @@ func (id identity) proves(claim Claim) bool {
 	return slices.Contains(have, want)
 }
 
+// linkBegins says whether one of the disk's links begins with this.
+func (id identity) linkBegins(prefix string) bool {
+	return slices.ContainsFunc(id.links, func(link string) bool { return strings.HasPrefix(link, prefix) })
+}
+
 // cutSerial shortens what a claim expects to what a virtio disk has room to say. White space at the
 // new end is lost on the way through sysfs.
 func cutSerial(want string) string {

@@ -1,0 +1,205 @@
+package digitalocean_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+)
+
+// P1: the API's rate limit delays and never fails; the rule about snapshots, which has the same status, is
+// an answer at once, and nothing is left behind.
+func TestTheTwoKindsOf429(t *testing.T) {
+	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
+	c := stack(open(t, account))
+	limit := account.Arm(emulator.Fault{Times: 1, Effect: faults.Effect{Status: 429, Header: map[string]string{"retry-after": "0"}}})
+	vol := volume(t, c, "a")
+	if limit.Hits() != 1 {
+		t.Errorf("the create was refused %d times, want once", limit.Hits())
+	}
+	snap := func(name string) ([]cloud.Snapshot, error) {
+		return c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{vol.ID}})
+	}
+	first, err := snap("one")
+	must(t, err)
+	account.ResetStats()
+	_, err = snap("two")
+	want(t, err, fault.Precondition, "10 minutes")
+	if n := account.Stats().Routes["POST /v2/volumes/{volume_id}/snapshots"]; n != 1 {
+		t.Errorf("the snapshot was asked for %d times, want once", n)
+	}
+	again, err := snap("one") // refused by the same rule, and yet it is there
+	if err != nil || again[0].ID != first[0].ID {
+		t.Errorf("the snapshot again = %+v, %v, want %+v", again, err, first)
+	}
+}
+
+// C8: a snapshot whose answer was lost is found by the repeat, although the rule of 10 minutes hides it.
+func TestALostSnapshotIsFoundBehindTheRuleOf10Minutes(t *testing.T) {
+	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
+	c := stack(open(t, account))
+	vol := volume(t, c, "a")
+	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Times: 1, Effect: faults.Effect{Lost: faults.LostAfter}})
+	var snaps []cloud.Snapshot
+	var err error
+	for range 2 {
+		if snaps, err = c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}}); err == nil {
+			break
+		}
+		want(t, err, fault.Uncertain)
+	}
+	if err != nil || len(snaps) != 1 || len(account.Snapshots()) != 1 {
+		t.Errorf("the repeat = %+v, %v, and there are %d snapshots", snaps, err, len(account.Snapshots()))
+	}
+}
+
+func TestAVolumeWithAllItsSnapshotsIsExhausted(t *testing.T) {
+	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotsPerVolume: 25}})
+	c := open(t, account)
+	vol := volume(t, c, "a")
+	var err error
+	for n := 0; n < 26 && err == nil; n++ {
+		_, err = c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: fmt.Sprintf("s%d", n), Volumes: []cloud.VolumeID{vol.ID}})
+	}
+	want(t, err, fault.Exhausted, "25 snapshots")
+}
+
+// C2 and C3: a restore to a larger size whose growth fails is finished by the repeat; it and a third call
+// answer the same, with the source.
+func TestARestoreToALargerSizeIsFinishedByTheRepeat(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	vol := volume(t, c, "origin")
+	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	must(t, err)
+	req := request("copy")
+	req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 6, Effect: faults.Effect{Errored: true}})
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Uncertain)
+	second, err := c.CreateVolume(t.Context(), req)
+	for err != nil && fault.Of(err) == fault.Uncertain {
+		second, err = c.CreateVolume(t.Context(), req)
+	}
+	must(t, err)
+	third, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	if second.Size != 3*cloud.GiB || second.Source != req.Source || fmt.Sprintf("%+v", second) != fmt.Sprintf("%+v", third) || len(account.Volumes()) != 2 {
+		t.Errorf("the repeats answer\n%+v\n%+v, and there are %d volumes", second, third, len(account.Volumes()))
+	}
+}
+
+// A quota that ends a growth is said only when the half-made volume is gone (ResourceExhausted means that
+// nothing is left).
+func TestARestoreThatTheQuotaStopsLeavesNothing(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	vol := volume(t, c, "origin")
+	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	must(t, err)
+	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 2 })
+	req := request("copy")
+	req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Exhausted, "limit")
+	if left := account.Volumes(); len(left) != 1 {
+		t.Errorf("left are %+v", left)
+	}
+	req = request("blank")
+	req.Size = 5 * cloud.GiB
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Exhausted, "limit")
+}
+
+// Clones leave no snapshot behind, whatever happens to the removal; a sweep gets what no repeat does, and
+// nothing of another cluster or younger than an hour.
+func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "origin")
+	req := request("clone")
+	req.Source.Volume = vol.ID
+	account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 500}})
+	_, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	if n := len(account.Snapshots()); n != 1 {
+		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)
+	}
+	list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
+	if err != nil || len(list.Snapshots) > 0 {
+		t.Errorf("ListSnapshots = %+v, %v, want nothing that nobody asked for", list, err)
+	}
+	must(t, c.Sweep(t.Context()))
+	if n := len(account.Snapshots()); n != 1 {
+		t.Errorf("a sweep took a snapshot that a call may still need: %d are left", n)
+	}
+	if _, err := stack(c).CreateVolume(t.Context(), req); err != nil || len(account.Snapshots()) != 0 {
+		t.Errorf("the repeat = %v, and left are the snapshots %+v", err, account.Snapshots())
+	}
+}
+
+func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
+	account := start(t, emulator.Options{})
+	young := open(t, account)
+	old := open(t, account, func(cfg *digitalocean.Config) { cfg.LeftOverAge = time.Nanosecond })
+	vol := volume(t, young, "origin")
+	hash := "cloudblock-name-hash:" + cloud.FullHash("clone")
+	var all []string
+	for name, tags := range map[string][]string{
+		"left-over":          {"cloudblock-temporary:clone", "cloudblock-cluster:one", hash},
+		"another cluster's":  {"cloudblock-temporary:clone", "cloudblock-cluster:two", hash},
+		"one that is wanted": {"cloudblock-cluster:one", hash},
+		"somebody's own":     {"cloudblock-temporary:clone"},
+	} {
+		id, err := account.AddSnapshot(emulator.Snapshot{Name: name, VolumeID: string(vol.ID), SizeGiB: 1, Tags: tags})
+		must(t, err)
+		all = append(all, id)
+	}
+	must(t, young.Sweep(t.Context()))
+	if left := account.Snapshots(); len(left) != len(all) {
+		t.Errorf("a sweep took what a call may still need, left are %+v", left)
+	}
+	must(t, old.Sweep(t.Context()))
+	left := account.Snapshots()
+	if len(left) != len(all)-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.Name == "left-over" }) {
+		t.Errorf("left are %+v, want all but the left-over", left)
+	}
+}
+
+// What one controller gives up, another may have found and grown: it is handed out and kept, or removed and
+// never handed out (found by the model-based tester).
+func TestAVolumeThatIsHandedOutIsNeverUndone(t *testing.T) {
+	for n := range 20 {
+		t.Run(fmt.Sprintf("the second controller comes %d ms later", n), func(t *testing.T) {
+			account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(10 * time.Millisecond))})
+			first, second := open(t, account), open(t, account)
+			vol := volume(t, first, "origin")
+			snaps, err := first.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+			must(t, err)
+			req := request("copy")
+			req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+			account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 403, Message: "capacity limit exceeded"}})
+			slow := clock.Fixed(8 * time.Millisecond)
+			account.Arm(emulator.Fault{Method: "DELETE", Effect: faults.Effect{Delay: slow}})
+			account.Arm(emulator.Fault{Method: "POST", Route: "/v2/tags/{tag_id}/resources", Effect: faults.Effect{Delay: slow}})
+			done := make(chan error, 1)
+			go func() { _, err := first.CreateVolume(t.Context(), req); done <- err }()
+			<-time.After(time.Duration(n) * time.Millisecond)
+			handedOut, err := stack(second).CreateVolume(t.Context(), req)
+			firstErr := <-done
+			if err != nil {
+				return // nothing was promised
+			}
+			if got, found := account.Volume(string(handedOut.ID)); !found || got.SizeGiB != 3 {
+				t.Errorf("the volume that was handed out is %+v (exists: %v); the first controller said %v", got, found, firstErr)
+			}
+		})
+	}
+}
