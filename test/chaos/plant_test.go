@@ -177,7 +177,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 // Without a planted bug nothing is wrong.
 func TestNothingIsWrong(t *testing.T) {
 	for name, world := range worlds {
-		for seed := range uint64(30) {
+		for seed := range uint64(12) {
 			plan := NewPlan(seed+1, 1+int(seed%2))
 			if out := execute(t, plan, setup{world: world}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
@@ -188,7 +188,7 @@ func TestNothingIsWrong(t *testing.T) {
 
 // A seed is worth something only if it repeats.
 func TestASeedRepeats(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		plan := NewPlan(seed+1, 1+int(seed%2))
 		first := execute(t, plan, setup{world: newMemoryWorld})
 		for range 2 {
