@@ -111,9 +111,12 @@ type binding struct {
 
 // snapshotClass is what the rules look at in a VolumeSnapshotClass, whose Go type is in another module.
 type snapshotClass struct {
-	APIVersion     string `json:"apiVersion"`
-	Kind           string `json:"kind"`
-	Metadata       struct{ Name, Namespace string }
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name, Namespace string
+		Annotations     map[string]string
+	}
 	Driver         string            `json:"driver"`
 	DeletionPolicy string            `json:"deletionPolicy"`
 	Parameters     map[string]string `json:"parameters"`
