@@ -103,7 +103,7 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, Transport: transport, Region: region,
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
-		UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: metrics,
+		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -33,6 +34,7 @@ type config struct {
 	credentialsFile, apiEndpoint, apiCAFile string
 	region, namePrefix                      string
 	operationTimeout                        time.Duration
+	apiLimits                               []budget.Window
 
 	// Filled by validate.
 	backend backend
@@ -61,6 +63,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.region, "region", "", "the region of requests that name none (default: ask the metadata service)")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
 	fs.DurationVar(&c.operationTimeout, "operation-timeout", 5*time.Minute, "how long an operation of the cloud is waited for where no caller says")
+	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
 	return fs
 }
 
@@ -119,6 +122,9 @@ func (c *config) validateLocal() error {
 		if f.value != "" {
 			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
 		}
+	}
+	if c.apiLimits != nil {
+		err = errors.Join(err, fmt.Errorf("--api-limits: there is no such thing with --cloud %s", c.Cloud))
 	}
 	return err
 }

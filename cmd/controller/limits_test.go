@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
+	minute, hour := budget.Window{Calls: 250, Per: time.Minute}, budget.Window{Calls: 5000, Per: time.Hour, Told: true}
+	tests := map[string]struct {
+		args []string
+		want []budget.Window
+		bad  bool
+	}{
+		"none: the cloud's documented ones": {nil, nil, false},
+		"two":                               {[]string{"--api-limits=250/1m,5000/1h"}, []budget.Window{minute, hour}, false},
+		"the longest is told, in any order": {[]string{"--api-limits=5000/1h,250/60s"}, []budget.Window{minute, hour}, false},
+		"one":                               {[]string{"--api-limits=5000/1h"}, []budget.Window{hour}, false},
+		"nothing":                           {[]string{"--api-limits="}, nil, true},
+		"a number alone":                    {[]string{"--api-limits=250"}, nil, true},
+		"no calls at all":                   {[]string{"--api-limits=0/1m"}, nil, true},
+		"less than a second":                {[]string{"--api-limits=9/1ms"}, nil, true},
+		"one of several that is wrong":      {[]string{"--api-limits=250/1m,x/1h"}, nil, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(append([]string{"--cloud=digitalocean", "--credentials-file=/token"}, tc.args...), noEnvironment, &bytes.Buffer{})
+			if errors.Is(err, driver.ErrCommandLine) != tc.bad || !reflect.DeepEqual(c.apiLimits, tc.want) {
+				t.Errorf("parse(%q) = %v, %v, want %v", tc.args, c.apiLimits, err, tc.want)
+			}
+		})
+	}
+	if _, err := parse([]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--api-limits=1/1m"}, noEnvironment, &bytes.Buffer{}); !errors.Is(err, driver.ErrCommandLine) {
+		t.Errorf("parse(--cloud=local --api-limits) = %v, want an error of the command line", err)
+	}
+}
