@@ -91,6 +91,12 @@ func defaultLimits() []budget.Window {
 	return []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}}
 }
 
+// usualDurations are for the first actions of a process; then they are learnt.
+func usualDurations() map[poll.Kind]time.Duration {
+	const short = 300 * time.Millisecond
+	return map[poll.Kind]time.Duration{kindAttach: short, kindDetach: short, kindResize: short}
+}
+
 // Cloud implements cloud.Cloud over the API of DigitalOcean.
 type Cloud struct {
 	api     *godo.Client
@@ -171,6 +177,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.LeftOverAge <= 0 {
 		cfg.LeftOverAge = defaultLeftOverAge
+	}
+	if cfg.Usual == nil {
+		cfg.Usual = usualDurations()
 	}
 	if cfg.Limits == nil {
 		cfg.Limits = defaultLimits()

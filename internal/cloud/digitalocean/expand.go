@@ -42,15 +42,12 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	return c.hasGrown(ctx, id, want)
 }
 
-// hasGrown answers with the size that the cloud shows after the last step. The look also tells whether the
-// volume was given up meanwhile by another controller: see undo.
+// hasGrown answers with the size that the cloud shows after the last step (C5). An action that has completed
+// says nothing of a volume that was deleted meanwhile.
 func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want int64) (cloud.Expansion, error) {
 	vol, err := c.volume(ctx, id)
-	switch {
-	case err != nil:
-		return cloud.Expansion{}, fmt.Errorf("expand volume %s: it has grown to %d GiB; look at it after that: %w", id, want, err)
-	case isGivenUp(vol):
-		return cloud.Expansion{}, fmt.Errorf("expand volume %s: another controller is removing it: %w", id, fault.Unavailable)
+	if err != nil {
+		return cloud.Expansion{}, fmt.Errorf("expand volume %s: its growth to %d GiB has ended; look at it after that: %w", id, want, err)
 	}
 	got := max(want, vol.SizeGigaBytes) // the completed action is newer than a look that lags behind
 	c.known.change(id, func(f *fact) { f.gib = got })

@@ -96,9 +96,9 @@ func TestARestoreToALargerSizeIsFinishedByTheRepeat(t *testing.T) {
 	}
 }
 
-// A quota that ends a growth is said only when the half-made volume is gone (ResourceExhausted means that
-// nothing is left).
-func TestARestoreThatTheQuotaStopsLeavesNothing(t *testing.T) {
+// A quota that stops a growth leaves the copy, which another controller may have found: the outcome is open,
+// and the repeat goes on from there. A blank volume that the quota refuses leaves nothing and is final.
+func TestARestoreThatTheQuotaStopsIsFinishedLater(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))
 	vol := volume(t, c, "origin")
@@ -107,15 +107,38 @@ func TestARestoreThatTheQuotaStopsLeavesNothing(t *testing.T) {
 	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 2 })
 	req := request("copy")
 	req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
-	_, err = c.CreateVolume(t.Context(), req)
+	for range 2 {
+		_, err = c.CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain, "limit")
+	}
+	blank := request("blank")
+	blank.Size = 5 * cloud.GiB
+	_, err = c.CreateVolume(t.Context(), blank)
 	want(t, err, fault.Exhausted, "limit")
+	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 0 })
+	made, err := c.CreateVolume(t.Context(), req)
+	if err != nil || made.Size != req.Size || made.Source != req.Source || len(account.Volumes()) != 2 {
+		t.Errorf("the repeat = %+v, %v, and there are %d volumes", made, err, len(account.Volumes()))
+	}
+}
+
+// A copy that its source makes larger than the limit fits no request, and is gone when that is said.
+func TestACopyAboveTheLimitIsRemoved(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	big := request("origin")
+	big.Size = 4 * cloud.GiB
+	vol, err := c.CreateVolume(t.Context(), big)
+	must(t, err)
+	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	must(t, err)
+	req := request("copy")
+	req.Limit, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.OutOfRange, "4 GiB")
 	if left := account.Volumes(); len(left) != 1 {
 		t.Errorf("left are %+v", left)
 	}
-	req = request("blank")
-	req.Size = 5 * cloud.GiB
-	_, err = c.CreateVolume(t.Context(), req)
-	want(t, err, fault.Exhausted, "limit")
 }
 
 // Clones leave no snapshot behind, whatever happens to the removal; a sweep gets what no repeat does, and
@@ -173,33 +196,46 @@ func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	}
 }
 
-// What one controller gives up, another may have found and grown: it is handed out and kept, or removed and
-// never handed out (found by the model-based tester).
-func TestAVolumeThatIsHandedOutIsNeverUndone(t *testing.T) {
-	for n := range 20 {
-		t.Run(fmt.Sprintf("the second controller comes %d ms later", n), func(t *testing.T) {
-			account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(10 * time.Millisecond))})
-			first, second := open(t, account), open(t, account)
-			vol := volume(t, first, "origin")
-			snaps, err := first.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+// The quota refuses the growth of a copy to one controller, while another one, asked the same, finds the
+// copy by its name and finishes it: what was handed out stays (found by the model-based tester).
+func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
+	for n := range 10 {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(10 * time.Millisecond))})
+		first, second := open(t, account), open(t, account)
+		vol := volume(t, first, "origin")
+		snaps, err := first.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+		must(t, err)
+		req := request("copy")
+		req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 403, Message: "capacity limit exceeded"}})
+		account.Arm(emulator.Fault{Method: "DELETE", Effect: faults.Effect{Delay: clock.Fixed(15 * time.Millisecond)}})
+		done := make(chan error, 1)
+		go func() { _, err := first.CreateVolume(t.Context(), req); done <- err }()
+		<-time.After(time.Duration(2*n) * time.Millisecond)
+		made, err := stack(second).CreateVolume(t.Context(), req)
+		firstErr := <-done
+		if err != nil {
+			want(t, err, fault.Uncertain)
+			made, err = stack(second).CreateVolume(t.Context(), req)
 			must(t, err)
-			req := request("copy")
-			req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
-			account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 403, Message: "capacity limit exceeded"}})
-			slow := clock.Fixed(8 * time.Millisecond)
-			account.Arm(emulator.Fault{Method: "DELETE", Effect: faults.Effect{Delay: slow}})
-			account.Arm(emulator.Fault{Method: "POST", Route: "/v2/tags/{tag_id}/resources", Effect: faults.Effect{Delay: slow}})
-			done := make(chan error, 1)
-			go func() { _, err := first.CreateVolume(t.Context(), req); done <- err }()
-			<-time.After(time.Duration(n) * time.Millisecond)
-			handedOut, err := stack(second).CreateVolume(t.Context(), req)
-			firstErr := <-done
-			if err != nil {
-				return // nothing was promised
-			}
-			if got, found := account.Volume(string(handedOut.ID)); !found || got.SizeGiB != 3 {
-				t.Errorf("the volume that was handed out is %+v (exists: %v); the first controller said %v", got, found, firstErr)
-			}
-		})
+		}
+		if got, found := account.Volume(string(made.ID)); !found || got.SizeGiB != 3 || len(account.Volumes()) != 2 {
+			t.Errorf("the volume that was handed out is %+v (exists: %v); the first controller said %v", got, found, firstErr)
+		}
 	}
+}
+
+// A growth that has completed says nothing of a volume that was deleted meanwhile.
+func TestAVolumeDeletedWhileItGrewHasNotGrown(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c, other := open(t, account), open(t, account)
+	vol := volume(t, c, "a")
+	account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(50 * time.Millisecond), DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
+	done := make(chan error, 1)
+	go func() { _, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB); done <- err }()
+	for len(account.Running()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, other.DeleteVolume(t.Context(), vol.ID)) // waits until the action has ended
+	want(t, <-done, fault.NotFound)
 }

@@ -23,8 +23,6 @@ const (
 	tagFromVolume   = tagPrefix + "source-volume"
 	// tagGrow is a wish to grow that the cloud refused while the volume was attached.
 	tagGrow = tagPrefix + "grow"
-	// tagGivenUp is on a half-made volume that is being removed; its value is since when.
-	tagGivenUp = tagPrefix + "given-up"
 	// tagTemporary marks the snapshot through which a clone goes.
 	tagTemporary = tagPrefix + "temporary"
 )
@@ -163,12 +161,9 @@ func (w wish) word() string {
 }
 
 // wishWords returns the words of all wishes.
-func wishWords(words []string) []string { return wordsOf(words, tagGrow) }
-
-// wordsOf returns the words with this key.
-func wordsOf(words []string, key string) []string {
+func wishWords(words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(word string) bool {
-		k, _, _ := strings.Cut(word, ":")
-		return k != key
+		key, _, _ := strings.Cut(word, ":")
+		return key != tagGrow
 	})
 }

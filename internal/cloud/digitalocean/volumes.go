@@ -165,6 +165,35 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 	return all, nil
 }
 
+// fit makes a volume that was copied as large as asked for: the cloud makes it as large as its source was. A
+// copy that cannot grow stays, because another controller may have found it by its name: the outcome is
+// open, and the same request goes on from here.
+func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, vol *godo.Volume) (cloud.Volume, error) {
+	made := volumeOf(vol)
+	if req.Limit > 0 && made.Size > req.Limit {
+		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
+		return cloud.Volume{}, c.remove(ctx, made.ID, err) // it fits no controller's request
+	}
+	if made.Size >= req.Size {
+		return made, nil
+	}
+	exp, err := c.ExpandVolume(ctx, made.ID, req.Size)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("create volume %q: volume %s exists and has %s so far, the next attempt goes on from there: %w: %w",
+			req.Name, made.ID, made.Size, fault.Uncertain, err)
+	}
+	made.Size = exp.Size
+	return made, nil
+}
+
+// remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
+func (c *Cloud) remove(ctx context.Context, id cloud.VolumeID, why error) error {
+	if err := c.DeleteVolume(ctx, id); err != nil {
+		return fmt.Errorf("%w: volume %s is left: %w: %w", fault.Uncertain, id, err, why)
+	}
+	return why
+}
+
 // nameIsFree answers fault.Conflict where the request's name is held in one of its regions, or by the
 // volume that an earlier call made for it in any other.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, zones []string) error {
@@ -222,7 +251,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	at := slices.IndexFunc(same, func(v godo.Volume) bool { return c.madeFor(name, v.Tags) })
 	switch {
 	case at >= 0:
-		return c.unlessGivenUp(ctx, &same[at])
+		return volumeOf(&same[at]), nil
 	case len(same) > 0:
 		return cloud.Volume{}, fmt.Errorf("find volume %q: %s has its name %s and was made for something else (see its tags): %w",
 			name, same[0].ID, same[0].Name, fault.Conflict)
