@@ -54,6 +54,8 @@ func TestDropIn(t *testing.T) {
 		t.Run(kindName(kind)+" in use by a pod", func(t *testing.T) { c.at(t).inUse(kind) })
 	}
 	t.Run("never formatted", func(t *testing.T) { c.at(t).neverFormatted() })
+	t.Run("half made by the vendor", func(t *testing.T) { c.at(t).half() })
+	t.Run("restored from an old snapshot", func(t *testing.T) { c.at(t).snapshot() })
 	t.Run("a new volume of an old class", func(t *testing.T) { c.at(t).newVolume() })
 }
 
@@ -301,4 +303,43 @@ func (c takenOver) newVolume() {
 	if err != nil && !strings.Contains(err.Error(), "fstype") {
 		c.Errorf("the error %v does not name the known parameters", err)
 	}
+}
+
+// half: the vendor's controller was stopped after it had made a volume and before the provisioner heard of
+// it. Nothing says what it was made of, so it is left alone and named, and the claim goes on without it.
+func (c takenOver) half() {
+	const name = "pvc-0b6c3f0e-5f1e-4d3a-9d0e-0123456789ab"
+	id := c.blankVolume(name).ID
+	claim := programs.Claim{Name: name, Filesystem: "ext4", Size: gib}
+	_, err := c.pair.Create(c.Context(), claim)
+	wantCode(c.T, "creating a volume whose name is taken", err, codes.AlreadyExists)
+	if err == nil || !strings.Contains(err.Error(), id) {
+		c.Errorf("CreateVolume = %v, want an error that names %s", err, id)
+	}
+	if v, there := c.account.Volume(id); !there || len(v.Tags) > 0 {
+		c.Errorf("the vendor's volume is %+v now", v)
+	}
+	if _, err := c.api.Storage.DeleteVolume(c.Context(), id); err != nil { // as the operator is told to do
+		c.Fatal(err)
+	}
+	v := create(c.T, c.pair, claim)
+	must(c.T, v.Delete)
+}
+
+// snapshot: one that the vendor's driver has taken is restored and deleted.
+func (c takenOver) snapshot() {
+	v := c.persistentVolume("source", "ext4")
+	snap, _, err := c.api.Storage.CreateSnapshot(c.Context(), &godo.SnapshotCreateRequest{VolumeID: v.ID, Name: "snapshot-1"})
+	if err != nil {
+		c.Fatal(err)
+	}
+	must(c.T, v.Delete)
+	restored := create(c.T, c.pair, programs.Claim{
+		Name: "restored", Filesystem: "ext4", Size: gib, Source: (&programs.Snapshot{ID: snap.ID}).Source(),
+	})
+	must(c.T, restored.Attach, restored.Stage, restored.Publish)
+	wantBytes(c.T, data(restored), 7, mib)
+	must(c.T, restored.Unpublish, restored.Unstage, restored.Detach, restored.Delete)
+	_, err = csi.NewControllerClient(c.pair.Controller.Conn).DeleteSnapshot(c.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snap.ID})
+	wantCode(c.T, "deleting the vendor's snapshot", err, codes.OK)
 }
