@@ -2,6 +2,7 @@ package mounter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -25,9 +26,26 @@ func (m *Mounter) check(ctx context.Context, f *os.File, force bool) error {
 		return err
 	}
 	if out.ExitCode >= e2fsckUncorrected {
-		return fmt.Errorf("%w: e2fsck -p ended with code %d and repaired nothing more by itself: %s "+
-			"(make a snapshot, then run e2fsck on %s by hand)", fault.Precondition, out.ExitCode,
+		return fmt.Errorf("%w: %w: e2fsck -p ended with code %d and repaired nothing more by itself: %s "+
+			"(make a snapshot, then run e2fsck on %s by hand)", fault.Precondition, errUncorrected, out.ExitCode,
 			strings.ReplaceAll(out.Tail(), childFile, f.Name()), f.Name())
 	}
 	return nil
+}
+
+// errUncorrected: e2fsck found what it repairs only when it is told to.
+var errUncorrected = errors.New("the filesystem is damaged")
+
+// repair lets e2fsck do whatever it thinks best, which may cost data. Only a growth that was killed
+// calls for it, because there it is known to cost nothing.
+func (m *Mounter) repair(ctx context.Context, f *os.File) error {
+	out, err := m.runAlone(ctx, Command{Name: "e2fsck", Args: []string{"-f", "-y", childFile}, Files: []*os.File{f}})
+	if err != nil {
+		return err
+	}
+	if out.ExitCode >= e2fsckUncorrected {
+		return fmt.Errorf("%w: e2fsck -y ended with code %d after a growth was killed: %s (run it on %s by hand)",
+			fault.Precondition, out.ExitCode, strings.ReplaceAll(out.Tail(), childFile, f.Name()), f.Name())
+	}
+	return m.check(ctx, f, true)
 }

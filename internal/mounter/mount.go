@@ -164,7 +164,7 @@ func (m *Mounter) checkOffline(ctx context.Context, dev BlockDevice) error {
 	if err != nil {
 		return err
 	}
-	grow := sb.canGrow(size) && !mayGrowOnline()
+	grow := sb.canGrow(size) && !m.growsOnline()
 	if err := m.check(ctx, dev.File(), grow); err != nil || !grow {
 		return err
 	}

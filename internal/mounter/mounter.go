@@ -67,11 +67,13 @@ type Mounter struct {
 	run   Runner
 	log   func(msg string, keysAndValues ...any)
 	guard []string
+	// growsOnline says whether a mounted ext4 can be grown.
+	growsOnline func() bool
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
-	m := &Mounter{run: cfg.Runner, log: cfg.Log, guard: cfg.Guard}
+	m := &Mounter{run: cfg.Runner, log: cfg.Log, guard: cfg.Guard, growsOnline: mayGrowOnline}
 	if m.run == nil {
 		m.run = commands{}
 	}

@@ -50,7 +50,7 @@ func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string,
 	if err != nil || cmd.Name == "" {
 		return err
 	}
-	if fs == Ext4 && !mayGrowOnline() {
+	if fs == Ext4 && !m.growsOnline() {
 		return fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, which this one lacks; "+
 			"the filesystem grows when the volume is staged next (scale the workload to zero and up again)", fault.Precondition)
 	}
@@ -115,11 +115,25 @@ func xfsCanGrow(path string, size int64) (bool, error) {
 }
 
 // resizeExt4 grows an ext4 that is not mounted. It was checked with e2fsck -f just before, which
-// resize2fs insists on. It may finish without us: killed at any of its writes it leaves a filesystem that
-// e2fsck -p refuses to repair (measured with e2fsprogs 1.47.0), and while it runs it holds the device
-// exclusively, so no other program of ours comes near.
+// resize2fs insists on. It may finish without us, and while it runs it holds the device exclusively, so
+// no other program of ours comes near. Killed with its machine it leaves a filesystem that e2fsck -p
+// refuses to repair; then the next stage finds the note.
 func (m *Mounter) resizeExt4(ctx context.Context, f *os.File) error {
-	return m.must(context.WithoutCancel(ctx), Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}, Outlives: true})
+	ctx = context.WithoutCancel(ctx)
+	if err := m.beginResize(ctx, f); err != nil {
+		return err
+	}
+	out, err := m.runAlone(ctx, Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}, Outlives: true})
+	if err != nil {
+		return err // it may have been killed
+	}
+	if err := m.endResize(ctx, f); err != nil {
+		return err
+	}
+	if out.ExitCode != 0 {
+		return fmt.Errorf("%w: resize2fs ended with code %d: %s", fault.Precondition, out.ExitCode, out.Tail())
+	}
+	return nil
 }
 
 // must runs a command that has to end with code 0.

@@ -3,6 +3,7 @@ package mounter
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -17,12 +18,37 @@ type extSuper struct {
 	mountCount                       uint16
 }
 
-const ext64bit = 0x80 // EXT4_FEATURE_INCOMPAT_64BIT
+const (
+	ext64bit       = 0x80  // EXT4_FEATURE_INCOMPAT_64BIT
+	extMetadataCRC = 0x400 // EXT4_FEATURE_RO_COMPAT_METADATA_CSUM
+
+	// Where the primary superblock is, and how long.
+	extSuperAt   = kib
+	extSuperSize = kib
+)
+
+// uuidOf returns the UUID in a superblock.
+func uuidOf(sb []byte) uuid { return uuid(sb[0x68:0x78]) }
+
+// fixExtChecksum makes the checksum of a superblock fit what it says, and reports whether it did not.
+func fixExtChecksum(sb []byte) bool {
+	le := binary.LittleEndian
+	if le.Uint32(sb[0x64:])&extMetadataCRC == 0 {
+		return false
+	}
+	// The kernel's crc32c is not inverted at the end, Go's is.
+	sum := ^crc32.Checksum(sb[:0x3fc], markerCRC)
+	if le.Uint32(sb[0x3fc:]) == sum {
+		return false
+	}
+	le.PutUint32(sb[0x3fc:], sum)
+	return true
+}
 
 // readExtSuper reads the primary superblock.
 func readExtSuper(r io.ReaderAt) (extSuper, error) {
-	b := make([]byte, kib)
-	if err := readFull(r, b, kib); err != nil {
+	b := make([]byte, extSuperSize)
+	if err := readFull(r, b, extSuperAt); err != nil {
 		return extSuper{}, err
 	}
 	return parseExtSuper(b)

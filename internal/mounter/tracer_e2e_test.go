@@ -33,7 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case strings.HasPrefix(name, "mkfs."):
+	case strings.HasPrefix(name, "mkfs."), name == "resize2fs":
 		os.Exit(traceMkfs(name, os.Args[1:]))
 	case os.Getenv(helperDevice) != "":
 		os.Exit(formatAsNode())
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // changes says whether a system call may change a disk.
 func changes(number uint64) bool {
 	switch number {
-	case unix.SYS_PWRITE64, unix.SYS_PWRITEV, unix.SYS_PWRITEV2, unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE,
+	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PWRITEV, unix.SYS_PWRITEV2, unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE,
 		unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return true
 	}
@@ -94,6 +94,7 @@ func traceUntil(pid, at int) (count, code int) {
 		case who == pid && status.Exited():
 			return count, status.ExitStatus()
 		case who == pid && status.Signaled():
+			_ = unix.Kill(unix.Getpid(), status.Signal()) // whoever runs us must see the same
 			return count, 128 + int(status.Signal())
 		case !status.Stopped():
 			continue
@@ -126,7 +127,7 @@ func syscallOf(pid int) (number uint64, entry bool) {
 	return binary.NativeEndian.Uint64(info[24:]), errno == 0 && info[0] == 1
 }
 
-// traced puts the test binary in the place of every mkfs.
+// traced puts the test binary in the place of every mkfs and of resize2fs.
 func traced(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,13 +135,13 @@ func traced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fs := range allFilesystems {
-		real, err := exec.LookPath("mkfs." + string(fs))
+	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "resize2fs"} {
+		real, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv(killerPath, filepath.Dir(real))
-		if err := os.Symlink(self, filepath.Join(dir, "mkfs."+string(fs))); err != nil {
+		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,9 +42,6 @@ func (c Call) Path(arg int) string {
 	return string(path)
 }
 
-// Thread x
-func (c Call) Thread() int { return c.thread }
-
 // File returns the path of the open file that an argument is the descriptor of.
 func (c Call) File(arg int) string {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.thread, int32(c.Args[arg])))
