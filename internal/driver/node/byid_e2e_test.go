@@ -148,6 +148,17 @@ func TestCloudDiskOfAnotherVolumeIsLeftAlone(t *testing.T) {
 			t.Errorf("usage of a by %s = nil, want an error", id)
 		}
 	}
+	// Nor does it help to claim a's disk: the refused calls leave nothing behind that a later one could use.
+	claimant := *a
+	claimant.id = "claimant"
+	claimant.staging, claimant.target = filepath.Join(m.dir, "claimant"), filepath.Join(m.dir, "claimant-target")
+	must(t, os.MkdirAll(claimant.staging, 0o750))
+	wantCode(t, "stage of a's disk", claimant.stage(t.Context()), codes.FailedPrecondition)
+	claimant.staging = a.staging
+	wantCode(t, "publish of a's disk", claimant.publish(t.Context()), codes.FailedPrecondition)
+	claimant.target = a.target
+	wantCode(t, "unpublish of a's disk", claimant.unpublish(t.Context()), codes.FailedPrecondition)
+	wantCode(t, "unstage of a's disk", claimant.unstage(t.Context()), codes.FailedPrecondition)
 	if after := mountTable(t, m.dir); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
@@ -161,6 +172,23 @@ func TestFailedStageOfACloudDiskIsForgotten(t *testing.T) {
 	v := m.attach("v", "ext4", 64*mib)
 	v.write(t, 0, "somebody's data")
 	wantCode(t, "stage", v.stage(context.Background()), codes.FailedPrecondition)
+	if left, err := filepath.Glob(filepath.Join(m.records, "*")); err != nil || len(left) > 0 {
+		t.Errorf("written down: %v, %v", left, err)
+	}
+}
+
+// The record of a volume that went without an unstage, as from a machine that died, keeps no later volume
+// with the same disk's name from it.
+func TestRecordOfAVolumeThatIsGoneGivesWay(t *testing.T) {
+	m := newCloudMachine(t, newDir(t))
+	old := m.attach("old", "ext4", 64*mib)
+	old.ok(old.stage)
+	sh(t, "umount", old.staging)
+	young := *old
+	young.id = "young"
+	young.ok(young.stage, young.publish)
+	wantCode(t, "unpublish by the volume that is gone", old.unpublish(t.Context()), codes.FailedPrecondition)
+	young.ok(young.unpublish, young.unstage)
 	if left, err := filepath.Glob(filepath.Join(m.records, "*")); err != nil || len(left) > 0 {
 		t.Errorf("written down: %v, %v", left, err)
 	}

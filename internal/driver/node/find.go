@@ -31,10 +31,21 @@ func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device
 // the disk that is mounted there is taken for the volume's, unless it is on record as another one's.
 func (s *Server) find(ctx context.Context, claim device.Claim, paths ...string) (*device.Device, error) {
 	dev, err := s.lookup(ctx, claim)
-	if err != nil || dev != nil {
-		return dev, err
+	if err != nil {
+		return nil, err
 	}
-	if _, ok := s.records.Recall(claim.Volume); ok || claim.Name != "" || claim.Serial != "" {
+	_, known := s.records.Recall(claim.Volume)
+	if dev != nil {
+		if known || (claim.Name == "" && claim.Serial == "") {
+			return dev, nil
+		}
+		// The caller alone says that it is this volume's.
+		if err := s.checkUnclaimed(ctx, dev); err != nil {
+			return nil, err
+		}
+		return dev, nil
+	}
+	if known || claim.Name != "" || claim.Serial != "" {
 		return nil, nil //nolint:nilnil // its disk is known and is not here
 	}
 	for _, path := range paths {
@@ -74,21 +85,37 @@ func (s *Server) diskAt(path string) (number uint64, ok bool, err error) {
 
 // checkUnclaimed closes and refuses a device that is on record as another volume's.
 func (s *Server) checkUnclaimed(ctx context.Context, dev *device.Device) error {
-	others, err := s.records.Others(dev.Claim().Volume)
-	for _, claim := range others {
-		if err != nil {
-			break
-		}
-		var other *device.Device
-		if other, err = s.lookup(ctx, claim); err == nil && other != nil {
-			if other.Number() == dev.Number() {
-				err = fmt.Errorf("%s is the disk of volume %s: %w", dev.Path(), claim.Volume, fault.Precondition)
-			}
-			err = errors.Join(err, other.Close())
-		}
+	owners, err := s.owners(ctx, dev)
+	if err == nil && len(owners) > 0 {
+		err = fmt.Errorf("%s is the disk of volume %s: %w", dev.Path(), owners[0], fault.Precondition)
 	}
 	if err != nil {
 		return errors.Join(err, dev.Close())
 	}
 	return nil
+}
+
+// owners returns the other volumes that a device is on record as the disk of.
+func (s *Server) owners(ctx context.Context, dev *device.Device) ([]string, error) {
+	claims, err := s.records.Others(dev.Claim().Volume)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, claim := range claims {
+		other, err := s.lookup(ctx, claim)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("whose disk is %s: %w: %w", dev.Path(), fault.Unavailable, ctx.Err())
+		}
+		if err != nil || other == nil {
+			continue // whatever its name leads to now is not that volume's disk
+		}
+		if other.Number() == dev.Number() {
+			found = append(found, claim.Volume)
+		}
+		if err := other.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }

@@ -74,15 +74,35 @@ func (s *Server) giveBack(ctx context.Context, claim device.Claim) {
 
 // stageOnRecord writes down which disk the volume is before anything of it is mounted, so that unstage
 // finds it whatever happens then.
+//
+// A disk that is on record as another volume's is refused while anybody uses it: the caller alone says
+// whose it is. One that nobody uses is what a volume that is gone, or a machine that died, left on record.
 func (s *Server) stageOnRecord(call, work context.Context, dev *device.Device, u use, staging string) error {
+	owners, err := s.owners(work, dev)
+	if err != nil {
+		return err
+	}
+	if len(owners) > 0 {
+		used, err := s.others(dev)
+		if err != nil {
+			return err
+		}
+		if len(used) > 0 {
+			return fmt.Errorf("%s is the disk of volume %s, which is in use at %s: %w",
+				dev.Path(), owners[0], strings.Join(used, ", "), fault.Precondition)
+		}
+	}
 	if err := s.records.Remember(u.claim); err != nil {
 		return err
 	}
-	err := s.stage(call, work, dev, u, staging)
-	if err == nil {
-		return nil
+	if err = s.stage(call, work, dev, u, staging); err == nil {
+		for _, owner := range owners {
+			err = errors.Join(err, s.records.Forget(owner))
+		}
+		return err
 	}
-	if used, lookErr := s.others(dev); lookErr == nil && len(used) == 0 {
+	// With another owner what is mounted now is not ours: that volume was being staged at the same time.
+	if used, lookErr := s.others(dev); lookErr == nil && (len(used) == 0 || len(owners) > 0) {
 		// Nobody needs to unstage it, and perhaps nobody will.
 		err = errors.Join(err, s.records.Forget(u.volume))
 	}
