@@ -133,7 +133,7 @@ func (s *story) fullPool(ctx context.Context) error {
 	if err := s.remove(ctx, "late"); err != nil {
 		return err
 	}
-	return s.env.untilRoom(ctx, before)
+	return s.env.untilRoom(ctx, before, gib)
 }
 
 // nodeWithRoom: while one node is full, a pod that may run anywhere goes to another one.
@@ -165,7 +165,7 @@ func (s *story) nodeWithRoom(ctx context.Context) error {
 		if err := s.remove(ctx, filler, name); err != nil {
 			return err
 		}
-		if err := s.env.untilRoom(ctx, before); err != nil {
+		if err := s.env.untilRoom(ctx, before, gib); err != nil {
 			return err
 		}
 	}
@@ -185,15 +185,16 @@ func (e *env) rooms(ctx context.Context) (map[string]int64, error) {
 	return rooms, nil
 }
 
-// untilRoom waits until the cluster knows that the pools have the room again that they had, to the byte.
-func (e *env) untilRoom(ctx context.Context, before map[string]int64) error {
+// untilRoom waits until the cluster knows that the pools have the room again that they had, but for a
+// slack: in the middle of a story the numbers before may have been too old to know of a growth.
+func (e *env) untilRoom(ctx context.Context, before map[string]int64, slack int64) error {
 	return e.Until(ctx, "the pools have their room again", patience, func(ctx context.Context) (bool, string, error) {
 		now, err := e.rooms(ctx)
 		if err != nil {
 			return false, "", err
 		}
 		for node, room := range before {
-			if now[node] != room {
+			if now[node] < room-slack || (slack == 0 && now[node] != room) {
 				return false, fmt.Sprintf("%s has room for %d bytes, %d less than before", node, now[node], room-now[node]), nil
 			}
 		}

@@ -112,7 +112,8 @@ func (s *story) everythingDeleted(ctx context.Context) error {
 	if err := s.env.nothingLeft(ctx); err != nil {
 		return err
 	}
-	if err := s.env.untilRoom(ctx, s.room); err != nil {
+	// To the byte.
+	if err := s.env.untilRoom(ctx, s.room, 0); err != nil {
 		return err
 	}
 	return s.Until(ctx, "the pools hold what they held before", patience, func(ctx context.Context) (bool, string, error) {
