@@ -97,9 +97,13 @@ type actionErrored string
 // Error returns the words.
 func (e actionErrored) Error() string { return string(e) }
 
+// lookPriority is that of looks at actions. Until an action is seen to have ended its machine is held,
+// also for a detach that waits for its turn; and one look answers everybody.
+const lookPriority = budget.Detach
+
 // actionStatus looks at one action.
 func (c *Cloud) actionStatus(ctx context.Context, key actionKey) (string, error) {
-	act, _, err := c.api.Actions.Get(budget.WithPriority(ctx, budget.Read), int(key))
+	act, _, err := c.api.Actions.Get(budget.WithPriority(ctx, lookPriority), int(key))
 	if err != nil {
 		return "", readError(fmt.Sprintf("look at action %d", key), err)
 	}
@@ -109,7 +113,7 @@ func (c *Cloud) actionStatus(ctx context.Context, key actionKey) (string, error)
 // recentActions looks at the newest actions of the account, which are those that anybody waits for. One
 // that the page lacks is looked at by itself.
 func (c *Cloud) recentActions(ctx context.Context, _ []actionKey) (map[actionKey]string, error) {
-	list, _, err := c.api.Actions.List(budget.WithPriority(ctx, budget.Read), &godo.ListOptions{Page: 1, PerPage: perPage})
+	list, _, err := c.api.Actions.List(budget.WithPriority(ctx, lookPriority), &godo.ListOptions{Page: 1, PerPage: perPage})
 	if err != nil {
 		return nil, readError("look at the newest actions", err)
 	}

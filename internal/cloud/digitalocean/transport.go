@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -38,7 +39,8 @@ func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: the API token cannot be read: %w", fault.Unavailable, err)
 	}
 	ctx := req.Context()
-	if f, isWrite := ctx.Value(flightKey{}).(*flight); isWrite {
+	f, isWrite := ctx.Value(flightKey{}).(*flight)
+	if isWrite {
 		if !f.leave() {
 			return nil, fmt.Errorf("%w: %w", fault.Unavailable, context.Cause(ctx))
 		}
@@ -46,15 +48,35 @@ func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	req = req.Clone(ctx)
 	req.Header.Set("Authorization", "Bearer "+token)
-	return s.base.RoundTrip(req)
+	resp, err := s.base.RoundTrip(req)
+	if isWrite && err == nil && resp.StatusCode == http.StatusTooManyRequests {
+		f.back()
+	}
+	return resp, err
 }
 
 // A flight is a write on its way. Exactly one side wins: either it is sent, or its caller has gone
-// before that and it never is.
+// before that and it never is. One that was refused for want of budget was not carried out, and is on
+// the ground again.
 type flight struct {
-	ctx   context.Context // bounds the answer, not the caller's patience
+	ctx context.Context // bounds the answer, not the caller's patience
+	// limit ends ctx. It runs while an answer is waited for, and not while the budget is.
+	limit *time.Timer
 	state atomic.Int32
 }
+
+func newFlight(life context.Context) (f *flight, land func()) {
+	ctx, cancel := context.WithCancelCause(life)
+	f = &flight{ctx: ctx, limit: time.AfterFunc(answerTimeout, func() { cancel(errSilent) })}
+	f.limit.Stop()
+	return f, func() {
+		f.limit.Stop()
+		cancel(nil)
+	}
+}
+
+// errSilent is a cloud that has not answered for answerTimeout.
+var errSilent = fmt.Errorf("the cloud has not answered for %s: %w", answerTimeout, context.DeadlineExceeded)
 
 type flightKey struct{}
 
@@ -65,7 +87,16 @@ const (
 )
 
 func (f *flight) leave() bool {
-	return f.state.CompareAndSwap(onGround, inAir) || f.state.Load() == inAir
+	if !f.state.CompareAndSwap(onGround, inAir) && f.state.Load() != inAir {
+		return false
+	}
+	f.limit.Reset(answerTimeout)
+	return true
+}
+
+func (f *flight) back() {
+	f.limit.Stop()
+	f.state.CompareAndSwap(inAir, onGround)
 }
 
 func (f *flight) drop() bool { return f.state.CompareAndSwap(onGround, dropped) }
@@ -81,11 +112,10 @@ func (c *Cloud) write(ctx context.Context, object, doing string, send func(ctx c
 	if err != nil {
 		return fmt.Errorf("%s: %w: an earlier change of it was not answered yet: %w", doing, fault.Unavailable, err)
 	}
-	air, cancel := context.WithTimeout(c.life, answerTimeout)
-	f := &flight{ctx: air}
+	f, land := newFlight(c.life)
 	answered := make(chan error, 1)
 	c.running.Go(func() {
-		defer cancel()
+		defer land()
 		defer done()
 		answered <- send(context.WithValue(ctx, flightKey{}, f))
 	})
