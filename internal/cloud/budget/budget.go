@@ -39,8 +39,13 @@ const (
 // small: a budget that is only just enough must not be lost to it.
 var reserve = [...]float64{Detach: 0, Attach: 0.01, Write: 0.02, Read: 0.04, List: 0.2}
 
-// rise is how long a request waits until it counts as one priority higher.
-const rise = 10 * time.Second
+const (
+	// rise is how long a request waits until it counts as one priority higher, up to Attach.
+	rise = 10 * time.Second
+	// starved is how long it waits until it counts as a detach: more than the minute in which clouds
+	// hand out their budget, and less than callers wait.
+	starved = 2 * time.Minute
+)
 
 func (p Priority) String() string {
 	return [...]string{"default", "detach", "attach", "write", "read", "list"}[p.known()]

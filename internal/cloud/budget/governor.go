@@ -218,9 +218,14 @@ func (g *Governor) grant() {
 	}
 }
 
-// urgency is the priority that a ticket has by now: it rises while it waits.
+// urgency is the priority that a ticket has by now: it rises while it waits. A flood of creates that all
+// wait for the next minute's budget must not overtake the detaches, so it takes long to become their equal.
 func (t *ticket) urgency(now time.Time) Priority {
-	return max(Detach, t.priority-Priority(now.Sub(t.arrived)/rise))
+	waited := now.Sub(t.arrived)
+	if t.priority == Detach || waited >= starved {
+		return Detach
+	}
+	return max(Attach, t.priority-Priority(waited/rise))
 }
 
 // first returns the most urgent ticket, the oldest of several.
