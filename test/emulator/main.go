@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var where listeners
 	flags.StringVar(&where.plain, "listen", "127.0.0.1:0", "loopback address to listen on")
 	flags.StringVar(&where.tls, "tls-listen", "", "address to listen on with TLS as well, for clients that are not on this machine's loopback")
+	metadata := flags.String("metadata-listen", "", "comma-separated addresses, one for each of the first droplets: its metadata service at the usual path, for a network that leads 169.254.169.254 there")
 	flags.StringVar(&where.authority, "ca-file", "", "file to write the certificate of --tls-listen to")
 	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first droplets: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
 	lasting := clock.Fixed(2 * time.Second)
@@ -56,6 +57,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *cloud != "digitalocean" {
 		return fmt.Errorf("unknown cloud %q: there is digitalocean", *cloud)
 	}
+	where.metadata = split(*metadata)
 	opts.Durations = digitalocean.Actions(lasting)
 	for _, text := range split(*limits) {
 		var limit rest.Limit
@@ -70,7 +72,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // listeners says where an account is served.
-type listeners struct{ plain, tls, authority string }
+type listeners struct {
+	plain, tls, authority string
+	metadata              []string
+}
 
 func (l listeners) open(ctx context.Context, account *digitalocean.Cloud, out io.Writer) error {
 	if err := account.Listen(ctx, l.plain); err != nil {
@@ -95,6 +100,26 @@ func (l listeners) open(ctx context.Context, account *digitalocean.Cloud, out io
 	return os.WriteFile(l.authority, authority, 0o644)
 }
 
+// openMetadata tells where the metadata service of each droplet is: below the API's address, or at one of
+// its own.
+func (l listeners) openMetadata(ctx context.Context, account *digitalocean.Cloud, out io.Writer) error {
+	droplets := account.Droplets()
+	if len(l.metadata) > len(droplets) {
+		return fmt.Errorf("--metadata-listen has %d addresses for %d droplets", len(l.metadata), len(droplets))
+	}
+	for i, id := range droplets {
+		url := account.Metadata(id)
+		if i < len(l.metadata) {
+			var err error
+			if url, err = account.ListenMetadata(ctx, id, l.metadata[i]); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(out, "droplet   %d   metadata %s\n", id, url)
+	}
+	return nil
+}
+
 func split(list string) []string {
 	if list == "" {
 		return nil
@@ -114,8 +139,8 @@ func serve(ctx context.Context, where listeners, opts digitalocean.Options, dirs
 		return errors.Join(err, account.Close())
 	}
 	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.Token, account.URL)
-	for _, id := range account.Droplets() {
-		fmt.Fprintf(out, "droplet   %d   metadata %s\n", id, account.Metadata(id))
+	if err := where.openMetadata(ctx, account, out); err != nil {
+		return errors.Join(err, account.Close())
 	}
 	if account.Unchecked() != "" {
 		fmt.Fprintln(out, account.Unchecked())

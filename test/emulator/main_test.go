@@ -19,25 +19,31 @@ func TestTheProgramServesAnAccount(t *testing.T) {
 	read, write := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := run(ctx, []string{"--droplets", "2", "--token", "secret", "--tls-listen", "127.0.0.1:0", "--ca-file", authority}, write)
+		err := run(ctx, []string{"--droplets", "2", "--token", "secret", "--tls-listen", "127.0.0.1:0", "--ca-file", authority,
+			"--metadata-listen", "127.0.0.1:0"}, write)
 		done <- err
 		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
 	}()
-	var url, metadata string
+	var url, metadata, below string
 	lines := bufio.NewScanner(read)
-	for metadata == "" && lines.Scan() {
+	for below == "" && lines.Scan() {
 		switch words := strings.Fields(lines.Text()); {
 		case words[0] == "API" && url == "":
 			url = words[1]
-		case words[0] == "droplet":
+		case words[0] == "droplet" && metadata == "":
 			metadata = words[3]
+		case words[0] == "droplet":
+			below = words[3]
 		}
 	}
-	if metadata == "" {
+	if below == "" {
 		t.Fatalf("run() = %v before it served anything", <-done)
 	}
 	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
-	for target, want := range map[string]string{url + "/v2/droplets": `"total":2`, metadata + "/metadata/v1/region": "fra1"} {
+	for target, want := range map[string]string{
+		url + "/v2/droplets": `"total":2`, metadata + "/metadata/v1/id": "3164001", metadata + "/metadata/v1": "hostname",
+		below + "/metadata/v1/id": "3164002", below + "/metadata/v1": "hostname",
+	} {
 		if body := fetch(t, target, "secret"); !strings.Contains(body, want) {
 			t.Errorf("GET %s = %s, want %s in it", target, body, want)
 		}
@@ -76,6 +82,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"--cloud", "moon"}, {"--limits", "many"}, {"--action", "soon"}, {"--no-such-flag"},
 		{"--tls-listen", "127.0.0.1:0"}, {"--listen", "nowhere"},
+		{"--metadata-listen", "127.0.0.1:0,127.0.0.1:0"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if err := run(ctx, args, io.Discard); err == nil || ctx.Err() != nil {

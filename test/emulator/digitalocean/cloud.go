@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-
 	"slices"
 	"sync"
 	"time"
@@ -110,7 +109,7 @@ func (c *Cloud) Listen(ctx context.Context, address string) error {
 		return err
 	}
 	c.URL = "http://" + listener.Addr().String()
-	c.serve(listener)
+	c.serve(listener, c.Handler())
 	return nil
 }
 
@@ -125,12 +124,12 @@ func (c *Cloud) ListenTLS(ctx context.Context, address string, hosts ...string) 
 	if err != nil {
 		return "", nil, err
 	}
-	c.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
+	c.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), c.Handler())
 	return "https://" + listener.Addr().String(), authority, nil
 }
 
-func (c *Cloud) serve(listener net.Listener) {
-	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: minute}
+func (c *Cloud) serve(listener net.Listener, handler http.Handler) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: minute}
 	c.listeners = append(c.listeners, server)
 	c.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
 }

@@ -1,8 +1,10 @@
 package digitalocean
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 )
@@ -10,6 +12,22 @@ import (
 // Metadata returns the base URL of a droplet's metadata service: what --metadata-endpoint takes.
 func (c *Cloud) Metadata(droplet int) string {
 	return fmt.Sprintf("%s/droplets/%d", c.URL, droplet)
+}
+
+// ListenMetadata serves a droplet's metadata service at an address of its own, where the paths are the
+// real ones: a network that leads 169.254.169.254 there is like the droplet's.
+func (c *Cloud) ListenMetadata(ctx context.Context, droplet int, address string) (url string, err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	mux := http.NewServeMux()
+	c.metadataRoutes(mux)
+	c.serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = fmt.Sprintf("/droplets/%d%s", droplet, r.URL.Path)
+		mux.ServeHTTP(w, r)
+	}))
+	return "http://" + listener.Addr().String(), nil
 }
 
 // metadataRoutes serves what each droplet finds at 169.254.169.254, below a path of its own.
@@ -37,8 +55,8 @@ func (c *Cloud) metadataRoutes(mux *http.ServeMux) {
 	serve("/v1/region", text(func(d Droplet) string { return d.Region }))
 	serve("/v1/hostname", text(func(d Droplet) string { return d.Name }))
 	serve("/v1/{$}", text(func(Droplet) string { return "id\nhostname\nregion\n" }))
-	serve("/v1", func(w http.ResponseWriter, d Droplet) {
-		w.Header().Set("Location", fmt.Sprintf("/droplets/%d/metadata/v1/", d.ID))
+	serve("/v1", func(w http.ResponseWriter, _ Droplet) {
+		w.Header().Set("Location", "v1/") // wherever the service is mounted
 		w.WriteHeader(http.StatusMovedPermanently)
 	})
 	serve("/v1.json", func(w http.ResponseWriter, d Droplet) {
