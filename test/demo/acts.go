@@ -72,7 +72,10 @@ func (s *stage) provision(ctx context.Context, claim programs.Claim) (v *program
 	err = s.play(ctx, scene{
 		{"create", func() (string, error) {
 			v, err = s.pair.Create(ctx, claim)
-			return human(claim.Size) + " reserved in full", err
+			if err != nil || s.cloud == nil {
+				return human(claim.Size) + " reserved in full", err
+			}
+			return human(v.Size) + " in the account", nil
 		}},
 		{"create", func() (string, error) {
 			again, err := s.pair.Create(ctx, claim)
@@ -131,8 +134,11 @@ func grown(v *programs.Volume, size int64) (string, error) {
 }
 
 func (s *stage) remove(ctx context.Context, v *programs.Volume) (string, error) {
-	return "unpublished, unstaged, deleted",
-		errors.Join(v.Unpublish(ctx), v.Unstage(ctx), v.Delete(ctx))
+	said := "unpublished, unstaged, deleted"
+	if s.cloud != nil {
+		said = "unpublished, unstaged, detached, deleted"
+	}
+	return said, errors.Join(v.Unpublish(ctx), v.Unstage(ctx), v.Detach(ctx), v.Delete(ctx))
 }
 
 // block is the life of a raw block volume.
@@ -222,7 +228,7 @@ func (s *stage) crash(ctx context.Context) error {
 	var sum string
 	return s.play(ctx, scene{
 		{"stage", func() (string, error) {
-			if err := errors.Join(v.Stage(ctx), v.Publish(ctx)); err != nil {
+			if err := errors.Join(v.Attach(ctx), v.Stage(ctx), v.Publish(ctx)); err != nil {
 				return "", err
 			}
 			var err error

@@ -72,5 +72,5 @@ func (s *stage) copied(ctx context.Context, claim programs.Claim) (*programs.Vol
 	if err != nil {
 		return nil, err
 	}
-	return v, errors.Join(v.Stage(ctx), v.Publish(ctx))
+	return v, errors.Join(v.Attach(ctx), v.Stage(ctx), v.Publish(ctx))
 }

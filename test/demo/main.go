@@ -1,6 +1,7 @@
 // Command demo takes volumes of every kind through their whole life on this machine: it starts the
-// two real programs in a temporary folder, talks to their CSI sockets as the sidecars and the kubelet
-// do, writes and verifies real bytes, and removes everything again, also when it is interrupted.
+// two real programs in a temporary folder, on `local` or on an emulated cloud, talks to their CSI sockets
+// as the sidecars and the kubelet do, writes and verifies real bytes, and removes everything again, also
+// when it is interrupted.
 package main
 
 import (
@@ -31,9 +32,6 @@ func main() {
 }
 
 func run(ctx context.Context, bin, cloud string) (err error) {
-	if cloud != "local" {
-		return fmt.Errorf("there is no backend %q: known are local", cloud)
-	}
 	if os.Geteuid() != 0 {
 		return errors.New("loop devices and mounts need root: run it with sudo")
 	}
@@ -42,33 +40,48 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 	if err != nil {
 		return err
 	}
+	show := &stage{out: os.Stdout}
+	opts := programs.Options{Bin: bin, Dir: dir}
+	if cloud != "local" {
+		if show.cloud, err = programs.Emulate(ctx, cloud, filepath.Join(dir, "account")); err != nil {
+			return errors.Join(err, os.Remove(dir))
+		}
+		defer func() { err = errors.Join(err, show.cloud.Close()) }()
+		opts.Cloud = show.cloud
+	}
 	// Whatever happens, nothing is left: Clean works without the programs, too.
 	defer func() { err = errors.Join(err, programs.Clean(dir)) }()
 
-	pair, err := programs.Start(ctx, programs.Options{Bin: bin, Dir: dir, Pool: filepath.Join(dir, "pool")})
-	if err != nil {
+	if show.pair, err = programs.Start(ctx, opts); err != nil {
 		return err
 	}
-	defer pair.Stop()
+	defer show.pair.Stop()
 
-	show := &stage{pair: pair, out: os.Stdout}
 	show.intro()
-	for _, act := range []func(context.Context) error{
-		func(ctx context.Context) error { return show.filesystem(ctx, "ext4") },
-		func(ctx context.Context) error { return show.filesystem(ctx, "xfs") },
-		func(ctx context.Context) error { return show.filesystem(ctx, "btrfs") },
-		show.block,
-		show.copies,
-		show.hardLimit,
-		show.crash,
-	} {
+	for _, act := range show.acts() {
 		if err := act(ctx); err != nil {
 			if ctx.Err() != nil {
 				return errors.New("interrupted; everything it made is removed")
 			}
 			return fmt.Errorf("%w\n\nthe node program's last lines:\n%s\nthe controller's:\n%s",
-				err, pair.Node.LogTail(), pair.Controller.LogTail())
+				err, show.pair.Node.LogTail(), show.pair.Controller.LogTail())
 		}
 	}
 	return show.epilogue(dir, time.Since(begin))
+}
+
+// acts are what is shown: every kind of volume on `local`, and on a cloud what it is for.
+func (s *stage) acts() []func(context.Context) error {
+	if s.cloud != nil {
+		return []func(context.Context) error{s.cloudFilesystem, s.cloudBlock, s.crash, s.cutAttach}
+	}
+	return []func(context.Context) error{
+		func(ctx context.Context) error { return s.filesystem(ctx, "ext4") },
+		func(ctx context.Context) error { return s.filesystem(ctx, "xfs") },
+		func(ctx context.Context) error { return s.filesystem(ctx, "btrfs") },
+		s.block,
+		s.copies,
+		s.hardLimit,
+		s.crash,
+	}
 }

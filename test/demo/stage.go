@@ -25,10 +25,17 @@ const (
 // stage is where the acts are shown: it prints each step with its time.
 type stage struct {
 	pair *programs.Pair
-	out  io.Writer
+	// cloud is nil on `local`.
+	cloud programs.Emulated
+	out   io.Writer
 }
 
 func (s *stage) intro() {
+	if s.cloud != nil {
+		fmt.Fprintf(s.out, "cloudblock-csi on an emulated %s whose machines are this one, no Kubernetes\n", s.cloud.Name())
+		fmt.Fprintf(s.out, "every change takes the cloud 300 ms; at the right: time, and the cloud's calls as reads + writes\n")
+		return
+	}
 	fmt.Fprintf(s.out, "cloudblock-csi on this machine: local volumes of a hard size, no cloud, no Kubernetes\n")
 	fmt.Fprintf(s.out, "pool %s\n", s.pair.Pool())
 }
@@ -40,6 +47,7 @@ func (s *stage) step(ctx context.Context, name string, do func() (string, error)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	reads, writes := s.calls()
 	begin := time.Now()
 	said, err := do()
 	took := time.Since(begin)
@@ -47,8 +55,21 @@ func (s *stage) step(ctx context.Context, name string, do func() (string, error)
 		fmt.Fprintf(s.out, "  FAILED %-10s %v\n", name, err)
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	fmt.Fprintf(s.out, "  %-12s %-62s %7.0f ms\n", name, said, float64(took.Microseconds())/1000)
+	calls := ""
+	if s.cloud != nil {
+		r, w := s.calls()
+		calls = fmt.Sprintf("  %3d + %d", r-reads, w-writes)
+	}
+	fmt.Fprintf(s.out, "  %-12s %-62s %7.0f ms%s\n", name, said, float64(took.Microseconds())/1000, calls)
 	return nil
+}
+
+// calls counts what has reached the cloud; nothing on `local`.
+func (s *stage) calls() (reads, writes int) {
+	if s.cloud == nil {
+		return 0, 0
+	}
+	return s.cloud.Calls()
 }
 
 // note prints a line that is no step.
@@ -77,21 +98,44 @@ func (s *stage) epilogue(dir string, took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{"volumes", "snapshots"} {
-		files, err := os.ReadDir(filepath.Join(s.pair.Pool(), folder))
-		if err != nil {
-			return err
-		}
-		if len(files) > 0 {
-			return fmt.Errorf("left behind in %s: %v", folder, files)
-		}
-	}
 	if len(loops) > 0 {
 		return fmt.Errorf("left behind: loop devices %v", loops)
 	}
-	fmt.Fprintf(s.out, "  nothing is left: no loop device, no mount, no file in the pool\n\n")
+	where, left := "file in the pool", s.inCloud
+	if s.cloud == nil {
+		left = s.inPool
+	} else {
+		where = "volume or snapshot in the account"
+	}
+	if found, err := left(); err != nil || len(found) > 0 {
+		return errors.Join(fmt.Errorf("left behind or wrong: %v", found), err)
+	}
+	fmt.Fprintf(s.out, "  nothing is left: no loop device, no mount, no %s\n\n", where)
+	if s.cloud != nil {
+		reads, writes := s.calls()
+		fmt.Fprintf(s.out, "in all %d reads and %d writes of the cloud\n", reads, writes)
+	}
 	fmt.Fprintf(s.out, "done in %.1f s\n", took.Seconds())
 	return nil
+}
+
+// inPool names the files that are left in the pool.
+func (s *stage) inPool() (left []string, err error) {
+	for _, folder := range []string{"volumes", "snapshots"} {
+		files, err := os.ReadDir(filepath.Join(s.pair.Pool(), folder))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			left = append(left, filepath.Join(folder, f.Name()))
+		}
+	}
+	return left, nil
+}
+
+// inCloud names what is left in the account, and what should not have happened to it.
+func (s *stage) inCloud() ([]string, error) {
+	return append(s.cloud.Left(), s.cloud.Troubles()...), nil
 }
 
 // writeFile fills a file with random bytes, makes them durable and returns their checksum.

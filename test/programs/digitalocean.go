@@ -16,10 +16,12 @@ type DigitalOcean struct{ Account *digitalocean.Cloud }
 
 var _ Emulated = DigitalOcean{}
 
-// emulateDigitalOcean starts an account whose actions last long enough to be seen.
+// emulateDigitalOcean starts an account whose actions last long enough to be seen, and which enforces what
+// the real one does.
 func emulateDigitalOcean(ctx context.Context, dir string) (Emulated, error) {
 	account, err := digitalocean.New(digitalocean.Options{
 		DataDir: dir, Durations: digitalocean.Actions(clock.Fixed(300 * time.Millisecond)), Limits: digitalocean.RealLimits(),
+		Rules: digitalocean.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute), SnapshotsPerVolume: 25},
 	})
 	if err != nil {
 		return nil, err
