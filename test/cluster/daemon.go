@@ -13,21 +13,26 @@ import (
 	"time"
 )
 
-// daemon is a program that goes on running inside a machine after this one ended.
+// daemon is a program that goes on running after this one ended, inside a machine or on this one.
 type daemon struct {
 	name  string
 	log   string
+	pid   int
 	ended chan struct{} // closed when it ended
 }
 
 // start runs a program inside the machine, with its output in logs/<machine>/<name>.log.
 func (m machine) start(l layout, name string, args ...string) (*daemon, error) {
-	log, err := openLog(l, m.Name, filepath.Base(name))
+	return launch(l, m.Name, filepath.Base(name), m.command(context.Background(), name, args...)) // it outlives this program
+}
+
+// launch starts a program that goes on when this one has ended, with its output in logs/<where>/<name>.log.
+func launch(l layout, where, name string, cmd *exec.Cmd) (*daemon, error) {
+	log, err := openLog(l, where, name)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := m.command(context.Background(), name, args...) // it outlives this program
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = daemonEnvironment()
 	// Of its own session: Ctrl-C here must not reach it.
@@ -35,7 +40,7 @@ func (m machine) start(l layout, name string, args ...string) (*daemon, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	d := &daemon{name: m.Name + "/" + filepath.Base(name), log: log.Name(), ended: make(chan struct{})}
+	d := &daemon{name: where + "/" + name, log: log.Name(), pid: cmd.Process.Pid, ended: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		close(d.ended)

@@ -47,7 +47,15 @@ func clean(ctx context.Context, l layout) error {
 	if err := waitFor(ctx, "end all processes", 20*time.Second, func(context.Context) error { return killAll(groups) }); err != nil {
 		return err
 	}
-	if err := waitFor(ctx, "free the pools' loop devices", 20*time.Second, func(context.Context) error { return freePools(l) }); err != nil {
+	// Before the emulator looks: it leaves what is used, and nobody is left who would use it.
+	if err := waitFor(ctx, "free the loop devices", 20*time.Second, func(context.Context) error { return freeLoops(l) }); err != nil {
+		return err
+	}
+	if err := endEmulator(ctx, s.Emulator); err != nil {
+		return err
+	}
+	// What it attached in between, if it could not end by itself.
+	if err := waitFor(ctx, "free the emulator's loop devices", 20*time.Second, func(context.Context) error { return freeLoops(l) }); err != nil {
 		return err
 	}
 	if err := waitFor(ctx, "remove the cgroups", 10*time.Second, func(context.Context) error { return removeGroups(groups) }); err != nil {
@@ -77,19 +85,27 @@ func killAll(groups []hierarchy) error {
 	return fmt.Errorf("still running: processes %v", left)
 }
 
-// freePools detaches the loop devices of every node's pool, and is done when none is attached.
-func freePools(l layout) error {
-	images, err := filepath.Glob(l.pool("*"))
+// freeLoops detaches the loop devices of every node's pool and of all emulated volumes, and is done when
+// none is attached.
+func freeLoops(l layout) error {
+	pools, err := filepath.Glob(l.pool("*"))
 	if err != nil {
 		return err
 	}
-	for _, image := range images {
-		busy, err := detachPool(image)
+	volumes, err := emulatedDisks(l)
+	if err != nil {
+		return err
+	}
+	for _, file := range append(pools, volumes...) {
+		busy, err := detachAll(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the emulator still runs, and deleted it
+		}
 		if err != nil {
 			return err
 		}
 		if busy {
-			return fmt.Errorf("the pool %s is still attached", image)
+			return fmt.Errorf("%s is still attached", file)
 		}
 	}
 	return nil

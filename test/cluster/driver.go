@@ -31,7 +31,11 @@ func manifests(ctx context.Context, l layout, cloud string) ([]string, error) {
 	if cloud == noDriver {
 		return []string{snapshots}, nil
 	}
-	return []string{snapshots, overlay(l, cloud)}, nil
+	if !emulated(cloud) {
+		return []string{snapshots, overlay(l, cloud)}, nil
+	}
+	driver, err := writeEmulated(l, cloud)
+	return []string{snapshots, driver}, err
 }
 
 func overlay(l layout, cloud string) string { return l.source("deploy/overlays", cloud) }
@@ -140,8 +144,8 @@ func troubles(ctx context.Context, l layout, namespace string) string {
 }
 
 // restartDriver makes the driver's pods again, with the images that were just imported.
-func restartDriver(ctx context.Context, l layout, cloud string) error {
-	namespaces, err := output(kubectl(ctx, l, "get", "-k", overlay(l, cloud), "-o",
+func restartDriver(ctx context.Context, l layout, folder string) error {
+	namespaces, err := output(kubectl(ctx, l, "get", "-k", folder, "-o",
 		`jsonpath={range .items[?(@.kind=="DaemonSet")]}{.metadata.namespace}{"\n"}{end}{range .items[?(@.kind=="Deployment")]}{.metadata.namespace}{"\n"}{end}`))
 	if err != nil {
 		return err

@@ -80,11 +80,11 @@ func standingOn(all []loop, file fileID) []loop {
 	return found
 }
 
-// detachPool frees the loop devices that stand on a pool's disk, and tells whether there were any. A
-// device in use is freed by the kernel when its last user ends.
-func detachPool(image string) (busy bool, err error) {
+// detachAll frees the loop devices that stand on a file, and tells whether there were any. A device in
+// use is freed by the kernel when its last user ends.
+func detachAll(file string) (busy bool, err error) {
 	var stat unix.Stat_t
-	if err := unix.Stat(image, &stat); err != nil {
+	if err := unix.Stat(file, &stat); err != nil {
 		return false, err
 	}
 	all, err := attachedLoops()

@@ -17,6 +17,7 @@ type state struct {
 	Nodes    int       `json:"nodes"`
 	Complete bool      `json:"complete"` // `up` came to its end
 	Machines []machine `json:"machines"`
+	Emulator *process  `json:"emulator,omitempty"` // of the cloud, where it has one
 	// Imported are the archives of images that all nodes have, each with a stamp of what was in it.
 	Imported map[string]string `json:"imported,omitempty"`
 }
@@ -52,9 +53,9 @@ func (s state) save(l layout) error {
 	return os.Rename(next, l.state())
 }
 
-// running: all machines are alive.
+// running: all machines are alive, and the cloud.
 func (s state) running() bool {
-	return s.Complete && !slices.ContainsFunc(s.Machines, func(m machine) bool { return !m.alive() })
+	return s.Complete && (s.Emulator == nil || s.Emulator.alive()) && !slices.ContainsFunc(s.Machines, func(m machine) bool { return !m.alive() })
 }
 
 func (s state) machine(name string) (machine, bool) {

@@ -37,6 +37,11 @@ func status(ctx context.Context, l layout) error {
 			fmt.Printf("%-8s runs\n", m.Name)
 		}
 	}
+	if s.Emulator != nil && !s.Emulator.alive() {
+		fmt.Printf("%-8s has ended: see the logs in %s\n", s.Cloud, l.logs("host"))
+	} else if s.Emulator != nil {
+		fmt.Printf("%-8s is emulated at http://%s/_emulator/\n", s.Cloud, hostPort(emulatorPort))
+	}
 	fmt.Printf("export KUBECONFIG=%s\n\n", l.kubeconfig())
 	cmd := kubectl(ctx, l, "get", "nodes,pods", "--all-namespaces", "-o", "wide")
 	cmd.Stdout = os.Stdout

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
@@ -78,6 +79,11 @@ func (c *cluster) build(ctx context.Context) error {
 	if c.cloud == noDriver {
 		return nil
 	}
+	if emulated(c.cloud) {
+		if err := emulatorBuild(c.layout).run(ctx, c.layout, c.show); err != nil {
+			return err
+		}
+	}
 	return c.show.do("built the driver's images (make images-local)", func() error {
 		cmd := exec.CommandContext(ctx, c.source("build/images-local.sh"))
 		cmd.Dir = c.project
@@ -114,10 +120,24 @@ func (c *cluster) startAll(ctx context.Context) error {
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	for _, step := range c.startSteps() {
+		if err := c.show.do(step.what, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	c.state.Complete = true
+	return c.state.save(c.layout)
+}
+
+// startStep is one thing that a start does, and how it is called when it is done.
+type startStep struct {
+	what string
+	do   func(context.Context) error
+}
+
+// startSteps are in order.
+func (c *cluster) startSteps() []startStep {
+	all := []startStep{
 		{"made the namespaces and the network", c.makeMachines},
 		{"started etcd, the API server, the controllers and the scheduler", func(ctx context.Context) error {
 			return startControl(ctx, c.layout, c.control)
@@ -131,14 +151,16 @@ func (c *cluster) startAll(ctx context.Context) error {
 		{"started the kubelets, nodes Ready", func(ctx context.Context) error {
 			return c.onEach(func(n *node) error { return n.startKubelet(ctx, c.layout) })
 		}},
-		{"applied the manifests, all pods ready", c.deploy},
-	} {
-		if err := c.show.do(step.what, func() error { return step.do(ctx) }); err != nil {
+		{"applied the manifests, all pods ready", func(ctx context.Context) error {
+			_, err := c.deploy(ctx)
 			return err
-		}
+		}},
 	}
-	c.state.Complete = true
-	return c.state.save(c.layout)
+	if emulated(c.cloud) {
+		// The manifests need its certificate, and its machines are the nodes.
+		all = slices.Insert(all, 1, startStep{"started the emulated cloud", c.startEmulator})
+	}
+	return all
 }
 
 // refresh gives a running cluster the present images and manifests.
@@ -158,10 +180,11 @@ func (c *cluster) refresh(ctx context.Context) error {
 		return err
 	}
 	return c.show.do("applied the manifests, all pods made again and ready", func() error {
-		if err := c.deploy(ctx); err != nil || c.cloud == noDriver {
+		folders, err := c.deploy(ctx)
+		if err != nil || c.cloud == noDriver {
 			return err
 		}
-		if err := restartDriver(ctx, c.layout, c.cloud); err != nil {
+		if err := restartDriver(ctx, c.layout, folders[len(folders)-1]); err != nil {
 			return err
 		}
 		return waitForWorkloads(ctx, c.layout, c.nodes)
@@ -206,17 +229,18 @@ func (c *cluster) newMachine(ctx context.Context, name string) (machine, error) 
 	return m, err
 }
 
-func (c *cluster) deploy(ctx context.Context) error {
+// deploy applies all manifests and returns their folders, the driver's as the last.
+func (c *cluster) deploy(ctx context.Context) ([]string, error) {
 	folders, err := manifests(ctx, c.layout, c.cloud)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, folder := range folders {
 		if err := apply(ctx, c.layout, folder); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return waitForWorkloads(ctx, c.layout, c.nodes)
+	return folders, waitForWorkloads(ctx, c.layout, c.nodes)
 }
 
 // onEach does something on all nodes at once.
@@ -238,5 +262,8 @@ func (c *cluster) epilogue(ctx context.Context) error {
 	}
 	fmt.Fprintf(c.show.out, "%8.1f s  in all\n\n%s\nUse it:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\nLogs: %s\n",
 		time.Since(c.show.begin).Seconds(), pods, c.kubeconfig(), c.cluster("bin"), c.logs())
+	if emulated(c.cloud) {
+		fmt.Fprintf(c.show.out, "The account (docs/emulators.md): http://%s/_emulator/\n", hostPort(emulatorPort))
+	}
 	return nil
 }
