@@ -82,6 +82,7 @@ manifests: ## Render each overlay to deploy/testdata
 
 .PHONY: chaos
 chaos: ## Random calls, faults and crashes in simulated time: CLOUD, RUNS, SEED, CONTROLLERS, BINARY=1
+	@$(if $(BINARY),$(MAKE) --no-print-directory build)
 	@$(GO) run ./test/chaos -cloud $(if $(filter local,$(CLOUD)),memory,$(CLOUD)) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
 
 .PHONY: failures
@@ -91,10 +92,10 @@ failures: ## Run the test of every row of docs/failures.md and print the table (
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) run ./test/failures
 
 .PHONY: bench
-bench: ## Measure sizes, memory and speed, print a table, fail above the bars (root)
-	@test/require.sh root loop mkfs.ext4 mkfs.xfs mount
+bench: ## Measure against bars: local (root), or CLOUD emulated; QUICK=1 or ONLY=part of the latter
+	@$(if $(filter local,$(CLOUD)),test/require.sh root loop mkfs.ext4 mkfs.xfs mount)
 	@$(MAKE) --no-print-directory build
-	@$(GO) run ./test/bench -bin bin
+	@$(GO) run ./test/bench -bin bin -cloud $(CLOUD) $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each
