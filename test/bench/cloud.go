@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+// A target is a cloud that the controller is measured against: all that differs from one to another.
+type target struct {
+	// name is what --cloud takes.
+	name string
+	// emulate starts an account with so many machines, each of which takes one change at a time if the
+	// real cloud's do.
+	emulate func(ctx context.Context, s setting) (account, error)
+	// limits are the real ones of its API.
+	limits []budget.Window
+	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
+	// the same sequence, 100 volumes, 16 at a time.
+	vendor given
+}
+
+// given are figures that are not measured here.
+type given struct {
+	// driver is the name of the driver that they are of.
+	driver string
+	// quick are requests for each volume with operations of 150 ms, slow with operations of 1 to 5 s,
+	// limited under the real rate limit.
+	quick, slow, limited string
+	// attach is the median of an attach over the operation's own 150 ms; collisions is what else is known.
+	attach     float64
+	collisions string
+}
+
+// setting says how an account is.
+type setting struct {
+	machines int
+	// takes is how long an attach and a detach run, by chance up to more longer. answers is how long the
+	// answer to a create takes.
+	takes, more, answers time.Duration
+	limits               []budget.Window
+	// inMemory: it has no socket; for simulated time.
+	inMemory bool
+}
+
+// account is an emulated account of a cloud.
+type account interface {
+	programs.Cloud
+	// Machines are the ids of its machines.
+	Machines() []string
+	// Counted is what has been asked of its API since the last Reset.
+	Counted() counted
+	// Changes are those of volumes since the last Reset.
+	Changes() []change
+	// Left names what there is of volumes, Troubles what must not have happened.
+	Left() []string
+	Troubles() []string
+	Reset()
+	// Open makes the backend over the account, in this process.
+	Open(ctx context.Context, limits []budget.Window, reg prometheus.Registerer) (cloud.Cloud, func(context.Context) error, error)
+	Close() error
+}
+
+// counted are requests: by route, those that change nothing, the others, those refused for want of budget.
+type counted struct {
+	routes                 map[string]int
+	reads, writes, refused int
+}
+
+func (c counted) all() int { return c.reads + c.writes }
+
+// refusedPart is the part of the requests that were refused, in percent.
+func (c counted) refusedPart() float64 { return 100 * float64(c.refused) / float64(max(1, c.all())) }
+
+// change is an operation of the cloud on a volume: the call that it belongs to, the volume's name, when
+// the cloud took it on and when it had ended.
+type change struct {
+	what               string
+	volume             string
+	accepted, finished time.Time
+}
+
+// targets are the clouds.
+var targets = []target{digitalOceanTarget}
+
+func targetOf(name string) (target, error) {
+	var known []string
+	for _, t := range targets {
+		if t.name == name {
+			return t, nil
+		}
+		known = append(known, t.name)
+	}
+	return target{}, fmt.Errorf("cloud %q: known are local, %s", name, strings.Join(known, ", "))
+}
+
+// byRoute is the counted requests in one line each.
+func (c counted) byRoute() []string {
+	var lines []string
+	for _, route := range slices.Sorted(maps.Keys(c.routes)) {
+		lines = append(lines, fmt.Sprintf("%5d  %s", c.routes[route], route))
+	}
+	return lines
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+var digitalOceanTarget = target{
+	name:    "digitalocean",
+	emulate: emulateDigitalOcean,
+	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}},
+	vendor: given{
+		driver: "csi-digitalocean",
+		quick:  "7 + 4", slow: "15 + 4", limited: "32, two thirds answered 429",
+		attach: 6.7, collisions: "on 4 machines its p99 is 17 s of collisions",
+	},
+}
+
+// digitalOcean is an account whose droplets take one action at a time.
+type digitalOcean struct{ programs.DigitalOcean }
+
+func emulateDigitalOcean(ctx context.Context, s setting) (account, error) {
+	opts := emulator.Options{InMemory: s.inMemory, Droplets: s.machines, Durations: emulator.Actions(clock.Span{Least: s.takes, Spread: s.more})}
+	opts.Durations.CreateVolume = clock.Fixed(s.answers)
+	for _, l := range s.limits {
+		opts.Limits = append(opts.Limits, rest.Limit{Requests: l.Calls, Window: l.Per})
+	}
+	a, err := emulator.New(opts)
+	if err == nil && !s.inMemory {
+		err = a.Listen(ctx, "127.0.0.1:0")
+	}
+	return digitalOcean{programs.DigitalOcean{Account: a}}, err
+}
+
+// Machines are the droplets.
+func (d digitalOcean) Machines() []string {
+	var ids []string
+	for _, id := range d.Account.Droplets() {
+		ids = append(ids, strconv.Itoa(id))
+	}
+	return ids
+}
+
+// Counted are the requests that reached the API.
+func (d digitalOcean) Counted() counted {
+	s := d.Account.Stats()
+	return counted{routes: s.Routes, reads: s.Reads, writes: s.Writes, refused: s.Refused}
+}
+
+// Changes are the operations that the account accepted.
+func (d digitalOcean) Changes() []change {
+	calls := map[string]string{
+		"create_volume": callCreate, "attach_volume": callPublish, "detach_volume": callUnpublish, "delete_volume": callDelete,
+	}
+	var all []change
+	for _, op := range d.Account.Operations() {
+		all = append(all, change{what: calls[op.Kind], volume: op.VolumeName, accepted: op.Accepted, finished: op.Finished})
+	}
+	return all
+}
+
+// Reset forgets what was counted.
+func (d digitalOcean) Reset() { d.Account.ResetStats() }
+
+// Open makes the backend; a request reaches the account through memory.
+func (d digitalOcean) Open(ctx context.Context, limits []budget.Window, reg prometheus.Registerer) (cloud.Cloud, func(context.Context) error, error) {
+	waits, err := budget.NewMetrics(reg)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := digitalocean.New(ctx, digitalocean.Config{
+		Token:    func() (string, error) { return d.Account.Token, nil },
+		Endpoint: d.Account.URL, Transport: d.Account.Client().Transport, Region: emulator.DefaultRegion, ClusterID: "bench",
+		Limits: limits, Metrics: digitalocean.Metrics{Budget: waits}, SweepEvery: -1,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Close, nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+const (
+	volumes = 100
+	// The bars of a call's time over its operation's own. Where bearable is more than the rest of
+	// mostSlowest it counts instead: nobody notices it.
+	mostMedian, mostSlowest = 1.1, 1.25
+	bearable                = 300 * time.Millisecond
+	// unlimited is what the controller is told of an account without limits.
+	unlimited = "--api-limits=100000000/1h"
+)
+
+// rate is one load of the real controller program.
+type rate struct {
+	// An operation takes so long, by chance up to more longer.
+	takes, more      time.Duration
+	atOnce, machines int
+	// mostReads is the bar, or 0 for none.
+	mostReads int
+}
+
+func (r rate) lasts() string {
+	if r.more > 0 {
+		return fmt.Sprintf("%s-%s", r.takes, r.takes+r.more)
+	}
+	return r.takes.String()
+}
+
+// bars are those of a call's time over the operation's own. What is bearable counts where it is more.
+// The median of very quick operations has no other; nor has anything of operations that nobody can foresee.
+func (r rate) bars() (median, slowest float64) {
+	slowest = max(mostSlowest, 1+float64(bearable)/float64(r.takes))
+	switch {
+	case r.more > 0:
+		return 0, 0
+	case r.takes < time.Second:
+		return slowest, slowest
+	default:
+		return mostMedian, slowest
+	}
+}
+
+// measured is what came of a load.
+type measured struct {
+	counted
+	calls   []call
+	changes []change
+	failed  []error
+	took    time.Duration
+	// resident is what the program occupied at the end, in MiB.
+	resident float64
+}
+
+// rates plays several loads at the same time, each with an account and a program of its own: they wait
+// most of the time.
+func (b *cloudBench) rates(ctx context.Context, all ...rate) error {
+	loads, results, failures := make([]*load, len(all)), make([]measured, len(all)), make([]error, len(all))
+	var group sync.WaitGroup
+	for i, r := range all {
+		loads[i] = &load{volumes: volumes, atOnce: r.atOnce}
+		group.Go(func() {
+			results[i], failures[i] = b.play(ctx, r, loads[i], filepath.Join(b.dir, fmt.Sprintf("rate-%d", b.played+i)))
+		})
+	}
+	b.follow(all, loads, group.Wait)
+	b.played += len(all)
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	for i, r := range all {
+		b.table.rate(r, results[i])
+		if r.takes == vendorTakes {
+			b.table.beside(b.target.vendor, r, results[i])
+		}
+	}
+	return nil
+}
+
+// follow says how far the loads are until wait returns.
+func (b *cloudBench) follow(all []rate, loads []*load, wait func()) {
+	began, done := time.Now(), make(chan struct{})
+	go func() { wait(); close(done) }()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		fmt.Fprintf(b.progress, "after %3.0f s:", time.Since(began).Seconds())
+		for i, r := range all {
+			fmt.Fprintf(b.progress, "  %s by %d: %d of %d", r.lasts(), r.atOnce, loads[i].lives.Load(), volumes)
+		}
+		fmt.Fprintln(b.progress)
+	}
+}
+
+// play lets the volumes of a load live against an account of its own.
+func (b *cloudBench) play(ctx context.Context, r rate, l *load, dir string) (m measured, err error) {
+	acc, pair, err := b.start(ctx, dir, setting{machines: r.machines, takes: r.takes, more: r.more}, unlimited)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, acc.Close()) }()
+	defer pair.Stop()
+	acc.Reset() // what the program asked at its start is not the load's
+	l.client, l.machines = csi.NewControllerClient(pair.Controller.Conn), acc.Machines()
+	took := l.run(ctx)
+	m = measured{counted: acc.Counted(), calls: l.calls, changes: acc.Changes(), failed: l.failed, took: took}
+	if m.resident, err = residentMiB(pair.Controller.PID()); err != nil {
+		return m, err
+	}
+	return m, sound(acc, l.failed)
+}
+
+// start starts an account and the controller program for it. Without a flag the program knows the limits
+// that the cloud documents.
+func (b *cloudBench) start(ctx context.Context, dir string, s setting, limits string) (account, *programs.Pair, error) {
+	acc, err := b.target.emulate(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts := programs.Options{Bin: b.bin, Dir: dir, Cloud: acc, Flags: []string{"--log-level=warn"}}
+	if limits != "" {
+		opts.Flags = append(opts.Flags, limits)
+	}
+	pair, err := programs.StartController(ctx, opts)
+	if err != nil {
+		return nil, nil, errors.Join(err, acc.Close())
+	}
+	return acc, pair, nil
+}
+
+// sound says what is wrong with an account after a load, besides its numbers.
+func sound(acc account, failed []error) error {
+	var wrong []error
+	for _, trouble := range acc.Troubles() {
+		wrong = append(wrong, errors.New(trouble))
+	}
+	if left := acc.Left(); len(failed) == 0 && len(left) > 0 {
+		wrong = append(wrong, fmt.Errorf("left behind: %v", left))
+	}
+	return errors.Join(wrong...)
+}
+
+// rate prints the figures of a load.
+func (t *table) rate(r rate, m measured) {
+	name := fmt.Sprintf("operations of %s, %d at a time, %d machines", r.lasts(), r.atOnce, r.machines)
+	t.section(fmt.Sprintf("%s: %d volumes in %.0f s", name, volumes, m.took.Seconds()))
+	t.prefix = name + ": "
+	defer func() { t.prefix = "" }()
+	t.routes(m.counted)
+	t.zero("calls that failed", len(m.failed))
+	for _, err := range m.failed[:min(3, len(m.failed))] {
+		fmt.Fprintln(t.out, "    "+err.Error())
+	}
+	t.row("requests that change something", float64(m.writes), 4*volumes, "")
+	t.row("requests that change nothing", float64(m.reads), float64(r.mostReads), "")
+	t.row("requests for each volume", float64(m.all())/volumes, 0, "")
+	for _, what := range []string{callPublish, callUnpublish} {
+		all := delays(m.calls, m.changes, what)
+		median, slowest := r.bars()
+		t.row(what+" over the operation's own time, p50", percentile(all, 50, delay.over), median, "x")
+		t.row(what+" over the operation's own time, p99", percentile(all, 99, delay.over), slowest, "x")
+	}
+	answers := delays(m.calls, m.changes, callCreate, callDelete)
+	t.row("create and delete after the operation's end, p99", percentile(answers, 99, delay.late), ms(bearable), "ms")
+	t.row("controller program, resident at the end", m.resident, 0, "MiB")
+}
+
+// routes prints requests by route.
+func (t *table) routes(c counted) {
+	for _, line := range c.byRoute() {
+		fmt.Fprintln(t.out, "  "+line)
+	}
+}
+
+func (t *table) section(title string) { fmt.Fprintf(t.out, "\n%s\n", title) }
+
+// vendorTakes is how long operations took where the vendor's driver was measured.
+const vendorTakes = 150 * time.Millisecond
+
+// beside prints what is given of the vendor's driver.
+func (t *table) beside(v given, r rate, m measured) {
+	over := percentile(delays(m.calls, m.changes, callPublish), 50, delay.over)
+	fmt.Fprintf(t.out, "  reads + writes for each volume: %.1f + %.1f here, %s %s (%s with operations of 1 to 5 s; with the real limits %s)\n",
+		float64(m.reads)/volumes, float64(m.writes)/volumes, v.driver, v.quick, v.slow, v.limited)
+	fmt.Fprintf(t.out, "  publish over the operation's own %s, p50: %.2g here, %s %.2g; %s\n", r.takes, over, v.driver, v.attach, v.collisions)
+}
