@@ -164,7 +164,7 @@ func (m *Mounter) gate(ctx context.Context, x exclusive, size int64, req FormatR
 	case req.ReadOnly:
 		return false, fmt.Errorf("%w: there is no %s on it and a read-only volume is never formatted", fault.Precondition, req.Filesystem)
 	case req.HasContent:
-		return false, fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume is never formatted",
+		return false, fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume, or one that forbids it itself, is never formatted",
 			fault.Precondition, req.Filesystem)
 	}
 	found, err := probe(ctx, x, size)
