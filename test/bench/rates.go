@@ -77,8 +77,8 @@ func (b *cloudBench) rates(ctx context.Context, all ...rate) error {
 	}
 	b.follow(all, loads, group.Wait)
 	b.played += len(all)
-	if err := errors.Join(failures...); err != nil {
-		return err
+	if err := errors.Join(ctx.Err(), errors.Join(failures...)); err != nil {
+		return err // what an interrupted load says is nothing
 	}
 	for i, r := range all {
 		b.table.rate(r, results[i])
