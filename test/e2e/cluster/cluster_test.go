@@ -24,19 +24,16 @@ const (
 	// saboteur's work takes seconds; some of the stock components look only once a minute.
 	patience = 4 * time.Minute
 
-	driverName  = "local.csi.cloudblock.io"
-	topologyKey = "topology.local.csi.cloudblock.io/node"
-	busybox     = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-	examples    = "../../../deploy/examples"
+	busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 )
 
 // env is the cluster and the driver in it.
 type env struct {
 	kube.Client
+	place
 	driver driver
+	store  store
 	nodes  []string
-	// classes has the name of a StorageClass for each filesystem.
-	classes map[string]string
 }
 
 // connect finds the driver in the cluster.
@@ -47,15 +44,18 @@ func connect(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	client.Log = t.Logf
-	e := &env{Client: client, classes: map[string]string{}}
+	e := &env{Client: client}
+	if e.place, err = here(); err != nil {
+		t.Fatal(err)
+	}
 	if err := e.discover(t.Context()); err != nil {
-		t.Fatalf("%v\nIs a cluster running? `make cluster` starts one", err)
+		t.Fatalf("%v\nIs such a cluster running? `make cluster CLOUD=%s` starts one", err, e.cloud)
 	}
 	return e
 }
 
 func (e *env) discover(ctx context.Context) error {
-	nodes, err := kube.List[kube.Node](ctx, e.Client, "nodes", "--selector", topologyKey)
+	nodes, err := kube.List[kube.Node](ctx, e.Client, "nodes", "--selector", e.topologyKey)
 	if err != nil {
 		return err
 	}
@@ -65,19 +65,21 @@ func (e *env) discover(ctx context.Context) error {
 		}
 	}
 	if len(e.nodes) == 0 {
-		return fmt.Errorf("none of %d nodes is ready and has the driver's label %s", len(nodes), topologyKey)
+		return fmt.Errorf("none of %d nodes is ready and has the driver's label %s", len(nodes), e.topologyKey)
 	}
-	for fs, name := range map[string]string{"ext4": "cloudblock-local", "xfs": "cloudblock-local-xfs"} {
+	for fs, name := range e.classes {
 		class, err := kube.Get[kube.Class](ctx, e.Client, "storageclass", name)
 		if err != nil {
 			return err
 		}
-		if got := class.Parameters["csi.storage.k8s.io/fstype"]; class.Provisioner != driverName || got != fs {
-			return fmt.Errorf("class %s makes %q on %s, want %s on %s", name, got, class.Provisioner, fs, driverName)
+		if got := class.Parameters["csi.storage.k8s.io/fstype"]; class.Provisioner != e.place.driver || got != fs {
+			return fmt.Errorf("class %s makes %q on %s, want %s on %s", name, got, class.Provisioner, fs, e.place.driver)
 		}
-		e.classes[fs] = name
 	}
-	e.driver, err = findDriver(ctx, e.Client)
+	if e.driver, err = findDriver(ctx, e.Client, e.cloud); err != nil {
+		return err
+	}
+	e.store, err = e.find(e.driver)
 	return err
 }
 
@@ -96,7 +98,9 @@ func (e *env) namespace(t *testing.T, name string) kube.Client {
 		if t.Failed() {
 			var text strings.Builder
 			client.Dump(ctx, &text)
-			e.driver.DumpLogs(ctx, &text, e.driver.set.Selector(), 300)
+			for _, w := range e.driver.workloads {
+				e.driver.DumpLogs(ctx, &text, w.Selector(), 300)
+			}
 			e.DumpKubelets(&text, 300)
 			path := filepath.Join(reports(t), ns+".txt")
 			if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
@@ -182,7 +186,7 @@ func (e *env) room(ctx context.Context, class, node string) (int64, error) {
 		return 0, err
 	}
 	for _, c := range all {
-		if c.StorageClassName == class && c.NodeTopology.MatchLabels[topologyKey] == node {
+		if c.StorageClassName == class && c.NodeTopology.MatchLabels[e.topologyKey] == node {
 			return kube.Bytes(c.Capacity)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
 
+// hostname is the label that every node has alone.
+const hostname = "kubernetes.io/hostname"
+
 // The data of a pod are this many MiB, in one file or at the beginning of its device.
 const amount = "24"
 
@@ -142,7 +145,7 @@ func newPod(name, claim, node string) map[string]any {
 		"volumes": []any{map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": claim}}},
 	}
 	if node != "" {
-		spec["nodeSelector"] = map[string]any{topologyKey: node}
+		spec["nodeSelector"] = map[string]any{hostname: node}
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name}, "spec": spec}
 }

@@ -46,7 +46,7 @@ func (s *story) growOnline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	size := claim.Bytes() + 512*mib
+	size := claim.Bytes() + s.env.round(512*mib)
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *story) growExt4(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	size := claim.Bytes() + 256*mib
+	size := claim.Bytes() + s.env.round(256*mib)
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
 	}

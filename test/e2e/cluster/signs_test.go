@@ -66,14 +66,16 @@ func (s *story) usage(ctx context.Context, node, claim string) (usage, error) {
 // metrics: each program of the driver serves its metrics and says that it works.
 func (s *story) metrics(ctx context.Context) error {
 	served := 0
-	for _, c := range s.env.driver.set.Spec.Template.Spec.Containers {
-		for _, port := range c.Ports {
-			if !strings.Contains(c.Image, "cloudblock-csi/") {
-				continue
-			}
-			served++
-			if err := s.untilServed(ctx, port.ContainerPort); err != nil {
-				return fmt.Errorf("container %s: %w", c.Name, err)
+	for _, w := range s.env.driver.workloads {
+		for _, c := range w.Spec.Template.Spec.Containers {
+			for _, port := range c.Ports {
+				if !ours(c) {
+					continue
+				}
+				served++
+				if err := s.untilServed(ctx, w, port.ContainerPort); err != nil {
+					return fmt.Errorf("container %s: %w", c.Name, err)
+				}
 			}
 		}
 	}
@@ -83,10 +85,10 @@ func (s *story) metrics(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) untilServed(ctx context.Context, port int) error {
+func (s *story) untilServed(ctx context.Context, w kube.Workload, port int) error {
 	d := s.env.driver
-	return d.Until(ctx, fmt.Sprintf("metrics on port %d of all nodes", port), patience, func(ctx context.Context) (bool, string, error) {
-		pods, err := d.pods(ctx)
+	return d.Until(ctx, fmt.Sprintf("metrics on port %d of all pods of %s", port, w.Metadata.Name), patience, func(ctx context.Context) (bool, string, error) {
+		pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
 		if err != nil {
 			return false, "", err
 		}
@@ -104,7 +106,8 @@ func (s *story) untilServed(ctx context.Context, port int) error {
 	})
 }
 
-// everythingDeleted: the pools are what they were, to the byte, and no device is left.
+// everythingDeleted: there is what was there before, pools have their room to the byte, and no device is
+// left.
 func (s *story) everythingDeleted(ctx context.Context) error {
 	if err := s.env.sweep(ctx, s.Client); err != nil {
 		return err
@@ -116,13 +119,13 @@ func (s *story) everythingDeleted(ctx context.Context) error {
 	if err := s.env.untilRoom(ctx, s.room, 0); err != nil {
 		return err
 	}
-	return s.Until(ctx, "the pools hold what they held before", patience, func(ctx context.Context) (bool, string, error) {
-		now, err := s.env.driver.entries(ctx)
-		return len(now) == s.entries, fmt.Sprintf("%d entries, %d before", len(now), s.entries), err
+	return s.Until(ctx, "as many volumes and snapshots as before", patience, func(ctx context.Context) (bool, string, error) {
+		now, _, err := s.env.store.look(ctx)
+		return len(now) == s.held, fmt.Sprintf("%d, %d before", len(now), s.held), err
 	})
 }
 
-// nothingLeft waits until the pools and loop devices belong to what the cluster knows. A delete may
+// nothingLeft waits until all that holds volumes belongs to what the cluster knows. A delete may
 // still be under way, or the driver's pods are being replaced.
 func (e *env) nothingLeft(ctx context.Context) error {
 	return e.Until(ctx, "no volume, snapshot or loop device is left over", patience, func(ctx context.Context) (bool, string, error) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,24 +24,6 @@ type step struct {
 	run  func(s *story, ctx context.Context) error
 }
 
-// steps is the story. Later steps use what earlier ones made.
-var steps = []step{
-	{"a claim and a pod with data", (*story).claimAndPod},
-	{"the pod restarts", (*story).podRestarts},
-	{"xfs grows while the pod runs", (*story).growOnline},
-	{"snapshot of a volume in use", (*story).snapshot},
-	{"restore into a larger claim", (*story).restore},
-	{"clone beside its source", (*story).clone},
-	{"raw block", (*story).rawBlock},
-	{"ReadWriteOncePod", (*story).readWriteOncePod},
-	{"ext4 grows", (*story).growExt4},
-	{"a full pool, then room", (*story).fullPool},
-	{"the scheduler finds the node with room", (*story).nodeWithRoom},
-	{"the kubelet's statistics", (*story).statistics},
-	{"metrics and health of the driver", (*story).metrics},
-	{"everything deleted", (*story).everythingDeleted},
-}
-
 // story is what the steps tell each other.
 type story struct {
 	kube.Client
@@ -48,21 +31,28 @@ type story struct {
 	env *env
 	// sums has the checksum of the data that each pod must find.
 	sums map[string]string
+	// examples is the folder of the manifests that the story applies.
+	examples string
 	// at is the node of the first pod.
 	at string
-	// entries and room are what the pools held and had room for when the story began.
-	entries int
-	room    map[string]int64
+	// held and room are how many volumes and snapshots there were when the story began, and the room that
+	// the nodes had.
+	held int
+	room map[string]int64
 }
 
 // durations is the file that says how long each step took without a saboteur, so that he strikes in
 // its middle.
-const durations = "durations.json"
+func (p place) durations(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(reports(t), "durations-"+p.cloud+".json")
+}
 
 // usual reads how long a step takes when nobody disturbs it.
-func usual(t *testing.T, name string) time.Duration {
+func (p place) usual(t *testing.T, name string) time.Duration {
+	t.Helper()
 	var seconds map[string]float64
-	text, err := os.ReadFile(filepath.Join(reports(t), durations))
+	text, err := os.ReadFile(p.durations(t))
 	if err == nil {
 		err = json.Unmarshal(text, &seconds)
 	}
@@ -76,7 +66,7 @@ func usual(t *testing.T, name string) time.Duration {
 func TestFirst(t *testing.T) {
 	s := begin(t, "first")
 	start := time.Now()
-	for _, st := range steps[:2] {
+	for _, st := range s.env.steps[:2] {
 		if err := st.run(s, t.Context()); err != nil {
 			t.Fatalf("%s: %v", st.name, err)
 		}
@@ -86,9 +76,10 @@ func TestFirst(t *testing.T) {
 
 // TestStory goes through all steps.
 func TestStory(t *testing.T) {
-	text, err := json.Marshal(tell(t, begin(t, "story"), nil))
+	s := begin(t, "story")
+	text, err := json.Marshal(tell(t, s, nil))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(reports(t), durations), text, 0o644)
+		err = os.WriteFile(s.env.durations(t), text, 0o644)
 	}
 	if err != nil {
 		t.Error(err)
@@ -115,6 +106,26 @@ func TestSabotage(t *testing.T) {
 	}
 }
 
+// TestPatrol goes through all steps while one pod of the controllers is deleted every 20 s: often enough
+// that most steps meet a controller that has just begun.
+func TestPatrol(t *testing.T) {
+	s := begin(t, "patrol")
+	ctx, stop := context.WithCancel(t.Context())
+	var patrols sync.WaitGroup
+	for _, w := range s.env.driver.workloads {
+		if w.Kind == "Deployment" {
+			patrols.Go(func() {
+				t.Logf("%d pods of %s were deleted", s.env.driver.DeleteEvery(ctx, w.Selector(), 20*time.Second), w.Metadata.Name)
+			})
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		patrols.Wait()
+	})
+	tell(t, s, nil)
+}
+
 // TestNothingLeft looks for volumes, snapshots and loop devices that belong to nothing.
 func TestNothingLeft(t *testing.T) {
 	e := connect(t)
@@ -130,14 +141,14 @@ func begin(t *testing.T, name string) *story {
 	if left, err := e.leftOvers(t.Context()); err != nil {
 		t.Fatal(err)
 	} else if len(left) > 0 {
-		t.Fatalf("the pools are not clean before the test begins: %s", strings.Join(left, "; "))
+		t.Fatalf("something is left over before the test begins: %s", strings.Join(left, "; "))
 	}
-	s := &story{Client: e.namespace(t, name), t: t, env: e, sums: map[string]string{}}
-	entries, err := e.driver.entries(t.Context())
+	s := &story{Client: e.namespace(t, name), t: t, env: e, examples: e.examples(t), sums: map[string]string{}}
+	held, _, err := e.store.look(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.entries = len(entries)
+	s.held = len(held)
 	if s.room, err = e.rooms(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +158,7 @@ func begin(t *testing.T, name string) *story {
 // tell runs the steps one after the other and stops at the first that fails, since the others need it.
 func tell(t *testing.T, s *story, enemy *saboteur) map[string]float64 {
 	took := map[string]float64{}
-	for _, st := range steps {
+	for _, st := range s.env.steps {
 		ok := t.Run(st.name, func(t *testing.T) {
 			outer := s.t
 			s.t, s.Log = t, t.Logf
@@ -156,7 +167,7 @@ func tell(t *testing.T, s *story, enemy *saboteur) map[string]float64 {
 			var strike chan error
 			if enemy != nil {
 				strike = make(chan error, 1)
-				moment := enemy.moment(usual(t, st.name))
+				moment := enemy.moment(s.env.usual(t, st.name))
 				t.Logf("the driver's pods are deleted after %.1f s", moment.Seconds())
 				go func() { strike <- enemy.strike(t.Context(), moment) }()
 			}
@@ -181,7 +192,7 @@ func tell(t *testing.T, s *story, enemy *saboteur) map[string]float64 {
 
 // apply applies an example and returns the names of what it made, by kind.
 func (s *story) apply(ctx context.Context, file string) (map[string]string, error) {
-	objects, err := s.Apply(ctx, filepath.Join(examples, file))
+	objects, err := s.Apply(ctx, filepath.Join(s.examples, file))
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +218,7 @@ func (s *story) run(ctx context.Context, file string) (kube.Pod, error) {
 // podOf reads the pod of an example and its name. Applying the whole file again would also ask for the
 // claim's first size.
 func (s *story) podOf(ctx context.Context, file string) (json.RawMessage, string, error) {
-	pods, err := s.Read(ctx, filepath.Join(examples, file), "Pod")
+	pods, err := s.Read(ctx, filepath.Join(s.examples, file), "Pod")
 	if err != nil {
 		return nil, "", err
 	}

@@ -56,6 +56,24 @@ func TestUnlist(t *testing.T) {
 	}
 }
 
+func TestOldest(t *testing.T) {
+	now := time.Now()
+	pod := func(name string, age time.Duration, ends bool) Pod {
+		p := Pod{Metadata: Meta{Name: name, CreationTimestamp: now.Add(-age)}}
+		if ends {
+			p.Metadata.DeletionTimestamp = &now
+		}
+		return p
+	}
+	pods := []Pod{pod("young", time.Second, false), pod("ending", time.Hour, true), pod("old", time.Minute, false)}
+	if p, found := Oldest(pods); !found || p.Metadata.Name != "old" {
+		t.Errorf("Oldest = %q, %v, want old", p.Metadata.Name, found)
+	}
+	if p, found := Oldest(pods[1:2]); found {
+		t.Errorf("Oldest of pods that all end = %q", p.Metadata.Name)
+	}
+}
+
 func TestUntil(t *testing.T) {
 	c := Client{Log: t.Logf}
 	err := c.Until(t.Context(), "the moon", time.Millisecond, func(context.Context) (bool, string, error) {

@@ -13,6 +13,7 @@ type Meta struct {
 	Namespace         string
 	UID               string
 	Labels            map[string]string
+	CreationTimestamp time.Time
 	DeletionTimestamp *time.Time
 }
 
@@ -229,22 +230,32 @@ type Event struct {
 	InvolvedObject        struct{ Kind, Name string }
 }
 
-// DaemonSet is a DaemonSet.
-type DaemonSet struct {
+// Workload is a DaemonSet or a Deployment.
+type Workload struct {
+	Kind     string
 	Metadata Meta
 	Spec     struct {
+		Replicas int
 		Selector struct{ MatchLabels map[string]string }
 		Template struct {
 			Spec struct{ Containers []Container }
 		}
 	}
-	Status struct{ DesiredNumberScheduled, NumberReady, UpdatedNumberScheduled int }
+	Status struct{ DesiredNumberScheduled int }
 }
 
-// Selector is how the set's pods are asked for.
-func (d DaemonSet) Selector() string {
+// Wanted is how many pods there should be.
+func (w Workload) Wanted() int {
+	if w.Kind == "DaemonSet" {
+		return w.Status.DesiredNumberScheduled
+	}
+	return w.Spec.Replicas
+}
+
+// Selector is how the pods are asked for.
+func (w Workload) Selector() string {
 	var parts []string
-	for k, v := range d.Spec.Selector.MatchLabels {
+	for k, v := range w.Spec.Selector.MatchLabels {
 		parts = append(parts, k+"="+v)
 	}
 	return strings.Join(parts, ",")

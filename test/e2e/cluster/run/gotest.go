@@ -17,7 +17,7 @@ import (
 func goTest(ctx context.Context, name string, o options, out io.Writer) line {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-tags", "cluster", "-timeout", "90m", "-json",
 		"-run", "^"+name+"$", "./test/e2e/cluster")
-	cmd.Env = append(os.Environ(), "CLOUDBLOCK_REPORTS="+o.reports)
+	cmd.Env = append(os.Environ(), "CLOUDBLOCK_REPORTS="+o.reports, "CLOUDBLOCK_CLOUD="+o.cloud)
 	cmd.Stderr = out
 	// The go command then ends the test too; its namespace e2e-... is left for who wants to look.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

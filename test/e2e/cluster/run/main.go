@@ -1,6 +1,7 @@
 // Command run is `make e2e-cluster`: the project's own story in a running cluster, the same story
-// while the driver's pods are deleted, and the upstream External Storage suite. It starts a cluster
-// when none runs, and prints a table of what passed.
+// while the driver's pods are deleted, and the upstream External Storage suite, on a cloud with
+// controllers also while these are deleted. It starts a cluster when none runs, and prints a table of
+// what passed.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,13 +34,20 @@ func main() {
 	}
 }
 
-// parts are what can be run, in this order.
-var parts = []string{"first", "story", "sabotage", "upstream", "nothing-left"}
+// parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
+// nodes there are two, and in a patrol one of them is deleted every 20 s.
+var parts = map[string][]string{
+	"local":        {"first", "story", "sabotage", "upstream", "nothing-left"},
+	"digitalocean": {"first", "story", "sabotage", "patrol", "upstream", "upstream-patrol", "nothing-left"},
+}
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
-	"first": "TestFirst", "story": "TestStory", "sabotage": "TestSabotage", "nothing-left": "TestNothingLeft",
+	"first": "TestFirst", "story": "TestStory", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 }
+
+// controllers selects the pods of the controller's Deployment.
+const controllers = "app.kubernetes.io/name=cloudblock-controller"
 
 // options are the flags.
 type options struct {
@@ -53,7 +62,7 @@ func parse(args []string) (options, error) {
 	var only string
 	fs := flag.NewFlagSet("e2e-cluster", flag.ContinueOnError)
 	fs.StringVar(&o.cloud, "cloud", "local", "the backend that the cluster's driver uses")
-	fs.StringVar(&only, "only", strings.Join(parts, ","), "which `parts` to run")
+	fs.StringVar(&only, "only", "", "which `parts` to run, with commas between them (default: all)")
 	fs.StringVar(&o.focus, "focus", "", "a regular expression: only these specs of the upstream suite")
 	fs.BoolVar(&o.wide, "wide", false, "run the upstream suite's slow and serial specs, too")
 	fs.IntVar(&o.processes, "procs", 4, "how many specs of the upstream suite run at a time")
@@ -61,12 +70,17 @@ func parse(args []string) (options, error) {
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
-	if o.cloud != "local" {
-		return o, fmt.Errorf("-cloud %s: only local has manifests and a description for the suite so far", o.cloud)
+	all, known := parts[o.cloud]
+	if !known {
+		return o, fmt.Errorf("-cloud %s: there is no such cloud, only %s", o.cloud, strings.Join(slices.Sorted(maps.Keys(parts)), ", "))
+	}
+	if only == "" {
+		o.only = all
+		return o, nil
 	}
 	for part := range strings.SplitSeq(only, ",") {
-		if !slices.Contains(parts, part) {
-			return o, fmt.Errorf("-only %s: there is no such part, only %s", part, strings.Join(parts, ", "))
+		if !slices.Contains(all, part) {
+			return o, fmt.Errorf("-only %s: there is no such part, only %s", part, strings.Join(all, ", "))
 		}
 		o.only = append(o.only, part)
 	}
@@ -106,7 +120,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	var lines []line
-	for _, part := range parts {
+	for _, part := range parts[o.cloud] {
 		if !slices.Contains(o.only, part) || ctx.Err() != nil {
 			continue
 		}
@@ -138,12 +152,17 @@ func one(ctx context.Context, client kube.Client, o options, part string, out io
 	if test, ok := tests[part]; ok {
 		return goTest(ctx, test, o, out)
 	}
+	if part == "upstream-patrol" {
+		o.reports = filepath.Join(o.reports, part)
+		defer patrol(ctx, client, o.cloud, out)()
+	}
 	grows, err := kube.MountedExt4Grows()
 	if err != nil {
 		return line{err: err}
 	}
 	result, err := upstream.Run(ctx, upstream.Options{
-		Bin: filepath.Dir(client.Kubectl), Kubectl: client.Kubectl, Kubeconfig: client.Kubeconfig,
+		Cloud: o.cloud,
+		Bin:   filepath.Dir(client.Kubectl), Kubectl: client.Kubectl, Kubeconfig: client.Kubeconfig,
 		Driver: "test/e2e/cluster/external-" + o.cloud + ".yaml", Focus: o.focus, Wide: o.wide,
 		GrowsMountedExt4: grows, Processes: o.processes, Reports: o.reports,
 	}, out)
@@ -155,6 +174,19 @@ func one(ctx context.Context, client kube.Client, o options, part string, out io
 		l.err = errors.New("a spec failed, or was skipped without a known reason")
 	}
 	return l
+}
+
+// patrol deletes one of the controllers every 20 s until the returned function is called.
+func patrol(ctx context.Context, client kube.Client, cloud string, out io.Writer) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	client = client.In("cloudblock-" + cloud)
+	client.Log = func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	deleted := make(chan int)
+	go func() { deleted <- client.DeleteEvery(ctx, controllers, 20*time.Second) }()
+	return func() {
+		stop()
+		fmt.Fprintf(out, "%d pods of the controller were deleted meanwhile\n", <-deleted)
+	}
 }
 
 // report prints the table and the last line.

@@ -43,6 +43,8 @@ func TestParse(t *testing.T) {
 		"everything":        {nil, true},
 		"one part":          {[]string{"-only", "upstream"}, true},
 		"an unknown part":   {[]string{"-only", "downstream"}, false},
+		"another cloud":     {[]string{"-cloud", "digitalocean", "-only", "patrol,upstream-patrol"}, true},
+		"another's part":    {[]string{"-cloud", "local", "-only", "patrol"}, false},
 		"an unknown cloud":  {[]string{"-cloud", "moon"}, false},
 		"a flag of no sort": {[]string{"-what"}, false},
 	} {

@@ -61,6 +61,10 @@ func TestFilter(t *testing.T) {
 		"growing ext4 online without right": {Options{}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", true},
 		"growing ext4 online with it":       {Options{GrowsMountedExt4: true}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
 		"growing xfs online":                {Options{Wide: true}, "[Testpattern: Dynamic PV (xfs)] [Slow] volume-expand should resize volume when PVC is edited while pod is using it", false},
+		"offline growth of ext4 on local":   {Options{Cloud: "local"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", true},
+		"offline growth of ext4 on a cloud": {Options{Cloud: "digitalocean"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", false},
+		"snapshots made by hand on local":   {Options{Cloud: "local", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", true},
+		"snapshots made by hand on a cloud": {Options{Cloud: "digitalocean", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", false},
 		"growing raw block online":          {Options{}, "[Testpattern: Dynamic PV (block volmode)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,8 @@ type Options struct {
 	Bin        string
 	Kubectl    string
 	Kubeconfig string
+	// Cloud is where the driver's volumes are.
+	Cloud string
 	// Driver is the file that describes the driver.
 	Driver string
 	// Focus selects specs by name; empty is everything.
@@ -53,7 +55,7 @@ func (o Options) passes() []pass {
 	}
 	all := []pass{{"external-storage", focus, o.Filter()}}
 	if !o.Wide && o.Focus == "" {
-		all = append(all, pass{"external-storage-xfs", `External.Storage.*Dynamic PV \(xfs\).*volume-expand`, always})
+		all = append(all, pass{"external-storage-xfs", `External.Storage.*Dynamic PV \(xfs\).*volume-expand`, of(o.Cloud, always)})
 	}
 	return all
 }
@@ -78,7 +80,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (Result, error) {
 		some, err := o.start(ctx, p, out)
 		specs, errs = append(specs, some...), append(errs, err)
 	}
-	result := Judge(specs, excuses)
+	result := Judge(specs, of(o.Cloud, excuses))
 	result.print(out, o, time.Since(begin))
 	return result, errors.Join(errs...)
 }

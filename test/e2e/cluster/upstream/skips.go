@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,13 @@ type Skip struct {
 	Said *regexp.Regexp
 	// Named fits the names of specs that are left out before the suite starts.
 	Named string
+	// Only is the one cloud that this is about; empty means all.
+	Only string
+}
+
+// of are the skips that are about a cloud.
+func of(cloud string, skips []Skip) []Skip {
+	return slices.DeleteFunc(slices.Clone(skips), func(s Skip) bool { return s.Only != "" && s.Only != cloud })
 }
 
 func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
@@ -20,7 +28,7 @@ func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
 // excuses are the reasons why the suite itself leaves out specs of this driver. A text that fits none
 // of them fails the run.
 var excuses = []Skip{
-	{Reason: "only made volumes are tested: local has no volumes inside a pod's spec, and nothing outside of the driver makes a pool file",
+	{Reason: "only made volumes are tested: the driver has no volumes inside a pod's spec, and the suite can make none outside of it",
 		Said: said(`does(n't| not) support (volume type )?"?(InlineVolume|PreprovisionedPV|CSIInlineVolume)`)},
 	{Reason: "the driver formats ext4, xfs and btrfs, no ext3",
 		Said: said(`doesn't support ext3 -- skipping`)},
@@ -28,15 +36,21 @@ var excuses = []Skip{
 		Said: said(`(?i)block volumes do not support mount options|not valid for Block|block volumes cannot be read-only|read only raw block|multiple PV mount test for block|does not support non-filesystem|covered by block volume case|Block volumes is not implemented`)},
 	{Reason: "the spec is about volumes of a pod's spec, the pattern about claims, or the other way round",
 		Said: said(`volume type "\w+" is (not )?ephemeral|Driver supports dynamic provisioning, skipping|Suite "\w+" does not support|doesn't support readOnly source|Skipping \w+ test for expansion`)},
-	{Reason: "a pool belongs to one node, so no volume is seen by two",
+	{Reason: "a pool belongs to one node, so no volume is seen by two", Only: "local",
 		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment|separate topology segments`)},
-	{Reason: "local has no limit of volumes per node but the pool's size",
+	{Reason: "a volume is attached to one machine at a time", Only: "digitalocean",
+		Said: said(`ROX access mode|doesn't support RWX|ReadOnlyMany`)},
+	{Reason: "the nodes are in one region, so there is one topology", Only: "digitalocean",
+		Said: said(`multi-topology environment|separate topology segments`)},
+	{Reason: "local has no limit of volumes per node but the pool's size", Only: "local",
 		Said: said(`does not support volume limits`)},
-	{Reason: "local has nothing about a volume that could be modified later (no VolumeAttributesClass)",
+	{Reason: "there is nothing about a volume that could be modified later (no VolumeAttributesClass)",
 		Said: said(`VolumeAttributesClass`)},
 	{Reason: "the driver does not tell which blocks of a snapshot changed",
 		Said: said(`does not support snapshot metadata`)},
-	{Reason: "group snapshots: the stock csi-snapshotter in per-node mode watches only contents and classes with the label managed-by, which nobody sets on those of groups",
+	{Reason: "group snapshots: the stock csi-snapshotter in per-node mode watches only contents and classes with the label managed-by, which nobody sets on those of groups", Only: "local",
+		Said: said(`does not support group snapshots|group snapshot stress test options`)},
+	{Reason: "the cloud has no snapshots of groups", Only: "digitalocean",
 		Said: said(`does not support group snapshots|group snapshot stress test options`)},
 	{Reason: "no numbers to compare with are given for the suite's own measurements; make bench measures",
 		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},
@@ -49,7 +63,7 @@ var always = []Skip{
 	{Reason: "stops the kubelet of a node over ssh", Named: `\[Disruptive\]`},
 	{Reason: "needs Windows nodes", Named: `\[Feature:Windows\]|ntfs`},
 	{Reason: "needs nodes with SELinux", Named: `\[Feature:SELinux`},
-	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set",
+	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set", Only: "local",
 		Named: `Pre-provisioned Snapshot`},
 }
 
@@ -59,12 +73,17 @@ var longer = []Skip{
 	{Reason: "needs the cluster for itself: in the wide run", Named: `\[Serial\]`},
 }
 
-// noOnlineExt4 are the specs that grow a mounted ext4. Those of "offline" growth are among them: where
-// the node program does all the growing, the kubelet asks for it right after the mount.
-var noOnlineExt4 = Skip{
-	Reason: "the kernel grows a mounted ext4 only with CAP_SYS_RESOURCE, and this machine's root has not got it; the same specs run on xfs",
-	Named: `\((default fs|ext4)\)(\(allowExpansion\))?.*(should resize volume when PVC is edited|Verify if offline PVC expansion works)|` +
-		`Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
+// noOnlineExt4 are the specs that grow a mounted ext4.
+var noOnlineExt4 = []Skip{
+	{
+		Reason: "the kernel grows a mounted ext4 only with CAP_SYS_RESOURCE, and this machine's root has not got it; the same specs run on xfs",
+		Named: `\((default fs|ext4)\)(\(allowExpansion\))?.*should resize volume when PVC is edited|` +
+			`Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
+	},
+	{
+		Reason: "without CAP_SYS_RESOURCE: where the node program does all the growing, the kubelet asks for it right after the mount", Only: "local",
+		Named: `\((default fs|ext4)\)(\(allowExpansion\))?.*Verify if offline PVC expansion works`,
+	},
 }
 
 // Filter returns the specs that are left out before the suite starts.
@@ -74,9 +93,9 @@ func (o Options) Filter() []Skip {
 		left = append(left, longer...)
 	}
 	if !o.GrowsMountedExt4 {
-		left = append(left, noOnlineExt4)
+		left = append(left, noOnlineExt4...)
 	}
-	return left
+	return of(o.Cloud, left)
 }
 
 func pattern(skips []Skip) string {
