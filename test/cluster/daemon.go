@@ -34,7 +34,7 @@ func launch(l layout, where, name string, cmd *exec.Cmd) (*daemon, error) {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = daemonEnvironment()
+	cmd.Env = append(daemonEnvironment(), cmd.Env...)
 	// Of its own session: Ctrl-C here must not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -82,6 +82,12 @@ func (c *cluster) startEmulator(ctx context.Context) error {
 		// As long as they take there.
 		"--action", "1s+1s")
 	cmd.Dir = c.run(emulatorName)
+	if description := os.Getenv("OPENAPI_DIR"); description != "" {
+		if !filepath.IsAbs(description) {
+			description = c.source(description)
+		}
+		cmd.Env = append(cmd.Env, "OPENAPI_DIR="+description)
+	}
 	d, err := launch(c.layout, "host", emulatorName, cmd)
 	if err != nil {
 		return err
