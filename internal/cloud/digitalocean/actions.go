@@ -2,6 +2,7 @@ package digitalocean
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -152,15 +153,27 @@ func kindOfType(name string) poll.Kind {
 	return "other"
 }
 
+// unseen gives the failed wait for an action that was sent its kind. Only an action that is seen to have failed
+// has changed nothing; of one that nobody could see to its end, for want of time or of the permission to look,
+// the outcome is open.
+func unseen(err error) error {
+	if err == nil || errors.Is(err, errErrored) || errors.Is(err, fault.Uncertain) {
+		return err
+	}
+	return fmt.Errorf("%w: the action goes on unseen: %w", fault.Uncertain, err)
+}
+
 // join waits for what is under way with a volume already, by a call before this one, another controller
-// or a person. It reports whether there was anything. How it ended is for a look at the state to say.
+// or a person. It reports whether there was anything. How it ended is for a look at the state to say; that it
+// has ended is certain when there is no error.
 func (c *Cloud) join(ctx context.Context, id cloud.VolumeID) (joined bool, err error) {
 	acts, err := c.runningOn(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	for _, act := range acts {
-		if err := c.await(ctx, act); ctx.Err() != nil {
+		err := c.await(ctx, act)
+		if err != nil && !errors.Is(err, errErrored) && fault.Of(err) != fault.NotFound {
 			return true, fmt.Errorf("volume %s: wait for what is under way with it: %w", id, err)
 		}
 	}

@@ -2,7 +2,6 @@ package digitalocean
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -38,8 +37,8 @@ func (m *move) do(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("%s volume %s, droplet %d: %w", m.kind, m.id, m.droplet, err)
-	if m.sent() && ctx.Err() != nil && !errors.Is(err, fault.Uncertain) {
-		return fmt.Errorf("%w: the action goes on without the call: %w", fault.Uncertain, err)
+	if m.sent() {
+		return unseen(err)
 	}
 	return err
 }

@@ -93,8 +93,8 @@ func (r *resize) do(ctx context.Context, droplet int) error {
 		return nil
 	}
 	err = fmt.Errorf("expand volume %s to %d GiB: %w", r.id, r.gib, err)
-	if r.move.sent() && ctx.Err() != nil {
-		return fmt.Errorf("%w: the action goes on without the call: %w", fault.Uncertain, err)
+	if r.move.sent() {
+		return unseen(err)
 	}
 	return err
 }
