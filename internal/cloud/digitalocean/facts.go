@@ -26,14 +26,19 @@ type facts struct {
 	air     map[string]chan struct{}
 }
 
-// saw takes in the state of a volume. A fresh one was asked for alone; a list may lag behind, so it does
-// not unsay what is known already.
-func (k *facts) saw(v *godo.Volume, fresh bool) {
+func factOf(v *godo.Volume) fact {
 	f := fact{name: v.Name, region: regionOf(v), gib: v.SizeGigaBytes}
 	if len(v.DropletIDs) > 0 {
 		f.droplet = v.DropletIDs[0]
 	}
 	_, f.wish = wishOf(v.Tags)
+	return f
+}
+
+// saw takes in the state of a volume. A fresh one was asked for alone; a list may lag behind, so it does
+// not unsay what is known already.
+func (k *facts) saw(v *godo.Volume, fresh bool) {
+	f := factOf(v)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.volumes == nil {
@@ -118,9 +123,9 @@ func (c *Cloud) know(ctx context.Context, id cloud.VolumeID) (fact, error) {
 	if f, known := c.known.of(id); known {
 		return f, nil
 	}
-	if _, err := c.states.Get(ctx, id); err != nil {
+	vol, err := c.states.Get(ctx, id)
+	if err != nil {
 		return fact{}, err
 	}
-	f, _ := c.known.of(id)
-	return f, nil
+	return factOf(vol), nil // a list that began before the volume was made may have unsaid what was seen of it
 }
