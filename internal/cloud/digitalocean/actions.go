@@ -182,7 +182,11 @@ func (c *Cloud) join(ctx context.Context, id cloud.VolumeID) (joined bool, err e
 
 // volume reads one volume, fresh.
 func (c *Cloud) volume(ctx context.Context, id cloud.VolumeID) (*godo.Volume, error) {
-	vol, _, err := c.api.Storage.GetVolume(budget.WithPriority(ctx, budget.Read), string(id))
+	return c.read(ctx, id, budget.Read)
+}
+
+func (c *Cloud) read(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*godo.Volume, error) {
+	vol, _, err := c.api.Storage.GetVolume(budget.WithPriority(ctx, p), string(id))
 	switch {
 	case err != nil:
 		err = readError("look at volume "+string(id), err)

@@ -98,9 +98,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, fmt.Errorf("attach volume %s to droplet %d: %w", id, droplet, err)
 	}
-	if f.wish {
-		c.growBeforeAttach(ctx, id)
-	}
+	c.growBeforeAttach(ctx, id, f.wish)
 	m := &move{c: c, id: id, droplet: droplet, kind: kindAttach}
 	m.decide = func(ctx context.Context, vol *godo.Volume, refusal error) error {
 		return c.decideAttach(ctx, vol, droplet, refusal)
@@ -161,7 +159,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if !ok {
 		return nil // a volume is never a disk of what is no droplet
 	}
-	f, err := c.know(ctx, id)
+	_, err := c.know(ctx, id)
 	if fault.Of(err) == fault.NotFound {
 		return nil
 	}
@@ -171,9 +169,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err := c.detach(ctx, id, droplet); err != nil {
 		return err
 	}
-	if f, _ = c.known.of(id); f.wish {
-		c.growSoon(id)
-	}
+	c.growSoon(id)
 	return nil
 }
 
@@ -187,10 +183,10 @@ func (c *Cloud) detachAll(ctx context.Context, id cloud.VolumeID) error {
 		switch {
 		case err != nil:
 			return err
-		case vol == nil || len(vol.DropletIDs) == 0:
-			if f, _ := c.known.of(id); f.wish {
-				c.growSoon(id)
-			}
+		case vol == nil:
+			return nil
+		case len(vol.DropletIDs) == 0:
+			c.growSoon(id)
 			return nil
 		}
 		if err := c.detach(ctx, id, vol.DropletIDs[0]); err != nil {

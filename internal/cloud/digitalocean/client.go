@@ -111,6 +111,7 @@ type Cloud struct {
 	machines   *queue.Queue
 	actions    *poll.Poller[actionKey, string]
 	states     *poll.Shared[cloud.VolumeID, *godo.Volume]
+	wishes     *poll.Shared[cloud.VolumeID, *godo.Volume]
 	regions    *poll.Shared[struct{}, map[string]bool]
 	known      facts
 	volumes    atomic.Int64 // how many the account has, as far as a list has told
@@ -153,6 +154,10 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	})
 	c.states = poll.NewShared(poll.SharedConfig[cloud.VolumeID, *godo.Volume]{
 		Source:  poll.Source[cloud.VolumeID, *godo.Volume]{One: c.volume, Many: c.manyVolumes},
+		Metrics: cfg.Metrics.Poll,
+	})
+	c.wishes = poll.NewShared(poll.SharedConfig[cloud.VolumeID, *godo.Volume]{
+		Source:  c.wishSource(),
 		Metrics: cfg.Metrics.Poll,
 	})
 	c.regions = poll.NewShared(poll.SharedConfig[struct{}, map[string]bool]{
@@ -229,6 +234,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 	c.machines.Close()
 	c.actions.Close()
 	c.states.Close()
+	c.wishes.Close()
 	c.regions.Close()
 	idle := make(chan struct{})
 	go func() {

@@ -74,25 +74,31 @@ func (c *Cloud) allVolumes(ctx context.Context, p budget.Priority) ([]godo.Volum
 	return all, nil
 }
 
-// manyVolumes answers for several volumes with one page, as long as the account's fit on one. Where they
-// do not, each is read by itself, which is what an answer without it means.
-func (c *Cloud) manyVolumes(ctx context.Context, ids []cloud.VolumeID) (map[cloud.VolumeID]*godo.Volume, error) {
+// manyVolumes answers for several volumes with one page. One that it lacks is read by itself.
+func (c *Cloud) manyVolumes(ctx context.Context, _ []cloud.VolumeID) (map[cloud.VolumeID]*godo.Volume, error) {
+	return c.page(ctx, budget.Read)
+}
+
+// page returns the volumes of an account that fit on one page, and nil where they do not.
+func (c *Cloud) page(ctx context.Context, p budget.Priority) (map[cloud.VolumeID]*godo.Volume, error) {
 	if c.volumes.Load() > perPage {
 		return nil, nil
 	}
-	list, resp, err := c.api.Storage.ListVolumes(budget.WithPriority(ctx, budget.Read),
+	list, resp, err := c.api.Storage.ListVolumes(budget.WithPriority(ctx, p),
 		&godo.ListVolumeParams{ListOptions: &godo.ListOptions{Page: 1, PerPage: perPage}})
 	if err != nil {
-		return nil, readError(fmt.Sprintf("look at %d volumes", len(ids)), err)
-	}
-	if resp.Meta != nil {
-		c.volumes.Store(int64(resp.Meta.Total))
+		return nil, readError("look at several volumes", err)
 	}
 	found := make(map[cloud.VolumeID]*godo.Volume, len(list))
 	for i := range list {
 		c.known.saw(&list[i], false)
 		found[cloud.VolumeID(list[i].ID)] = &list[i]
 	}
+	if resp.Links != nil && !resp.Links.IsLastPage() {
+		c.volumes.Store(perPage + 1) // at least, until a whole list tells
+		return nil, nil
+	}
+	c.volumes.Store(int64(len(list)))
 	return found, nil
 }
 

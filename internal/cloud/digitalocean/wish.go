@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -44,7 +45,9 @@ func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want int64, why
 		"the volume grows in between (it is tagged %s)", why, wanted.word())
 }
 
-// growSoon carries out a wish in the background: the volume is free now, and nobody has to wait.
+// growSoon carries out the wish of a volume that is free now, should it have one, in the background: nobody
+// has to wait. Another controller may have written it, so it is looked for each time, with one read for all
+// whose detach ended at the same look.
 func (c *Cloud) growSoon(id cloud.VolumeID) {
 	c.growing.mu.Lock()
 	defer c.growing.mu.Unlock()
@@ -65,12 +68,36 @@ func (c *Cloud) growSoon(id cloud.VolumeID) {
 		}()
 		ctx, cancel := context.WithTimeout(budget.WithPriority(c.life, budget.Attach), c.patient)
 		defer cancel()
+		if f, _ := c.known.of(id); !f.wish {
+			vol, err := c.wishes.Get(ctx, id)
+			if err != nil || vol == nil || len(wishWords(vol.Tags)) == 0 {
+				return // the next detach looks again
+			}
+		}
 		c.carryOut(ctx, id)
 	})
 }
 
+// wishSource reads volumes that are free now. It is as urgent as the attach that may wait for it.
+func (c *Cloud) wishSource() poll.Source[cloud.VolumeID, *godo.Volume] {
+	return poll.Source[cloud.VolumeID, *godo.Volume]{
+		One: func(ctx context.Context, id cloud.VolumeID) (*godo.Volume, error) {
+			return c.read(ctx, id, budget.Attach)
+		},
+		Many: func(ctx context.Context, ids []cloud.VolumeID) (map[cloud.VolumeID]*godo.Volume, error) {
+			found, err := c.page(ctx, budget.Attach)
+			for _, id := range ids {
+				if _, there := found[id]; found != nil && !there {
+					found[id] = nil // it has been deleted since, which is no reason to ask for it
+				}
+			}
+			return found, err
+		},
+	}
+}
+
 // growBeforeAttach joins a growth that goes on, or carries out a wish that nobody did. It fails no attach.
-func (c *Cloud) growBeforeAttach(ctx context.Context, id cloud.VolumeID) {
+func (c *Cloud) growBeforeAttach(ctx context.Context, id cloud.VolumeID, wished bool) {
 	ctx, cancel := context.WithTimeout(ctx, longestGrowth)
 	defer cancel()
 	c.growing.mu.Lock()
@@ -83,7 +110,9 @@ func (c *Cloud) growBeforeAttach(ctx context.Context, id cloud.VolumeID) {
 		}
 		return // it was tried once since the detach
 	}
-	c.carryOut(ctx, id)
+	if wished {
+		c.carryOut(ctx, id)
+	}
 }
 
 // carryOut grows a volume that is free to the size on its tag, once, and removes the tag. What fails is

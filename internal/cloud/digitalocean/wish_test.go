@@ -133,3 +133,21 @@ func TestTheLastWishCountsAndOneThatIsFulfilledGoes(t *testing.T) {
 	must(t, err)
 	grown(t, account, id, 6)
 }
+
+// E4: each sidecar has a lease of its own, so one controller writes the wish and another detaches and attaches,
+// which has known the volume since before it had one.
+func TestAWishIsCarriedOutByAnotherController(t *testing.T) {
+	account, resizing, id := refusing(t)
+	attaching := open(t, account)
+	must(t, attaching.Detach(t.Context(), id, node1)) // knows the volume with its wish
+	grown(t, account, id, 5)
+	_, err := attaching.Attach(t.Context(), id, node1)
+	must(t, err)
+	_, err = resizing.ExpandVolume(t.Context(), id, 7*cloud.GiB)
+	want(t, err, fault.Precondition)
+	must(t, attaching.Detach(t.Context(), id, node1))
+	_, err = attaching.Attach(t.Context(), id, node2)
+	must(t, err)
+	grown(t, account, id, 7)
+	at(t, account, id, droplet2)
+}
