@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,7 +20,8 @@ func limitsFlag(to *[]budget.Window) func(text string) error {
 	}
 }
 
-// parseLimits reads limits. The longest one counts as the one that the cloud's headers speak of.
+// parseLimits reads limits, which hold whatever the cloud says of its own. The longest one counts as the one
+// that the cloud's headers speak of.
 func parseLimits(text string) ([]budget.Window, error) {
 	var all []budget.Window
 	for part := range strings.SplitSeq(text, ",") {
@@ -29,9 +31,9 @@ func parseLimits(text string) ([]budget.Window, error) {
 		if errors.Join(numberErr, perErr) != nil || calls < 1 || window < time.Second {
 			return nil, fmt.Errorf("%q is not of the form CALLS/TIME, such as 250/1m", part)
 		}
-		all = append(all, budget.Window{Calls: calls, Per: window})
+		all = append(all, budget.Window{Calls: calls, Per: window, Fixed: true})
 	}
-	slices.SortStableFunc(all, func(a, b budget.Window) int { return int(a.Per - b.Per) })
+	slices.SortStableFunc(all, func(a, b budget.Window) int { return cmp.Compare(a.Per, b.Per) })
 	all[len(all)-1].Told = true
 	return all, nil
 }

@@ -235,6 +235,37 @@ func TestWhatOthersSpendIsBelievedAndForgotten(t *testing.T) {
 	})
 }
 
+func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
+	tests := map[string]struct {
+		said budget.Rate
+		want int
+	}{
+		"nothing":                            {budget.Rate{}, 20},
+		"a higher limit with room":           {budget.Rate{Limit: 100, Remaining: 90}, 20},
+		"a higher limit with less room":      {budget.Rate{Limit: 100, Remaining: 5}, 5},
+		"a lower limit":                      {budget.Rate{Limit: 10, Remaining: 10}, 10},
+		"its own limit, of which others use": {budget.Rate{Limit: 20, Remaining: 15}, 15},
+		"a higher limit with no room at all": {budget.Rate{Limit: 100}, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 20, Per: time.Hour, Told: true, Fixed: true}}})
+				g.Learn(tc.said)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				sent := 0
+				for g.Acquire(ctx, budget.Detach) == nil {
+					sent++
+				}
+				if sent != tc.want {
+					t.Errorf("%d requests went at once, want %d", sent, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestARefusalPausesEverythingAndThenGoesOnSlowly(t *testing.T) {
 	tests := map[string]struct {
 		rate  budget.Rate

@@ -8,6 +8,9 @@ type Window struct {
 	Per   time.Duration
 	// Told: this is the window that the cloud's headers speak of.
 	Told bool
+	// Fixed: Calls are the most that may be sent here, whatever the cloud says of its own limit, because
+	// somebody has decided so. Otherwise Calls follow what the cloud says.
+	Fixed bool
 }
 
 // A window counts what was sent within the last Per, and what others sent as far as it is told.
@@ -65,11 +68,14 @@ func (w *window) changes(now time.Time, n float64) time.Duration {
 
 // told takes in what the cloud says about the window.
 func (w *window) told(now time.Time, limit, remaining int) {
-	w.Calls = limit
+	if !w.Fixed {
+		w.Calls = limit
+	}
 	w.forget(now)
 	// Requests of ours that are under way may not be counted in remaining yet: then others seem to
-	// have used less, until the next answer.
-	w.others, w.since = max(0, float64(limit-remaining-len(w.sent))), now
+	// have used less, until the next answer. Where the limit is fixed, others use what the cloud has not got
+	// of the rest of it.
+	w.others, w.since = max(0, float64(w.Calls-remaining-len(w.sent))), now
 }
 
 // full takes in that there is no room, and that it will come back only after a while.
