@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -212,9 +213,14 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 		t.Run(tc.where.name+", volume "+kindName(tc.kind), func(t *testing.T) {
 			w := tc.where.start(t)
 			gaps := len((&life{pair: w.Pair}).steps()) - 1
-			for first := range gaps {
-				// One of them dies in this gap, the other half a life away, so each dies in each gap.
-				deaths := map[int]victim{first: victims[0], (first + gaps/2) % gaps: victims[1]}
+			died := map[string]bool{}
+			for first := range (gaps + 1) / 2 {
+				// Four deaths a quarter of a life apart, so that after half as many lives as there are gaps
+				// each of the two has died in each gap.
+				deaths := map[int]victim{}
+				for quarter := range 4 {
+					deaths[(first+(quarter*gaps+3)/4)%gaps] = victims[quarter%2]
+				}
 				l := &life{t: t, pair: w.Pair, where: tc.where, kind: tc.kind, n: fmt.Sprint("-", first)}
 				last := "nobody killed"
 				for i, step := range l.steps() {
@@ -223,11 +229,15 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 					}
 					if who, dies := deaths[i]; dies {
 						last = who.name + " killed after " + step.name
+						died[last] = true
 						who.kill(w.Pair)
 						who.restart(t, w.Pair)
 					}
 				}
 				w.wantNothingLeft(t)
+			}
+			if len(died) != 2*gaps {
+				t.Errorf("%d deaths in %d gaps, want each of two programs in each: %v", len(died), gaps, slices.Sorted(maps.Keys(died)))
 			}
 		})
 	}
