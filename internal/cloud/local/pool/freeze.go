@@ -171,8 +171,11 @@ func (p *Pool) writeNote(n freezeNote, ext string, flags uint) (*os.File, error)
 	return f, nil
 }
 
-// sweepNotes removes half-written files whose process was killed. There is an instant in which one that
-// is being written is not locked yet, so only those are taken whose content has expired anyway.
+// abandoned is how old a half-written note is that belongs to nobody any more. A living process locks it
+// at once; one that was held up for so long finds it gone, and its freeze is refused.
+const abandoned = 5 * time.Second
+
+// sweepNotes removes half-written files whose process was killed.
 func (p *Pool) sweepNotes() {
 	for _, id := range p.notes(newExt) {
 		name := p.notePath(id, newExt)
@@ -181,7 +184,7 @@ func (p *Pool) sweepNotes() {
 			continue
 		}
 		st, err := f.Stat()
-		if err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > MostFreeze && flock(f, unix.LOCK_EX) == nil {
+		if err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > abandoned && flock(f, unix.LOCK_EX) == nil {
 			p.disk.discard(name)
 		}
 		_ = f.Close()
