@@ -26,6 +26,8 @@ type move struct {
 	// nil where the wanted state is there already.
 	decide func(ctx context.Context, vol *godo.Volume, refusal error) error
 
+	puzzles puzzles
+
 	mu  sync.Mutex
 	act *action // nil: nothing has to be waited for
 }
@@ -64,7 +66,7 @@ func (m *move) send(ctx context.Context) error {
 	if lookErr != nil {
 		return lookErr
 	}
-	return m.decide(ctx, vol, err)
+	return m.puzzles.count(m.decide(ctx, vol, err))
 }
 
 func (m *move) wait(ctx context.Context) error {

@@ -158,6 +158,24 @@ func refused(err error) bool {
 	}
 }
 
+// mostPuzzles is how often a write is sent that is refused though the state allows it. The state may have
+// changed in between; what it is refused for may also be nothing that the API shows.
+const mostPuzzles = 5
+
+// puzzles counts such refusals of one call.
+type puzzles int
+
+// count lets a refusal pass as fault.Busy, which is sent again after a pause, until there have been enough.
+func (p *puzzles) count(err error) error {
+	if fault.Of(err) != fault.Busy {
+		return err
+	}
+	if *p++; *p < mostPuzzles {
+		return err
+	}
+	return fmt.Errorf("%w: refused %d times, though the state allows it; what the cloud says should tell why: %w", fault.Unavailable, mostPuzzles, err)
+}
+
 // isBudget tells the API's rate limit from the rule about snapshots, which has the same status.
 func isBudget(_ *http.Response, body []byte) bool {
 	return !strings.Contains(strings.ToLower(string(body)), textTooSoon)

@@ -280,6 +280,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	doing := "delete volume " + string(id)
+	var unexplained puzzles
 	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
 		err := c.write(ctx, volumeKey(id), doing, func(ctx context.Context) error {
 			_, err := c.api.Storage.DeleteVolume(ctx, string(id))
@@ -288,7 +289,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 		if !refused(err) || fault.Of(err) == fault.Busy {
 			return err
 		}
-		return c.decideDelete(ctx, id, err)
+		return unexplained.count(c.decideDelete(ctx, id, err))
 	}})
 	if err != nil {
 		return err
