@@ -298,12 +298,16 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	return nil
 }
 
-// decideDelete says what a refused delete means.
+// decideDelete says what a refused delete means, when everything that was under way with the volume has ended.
 func (c *Cloud) decideDelete(ctx context.Context, id cloud.VolumeID, refusal error) error {
 	if fault.Of(refusal) == fault.NotFound {
 		return nil
 	}
-	vol, err := c.look(ctx, id)
+	_, err := c.join(ctx, id)
+	var vol *godo.Volume
+	if err == nil {
+		vol, err = c.look(ctx, id)
+	}
 	switch {
 	case err != nil:
 		return errors.Join(err, refusal)
