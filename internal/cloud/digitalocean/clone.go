@@ -37,13 +37,19 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body g
 		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, c.zones(req), fault.Exhausted)
 	}
 	vol, err := c.createIn(ctx, doing, body, zones)
-	if fault.Of(err) != fault.Uncertain {
-		c.drop(ctx, snap) // the copy is whole with the create's answer, or there is none
-	}
-	if err != nil {
+	switch fault.Of(err) {
+	case fault.None:
+		c.drop(ctx, snap) // the copy is whole with the create's answer
+		return c.fit(ctx, req, vol)
+	case fault.Uncertain, fault.Unavailable, fault.Busy:
+		return cloud.Volume{}, err // the repeat needs the snapshot, and would wait 10 minutes for another
+	case fault.NotFound:
+		// The source was there a moment ago. Another controller made the same clone, or failed to.
+		return cloud.Volume{}, fmt.Errorf("%s: %w: its temporary snapshot was removed: %w", doing, fault.Unavailable, err)
+	default:
+		c.drop(ctx, snap)
 		return cloud.Volume{}, err
 	}
-	return c.fit(ctx, req, vol)
 }
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.

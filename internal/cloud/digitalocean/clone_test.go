@@ -1,0 +1,57 @@
+package digitalocean_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+)
+
+// A clone that could not be made now needs its snapshot at the repeat, and would wait 10 minutes for another.
+func TestACloneThatIsRepeatedKeepsItsSnapshot(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	req := request("clone")
+	req.Source.Volume = origin(t, c)
+	account.Arm(emulator.Fault{
+		Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 422, Message: "there is a pending event"},
+	})
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Busy)
+	if n := len(account.Snapshots()); n != 1 {
+		t.Errorf("%d snapshots are there for the repeat, want 1", n)
+	}
+	_, err = c.CreateVolume(t.Context(), req)
+	must(t, err)
+	if n := len(account.Snapshots()); n != 0 {
+		t.Errorf("%d snapshots are left, want none", n)
+	}
+}
+
+// Another controller may remove the temporary snapshot when it has made the same clone, or failed to. That is
+// no reason to say that the source does not exist, which is final.
+func TestACloneWhoseSnapshotAnotherRemovesIsRepeated(t *testing.T) {
+	account := start(t, emulator.Options{})
+	other := open(t, account, func(cfg *digitalocean.Config) { cfg.LeftOverAge = time.Nanosecond })
+	var once sync.Once
+	c := stack(open(t, account, func(cfg *digitalocean.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && r.URL.Path == "/v2/volumes" {
+				once.Do(func() { must(t, other.Sweep(t.Context())) })
+			}
+			return base.RoundTrip(r)
+		})
+	}))
+	req := request("clone")
+	req.Source.Volume = origin(t, other)
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Unavailable, "temporary snapshot")
+	_, err = c.CreateVolume(t.Context(), req)
+	must(t, err)
+}
