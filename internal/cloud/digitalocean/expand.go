@@ -29,7 +29,7 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 		return cloud.Expansion{}, fmt.Errorf("expand volume %s: %w", id, err)
 	}
 	if want <= f.gib { // volumes never shrink, so what was seen once is still there
-		return c.alreadyLarge(ctx, id, want)
+		return c.alreadyLarge(ctx, id, want, f.gib)
 	}
 	r := &resize{c: c, id: id, gib: want, region: f.region}
 	err = r.do(ctx, f.droplet)
@@ -58,7 +58,7 @@ func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want int64) (cl
 }
 
 // alreadyLarge answers a size at or below the present one, which takes back a wish for more.
-func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, want int64) (cloud.Expansion, error) {
+func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, want, seen int64) (cloud.Expansion, error) {
 	vol, err := c.states.Get(ctx, id)
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("expand volume %s: %w", id, err)
@@ -66,7 +66,7 @@ func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, want int64)
 	if words := wishWords(vol.Tags); len(words) > 0 && want > 0 {
 		c.untag(ctx, id, words)
 	}
-	return cloud.Expansion{Size: cloud.Bytes(vol.SizeGigaBytes) * cloud.GiB}, nil
+	return cloud.Expansion{Size: cloud.Bytes(max(vol.SizeGigaBytes, seen)) * cloud.GiB}, nil // a look may lag behind
 }
 
 // A resize is one growth in the queue of the droplet that has the volume. It is used by one call.

@@ -335,6 +335,19 @@ func TestOneWritePerCall(t *testing.T) {
 	}
 }
 
+// E3: the repeat of a growth is answered with the size that it has, although a look may be older than that.
+func TestTheRepeatOfAGrowthIsNotAnsweredWithAnOldSize(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	id := origin(t, c)
+	_, err := c.ExpandVolume(t.Context(), id, 3*cloud.GiB)
+	must(t, err)
+	account.Arm(emulator.Fault{Method: "GET", Effect: faults.Effect{StaleChanges: 2}})
+	if exp, err := c.ExpandVolume(t.Context(), id, 2*cloud.GiB); err != nil || exp.Size != 3*cloud.GiB {
+		t.Errorf("ExpandVolume again = %+v, %v, want 3 GiB", exp, err)
+	}
+}
+
 // A caller that goes is answered at once, and the write that was sent goes on.
 func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
 	account := start(t, emulator.Options{})
