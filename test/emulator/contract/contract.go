@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -222,7 +223,7 @@ func (c *Checker) problems(e Exchange) (found []mismatch, described bool) {
 			RejectWhenRequestBodyNotSpecified: true, IncludeResponseStatus: true, MultiError: true,
 		},
 	}
-	for _, parameter := range route.Operation.Parameters {
+	for _, parameter := range slices.Concat(route.PathItem.Parameters, route.Operation.Parameters) {
 		if name := parameter.Value.Name; parameter.Value.In == openapi3.ParameterInPath {
 			input.PathParams[name] = e.Request.PathValue(name)
 		}

@@ -83,10 +83,17 @@ func (f *Folder) Grow(d Disk) error {
 	if err := resize(f.Path(d), d.Size); err != nil {
 		return err
 	}
-	if at, attached := f.loops[d.ID]; attached {
+	if at, attached := f.loops[d.ID]; attached && bound(at.loop, f.Path(d)) {
 		return setCapacity(at.loop)
 	}
 	return nil
+}
+
+// Rename gives a free disk another device name.
+func (f *Folder) Rename(d Disk, device string) error {
+	renamed := d
+	renamed.Device = device
+	return os.Rename(f.Path(d), f.Path(renamed))
 }
 
 // Snapshot copies what is on the disk now; what its users have not written yet is not there.

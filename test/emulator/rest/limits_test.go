@@ -15,6 +15,9 @@ func TestLimitText(t *testing.T) {
 	}{
 		{"250/1m", rest.Limit{Requests: 250, Window: time.Minute}, false},
 		{"250/60s", rest.Limit{Requests: 250, Window: time.Minute}, false},
+		{"100/1m create", rest.Limit{Requests: 100, Window: time.Minute, Of: "create"}, false},
+		{"100/1m ", rest.Limit{}, true},
+		{"100/1m two words", rest.Limit{}, true},
 		{"0/1m", rest.Limit{}, true},
 		{"250", rest.Limit{}, true},
 		{"250/0s", rest.Limit{}, true},

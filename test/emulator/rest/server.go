@@ -47,6 +47,8 @@ type Config struct {
 	Problem func(p Problem, requestID string) Answer
 	// Limited adds the cloud's rate headers; refused is the limit that was exceeded, or nil.
 	Limited func(header http.Header, all []Budget, refused *Budget)
+	// Class, if there is one, says which class of requests one belongs to, for the limits of classes.
+	Class func(r *Request) string
 	// RequestID makes the id of the next request.
 	RequestID func() string
 	// Decide, if there is one, may strike a request that no armed fault struck; an empty name means no.
@@ -231,7 +233,11 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 	var refused *Budget
 	known := r.Header.Get("Authorization") == "Bearer "+s.cfg.Token
 	if known { // a limit is one of a token
-		budgets, refused = s.limits.take()
+		var class string
+		if s.cfg.Class != nil {
+			class = s.cfg.Class(r)
+		}
+		budgets, refused = s.limits.take(class)
 	}
 	var answer Answer
 	switch {
