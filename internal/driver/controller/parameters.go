@@ -168,7 +168,7 @@ func ParseTags(entries []string) ([]cloud.Tag, error) {
 		switch {
 		case !found || key == "":
 			return nil, fmt.Errorf("entry %d is not of the form key=value: %w", i+1, fault.InvalidArgument)
-		case strings.HasPrefix(key, ownTags):
+		case strings.HasPrefix(strings.ToLower(key), ownTags): // some clouds do not tell capitals apart
 			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, ownTags, fault.InvalidArgument)
 		case strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
