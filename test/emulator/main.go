@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/contract"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
@@ -30,45 +30,91 @@ func main() {
 	}
 }
 
+// account is what the program needs of an emulated account.
+type account interface {
+	Listen(ctx context.Context, address string) error
+	ListenTLS(ctx context.Context, address string, hosts ...string) (url string, authority []byte, err error)
+	Metadata(machine int) string
+	ListenMetadata(ctx context.Context, machine int, address string) (url string, err error)
+	Contract() contract.Totals
+	Unchecked() string
+	Close() error
+
+	// The rest differs in name only.
+	kind() string // of its machines
+	address() string
+	secret() string
+	machines() []int
+	violations() []string
+}
+
+// wish is what the flags say about an account, whatever its cloud.
+type wish struct {
+	token, region, dataDir string
+	machines               int // besides those of deviceDirs
+	deviceDirs             []string
+	seed                   uint64
+	speed                  float64
+	lasting                clock.Span
+	limits                 []rest.Limit
+}
+
+// clouds are the clouds, by name, with the rate limits of the real API.
+var clouds = map[string]struct {
+	open   func(wish) (account, error)
+	limits string
+}{
+	"digitalocean": {openDigitalOcean, "250/1m,5000/1h"},
+	"linode":       {openLinode, "1600/1m,200/1m list,100/1m create"},
+}
+
 // run serves the cloud that the flags ask for until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("emulator", flag.ContinueOnError)
 	flags.SetOutput(out)
-	cloud := flags.String("cloud", "digitalocean", "which cloud: digitalocean")
-	var opts digitalocean.Options
-	flags.StringVar(&opts.Token, "token", digitalocean.DefaultToken, "token that requests must bear")
-	flags.StringVar(&opts.Region, "region", digitalocean.DefaultRegion, "region of the droplets")
-	flags.IntVar(&opts.Droplets, "droplets", 1, "number of machines")
-	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of everything that is left to chance")
-	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than the wall clock the account's time runs")
-	flags.StringVar(&opts.DataDir, "data-dir", "", "folder for the volumes' data; empty: volumes have none")
+	name := flags.String("cloud", "digitalocean", "which cloud: digitalocean or linode")
+	var w wish
+	flags.StringVar(&w.token, "token", "emulator-token", "token that requests must bear")
+	flags.StringVar(&w.region, "region", "", "region of the machines; empty: the cloud's usual one")
+	flags.IntVar(&w.machines, "machines", 1, "number of machines")
+	flags.IntVar(&w.machines, "droplets", 1, "the same as --machines")
+	flags.Uint64Var(&w.seed, "seed", 1, "seed of everything that is left to chance")
+	flags.Float64Var(&w.speed, "speed", 1, "how many times faster than the wall clock the account's time runs")
+	flags.StringVar(&w.dataDir, "data-dir", "", "folder for the volumes' data; empty: volumes have none")
 	var where listeners
 	flags.StringVar(&where.plain, "listen", "127.0.0.1:0", "loopback address to listen on")
 	flags.StringVar(&where.tls, "tls-listen", "", "address to listen on with TLS as well, for clients that are not on this machine's loopback")
-	metadata := flags.String("metadata-listen", "", "comma-separated addresses, one for each of the first droplets: its metadata service at the usual path, for a network that leads 169.254.169.254 there")
+	metadata := flags.String("metadata-listen", "", "comma-separated addresses, one for each of the first machines: its metadata service at the usual path, for a network that leads 169.254.169.254 there")
 	flags.StringVar(&where.authority, "ca-file", "", "file to write the certificate of --tls-listen to")
-	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first droplets: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
-	lasting := clock.Fixed(2 * time.Second)
-	flags.TextVar(&lasting, "action", &lasting, "how long actions take, as 2s or 2s+500ms")
-	limits := flags.String("limits", "250/1m,5000/1h", "comma-separated rate limits; empty: none")
+	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first machines: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
+	w.lasting = clock.Fixed(2 * time.Second)
+	flags.TextVar(&w.lasting, "action", &w.lasting, "how long operations take, as 2s or 2s+500ms")
+	const real = "real"
+	limits := flags.String("limits", real, "comma-separated rate limits, as 250/1m, or for Linode \"100/1m create\"; empty: none; real: those of the real API")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *cloud != "digitalocean" {
-		return fmt.Errorf("unknown cloud %q: there is digitalocean", *cloud)
+	cloud, known := clouds[*name]
+	if !known {
+		return fmt.Errorf("unknown cloud %q: there are digitalocean and linode", *name)
 	}
-	where.metadata = split(*metadata)
-	opts.Durations = digitalocean.Actions(lasting)
+	if *limits == real {
+		*limits = cloud.limits
+	}
 	for _, text := range split(*limits) {
 		var limit rest.Limit
 		if err := limit.UnmarshalText([]byte(text)); err != nil {
 			return err
 		}
-		opts.Limits = append(opts.Limits, limit)
+		w.limits = append(w.limits, limit)
 	}
-	dirs := split(*deviceDirs)
-	opts.Droplets = max(0, opts.Droplets-len(dirs))
-	return serve(ctx, where, opts, dirs, out)
+	where.metadata, w.deviceDirs = split(*metadata), split(*deviceDirs)
+	w.machines = max(0, w.machines-len(w.deviceDirs))
+	opened, err := cloud.open(w)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, where, opened, out)
 }
 
 // listeners says where an account is served.
@@ -77,11 +123,11 @@ type listeners struct {
 	metadata              []string
 }
 
-func (l listeners) open(ctx context.Context, account *digitalocean.Cloud, out io.Writer) error {
+func (l listeners) open(ctx context.Context, account account, out io.Writer) error {
 	if err := account.Listen(ctx, l.plain); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "API       %s\n", account.URL)
+	fmt.Fprintf(out, "API       %s\n", account.address())
 	if l.tls == "" {
 		return nil
 	}
@@ -100,14 +146,14 @@ func (l listeners) open(ctx context.Context, account *digitalocean.Cloud, out io
 	return os.WriteFile(l.authority, authority, 0o644)
 }
 
-// openMetadata tells where the metadata service of each droplet is: below the API's address, or at one of
+// openMetadata tells where the metadata service of each machine is: below the API's address, or at one of
 // its own.
-func (l listeners) openMetadata(ctx context.Context, account *digitalocean.Cloud, out io.Writer) error {
-	droplets := account.Droplets()
-	if len(l.metadata) > len(droplets) {
-		return fmt.Errorf("--metadata-listen has %d addresses for %d droplets", len(l.metadata), len(droplets))
+func (l listeners) openMetadata(ctx context.Context, account account, out io.Writer) error {
+	machines := account.machines()
+	if len(l.metadata) > len(machines) {
+		return fmt.Errorf("--metadata-listen has %d addresses for %d machines", len(l.metadata), len(machines))
 	}
-	for i, id := range droplets {
+	for i, id := range machines {
 		url := account.Metadata(id)
 		if i < len(l.metadata) {
 			var err error
@@ -115,7 +161,7 @@ func (l listeners) openMetadata(ctx context.Context, account *digitalocean.Cloud
 				return err
 			}
 		}
-		fmt.Fprintf(out, "droplet   %d   metadata %s\n", id, url)
+		fmt.Fprintf(out, "%-9s %d   metadata %s\n", account.kind(), id, url)
 	}
 	return nil
 }
@@ -127,18 +173,11 @@ func split(list string) []string {
 	return strings.Split(list, ",")
 }
 
-func serve(ctx context.Context, where listeners, opts digitalocean.Options, dirs []string, out io.Writer) error {
-	account, err := digitalocean.New(opts)
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		account.AddDroplet(digitalocean.Droplet{DeviceDir: dir})
-	}
+func serve(ctx context.Context, where listeners, account account, out io.Writer) error {
 	if err := where.open(ctx, account, out); err != nil {
 		return errors.Join(err, account.Close())
 	}
-	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.Token, account.URL)
+	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.secret(), account.address())
 	if err := where.openMetadata(ctx, account, out); err != nil {
 		return errors.Join(err, account.Close())
 	}
@@ -146,9 +185,9 @@ func serve(ctx context.Context, where listeners, opts digitalocean.Options, dirs
 		fmt.Fprintln(out, account.Unchecked())
 	}
 	<-ctx.Done()
-	err = account.Close()
-	for _, violation := range account.Violations() {
-		fmt.Fprintf(out, "violation %s: volume %s on droplet %d\n", violation.What, violation.VolumeName, violation.Droplet)
+	err := account.Close()
+	for _, violation := range account.violations() {
+		fmt.Fprintln(out, violation)
 	}
 	if account.Unchecked() == "" {
 		fmt.Fprintln(out, account.Contract())

@@ -57,6 +57,39 @@ func TestTheProgramServesAnAccount(t *testing.T) {
 	}
 }
 
+func TestTheProgramServesLinode(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	read, write := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, []string{"--cloud", "linode", "--machines", "2", "--token", "secret"}, write)
+		done <- err
+		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
+	}()
+	var url, metadata string
+	lines := bufio.NewScanner(read)
+	for metadata == "" && lines.Scan() {
+		switch words := strings.Fields(lines.Text()); words[0] {
+		case "API":
+			url = words[1]
+		case "linode":
+			metadata = words[3]
+		}
+	}
+	if metadata != url+"/linodes/20001" {
+		t.Fatalf("metadata service at %q, run() = %v", metadata, <-done)
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
+	if body := fetch(t, url+"/v4/linode/instances", "secret"); !strings.Contains(body, `"results":2`) {
+		t.Errorf("instances = %s, want two", body)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run() = %v after its context ended", err)
+	}
+}
+
 func fetch(t *testing.T, url, token string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -80,6 +113,7 @@ func fetch(t *testing.T, url, token string) string {
 
 func TestWrongFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
+		{"--cloud", "linode", "--limits", "100/1m two words"},
 		{"--cloud", "moon"}, {"--limits", "many"}, {"--action", "soon"}, {"--no-such-flag"},
 		{"--tls-listen", "127.0.0.1:0"}, {"--listen", "nowhere"},
 		{"--metadata-listen", "127.0.0.1:0,127.0.0.1:0"},

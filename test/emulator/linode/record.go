@@ -1,0 +1,131 @@
+package linode
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+)
+
+// The kinds of operations, as the API's events name them.
+const (
+	kindCreate = "volume_create"
+	kindClone  = "volume_clone"
+	kindAttach = "volume_attach"
+	kindDetach = "volume_detach"
+	kindResize = "volume_resize"
+	kindDelete = "volume_delete"
+	kindUpdate = "volume_update"
+)
+
+// How operations stand.
+const (
+	started  = "started"
+	finished = "finished"
+	failed   = "failed"
+	canceled = "canceled"
+)
+
+// Operation is a change that the account accepted, by the wall clock.
+type Operation struct {
+	// Kind as the API's events name it: volume_create, volume_clone, volume_attach, volume_detach,
+	// volume_resize, volume_update or volume_delete.
+	Kind   string `json:"kind"`
+	Volume int    `json:"volume"`
+	Label  string `json:"label"`
+	Linode int    `json:"linode,omitempty"`
+	// Accepted and Finished; the second is zero while the operation is running.
+	Accepted time.Time `json:"accepted"`
+	Finished time.Time `json:"finished,omitzero"`
+	// Status is started, finished, failed or canceled.
+	Status string `json:"status"`
+}
+
+// Violation is something that must not have happened.
+type Violation struct {
+	At     time.Time `json:"at"`
+	What   string    `json:"what"`
+	Volume int       `json:"volume"`
+	Label  string    `json:"label"`
+	Linode int       `json:"linode,omitempty"`
+}
+
+// Stats are the counters of the API and how many attaches and detaches ran at once on one Linode at most.
+type Stats struct {
+	rest.Stats
+	MaxParallel map[int]int `json:"max_parallel"`
+}
+
+// record is what the account remembers for its owner; the API shows nothing of it.
+type record struct {
+	operations  []Operation
+	violations  []Violation
+	maxParallel map[int]int
+	// dropped is how many operations were forgotten by resets, so that the numbers of running ones stay.
+	dropped int
+}
+
+func (r *record) reset() {
+	r.dropped += len(r.operations)
+	r.operations, r.violations, r.maxParallel = nil, nil, map[int]int{}
+}
+
+func (r *record) begin(op Operation) int {
+	op.Accepted, op.Status = time.Now(), started
+	r.operations = append(r.operations, op)
+	return r.dropped + len(r.operations) - 1
+}
+
+func (r *record) end(number int, status string) {
+	if at := number - r.dropped; at >= 0 {
+		r.operations[at].Finished, r.operations[at].Status = time.Now(), status
+	}
+}
+
+func (c *Cloud) violation(what string, v volume, linode int) {
+	c.record.violations = append(c.record.violations, Violation{
+		At: time.Now(), What: what, Volume: v.ID, Label: v.Label, Linode: linode,
+	})
+}
+
+// trouble records that the machine did not do what the cloud wanted of it: the test's ground is gone.
+func (c *Cloud) trouble(v volume, err error) {
+	if err != nil {
+		c.violation("emulator: "+err.Error(), v, v.Linode)
+	}
+}
+
+// Stats returns the counters since the start or the last reset.
+func (c *Cloud) Stats() Stats {
+	stats := Stats{Stats: c.server.Stats()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stats.MaxParallel = maps.Clone(c.record.maxParallel)
+	return stats
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.server.ResetStats()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.record.reset()
+}
+
+// Exchanges returns the API requests since the last reset, in the order in which they ended.
+func (c *Cloud) Exchanges() []rest.Exchange { return c.server.Exchanges() }
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.record.operations)
+}
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.record.violations)
+}

@@ -1,0 +1,134 @@
+package linode
+
+import (
+	"strconv"
+	"time"
+)
+
+// The shapes of the wire, field by field as the API shows them.
+
+type wireVolume struct {
+	ID             int      `json:"id"`
+	Label          string   `json:"label"`
+	Status         string   `json:"status"`
+	Size           int      `json:"size"`
+	Region         string   `json:"region"`
+	LinodeID       *int     `json:"linode_id"`
+	LinodeLabel    *string  `json:"linode_label"`
+	FilesystemPath string   `json:"filesystem_path"`
+	IOReady        *bool    `json:"io_ready,omitempty"`
+	Tags           []string `json:"tags"`
+	HardwareType   string   `json:"hardware_type"`
+	Encryption     string   `json:"encryption"`
+	Created        string   `json:"created"`
+	Updated        string   `json:"updated"`
+}
+
+// stamp is the API's form of a time: UTC, without saying so.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") }
+
+// long is when everything was made that nobody asks about.
+const long = "2024-05-02T07:00:00"
+
+// byID is where a Linode finds a volume.
+func byID(label string) string { return "/dev/disk/by-id/" + device(label) }
+
+func (c *Cloud) showVolume(s *state, v volume) wireVolume {
+	shown := wireVolume{
+		ID: v.ID, Label: v.Label, Status: v.Status, Size: v.SizeGiB, Region: v.Region, FilesystemPath: byID(v.Label),
+		Tags: append([]string{}, v.Tags...), HardwareType: "nvme", Encryption: "disabled",
+		Created: stamp(v.Created), Updated: stamp(v.Updated),
+	}
+	if v.Encrypted {
+		shown.Encryption = "enabled"
+	}
+	if v.Linode != 0 {
+		label := s.linodes[v.Linode].Label
+		shown.LinodeID, shown.LinodeLabel = &v.Linode, &label
+	}
+	if !c.rules.NoIOReady {
+		shown.IOReady = &v.IOReady
+	}
+	return shown
+}
+
+func showLinode(l Linode) any {
+	p := l.plan()
+	return map[string]any{
+		"id": l.ID, "label": l.Label, "region": l.Region, "type": l.Type, "status": l.Status, "group": "",
+		"tags": append([]string{}, l.Tags...), "created": long, "updated": long, "image": "linode/ubuntu24.04",
+		"hypervisor": "kvm", "watchdog_enabled": true, "has_user_data": false, "host_uuid": hostUUID(l), "lke_cluster_id": nil,
+		"ipv4": []string{"192.0.2." + strconv.Itoa(l.ID%250+1)}, "ipv6": nil, "placement_group": nil, "capabilities": []string{},
+		"specs":   map[string]int{"disk": p.disk, "memory": p.memory, "vcpus": p.vcpus, "gpus": 0, "transfer": 4000},
+		"alerts":  map[string]int{"cpu": 360, "io": 10000, "network_in": 10, "network_out": 10, "transfer_quota": 80},
+		"backups": map[string]any{"enabled": false, "available": false, "schedule": map[string]any{"day": nil, "window": nil}},
+	}
+}
+
+func hostUUID(l Linode) string { return "3a3ddd59d9a78bb8de041391075df44de6" + pad(l.ID) }
+
+func pad(id int) string {
+	text := "00000" + strconv.Itoa(id)
+	return text[len(text)-6:]
+}
+
+func showPlan(p plan) any {
+	return map[string]any{
+		"id": p.id, "label": p.label, "class": p.class, "memory": p.memory, "disk": p.disk, "vcpus": p.vcpus, "gpus": 0,
+		"transfer": 4000, "network_out": 4000, "successor": nil, "price": map[string]float64{"hourly": 0.072, "monthly": 48},
+		"region_prices": []any{}, "addons": map[string]any{"backups": map[string]any{
+			"price": map[string]float64{"hourly": 0.015, "monthly": 10}, "region_prices": []any{},
+		}},
+	}
+}
+
+func (c *Cloud) showRegion(id string) any {
+	return map[string]any{
+		"id": id, "label": id, "country": id[:2], "status": "ok", "site_type": "core",
+		"capabilities": append([]string{}, c.opts.Regions[id].Capabilities...),
+		"resolvers":    map[string]string{"ipv4": "192.0.2.1", "ipv6": "2001:db8::1"},
+		"placement_group_limits": map[string]any{
+			"maximum_pgs_per_customer": nil, "maximum_linodes_per_pg": 5,
+		},
+	}
+}
+
+// page answers a list request with the page that it asks for.
+func page[T any](c *Cloud, r *request, all []T, show func(T) any) answer {
+	const usual, least, most = 100, 25, 500
+	size, number := queryNumber(r, "page_size", usual), queryNumber(r, "page", 1)
+	pages := max(1, (len(all)+size-1)/max(1, size))
+	switch {
+	case size < least || size > most:
+		return c.refuse(badPage)
+	case number < 1 || number > pages:
+		return c.refuse(notFound) // assumed
+	}
+	from := (number - 1) * size
+	shown := []any{}
+	for _, item := range all[from:min(from+size, len(all))] {
+		shown = append(shown, show(item))
+	}
+	return ok(map[string]any{"data": shown, "page": number, "pages": pages, "results": len(all)})
+}
+
+// queryNumber returns a parameter, or 0 when it is no number.
+func queryNumber(r *request, name string, otherwise int) int {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func pathNumber(r *request, name string) int {
+	n, err := strconv.Atoi(r.PathValue(name))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,61 @@
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Listeners are the addresses where an account is served. The zero value is none.
+type Listeners struct {
+	servers []*http.Server
+	served  sync.WaitGroup
+}
+
+// Serve serves a handler at an address and returns the URL there.
+func (l *Listeners) Serve(ctx context.Context, address string, handler http.Handler) (url string, err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	l.serve(listener, handler)
+	return "http://" + listener.Addr().String(), nil
+}
+
+// ServeTLS serves a handler over TLS, with a certificate for some hosts. It also returns the PEM text of
+// that certificate, which is what a client must trust.
+func (l *Listeners) ServeTLS(ctx context.Context, address string, handler http.Handler, hosts ...string) (url string, authority []byte, err error) {
+	certificate, authority, err := Certificate(hosts...)
+	if err != nil {
+		return "", nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", nil, err
+	}
+	l.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), handler)
+	return "https://" + listener.Addr().String(), authority, nil
+}
+
+func (l *Listeners) serve(listener net.Listener, handler http.Handler) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	l.servers = append(l.servers, server)
+	l.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
+}
+
+// Close stops listening and cuts the connections.
+func (l *Listeners) Close() error {
+	var failures []error
+	for _, server := range l.servers {
+		failures = append(failures, server.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// Wait returns when nothing listens any more: after Close, and after the server whose handlers run has
+// been closed.
+func (l *Listeners) Wait() { l.served.Wait() }
