@@ -7,10 +7,8 @@ package digitalocean
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/contract"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/history"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
@@ -46,15 +45,14 @@ type Cloud struct {
 	opts      Options
 	clock     *clock.Clock
 	server    *rest.Server
-	listeners []*http.Server
-	served    sync.WaitGroup
+	listeners rest.Listeners
 
 	idMu      sync.Mutex // guards ids alone: an id is needed before and while mu is held
 	ids       map[string]int
 	mu        sync.Mutex
 	closed    bool
 	now       state
-	history   []change
+	past      history.Log[state]
 	rules     Rules
 	lasts     Durations
 	numbers   int
@@ -104,34 +102,17 @@ func New(opts Options) (*Cloud, error) {
 
 // Listen serves the API, the metadata services and the control endpoint on a loopback address.
 func (c *Cloud) Listen(ctx context.Context, address string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return err
+	url, err := c.listeners.Serve(ctx, address, c.Handler())
+	if err == nil {
+		c.URL = url
 	}
-	c.URL = "http://" + listener.Addr().String()
-	c.serve(listener, c.Handler())
-	return nil
+	return err
 }
 
 // ListenTLS serves the same at another address, over TLS. It returns the URL there and the PEM text of
 // the certificate that a client must trust.
 func (c *Cloud) ListenTLS(ctx context.Context, address string, hosts ...string) (url string, authority []byte, err error) {
-	certificate, authority, err := rest.Certificate(hosts...)
-	if err != nil {
-		return "", nil, err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return "", nil, err
-	}
-	c.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), c.Handler())
-	return "https://" + listener.Addr().String(), authority, nil
-}
-
-func (c *Cloud) serve(listener net.Listener, handler http.Handler) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: minute}
-	c.listeners = append(c.listeners, server)
-	c.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
+	return c.listeners.ServeTLS(ctx, address, c.Handler(), hosts...)
 }
 
 // Handler returns everything that the account serves.
@@ -183,20 +164,16 @@ func Start(t Testing, opts Options) *Cloud {
 
 // Close ends what is running, detaches what this machine has attached and removes the data.
 func (c *Cloud) Close() error {
-	var failures []error
-	for _, server := range c.listeners {
-		failures = append(failures, server.Close())
-	}
+	err := c.listeners.Close()
 	c.server.Close()
-	c.served.Wait()
+	c.listeners.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	for timer := range c.timers {
 		timer.Stop()
 	}
-	failures = append(failures, c.disks.Close())
-	return errors.Join(failures...)
+	return errors.Join(err, c.disks.Close())
 }
 
 // after calls f with the lock held when the emulated d has passed, unless the account is closed first.

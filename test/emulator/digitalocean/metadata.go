@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 )
@@ -17,17 +16,12 @@ func (c *Cloud) Metadata(droplet int) string {
 // ListenMetadata serves a droplet's metadata service at an address of its own, where the paths are the
 // real ones: a network that leads 169.254.169.254 there is like the droplet's.
 func (c *Cloud) ListenMetadata(ctx context.Context, droplet int, address string) (url string, err error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return "", err
-	}
 	mux := http.NewServeMux()
 	c.metadataRoutes(mux)
-	c.serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return c.listeners.Serve(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = fmt.Sprintf("/droplets/%d%s", droplet, r.URL.Path)
 		mux.ServeHTTP(w, r)
 	}))
-	return "http://" + listener.Addr().String(), nil
 }
 
 // metadataRoutes serves what each droplet finds at 169.254.169.254, below a path of its own.

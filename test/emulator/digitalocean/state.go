@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/history"
 )
 
 // volume, snapshot and action are rows of the account. Rows are replaced, never changed in place, so
@@ -98,45 +98,23 @@ func (s *state) actionList(keep func(action) bool) []action {
 	return found
 }
 
-// change is how to undo one change of the state, and when it was made.
-type change struct {
-	at   time.Time
-	undo func(*state)
-}
-
-// mostHistory bounds how many changes a stale answer can go back.
-const mostHistory = 4096
-
-// changed notes how to undo a change that was just made.
-func (c *Cloud) changed(undo func(*state)) {
-	if len(c.history) >= mostHistory {
-		c.history = append(c.history[:0:0], c.history[mostHistory/2:]...)
-	}
-	c.history = append(c.history, change{at: c.clock.Now(), undo: undo})
-}
+func volumeRows(s *state) map[string]volume     { return s.volumes }
+func snapshotRows(s *state) map[string]snapshot { return s.snapshots }
 
 func (c *Cloud) putVolume(v volume) {
-	old, had := c.now.volumes[v.ID]
-	c.now.volumes[v.ID] = v
-	c.changed(func(s *state) { restore(s.volumes, v.ID, old, had) })
+	history.Put(&c.past, c.clock.Now(), &c.now, volumeRows, v.ID, v)
 }
 
 func (c *Cloud) removeVolume(id string) {
-	old, had := c.now.volumes[id]
-	delete(c.now.volumes, id)
-	c.changed(func(s *state) { restore(s.volumes, id, old, had) })
+	history.Remove(&c.past, c.clock.Now(), &c.now, volumeRows, id)
 }
 
 func (c *Cloud) putSnapshot(v snapshot) {
-	old, had := c.now.snapshots[v.ID]
-	c.now.snapshots[v.ID] = v
-	c.changed(func(s *state) { restore(s.snapshots, v.ID, old, had) })
+	history.Put(&c.past, c.clock.Now(), &c.now, snapshotRows, v.ID, v)
 }
 
 func (c *Cloud) removeSnapshot(id string) {
-	old, had := c.now.snapshots[id]
-	delete(c.now.snapshots, id)
-	c.changed(func(s *state) { restore(s.snapshots, id, old, had) })
+	history.Remove(&c.past, c.clock.Now(), &c.now, snapshotRows, id)
 }
 
 // putAction replaces an action, or adds one whose id is the next.
@@ -144,40 +122,23 @@ func (c *Cloud) putAction(a action) {
 	at := a.id - firstAction
 	if at == len(c.now.actions) {
 		c.now.actions = append(c.now.actions, a)
-		c.changed(func(s *state) { s.actions = s.actions[:at] })
+		c.past.Note(c.clock.Now(), func(s *state) { s.actions = s.actions[:at] })
 		return
 	}
 	old := c.now.actions[at]
 	c.now.actions[at] = a
-	c.changed(func(s *state) { s.actions[at] = old })
-}
-
-func restore[K comparable, V any](rows map[K]V, key K, old V, had bool) {
-	if had {
-		rows[key] = old
-	} else {
-		delete(rows, key)
-	}
+	c.past.Note(c.clock.Now(), func(s *state) { s.actions[at] = old })
 }
 
 // view returns the state that a request sees: the present one, or an older one when a fault says so.
-func (c *Cloud) view(effect effect) *state {
-	age := effect.StaleAge.Pick(0)
-	if effect.StaleChanges == 0 && effect.StaleAge == (clock.Span{}) {
+func (c *Cloud) view(e effect) *state {
+	if !history.IsStale(e) {
 		return &c.now
 	}
 	past := &state{
 		volumes: maps.Clone(c.now.volumes), snapshots: maps.Clone(c.now.snapshots), droplets: c.now.droplets,
 		actions: slices.Clone(c.now.actions), tags: c.now.tags,
 	}
-	oldest := c.clock.Now().Add(-age)
-	for i, change := range slices.Backward(c.history) {
-		byCount := len(c.history)-i <= effect.StaleChanges
-		byAge := age > 0 && change.at.After(oldest)
-		if !byCount && !byAge {
-			break
-		}
-		change.undo(past)
-	}
+	c.past.Rewind(past, c.clock.Now(), e)
 	return past
 }
