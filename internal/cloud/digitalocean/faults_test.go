@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -126,46 +127,50 @@ func TestLostAnswersOfAttachAndDetachAreSettledByTheRepeat(t *testing.T) {
 
 // The cloud reports an errored action and not why: the call says what to do, and the next one sends it anew.
 func TestAnErroredActionIsUnavailableAndRepeatable(t *testing.T) {
-	account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})
-	c := open(t, account)
-	vol := volume(t, c, "a")
-	fail := func() {
-		account.Arm(emulator.Fault{Method: "POST", Route: actionsRoute, Times: 1, Effect: faults.Effect{Errored: true}})
-	}
-	fail()
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	want(t, err, fault.Unavailable, string(vol.ID), "droplet 101", "sent again")
-	_, err = c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	fail()
-	want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "sent again")
-	at(t, account, vol.ID, droplet1)
-	must(t, c.Detach(t.Context(), vol.ID, node1))
-	fail()
-	_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-	want(t, err, fault.Unavailable, "sent again")
-	_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})
+		c := open(t, account)
+		vol := volume(t, c, "a")
+		fail := func() {
+			account.Arm(emulator.Fault{Method: "POST", Route: actionsRoute, Times: 1, Effect: faults.Effect{Errored: true}})
+		}
+		fail()
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		want(t, err, fault.Unavailable, string(vol.ID), "droplet 101", "sent again")
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		fail()
+		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "sent again")
+		at(t, account, vol.ID, droplet1)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		fail()
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+		want(t, err, fault.Unavailable, "sent again")
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+		must(t, err)
+	})
 }
 
 // A1: an attachment that an earlier detach is still undoing is none. The attach that meets it waits for the
 // detach, and attaches then.
 func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
-	account := start(t, emulator.Options{})
-	dying, living := open(t, account), open(t, account)
-	vol := volume(t, dying, "a")
-	_, err := dying.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	account.Arm(emulator.Fault{Method: "POST", Body: `"detach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(200 * time.Millisecond)}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
-	_, err = living.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	if running := account.Running(); len(running) > 0 {
-		t.Errorf("Attach answered while %+v", running)
-	}
-	at(t, account, vol.ID, droplet1)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		dying, living := open(t, account), open(t, account)
+		vol := volume(t, dying, "a")
+		_, err := dying.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		account.Arm(emulator.Fault{Method: "POST", Body: `"detach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(200 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
+		_, err = living.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		if running := account.Running(); len(running) > 0 {
+			t.Errorf("Attach answered while %+v", running)
+		}
+		at(t, account, vol.ID, droplet1)
+	})
 }
 
 // A1: "not attached" is free only when no attach is under way; and a detach that comes late takes nothing
@@ -173,41 +178,45 @@ func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
 func TestADetachWaitsForAnAttachThatIsUnderWay(t *testing.T) {
 	for name, node := range map[string]cloud.NodeID{"from its droplet": node1, "from wherever it is": ""} {
 		t.Run(name, func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			dying, living := open(t, account), open(t, account)
-			vol := volume(t, dying, "a")
-			account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(150 * time.Millisecond)}})
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-			defer cancel()
-			_, err := dying.Attach(ctx, vol.ID, node1)
-			want(t, err, fault.Uncertain)
-			must(t, living.Detach(t.Context(), vol.ID, node))
-			if running := account.Running(); len(running) > 0 {
-				t.Errorf("Detach answered while %+v", running)
-			}
-			at(t, account, vol.ID, 0)
-			_, err = living.Attach(t.Context(), vol.ID, node2)
-			must(t, err)
-			must(t, dying.Detach(t.Context(), vol.ID, node1))
-			at(t, account, vol.ID, droplet2)
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				dying, living := open(t, account), open(t, account)
+				vol := volume(t, dying, "a")
+				account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(150 * time.Millisecond)}})
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				defer cancel()
+				_, err := dying.Attach(ctx, vol.ID, node1)
+				want(t, err, fault.Uncertain)
+				must(t, living.Detach(t.Context(), vol.ID, node))
+				if running := account.Running(); len(running) > 0 {
+					t.Errorf("Detach answered while %+v", running)
+				}
+				at(t, account, vol.ID, 0)
+				_, err = living.Attach(t.Context(), vol.ID, node2)
+				must(t, err)
+				must(t, dying.Detach(t.Context(), vol.ID, node1))
+				at(t, account, vol.ID, droplet2)
+			})
 		})
 	}
 }
 
 // A1: an attach whose caller has gone before it was answered lands before the detach that follows it.
 func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "a")
-	account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)}})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := c.Attach(ctx, vol.ID, node1)
-	want(t, err, fault.Uncertain)
-	must(t, c.Detach(t.Context(), vol.ID, node1))
-	timer := time.NewTimer(200 * time.Millisecond)
-	<-timer.C
-	at(t, account, vol.ID, 0)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		vol := volume(t, c, "a")
+		account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := c.Attach(ctx, vol.ID, node1)
+		want(t, err, fault.Uncertain)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		timer := time.NewTimer(200 * time.Millisecond)
+		<-timer.C
+		at(t, account, vol.ID, 0)
+	})
 }
 
 // A2 and A9: "already attached" is settled by a fresh look: here is OK, elsewhere names the droplet, and an
@@ -232,28 +241,30 @@ func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
 // A3 and A11: a droplet that is gone gives its volumes back, and success is said only when the volume's own
 // record shows it.
 func TestDetachFromADropletThatIsGoneWaitsForTheRecord(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "a")
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	account.RemoveDroplet(droplet1, 100*time.Millisecond)
-	err = c.Detach(t.Context(), vol.ID, node1)
-	if err == nil {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		account.RemoveDroplet(droplet1, 100*time.Millisecond)
+		err = c.Detach(t.Context(), vol.ID, node1)
+		if err == nil {
+			at(t, account, vol.ID, 0)
+		} else {
+			want(t, err, fault.Unavailable, "when the droplet is gone")
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		for err != nil && time.Now().Before(deadline) {
+			err = stack(c).Detach(t.Context(), vol.ID, node1)
+		}
+		must(t, err)
 		at(t, account, vol.ID, 0)
-	} else {
-		want(t, err, fault.Unavailable, "when the droplet is gone")
-	}
-	deadline := time.Now().Add(10 * time.Second)
-	for err != nil && time.Now().Before(deadline) {
-		err = stack(c).Detach(t.Context(), vol.ID, node1)
-	}
-	must(t, err)
-	at(t, account, vol.ID, 0)
-	_, err = c.Attach(t.Context(), vol.ID, node1)
-	want(t, err, fault.NotFound, "no such droplet")
-	_, err = c.Attach(t.Context(), vol.ID, node2)
-	must(t, err)
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		want(t, err, fault.NotFound, "no such droplet")
+		_, err = c.Attach(t.Context(), vol.ID, node2)
+		must(t, err)
+	})
 }
 
 // A7: a droplet that is full is Exhausted, so that the pod goes elsewhere; the volume stays free.
@@ -270,69 +281,75 @@ func TestAFullDropletIsExhausted(t *testing.T) {
 
 // A droplet that somebody else is changing delays an attach and does not fail it.
 func TestAPendingEventIsADelay(t *testing.T) {
-	account := start(t, emulator.Options{})
-	mine, other := open(t, account), open(t, account, inCluster("two"))
-	vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
-	account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
-	done := make(chan error, 1)
-	go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
-	for len(account.Running()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	_, err := mine.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	must(t, <-done)
-	at(t, account, vol.ID, droplet1)
-	at(t, account, theirs.ID, droplet1)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		mine, other := open(t, account), open(t, account, inCluster("two"))
+		vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
+		account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
+		done := make(chan error, 1)
+		go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
+		for len(account.Running()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		_, err := mine.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		must(t, <-done)
+		at(t, account, vol.ID, droplet1)
+		at(t, account, theirs.ID, droplet1)
+	})
 }
 
 // Many attaches to one droplet queue here instead of colliding there.
 func TestOneDropletTakesItsChangesInOrder(t *testing.T) {
-	account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})
-	c := open(t, account)
-	var ids []cloud.VolumeID
-	for n := range 10 {
-		ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
-	}
-	account.ResetStats()
-	var all sync.WaitGroup
-	for _, id := range ids {
-		all.Go(func() {
-			if _, err := c.Attach(t.Context(), id, node1); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	stats := account.Stats()
-	if stats.MaxParallel[droplet1] != 1 || stats.Writes != len(ids) {
-		t.Errorf("%d writes for %d attaches, at most %d at once", stats.Writes, len(ids), stats.MaxParallel[droplet1])
-	}
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})
+		c := open(t, account)
+		var ids []cloud.VolumeID
+		for n := range 10 {
+			ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
+		}
+		account.ResetStats()
+		var all sync.WaitGroup
+		for _, id := range ids {
+			all.Go(func() {
+				if _, err := c.Attach(t.Context(), id, node1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		stats := account.Stats()
+		if stats.MaxParallel[droplet1] != 1 || stats.Writes != len(ids) {
+			t.Errorf("%d writes for %d attaches, at most %d at once", stats.Writes, len(ids), stats.MaxParallel[droplet1])
+		}
+	})
 }
 
 // The happy path is one write per call, and reads only to see how an operation stands.
 func TestOneWritePerCall(t *testing.T) {
-	account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(20 * time.Millisecond))})
-	c := stack(open(t, account))
-	vol := volume(t, c, "a")
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-	must(t, err)
-	must(t, c.Detach(t.Context(), vol.ID, node1))
-	must(t, c.DeleteVolume(t.Context(), vol.ID))
-	stats := account.Stats()
-	if stats.Writes != 5 {
-		t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
-	}
-	for route, n := range stats.Routes {
-		// One look at the volume after its growth, so that the answer is what the cloud shows (C5), and one for a
-		// wish after its detach.
-		most := map[string]int{"GET /v2/volumes/{volume_id}": 2}[route]
-		if strings.HasPrefix(route, "GET ") && !strings.Contains(route, "action") && n > most {
-			t.Errorf("%d reads of %s on the happy path", n, route)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(20 * time.Millisecond))})
+		c := stack(open(t, account))
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+		must(t, err)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		must(t, c.DeleteVolume(t.Context(), vol.ID))
+		stats := account.Stats()
+		if stats.Writes != 5 {
+			t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
 		}
-	}
+		for route, n := range stats.Routes {
+			// One look at the volume after its growth, so that the answer is what the cloud shows (C5), and one for a
+			// wish after its detach.
+			most := map[string]int{"GET /v2/volumes/{volume_id}": 2}[route]
+			if strings.HasPrefix(route, "GET ") && !strings.Contains(route, "action") && n > most {
+				t.Errorf("%d reads of %s on the happy path", n, route)
+			}
+		}
+	})
 }
 
 // E3: the repeat of a growth is answered with the size that it has, although a look may be older than that.
@@ -350,22 +367,24 @@ func TestTheRepeatOfAGrowthIsNotAnsweredWithAnOldSize(t *testing.T) {
 
 // A caller that goes is answered at once, and the write that was sent goes on.
 func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, err := c.CreateVolume(ctx, request("a"))
-	if took := time.Since(began); took > 80*time.Millisecond {
-		t.Errorf("the call took %s after its context had ended", took)
-	}
-	want(t, err, fault.Uncertain)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v does not match the context's error", err)
-	}
-	vol, err := stack(c).CreateVolume(t.Context(), request("a"))
-	if err != nil || len(account.Volumes()) != 1 {
-		t.Errorf("the repeat = %+v, %v, and there are %d volumes", vol, err, len(account.Volumes()))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.CreateVolume(ctx, request("a"))
+		if took := time.Since(began); took > 80*time.Millisecond {
+			t.Errorf("the call took %s after its context had ended", took)
+		}
+		want(t, err, fault.Uncertain)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v does not match the context's error", err)
+		}
+		vol, err := stack(c).CreateVolume(t.Context(), request("a"))
+		if err != nil || len(account.Volumes()) != 1 {
+			t.Errorf("the repeat = %+v, %v, and there are %d volumes", vol, err, len(account.Volumes()))
+		}
+	})
 }

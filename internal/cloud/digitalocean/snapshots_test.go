@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -17,28 +18,30 @@ import (
 // P1: the API's rate limit delays and never fails; the rule about snapshots, which has the same status, is
 // an answer at once, and nothing is left behind.
 func TestTheTwoKindsOf429(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
-	c := stack(open(t, account))
-	limit := account.Arm(emulator.Fault{Times: 1, Effect: faults.Effect{Status: 429, Header: map[string]string{"retry-after": "0"}}})
-	vol := volume(t, c, "a")
-	if limit.Hits() != 1 {
-		t.Errorf("the create was refused %d times, want once", limit.Hits())
-	}
-	snap := func(name string) ([]cloud.Snapshot, error) {
-		return c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{vol.ID}})
-	}
-	first, err := snap("one")
-	must(t, err)
-	account.ResetStats()
-	_, err = snap("two")
-	want(t, err, fault.Precondition, "10 minutes")
-	if n := account.Stats().Routes["POST /v2/volumes/{volume_id}/snapshots"]; n != 1 {
-		t.Errorf("the snapshot was asked for %d times, want once", n)
-	}
-	again, err := snap("one") // refused by the same rule, and yet it is there
-	if err != nil || again[0].ID != first[0].ID {
-		t.Errorf("the snapshot again = %+v, %v, want %+v", again, err, first)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
+		c := stack(open(t, account))
+		limit := account.Arm(emulator.Fault{Times: 1, Effect: faults.Effect{Status: 429, Header: map[string]string{"retry-after": "0"}}})
+		vol := volume(t, c, "a")
+		if limit.Hits() != 1 {
+			t.Errorf("the create was refused %d times, want once", limit.Hits())
+		}
+		snap := func(name string) ([]cloud.Snapshot, error) {
+			return c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{vol.ID}})
+		}
+		first, err := snap("one")
+		must(t, err)
+		account.ResetStats()
+		_, err = snap("two")
+		want(t, err, fault.Precondition, "10 minutes")
+		if n := account.Stats().Routes["POST /v2/volumes/{volume_id}/snapshots"]; n != 1 {
+			t.Errorf("the snapshot was asked for %d times, want once", n)
+		}
+		again, err := snap("one") // refused by the same rule, and yet it is there
+		if err != nil || again[0].ID != first[0].ID {
+			t.Errorf("the snapshot again = %+v, %v, want %+v", again, err, first)
+		}
+	})
 }
 
 // C8: a snapshot whose answer was lost is found by the repeat, although the rule of 10 minutes hides it.
@@ -227,15 +230,17 @@ func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
 
 // A growth that has completed says nothing of a volume that was deleted meanwhile.
 func TestAVolumeDeletedWhileItGrewHasNotGrown(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c, other := open(t, account), open(t, account)
-	vol := volume(t, c, "a")
-	account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(50 * time.Millisecond), DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
-	done := make(chan error, 1)
-	go func() { _, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB); done <- err }()
-	for len(account.Running()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	must(t, other.DeleteVolume(t.Context(), vol.ID)) // waits until the action has ended
-	want(t, <-done, fault.NotFound)
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c, other := open(t, account), open(t, account)
+		vol := volume(t, c, "a")
+		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(50 * time.Millisecond), DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
+		done := make(chan error, 1)
+		go func() { _, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB); done <- err }()
+		for len(account.Running()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		must(t, other.DeleteVolume(t.Context(), vol.ID)) // waits until the action has ended
+		want(t, <-done, fault.NotFound)
+	})
 }

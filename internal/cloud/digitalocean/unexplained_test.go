@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -33,20 +34,22 @@ func TestARefusalThatNothingExplainsIsNotRepeatedForLong(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			c := open(t, account)
-			id := origin(t, c)
-			if name == "detach" {
-				_, err := c.Attach(t.Context(), id, node1)
-				must(t, err)
-			}
-			refusal := account.Arm(emulator.Fault{Method: tc.method, Effect: faults.Effect{Status: 422, Message: "the moon is full"}})
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			want(t, tc.call(ctx, c, id), fault.Unavailable, "the moon is full")
-			if n := refusal.Hits(); ctx.Err() != nil || n < 2 || n > 5 {
-				t.Errorf("it was asked for %d times (%v), want a few", n, ctx.Err())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				c := open(t, account)
+				id := origin(t, c)
+				if name == "detach" {
+					_, err := c.Attach(t.Context(), id, node1)
+					must(t, err)
+				}
+				refusal := account.Arm(emulator.Fault{Method: tc.method, Effect: faults.Effect{Status: 422, Message: "the moon is full"}})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				want(t, tc.call(ctx, c, id), fault.Unavailable, "the moon is full")
+				if n := refusal.Hits(); ctx.Err() != nil || n < 2 || n > 5 {
+					t.Errorf("it was asked for %d times (%v), want a few", n, ctx.Err())
+				}
+			})
 		})
 	}
 }

@@ -3,6 +3,7 @@ package digitalocean_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -27,35 +28,39 @@ func settled(account *emulator.Cloud) {
 // The cloud has taken a change on and then does not let anybody see how it goes: the outcome is open, and no
 // final code may say otherwise.
 func TestAnActionThatCannotBeSeenIsUncertain(t *testing.T) {
-	account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(50 * time.Millisecond))})
-	c := open(t, account)
-	id := volume(t, c, "a").ID
-	unseen(account)
-	_, err := c.Attach(t.Context(), id, node1)
-	want(t, err, fault.Uncertain, "not authorized")
-	settled(account)
-	_, err = c.ExpandVolume(t.Context(), id, 2*cloud.GiB)
-	want(t, err, fault.Uncertain, "not authorized")
-	settled(account)
-	want(t, c.Detach(t.Context(), id, node1), fault.Uncertain, "not authorized")
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(50 * time.Millisecond))})
+		c := open(t, account)
+		id := volume(t, c, "a").ID
+		unseen(account)
+		_, err := c.Attach(t.Context(), id, node1)
+		want(t, err, fault.Uncertain, "not authorized")
+		settled(account)
+		_, err = c.ExpandVolume(t.Context(), id, 2*cloud.GiB)
+		want(t, err, fault.Uncertain, "not authorized")
+		settled(account)
+		want(t, c.Detach(t.Context(), id, node1), fault.Uncertain, "not authorized")
+	})
 }
 
 // A1: a volume is free only when no attach of it is under way. When nobody may see how one goes, it is not known.
 func TestADetachThatCannotSeeTheAttachUnderWaySaysSo(t *testing.T) {
 	for name, node := range map[string]cloud.NodeID{"from its droplet": node1, "from wherever it is": ""} {
 		t.Run(name, func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			dying, living := open(t, account), open(t, account)
-			id := volume(t, dying, "a").ID
-			account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(time.Second)}})
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-			defer cancel()
-			_, err := dying.Attach(ctx, id, node1)
-			want(t, err, fault.Uncertain)
-			unseen(account)
-			if err := living.Detach(t.Context(), id, node); err == nil && len(account.Running()) > 0 {
-				t.Errorf("Detach = %v while %+v", err, account.Running())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				dying, living := open(t, account), open(t, account)
+				id := volume(t, dying, "a").ID
+				account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(time.Second)}})
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				defer cancel()
+				_, err := dying.Attach(ctx, id, node1)
+				want(t, err, fault.Uncertain)
+				unseen(account)
+				if err := living.Detach(t.Context(), id, node); err == nil && len(account.Running()) > 0 {
+					t.Errorf("Detach = %v while %+v", err, account.Running())
+				}
+			})
 		})
 	}
 }
