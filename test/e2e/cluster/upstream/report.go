@@ -98,7 +98,10 @@ func Judge(specs []Spec, excuses []Skip) Result {
 
 func excuse(s Spec, excuses []Skip) string {
 	for _, e := range excuses {
-		if e.Said != nil && e.Said.MatchString(s.Why) {
+		if e.Said == nil || !e.Said.MatchString(s.Why) {
+			continue
+		}
+		if e.Named == "" || regexp.MustCompile(e.Named).MatchString(s.Name) {
 			return e.Reason
 		}
 	}

@@ -40,6 +40,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestExcuseByName(t *testing.T) {
+	const why = `Driver "x" does not support snapshots - skipping`
+	for name, explained := range map[string]bool{
+		"[Testpattern: Dynamic PV (filesystem volmode)] multiVolume [Slow] should y": true,
+		"[Testpattern: Dynamic Snapshot (delete policy)] snapshottable should y":     false,
+	} {
+		if got := excuse(Spec{Name: name, State: skipped, Why: why}, excuses) != ""; got != explained {
+			t.Errorf("a skip of %q is explained = %v, want %v", name, got, explained)
+		}
+	}
+}
+
 func TestJudgeNothing(t *testing.T) {
 	if r := Judge(nil, excuses); r.OK() {
 		t.Error("a run in which nothing passed is taken for a success")

@@ -12,7 +12,8 @@ type Skip struct {
 	Reason string
 	// Said fits what the suite says when it skips a spec by itself.
 	Said *regexp.Regexp
-	// Named fits the names of specs that are left out before the suite starts.
+	// Named fits the names of specs that are left out before the suite starts. Beside Said it limits
+	// the reason to specs of such names.
 	Named string
 	// Only is the one cloud that this is about; empty means all.
 	Only string
@@ -54,6 +55,8 @@ var excuses = []Skip{
 		Said: said(`does not support group snapshots|group snapshot stress test options`)},
 	{Reason: "no numbers to compare with are given for the suite's own measurements; make bench measures",
 		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},
+	{Reason: "the spec is about snapshots, the pattern makes none",
+		Said: said(`does not support snapshots - skipping`), Named: `\(filesystem volmode\)\].* multiVolume `},
 	{Reason: "the machine has no SELinux",
 		Said: said(`SELinux`)},
 }
