@@ -120,7 +120,9 @@ func TestEachChangeHasItsHalfState(t *testing.T) {
 		expect("attached while it is being created", "creating attached", mustAttach(t, api, v.ID, linode))
 		time.Sleep(lasts/2 + time.Millisecond)
 		expect("made", "active attached", mustSee(t, api, v.ID))
-		time.Sleep(lasts)
+		time.Sleep(lasts / 2)
+		expect("its time to be attached began when it was made", "active attached", mustSee(t, api, v.ID))
+		time.Sleep(lasts / 2)
 		expect("the device is there", "active attached ready", mustSee(t, api, v.ID))
 
 		if err := api.ResizeVolume(ctx, v.ID, 20); err != nil {
@@ -169,6 +171,24 @@ func TestEachChangeHasItsHalfState(t *testing.T) {
 		}
 		if got := strings.Join(kinds, " "); got != "create attach resize detach attach clone delete" {
 			t.Errorf("operations = %s", got)
+		}
+	})
+}
+
+func TestADetachEndsTheAttachThatIsRunning(t *testing.T) {
+	lasts := emulator.Durations{Attach: clock.Fixed(20 * time.Second), Detach: clock.Fixed(10 * time.Second)}
+	simulated(t, emulator.Options{Durations: lasts}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, linode int) {
+		v := mustCreate(t, api, "pvc-1")
+		mustAttach(t, api, v.ID, linode)
+		if err := errors.Join(api.DetachVolume(t.Context(), v.ID), api.DetachVolume(t.Context(), v.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if running := c.Running(); len(running) != 1 || running[0].Kind != "volume_detach" {
+			t.Errorf("Running() = %+v, want one detach", running)
+		}
+		time.Sleep(30 * time.Second)
+		if got := stands(mustSee(t, api, v.ID)); got != "active" {
+			t.Errorf("volume is %q, want it free", got)
 		}
 	})
 }

@@ -258,7 +258,7 @@ func TestWhatIsNotRefused(t *testing.T) {
 		{emulator.Linode{Type: "g6-nanode-1", Disks: 7}, 1},
 		{emulator.Linode{Type: "g6-standard-6"}, 14},
 		{emulator.Linode{Type: "g6-standard-20"}, 62},
-		{emulator.Linode{MemoryMB: 10 << 10, Disks: -1}, 10},
+		{emulator.Linode{MemoryMB: 10000, Disks: -1}, 9},
 	} {
 		linode := c.AddLinode(row.machine)
 		got := 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -275,6 +276,26 @@ func TestMetadata(t *testing.T) {
 	if resp, body := fetch(t, http.MethodPut, real+"/v1/token", asJSON); resp.status != http.StatusOK || !strings.HasPrefix(body, "20002.") {
 		t.Errorf("token at an address of its own = %d %s", resp.status, body)
 	}
+}
+
+func TestAMetadataTokenEnds(t *testing.T) {
+	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, _ *linodego.Client, linode int) {
+		ask := func(method, path, token string) *httptest.ResponseRecorder {
+			req := httptest.NewRequestWithContext(t.Context(), method, "/linodes/"+strconv.Itoa(linode)+path, nil)
+			req.Header.Set("Metadata-Token-Expiry-Seconds", "60")
+			req.Header.Set("Metadata-Token", token)
+			answer := httptest.NewRecorder()
+			c.Handler().ServeHTTP(answer, req)
+			return answer
+		}
+		token := strings.TrimSpace(ask(http.MethodPut, "/v1/token", "").Body.String())
+		for _, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+			if got := ask(http.MethodGet, "/v1/instance", token).Code; got != want {
+				t.Errorf("GET /v1/instance = %d, want %d", got, want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
 }
 
 func TestADestroyedLinodeFreesItsVolumes(t *testing.T) {
