@@ -231,7 +231,9 @@ func (c *Checker) problems(e Exchange) (found []mismatch, described bool) {
 	if described {
 		found = append(found, unknownQueries(route.Operation, request)...)
 		if err := openapi3filter.ValidateRequest(request.Context(), input); err != nil {
-			found = append(found, mismatch{true, "request: " + shorten(err)})
+			for _, each := range apart(err) {
+				found = append(found, mismatch{true, "request: " + shorten(each)})
+			}
 		}
 	}
 	output := &openapi3filter.ResponseValidationInput{
@@ -249,6 +251,15 @@ func (c *Checker) route(method, path string) *routers.Route {
 		return nil
 	}
 	return &routers.Route{Spec: c.doc, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)}
+}
+
+// apart takes what is wrong with a request apart, so that an exception for one part hides no other.
+func apart(err error) []error {
+	var several openapi3.MultiError
+	if errors.As(err, &several) {
+		return several
+	}
+	return []error{err}
 }
 
 // unknownQueries finds parameters that the description does not have; openapi3filter lets them pass.
