@@ -55,7 +55,7 @@ func (c *Cloud) startAction(r *request) answer {
 	if why != nil {
 		return refuse(*why, r.ID)
 	}
-	return c.run(r, a, c.lasting(a.kind, v.Name, usual, r.Effect))
+	return c.run(r, a, c.dice.Lasting(a.kind, v.Name, usual, r.Effect))
 }
 
 func (c *Cloud) mayAttach(v volume, droplet int) *problem {
@@ -122,7 +122,7 @@ func (c *Cloud) run(r *request, a action, lasts time.Duration) answer {
 	c.putAction(a)
 	v := c.now.volumes[a.volume]
 	running := &runningAction{action: a, errored: r.Effect.Errored}
-	running.operation = c.record.begin(Operation{
+	running.operation = c.begin(Operation{
 		Kind: a.kind, Volume: v.ID, VolumeName: v.Name, Droplet: a.droplet, Action: a.id,
 	})
 	c.running[a.id] = running
@@ -134,7 +134,7 @@ func (c *Cloud) run(r *request, a action, lasts time.Duration) answer {
 	if lasts == 0 {
 		c.finish(running)
 	} else {
-		c.after(lasts, func() { c.finish(running) })
+		c.later.After(lasts, func() { c.finish(running) })
 	}
 	return shown
 }
@@ -154,7 +154,7 @@ func (c *Cloud) finish(running *runningAction) {
 		c.plug(a)
 	}
 	c.putAction(a)
-	c.record.end(running.operation, a.status)
+	c.end(running.operation, a.status)
 }
 
 // apply makes an action's change visible in the API.
@@ -196,7 +196,7 @@ func (c *Cloud) plug(a action) {
 // unplug takes a volume away from a machine, as a cloud does: whether it is in use or not. That it was
 // in use is what a test must see.
 func (c *Cloud) unplug(v volume, d Droplet) {
-	if c.held[v.ID] > 0 {
+	if c.Held(v.ID) {
 		c.violation("detached while in use", v, d.ID)
 	}
 	inUse, err := c.disks.Detach(disk(v))

@@ -21,7 +21,7 @@ func (c *Cloud) AddDroplet(d Droplet) int {
 	defer c.mu.Unlock()
 	const first = 3_164_001
 	if d.ID == 0 {
-		d.ID = first - 1 + c.next("droplet")
+		d.ID = first - 1 + c.dice.Next("droplet")
 	}
 	d.Name = cmp.Or(d.Name, "droplet-"+strconv.Itoa(d.ID))
 	d.Region = cmp.Or(d.Region, c.opts.Region)
@@ -55,7 +55,7 @@ func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
 		if lag == 0 {
 			free()
 		} else {
-			c.after(lag, free)
+			c.later.After(lag, free)
 		}
 	}
 }

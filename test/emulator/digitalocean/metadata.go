@@ -1,28 +1,11 @@
 package digitalocean
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 )
-
-// Metadata returns the base URL of a droplet's metadata service: what --metadata-endpoint takes.
-func (c *Cloud) Metadata(droplet int) string {
-	return fmt.Sprintf("%s/droplets/%d", c.URL, droplet)
-}
-
-// ListenMetadata serves a droplet's metadata service at an address of its own, where the paths are the
-// real ones: a network that leads 169.254.169.254 there is like the droplet's.
-func (c *Cloud) ListenMetadata(ctx context.Context, droplet int, address string) (url string, err error) {
-	mux := http.NewServeMux()
-	c.metadataRoutes(mux)
-	return c.listeners.Serve(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = fmt.Sprintf("/droplets/%d%s", droplet, r.URL.Path)
-		mux.ServeHTTP(w, r)
-	}))
-}
 
 // metadataRoutes serves what each droplet finds at 169.254.169.254, below a path of its own.
 func (c *Cloud) metadataRoutes(mux *http.ServeMux) {

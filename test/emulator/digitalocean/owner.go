@@ -7,18 +7,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
 // This file is what only the owner of the emulated account can do; no API call counts or checks it.
-
-// Arm lets something go wrong from now on.
-func (c *Cloud) Arm(fault Fault) *faults.Armed { return c.server.Faults.Arm(fault) }
-
-// Disarm removes all faults.
-func (c *Cloud) Disarm() { c.server.Faults.Disarm() }
 
 // SetDurations says how long the operations take that begin from now on.
 func (c *Cloud) SetDurations(d Durations) {
@@ -33,9 +24,6 @@ func (c *Cloud) SetRules(change func(*Rules)) {
 	defer c.mu.Unlock()
 	change(&c.rules)
 }
-
-// SetLimits replaces the rate limits and forgets what was counted; none means no limit.
-func (c *Cloud) SetLimits(all ...rest.Limit) { c.server.SetLimits(all...) }
 
 // Volumes returns all volumes, the oldest first.
 func (c *Cloud) Volumes() []Volume {
@@ -74,7 +62,7 @@ func (c *Cloud) Snapshots() []Snapshot {
 func (c *Cloud) AddVolume(v Volume) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v.ID = cmp.Or(v.ID, c.newUUID("volume", v.Name))
+	v.ID = cmp.Or(v.ID, c.dice.UUID("volume", v.Name))
 	v.Region = cmp.Or(v.Region, c.opts.Region)
 	v.DropletID = 0
 	if _, exists := c.now.volumes[v.ID]; exists {
@@ -91,23 +79,6 @@ func (c *Cloud) Attached(id string, droplet int) {
 	if v, found := c.now.volumes[id]; found {
 		v.DropletID = droplet
 		c.putVolume(v)
-	}
-}
-
-// Hold marks a volume as in use on its machine until release is called: a detach meanwhile is a
-// violation. It is for tests without real devices; those notice a mount by themselves.
-func (c *Cloud) Hold(id string) (release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[id]++
-	released := false
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !released {
-			released = true
-			c.held[id]--
-		}
 	}
 }
 
@@ -130,7 +101,7 @@ func (c *Cloud) Running() []Operation {
 func (c *Cloud) AddSnapshot(s Snapshot) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.ID = cmp.Or(s.ID, c.newUUID("snapshot", s.Name))
+	s.ID = cmp.Or(s.ID, c.dice.UUID("snapshot", s.Name))
 	s.Region = cmp.Or(s.Region, c.opts.Region)
 	if _, exists := c.now.snapshots[s.ID]; exists {
 		return "", fmt.Errorf("snapshot %s exists", s.ID)

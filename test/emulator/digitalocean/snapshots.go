@@ -24,7 +24,7 @@ func (c *Cloud) createSnapshot(r *request) answer {
 		return refuse(*why, r.ID)
 	}
 	s := snapshot{Snapshot: Snapshot{
-		ID: c.newUUID("snapshot", ask.Name), Name: ask.Name, Region: v.Region, VolumeID: v.ID, SizeGiB: v.SizeGiB,
+		ID: c.dice.UUID("snapshot", ask.Name), Name: ask.Name, Region: v.Region, VolumeID: v.ID, SizeGiB: v.SizeGiB,
 		Tags: slices.Clone(ask.Tags), Content: v.Content, Created: c.clock.Now(),
 	}}
 	if err := c.disks.Snapshot(disk(v), s.ID); err != nil {
@@ -33,7 +33,7 @@ func (c *Cloud) createSnapshot(r *request) answer {
 	c.numbers++
 	s.number = c.numbers
 	c.putSnapshot(s)
-	wait := c.lasting("create_snapshot", ask.Name, c.lasts.CreateSnapshot, r.Effect)
+	wait := c.dice.Lasting("create_snapshot", ask.Name, c.lasts.CreateSnapshot, r.Effect)
 	return c.synchronous(reply(http.StatusCreated, map[string]any{"snapshot": showSnapshot(s)}, r.ID), wait,
 		Operation{Kind: "create_snapshot", Volume: v.ID, VolumeName: v.Name})
 }

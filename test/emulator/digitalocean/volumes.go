@@ -45,12 +45,12 @@ func (c *Cloud) createVolume(r *request) answer {
 		return refuse(*why, r.ID)
 	}
 	v.Content = c.now.snapshots[v.SnapshotID].Content
-	v.ID = c.newUUID("volume", v.Name)
+	v.ID = c.dice.UUID("volume", v.Name)
 	if err := c.addVolume(v); err != nil {
 		return refuse(problem{Status: http.StatusInternalServerError, Message: err.Error()}, r.ID)
 	}
 	shown := c.showVolume(c.now.volumes[v.ID])
-	wait := c.lasting("create_volume", v.Name, c.lasts.CreateVolume, r.Effect)
+	wait := c.dice.Lasting("create_volume", v.Name, c.lasts.CreateVolume, r.Effect)
 	return c.synchronous(reply(http.StatusCreated, map[string]any{"volume": shown}, r.ID), wait,
 		Operation{Kind: "create_volume", Volume: v.ID, VolumeName: v.Name})
 }
@@ -168,18 +168,18 @@ func (c *Cloud) dropVolume(r *request, v volume) answer {
 	}
 	c.trouble(v, c.disks.Remove(disk(v)))
 	c.removeVolume(v.ID)
-	wait := c.lasting("delete_volume", v.Name, c.lasts.DeleteVolume, r.Effect)
+	wait := c.dice.Lasting("delete_volume", v.Name, c.lasts.DeleteVolume, r.Effect)
 	return c.synchronous(reply(http.StatusNoContent, nil, r.ID), wait,
 		Operation{Kind: "delete_volume", Volume: v.ID, VolumeName: v.Name})
 }
 
 // synchronous records an operation that is over when its answer leaves.
 func (c *Cloud) synchronous(a rest.Answer, wait time.Duration, op Operation) rest.Answer {
-	done := c.record.begin(op)
+	done := c.begin(op)
 	a.Wait, a.Sent = wait, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.record.end(done, statusCompleted)
+		c.end(done, statusCompleted)
 	}
 	return a
 }

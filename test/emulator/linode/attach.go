@@ -42,7 +42,7 @@ func (c *Cloud) claim(v volume, ask attachRequest) volume {
 
 func (c *Cloud) startAttach(v volume, linode int, e effect) {
 	// A volume that is still being made can be attached, but has nothing yet to show.
-	lasts := c.lasting(kindAttach, v.Label, c.lasts.Attach, e) + max(0, v.ready.Sub(c.clock.Now()))
+	lasts := c.dice.Lasting(kindAttach, v.Label, c.lasts.Attach, e) + max(0, v.ready.Sub(c.clock.Now()))
 	c.start(job{kind: kindAttach, volume: v.ID, linode: linode, errored: e.Errored, ends: func(v volume, failed bool) {
 		if failed {
 			v.Linode, v.Persists = 0, false
@@ -127,7 +127,7 @@ func (c *Cloud) detachVolume(r *request) answer {
 			return
 		}
 		c.free(v)
-	}}, c.lasting(kindDetach, v.Label, c.lasts.Detach, r.Effect))
+	}}, c.dice.Lasting(kindDetach, v.Label, c.lasts.Detach, r.Effect))
 	return ok(struct{}{})
 }
 

@@ -17,7 +17,7 @@ type job struct {
 // start begins a job on a volume. Its change is made when it is over, at once if it takes no time.
 func (c *Cloud) start(j job, lasts time.Duration) {
 	v := c.now.volumes[j.volume]
-	j.operation = c.record.begin(Operation{Kind: j.kind, Volume: v.ID, Label: v.Label, Linode: j.linode})
+	j.operation = c.begin(Operation{Kind: j.kind, Volume: v.ID, Label: v.Label, Linode: j.linode})
 	c.jobs[j.operation] = &j
 	if j.linode != 0 {
 		running := 0
@@ -26,12 +26,12 @@ func (c *Cloud) start(j job, lasts time.Duration) {
 				running++
 			}
 		}
-		c.record.maxParallel[j.linode] = max(c.record.maxParallel[j.linode], running)
+		c.record.Parallel(j.linode, running)
 	}
 	if lasts == 0 {
 		c.finish(&j)
 	} else {
-		c.after(lasts, func() { c.finish(&j) })
+		c.later.After(lasts, func() { c.finish(&j) })
 	}
 }
 
@@ -48,7 +48,7 @@ func (c *Cloud) finish(j *job) {
 	if v, found := c.now.volumes[j.volume]; found {
 		j.ends(v, j.errored)
 	}
-	c.record.end(j.operation, status)
+	c.end(j.operation, status)
 }
 
 // cancel ends the jobs for which is says yes, without their change.
@@ -56,7 +56,7 @@ func (c *Cloud) cancel(is func(*job) bool) {
 	for number, j := range c.jobs {
 		if is(j) {
 			delete(c.jobs, number)
-			c.record.end(number, canceled)
+			c.end(number, canceled)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (c *Cloud) AddLinode(l Linode) int {
 	defer c.mu.Unlock()
 	const first = 20_001
 	if l.ID == 0 {
-		l.ID = first - 1 + c.next("linode")
+		l.ID = first - 1 + c.dice.Next("linode")
 	}
 	l.Label = cmp.Or(l.Label, "linode-"+strconv.Itoa(l.ID))
 	l.Region, l.Type = cmp.Or(l.Region, c.opts.Region), cmp.Or(l.Type, DefaultType)
@@ -101,7 +101,7 @@ func (c *Cloud) RemoveLinode(id int, lag time.Duration) {
 		if lag == 0 {
 			free()
 		} else {
-			c.after(lag, free)
+			c.later.After(lag, free)
 		}
 	}
 }

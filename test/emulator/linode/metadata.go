@@ -1,7 +1,6 @@
 package linode
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,20 +9,6 @@ import (
 	"strings"
 	"time"
 )
-
-// Metadata returns the base URL of a Linode's metadata service: what --metadata-endpoint takes.
-func (c *Cloud) Metadata(linode int) string { return fmt.Sprintf("%s/linodes/%d", c.URL, linode) }
-
-// ListenMetadata serves a Linode's metadata service at an address of its own, where the paths are the
-// real ones: a network that leads 169.254.169.254 there is like the Linode's.
-func (c *Cloud) ListenMetadata(ctx context.Context, linode int, address string) (url string, err error) {
-	mux := http.NewServeMux()
-	c.metadataRoutes(mux)
-	return c.listeners.Serve(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = fmt.Sprintf("/linodes/%d%s", linode, r.URL.Path)
-		mux.ServeHTTP(w, r)
-	}))
-}
 
 // metadataRoutes serves what each Linode finds at 169.254.169.254, below a path of its own. Where the
 // region has no metadata service, nothing is found.

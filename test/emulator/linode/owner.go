@@ -8,18 +8,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
 // This file is what only the owner of the emulated account can do; no API call counts or checks it.
-
-// Arm lets something go wrong from now on.
-func (c *Cloud) Arm(fault Fault) *faults.Armed { return c.server.Faults.Arm(fault) }
-
-// Disarm removes all faults.
-func (c *Cloud) Disarm() { c.server.Faults.Disarm() }
 
 // SetDurations says how long the operations take that begin from now on.
 func (c *Cloud) SetDurations(d Durations) {
@@ -35,9 +26,6 @@ func (c *Cloud) SetRules(change func(*Rules)) {
 	c.rules.Texts = maps.Clone(c.rules.Texts)
 	change(&c.rules)
 }
-
-// SetLimits replaces the rate limits and forgets what was counted; none means no limit.
-func (c *Cloud) SetLimits(all ...rest.Limit) { c.server.SetLimits(all...) }
 
 // Volumes returns all volumes, the oldest first.
 func (c *Cloud) Volumes() []Volume {
@@ -98,23 +86,6 @@ func (c *Cloud) SetStatus(id int, status string) {
 	}
 }
 
-// Hold marks a volume as in use on its machine until release is called: a detach meanwhile is a
-// violation. It is for tests without real devices; those notice a mount by themselves.
-func (c *Cloud) Hold(id int) (release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[id]++
-	released := false
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !released {
-			released = true
-			c.held[id]--
-		}
-	}
-}
-
 // Running returns the operations that have not ended, the oldest first.
 func (c *Cloud) Running() []Operation {
 	c.mu.Lock()
@@ -123,9 +94,7 @@ func (c *Cloud) Running() []Operation {
 	for _, number := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[number]
 		op := Operation{Kind: j.kind, Volume: j.volume, Label: c.now.volumes[j.volume].Label, Linode: j.linode, Status: started}
-		if at := number - c.record.dropped; at >= 0 {
-			op.Accepted = c.record.operations[at].Accepted
-		}
+		c.record.Change(number, func(kept *Operation) { op.Accepted = kept.Accepted })
 		all = append(all, op)
 	}
 	return all

@@ -1,8 +1,6 @@
 package linode
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
@@ -57,34 +55,18 @@ type Stats struct {
 	MaxParallel map[int]int `json:"max_parallel"`
 }
 
-// record is what the account remembers for its owner; the API shows nothing of it.
-type record struct {
-	operations  []Operation
-	violations  []Violation
-	maxParallel map[int]int
-	// dropped is how many operations were forgotten by resets, so that the numbers of running ones stay.
-	dropped int
-}
-
-func (r *record) reset() {
-	r.dropped += len(r.operations)
-	r.operations, r.violations, r.maxParallel = nil, nil, map[int]int{}
-}
-
-func (r *record) begin(op Operation) int {
+// begin remembers an operation that was accepted and returns its number.
+func (c *Cloud) begin(op Operation) int {
 	op.Accepted, op.Status = time.Now(), started
-	r.operations = append(r.operations, op)
-	return r.dropped + len(r.operations) - 1
+	return c.record.Add(op)
 }
 
-func (r *record) end(number int, status string) {
-	if at := number - r.dropped; at >= 0 {
-		r.operations[at].Finished, r.operations[at].Status = time.Now(), status
-	}
+func (c *Cloud) end(number int, status string) {
+	c.record.Change(number, func(op *Operation) { op.Finished, op.Status = time.Now(), status })
 }
 
 func (c *Cloud) violation(what string, v volume, linode int) {
-	c.record.violations = append(c.record.violations, Violation{
+	c.record.Violate(Violation{
 		At: time.Now(), What: what, Volume: v.ID, Label: v.Label, Linode: linode,
 	})
 }
@@ -98,34 +80,17 @@ func (c *Cloud) trouble(v volume, err error) {
 
 // Stats returns the counters since the start or the last reset.
 func (c *Cloud) Stats() Stats {
-	stats := Stats{Stats: c.server.Stats()}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stats.MaxParallel = maps.Clone(c.record.maxParallel)
-	return stats
+	return Stats{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
 }
 
 // ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
 func (c *Cloud) ResetStats() {
-	c.server.ResetStats()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record.reset()
+	c.Server.ResetStats()
+	c.record.Reset()
 }
-
-// Exchanges returns the API requests since the last reset, in the order in which they ended.
-func (c *Cloud) Exchanges() []rest.Exchange { return c.server.Exchanges() }
 
 // Operations returns the operations since the last reset, in the order in which they were accepted.
-func (c *Cloud) Operations() []Operation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.record.operations)
-}
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
 
 // Violations returns what must not have happened since the last reset.
-func (c *Cloud) Violations() []Violation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.record.violations)
-}
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }

@@ -8,36 +8,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/disks"
 )
 
-// store keeps the volumes' data and gives it to this machine.
-type store interface {
-	Create(d disks.Disk, snapshot string) error
-	Remove(d disks.Disk) error
-	Rename(d disks.Disk, device string) error
-	Grow(d disks.Disk) error
-	Attach(d disks.Disk, linkDir string) error
-	// Detach reports that the device was in use; then the device stays, for the sake of this machine.
-	Detach(d disks.Disk) (inUse bool, err error)
-	Snapshot(d disks.Disk, id string) error
-	RemoveSnapshot(id string) error
-	Close() error
-}
-
-// noStore is the store of an account whose volumes have no data.
-type noStore struct{}
-
-func (noStore) Create(disks.Disk, string) error   { return nil }
-func (noStore) Remove(disks.Disk) error           { return nil }
-func (noStore) Rename(disks.Disk, string) error   { return nil }
-func (noStore) Grow(disks.Disk) error             { return nil }
-func (noStore) Detach(disks.Disk) (bool, error)   { return false, nil }
-func (noStore) Snapshot(disks.Disk, string) error { return nil }
-func (noStore) RemoveSnapshot(string) error       { return nil }
-func (noStore) Close() error                      { return nil }
-
-func (noStore) Attach(disks.Disk, string) error {
-	return errors.New("a Linode with a device folder needs an account with a data folder")
-}
-
 const gib = 1 << 30
 
 // device names a volume's device as the real cloud does.
@@ -45,19 +15,6 @@ func device(label string) string { return "scsi-0Linode_Volume_" + label }
 
 func disk(v volume) disks.Disk {
 	return disks.Disk{ID: strconv.Itoa(v.ID), Device: device(v.file), Size: int64(v.SizeGiB) * gib}
-}
-
-func (c *Cloud) openStore(dir string) error {
-	c.disks = noStore{}
-	if dir == "" {
-		return nil
-	}
-	folder, err := disks.Open(dir)
-	if err != nil {
-		return fmt.Errorf("data folder %s: %w", dir, err)
-	}
-	c.disks = folder
-	return nil
 }
 
 // DataFile returns the file with a volume's data, for a test that writes to it while it is free.
@@ -101,7 +58,7 @@ func (c *Cloud) plug(v volume, l Linode) volume {
 // unplug takes a volume away from its Linode, as a cloud does: whether it is in use or not. That it was in
 // use is what a test must see.
 func (c *Cloud) unplug(v volume, l Linode) {
-	if c.held[v.ID] > 0 {
+	if c.Held(v.ID) {
 		c.violation("detached while in use", v, l.ID)
 	}
 	inUse, err := c.disks.Detach(disk(v))

@@ -42,7 +42,7 @@ func (c *Cloud) createVolume(r *request) answer {
 	if why := c.mayCreate(&v, ask.Encryption, attach); why != nil {
 		return c.refuse(*why)
 	}
-	lasts := c.lasting(kindCreate, v.Label, c.lasts.Create, r.Effect)
+	lasts := c.dice.Lasting(kindCreate, v.Label, c.lasts.Create, r.Effect)
 	v, err := c.addVolume(v, nil, lasts)
 	if err != nil {
 		return c.refuse(refusal{status: broken.status, reason: err.Error()})
@@ -144,7 +144,7 @@ const firstVolume = 100_001
 // addVolume makes a volume that may be made, with its data. It will be ready when lasts has passed.
 func (c *Cloud) addVolume(v volume, source *volume, lasts time.Duration) (volume, error) {
 	if v.ID == 0 {
-		v.ID = firstVolume - 1 + c.next("volume")
+		v.ID = firstVolume - 1 + c.dice.Next("volume")
 	}
 	v.file, v.Status, v.Created = v.Label, statusCreating, c.clock.Now()
 	v.ready, v.Tags = v.Created.Add(lasts), slices.Clone(v.Tags)
@@ -206,7 +206,7 @@ func (c *Cloud) updateVolume(r *request) answer {
 		v.Tags = slices.Clone(*ask.Tags)
 	}
 	c.putVolume(v)
-	c.record.end(c.record.begin(Operation{Kind: kindUpdate, Volume: v.ID, Label: v.Label, Linode: v.Linode}), finished)
+	c.end(c.begin(Operation{Kind: kindUpdate, Volume: v.ID, Label: v.Label, Linode: v.Linode}), finished)
 	return ok(c.showVolume(&c.now, c.now.volumes[v.ID]))
 }
 
@@ -232,7 +232,7 @@ func (c *Cloud) deleteVolume(r *request) answer {
 		}
 		c.trouble(v, c.disks.Remove(disk(v)))
 		c.removeVolume(v.ID)
-	}}, c.lasting(kindDelete, v.Label, c.lasts.Delete, r.Effect))
+	}}, c.dice.Lasting(kindDelete, v.Label, c.lasts.Delete, r.Effect))
 	return ok(struct{}{})
 }
 
@@ -270,7 +270,7 @@ func (c *Cloud) resizeVolume(r *request) answer {
 			v.SizeGiB = before
 		}
 		c.putVolume(v)
-	}}, c.lasting(kindResize, v.Label, c.lasts.Resize, r.Effect))
+	}}, c.dice.Lasting(kindResize, v.Label, c.lasts.Resize, r.Effect))
 	return shown
 }
 
@@ -295,7 +295,7 @@ func (c *Cloud) cloneVolume(r *request) answer {
 	if why != nil {
 		return c.refuse(*why)
 	}
-	lasts := c.lasting(kindClone, ask.Label, c.lasts.Clone, r.Effect)
+	lasts := c.dice.Lasting(kindClone, ask.Label, c.lasts.Clone, r.Effect)
 	v, err := c.addVolume(volume{Volume: Volume{
 		Label: ask.Label, Region: source.Region, SizeGiB: source.SizeGiB, Encrypted: source.Encrypted, Content: source.Content,
 	}}, &source, lasts)
