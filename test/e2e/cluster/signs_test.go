@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
@@ -87,11 +88,12 @@ func (s *story) metrics(ctx context.Context) error {
 
 func (s *story) untilServed(ctx context.Context, w kube.Workload, port int) error {
 	d := s.env.driver
-	return d.Until(ctx, fmt.Sprintf("metrics on port %d of all pods of %s", port, w.Metadata.Name), patience, func(ctx context.Context) (bool, string, error) {
+	return d.Until(ctx, fmt.Sprintf("metrics on port %d of all pods of %s that are to stay", port, w.Metadata.Name), patience, func(ctx context.Context) (bool, string, error) {
 		pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
 		if err != nil {
 			return false, "", err
 		}
+		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil })
 		for _, p := range pods {
 			base := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy", d.Namespace, p.Metadata.Name, port)
 			if _, err := d.Run(ctx, "get", "--raw", base+"/readyz"); err != nil {
