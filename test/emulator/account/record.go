@@ -4,7 +4,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
+
+// Stats are the counters of an account's API and how many changes ran at once on a machine at most, by the
+// machine's id K.
+type Stats[K comparable] struct {
+	rest.Stats
+	MaxParallel map[K]int `json:"max_parallel"`
+}
 
 // Record is what an account remembers for its owner, and its API does not show: operations O, violations V,
 // and how many changes ran at once on a machine, by the machine's id K. The zero value is empty.

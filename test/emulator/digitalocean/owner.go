@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 )
 
@@ -124,9 +123,9 @@ func (c *Cloud) SetContent(id, content string) {
 }
 
 // decide asks Options.Decide about a request.
-func (c *Cloud) decide(r *request) (effect, string) {
+func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
-		return effect{}, ""
+		return effect{}
 	}
 	var body struct{ Name, Type string }
 	_ = json.Unmarshal(r.Body, &body) // what is no JSON has neither
@@ -136,9 +135,5 @@ func (c *Cloud) decide(r *request) (effect, string) {
 		call.Volume, call.Action = v.Name, body.Type
 	}
 	c.mu.Unlock()
-	e := c.opts.Decide(call)
-	if reflect.ValueOf(e).IsZero() {
-		return e, ""
-	}
-	return e, e.Kind()
+	return c.opts.Decide(call)
 }

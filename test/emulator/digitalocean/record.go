@@ -3,7 +3,7 @@ package digitalocean
 import (
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/account"
 )
 
 // Operation is a change that the account accepted, by the wall clock.
@@ -31,10 +31,7 @@ type Violation struct {
 }
 
 // Stats are the counters of the API and how many actions ran at once on one droplet at most.
-type Stats struct {
-	rest.Stats
-	MaxParallel map[int]int `json:"max_parallel"`
-}
+type Stats = account.Stats[int]
 
 // begin remembers an operation that was accepted and returns its number.
 func (c *Cloud) begin(op Operation) int {

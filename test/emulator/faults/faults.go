@@ -5,6 +5,7 @@ package faults
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -61,6 +62,9 @@ type Effect struct {
 	StaleChanges int        `json:"stale_changes,omitempty"`
 	StaleAge     clock.Span `json:"stale_age,omitzero"`
 }
+
+// Nothing reports whether the effect is none.
+func (e Effect) Nothing() bool { return reflect.ValueOf(e).IsZero() }
 
 // Kind names the effect.
 func (e Effect) Kind() string {
@@ -140,13 +144,11 @@ func (s *Set) Hits() map[string]int {
 	return hits
 }
 
-// Count counts a fault that was decided elsewhere; an empty name means none.
+// Count counts a fault that was decided elsewhere.
 func (s *Set) Count(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name != "" {
-		s.hits[name]++
-	}
+	s.hits[name]++
 }
 
 // ResetHits forgets how often faults struck.

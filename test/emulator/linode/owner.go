@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -111,9 +110,9 @@ func (c *Cloud) SetContent(id int, content string) {
 }
 
 // decide asks Options.Decide about a request.
-func (c *Cloud) decide(r *request) (effect, string) {
+func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
-		return effect{}, ""
+		return effect{}
 	}
 	var body struct{ Label string }
 	_ = json.Unmarshal(r.Body, &body) // what is no JSON has none
@@ -126,9 +125,5 @@ func (c *Cloud) decide(r *request) (effect, string) {
 		call.Volume = v.Label
 	}
 	c.mu.Unlock()
-	e := c.opts.Decide(call)
-	if reflect.ValueOf(e).IsZero() {
-		return e, ""
-	}
-	return e, e.Kind()
+	return c.opts.Decide(call)
 }

@@ -3,7 +3,7 @@ package linode
 import (
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/account"
 )
 
 // The kinds of operations, as the API's events name them.
@@ -50,10 +50,7 @@ type Violation struct {
 }
 
 // Stats are the counters of the API and how many attaches and detaches ran at once on one Linode at most.
-type Stats struct {
-	rest.Stats
-	MaxParallel map[int]int `json:"max_parallel"`
-}
+type Stats = account.Stats[int]
 
 // begin remembers an operation that was accepted and returns its number.
 func (c *Cloud) begin(op Operation) int {

@@ -51,8 +51,8 @@ type Config struct {
 	Class func(r *Request) string
 	// RequestID makes the id of the next request.
 	RequestID func() string
-	// Decide, if there is one, may strike a request that no armed fault struck; an empty name means no.
-	Decide func(r *Request) (Effect, string)
+	// Decide, if there is one, says what happens to a request that no armed fault struck.
+	Decide func(r *Request) Effect
 	// Check is shown every exchange of the API that got an answer.
 	Check func(r *Request, answer Answer)
 }
@@ -266,8 +266,10 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 func (s *Server) struck(r *Request, found *route, log *Exchange) (Answer, error) {
 	effect, name := s.Faults.Strike(r.Method, found.pattern, r.Body)
 	if name == "" && s.cfg.Decide != nil {
-		effect, name = s.cfg.Decide(r)
-		s.Faults.Count(name)
+		if effect = s.cfg.Decide(r); !effect.Nothing() {
+			name = effect.Kind()
+			s.Faults.Count(name)
+		}
 	}
 	r.Effect, log.Fault = effect, name
 	roll := clock.Roll(s.cfg.Seed, "delay", r.Method, r.URL.RequestURI(), string(r.Body))
