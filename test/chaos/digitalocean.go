@@ -210,7 +210,7 @@ func (w *digitalOceanWorld) chances(c emulator.Call) []chance {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
 		if !strings.Contains(c.Route, "{") && !w.in.since(time.Now().Add(-lag), Full) {
-			all = append(all, chance{Stale, .12})
+			all = append(all, chance{Stale, .18})
 		}
 		return all
 	}
