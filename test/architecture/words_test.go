@@ -106,3 +106,39 @@ func sources(t *testing.T, visit func(path, text string)) {
 		t.Fatal("no Go files found: the test looks in the wrong place")
 	}
 }
+
+// TestNobodySleepsInRealTime: a test that waits for the wall clock is slow or fails on a busy machine. The
+// word stands only in tests of packages whose tests run on testing/synctest's simulated clock, where
+// sleeping is how time passes.
+func TestNobodySleepsInRealTime(t *testing.T) {
+	sleeps, simulated := map[string][]string{}, map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || entry.Name() == "words_test.go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), "time.Sleep(") {
+			sleeps[filepath.Dir(path)] = append(sleeps[filepath.Dir(path)], path)
+		}
+		if strings.HasSuffix(path, "_test.go") && strings.Contains(string(text), "synctest.Test(") {
+			simulated[filepath.Dir(path)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sleeps) == 0 || len(simulated) == 0 {
+		t.Fatalf("found %d packages that sleep and %d with simulated time", len(sleeps), len(simulated))
+	}
+	for dir, files := range sleeps {
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") || !simulated[dir] {
+				t.Errorf("%s sleeps, and not in a test on a simulated clock", file)
+			}
+		}
+	}
+}

@@ -59,6 +59,21 @@ func want(t *testing.T, err error, kind fault.Kind, words ...string) {
 	}
 }
 
+// until lets simulated time pass until the condition holds. It works inside synctest.Test only, where
+// sleeping is how the clock moves and takes no real time; outside of it synctest.Wait panics.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not happen: %s", what)
+		}
+	}
+}
+
 // droplets fails the test unless the account shows the volume at exactly this droplet (0: at none).
 func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {
 	t.Helper()
@@ -288,9 +303,7 @@ func TestAPendingEventIsADelay(t *testing.T) {
 		account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
 		done := make(chan error, 1)
 		go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
-		for len(account.Running()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		until(t, "a change is under way", func() bool { return len(account.Running()) > 0 })
 		_, err := mine.Attach(t.Context(), vol.ID, node1)
 		must(t, err)
 		must(t, <-done)

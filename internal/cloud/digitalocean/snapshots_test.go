@@ -237,9 +237,7 @@ func TestAVolumeDeletedWhileItGrewHasNotGrown(t *testing.T) {
 		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(50 * time.Millisecond), DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
 		done := make(chan error, 1)
 		go func() { _, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB); done <- err }()
-		for len(account.Running()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		until(t, "a change is under way", func() bool { return len(account.Running()) > 0 })
 		must(t, other.DeleteVolume(t.Context(), vol.ID)) // waits until the action has ended
 		want(t, <-done, fault.NotFound)
 	})

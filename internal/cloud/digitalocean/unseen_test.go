@@ -19,10 +19,9 @@ func unseen(account *emulator.Cloud) {
 }
 
 // settled waits until the account has nothing under way.
-func settled(account *emulator.Cloud) {
-	for len(account.Running()) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+func settled(t *testing.T, account *emulator.Cloud) {
+	t.Helper()
+	until(t, "nothing is under way", func() bool { return len(account.Running()) == 0 })
 }
 
 // The cloud has taken a change on and then does not let anybody see how it goes: the outcome is open, and no
@@ -35,10 +34,10 @@ func TestAnActionThatCannotBeSeenIsUncertain(t *testing.T) {
 		unseen(account)
 		_, err := c.Attach(t.Context(), id, node1)
 		want(t, err, fault.Uncertain, "not authorized")
-		settled(account)
+		settled(t, account)
 		_, err = c.ExpandVolume(t.Context(), id, 2*cloud.GiB)
 		want(t, err, fault.Uncertain, "not authorized")
-		settled(account)
+		settled(t, account)
 		want(t, c.Detach(t.Context(), id, node1), fault.Uncertain, "not authorized")
 	})
 }

@@ -1,6 +1,7 @@
 package digitalocean_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,15 +48,10 @@ func wished(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, tag string
 // grown waits until the volume has the size and no wish.
 func grown(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, gib int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	until(t, fmt.Sprintf("the volume has %d GiB and no wish", gib), func() bool {
 		vol, _ := account.Volume(string(id))
-		if vol.SizeGiB == gib && !strings.Contains(strings.Join(vol.Tags, " "), "cloudblock-grow") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the volume is %+v, want %d GiB and no wish", vol, gib)
-		}
-	}
+		return vol.SizeGiB == gib && !strings.Contains(strings.Join(vol.Tags, " "), "cloudblock-grow")
+	})
 }
 
 // E4: a wish is carried out after the detach, which does not wait for it, and the attach that follows joins it.
