@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
@@ -48,21 +45,7 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := parse(tc.args, noEnvironment, &bytes.Buffer{})
-			if !errors.Is(err, driver.ErrCommandLine) {
-				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
-			}
-			got := strings.Split(err.Error(), "\n")[1:]
-			if len(got) != len(tc.want) {
-				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { wantMistakes(t, tc.args, tc.want) })
 	}
 }
 

@@ -47,21 +47,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := parse(tc.args, noEnvironment, &bytes.Buffer{})
-			if !errors.Is(err, driver.ErrCommandLine) {
-				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
-			}
-			got := strings.Split(err.Error(), "\n")[1:]
-			if len(got) != len(tc.want) {
-				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { wantMistakes(t, tc.args, tc.want) })
 	}
 }
 
@@ -104,3 +90,21 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 }
 
 func noEnvironment(string) string { return "" }
+
+// wantMistakes wants a command line to be refused with exactly as many mistakes as words, and each word in
+// the message.
+func wantMistakes(t *testing.T, args, words []string) {
+	t.Helper()
+	_, err := parse(args, noEnvironment, &bytes.Buffer{})
+	if !errors.Is(err, driver.ErrCommandLine) {
+		t.Fatalf("parse(%q) = %v, want an error of the command line", args, err)
+	}
+	if got := strings.Split(err.Error(), "\n")[1:]; len(got) != len(words) {
+		t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", args, len(got), len(words), strings.Join(got, "\n"))
+	}
+	for _, want := range words {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("parse(%q) = %v, want it to name %s", args, err, want)
+		}
+	}
+}
