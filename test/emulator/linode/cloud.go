@@ -46,7 +46,9 @@ type Cloud struct {
 	rules Rules
 	lasts Durations
 	jobs  map[int]*job
-	disks disks.Store
+	// events are the operations as the API tells of them, by their numbers; no reset forgets them.
+	events map[int]event
+	disks  disks.Store
 }
 
 // New makes an account that serves nothing yet but Client.
@@ -57,7 +59,7 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c := &Cloud{
 		opts: opts, clock: clock.New(opts.Speed), dice: account.Dice{Seed: opts.Seed}, now: newState(),
-		rules: opts.Rules, lasts: opts.Durations, jobs: map[int]*job{},
+		rules: opts.Rules, lasts: opts.Durations, jobs: map[int]*job{}, events: map[int]event{},
 	}
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
@@ -110,6 +112,7 @@ func (c *Cloud) routes() {
 	}{
 		{http.MethodPost, "/volumes", c.createVolume},
 		{http.MethodGet, "/volumes", c.listVolumes},
+		{http.MethodGet, "/volumes/types", c.listVolumeTypes},
 		{http.MethodGet, "/volumes/{volumeId}", c.getVolume},
 		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume},
 		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume},
@@ -124,6 +127,8 @@ func (c *Cloud) routes() {
 		{http.MethodGet, "/linode/instances/{linodeId}/volumes", c.listLinodeVolumes},
 		{http.MethodGet, "/linode/types", c.listTypes},
 		{http.MethodGet, "/linode/types/{typeId}", c.getType},
+		{http.MethodGet, "/account/events", c.listEvents},
+		{http.MethodGet, "/account/events/{eventId}", c.getEvent},
 		{http.MethodGet, "/regions", c.listRegions},
 		{http.MethodGet, "/regions/{regionId}", c.getRegion},
 	} {

@@ -221,6 +221,10 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		{"two of two", `{"+and":[{"label":"a-1"},{"tags":"all"}]}`, "a-1"},
 		{"a part of it", `{"label":{"+contains":"-1"}}`, "b-1 a-1 c-1"},
 		{"not this one", `{"label":{"+neq":"a-1"}}`, "b-1 c-1"},
+		{"not this tag", `{"tags":{"+neq":"tag-a-1"}}`, "b-1 c-1"},
+		{"behind it", `{"label":{"+gt":"b-1"}}`, "c-1"},
+		{"between two", `{"label":{"+gte":"a-1","+lt":"c-1"}}`, "b-1 a-1"},
+		{"not behind it", `{"label":{"+lte":"b-1"}}`, "b-1 a-1"},
 		{"in order", `{"+order_by":"label"}`, "a-1 b-1 c-1"},
 		{"in the other order", `{"+order_by":"label","+order":"desc"}`, "c-1 b-1 a-1"},
 	} {

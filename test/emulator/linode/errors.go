@@ -135,7 +135,7 @@ func class(r *request) string {
 var lists = map[string]bool{
 	prefix + "/volumes": true, prefix + "/linode/instances": true, prefix + "/linode/instances/{linodeId}/disks": true,
 	prefix + "/linode/instances/{linodeId}/configs": true, prefix + "/linode/instances/{linodeId}/volumes": true,
-	prefix + "/linode/types": true, prefix + "/regions": true,
+	prefix + "/linode/types": true, prefix + "/regions": true, prefix + "/account/events": true, prefix + "/volumes/types": true,
 }
 
 // limited adds the rate headers: those of the limit that refused the request, else of the narrowest.

@@ -1,8 +1,10 @@
 package linode
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,54 +20,63 @@ var (
 func volumeValues(v volume) values { return values{"label": {v.Label}, "tags": v.Tags} }
 
 func linodeValues(l Linode) values {
-	return values{"id": {pathText(l.ID)}, "label": {l.Label}, "region": {l.Region}, "tags": l.Tags, "type": {l.Type}}
+	return values{"id": {strconv.Itoa(l.ID)}, "label": {l.Label}, "region": {l.Region}, "tags": l.Tags, "type": {l.Type}}
 }
-
-func pathText(id int) string { text, _ := json.Marshal(id); return string(text) }
 
 // keeper says whether a filter keeps an item.
 type keeper func(values) bool
 
-// orderer sorts n items: at returns their values, and move takes the order, as the old places.
-type orderer func(n int, at func(int) values, move func([]int))
+// order says by which field a list is sorted, and in which direction; without a field it is not.
+type order struct {
+	by   string
+	desc bool
+}
+
+// sorted returns the items of a list in their order; show returns what a filter sees of one.
+func sorted[T any](o order, all []T, show func(T) values) []T {
+	if o.by == "" {
+		return all
+	}
+	slices.SortStableFunc(all, func(a, b T) int {
+		way := rank(strings.Join(show(a)[o.by], ","), strings.Join(show(b)[o.by], ","))
+		if o.desc {
+			return -way
+		}
+		return way
+	})
+	return all
+}
+
+// rank compares two values: as numbers if both are, else as texts.
+func rank(a, b string) int {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX == nil && errY == nil {
+		return cmp.Compare(x, y)
+	}
+	return strings.Compare(a, b)
+}
 
 // filter reads the X-Filter header. field is what cannot be filtered on, if there is such.
-func filter(r *request, fields []string) (keep keeper, order orderer, field string) {
-	unsorted := func(int, func(int) values, func([]int)) {}
+func filter(r *request, fields []string) (keep keeper, by order, field string) {
 	text := r.Header.Get("X-Filter")
 	if text == "" {
-		return func(values) bool { return true }, unsorted, ""
+		return func(values) bool { return true }, order{}, ""
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		return nil, nil, text
+		return nil, order{}, text
 	}
 	if keep, field = all(object, fields); field != "" {
-		return nil, nil, field
+		return nil, order{}, field
 	}
-	var by, direction string
-	_ = json.Unmarshal(object["+order_by"], &by) // what is no text orders nothing
+	var direction string
+	_ = json.Unmarshal(object["+order_by"], &by.by) // what is no text orders nothing
 	_ = json.Unmarshal(object["+order"], &direction)
-	if by == "" {
-		return keep, unsorted, ""
+	if by.desc = direction == "desc"; by.by != "" && !slices.Contains(fields, by.by) {
+		return nil, order{}, by.by
 	}
-	if !slices.Contains(fields, by) {
-		return nil, nil, by
-	}
-	return keep, func(n int, at func(int) values, move func([]int)) {
-		places := make([]int, n)
-		for i := range places {
-			places[i] = i
-		}
-		slices.SortStableFunc(places, func(a, b int) int {
-			order := strings.Compare(strings.Join(at(a)[by], ","), strings.Join(at(b)[by], ","))
-			if direction == "desc" {
-				return -order
-			}
-			return order
-		})
-		move(places)
-	}, ""
+	return keep, by, ""
 }
 
 // all reads an object whose members must all hold.
@@ -125,15 +136,42 @@ func compare(name string, value json.RawMessage) (keep keeper, known bool) {
 		want := plain(value)
 		return func(v values) bool { return slices.Contains(v[name], want) }, true
 	}
-	if operand, is := operators["+contains"]; is && len(operators) == 1 {
-		want := plain(operand)
-		return func(v values) bool {
-			return slices.ContainsFunc(v[name], func(have string) bool { return strings.Contains(have, want) })
-		}, true
+	// Two operators of one field are the two ends of a range.
+	var parts []func(have string) bool
+	for operator, operand := range operators {
+		part, known := comparison(operator, plain(operand))
+		if !known {
+			return nil, false
+		}
+		parts = append(parts, part)
 	}
-	if operand, is := operators["+neq"]; is && len(operators) == 1 {
-		want := plain(operand)
-		return func(v values) bool { return !slices.Contains(v[name], want) }, true
+	_, excludes := operators["+neq"]
+	return func(v values) bool {
+		fits := func(have string) bool {
+			return !slices.ContainsFunc(parts, func(part func(string) bool) bool { return !part(have) })
+		}
+		if excludes { // none of several values may be the one
+			return !slices.ContainsFunc(v[name], func(have string) bool { return !fits(have) })
+		}
+		return slices.ContainsFunc(v[name], fits)
+	}, len(parts) > 0
+}
+
+// comparison is what an operator demands of a value.
+func comparison(operator, want string) (part func(have string) bool, known bool) {
+	switch operator {
+	case "+contains":
+		return func(have string) bool { return strings.Contains(have, want) }, true
+	case "+neq":
+		return func(have string) bool { return have != want }, true
+	case "+gt":
+		return func(have string) bool { return rank(have, want) > 0 }, true
+	case "+gte":
+		return func(have string) bool { return rank(have, want) >= 0 }, true
+	case "+lt":
+		return func(have string) bool { return rank(have, want) < 0 }, true
+	case "+lte":
+		return func(have string) bool { return rank(have, want) <= 0 }, true
 	}
 	return nil, false
 }

@@ -149,7 +149,7 @@ func (c *Cloud) getLinode(r *request) answer {
 }
 
 func (c *Cloud) listLinodes(r *request) answer {
-	keep, _, field := filter(r, linodeFields)
+	keep, by, field := filter(r, linodeFields)
 	if field != "" {
 		return c.refuseFilter(field)
 	}
@@ -160,7 +160,7 @@ func (c *Cloud) listLinodes(r *request) answer {
 			found = append(found, l)
 		}
 	}
-	return page(c, r, found, showLinode)
+	return page(c, r, sorted(by, found, linodeValues), showLinode)
 }
 
 // of answers with what belongs to the Linode of a request.

@@ -55,11 +55,14 @@ type Stats = account.Stats[int]
 // begin remembers an operation that was accepted and returns its number.
 func (c *Cloud) begin(op Operation) int {
 	op.Accepted, op.Status = time.Now(), started
-	return c.record.Add(op)
+	number := c.record.Add(op)
+	c.noteEvent(number, op)
+	return number
 }
 
 func (c *Cloud) end(number int, status string) {
 	c.record.Change(number, func(op *Operation) { op.Finished, op.Status = time.Now(), status })
+	c.endEvent(number, status)
 }
 
 func (c *Cloud) violation(what string, v volume, linode int) {

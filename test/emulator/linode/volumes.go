@@ -157,19 +157,19 @@ func (c *Cloud) addVolume(v volume, source *volume, lasts time.Duration) (volume
 
 func (c *Cloud) listVolumes(r *request) answer {
 	view := c.view(r.Effect)
-	keep, order, field := filter(r, volumeFields)
+	keep, by, field := filter(r, volumeFields)
 	if field != "" {
 		return c.refuseFilter(field)
 	}
-	found := view.volumeList(func(v volume) bool { return keep(volumeValues(v)) })
-	order(len(found), func(i int) values { return volumeValues(found[i]) }, func(from []int) {
-		sorted := make([]volume, len(from))
-		for to, at := range from {
-			sorted[to] = found[at]
-		}
-		found = sorted
-	})
+	found := sorted(by, view.volumeList(func(v volume) bool { return keep(volumeValues(v)) }), volumeValues)
 	return page(c, r, found, func(v volume) any { return c.showVolume(view, v) })
+}
+
+// listVolumeTypes answers with what a volume costs.
+func (c *Cloud) listVolumeTypes(r *request) answer {
+	return page(c, r, []map[string]any{{
+		"id": "volume", "label": "Storage Volume", "price": map[string]float64{"hourly": 0.0015, "monthly": 0.1}, "region_prices": []any{}, "transfer": 0,
+	}}, func(kind map[string]any) any { return kind })
 }
 
 func (c *Cloud) getVolume(r *request) answer {
