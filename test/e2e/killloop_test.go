@@ -211,8 +211,10 @@ var lives = []struct {
 // TestKilledBetweenAnyTwoSteps kills either program between any two steps of a life. The next step then
 // works at once: nothing is leaked, nothing is doubled, the data is whole.
 func TestKilledBetweenAnyTwoSteps(t *testing.T) {
+	t.Parallel()
 	for _, tc := range lives {
 		t.Run(tc.where.name+", volume "+kindName(tc.kind), func(t *testing.T) {
+			t.Parallel()
 			w := tc.where.start(t)
 			gaps := len((&life{pair: w.Pair}).steps()) - 1
 			died := map[string]bool{}
@@ -248,11 +250,13 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 // TestKilledWithinAnyStep kills either program, and both, while it works on a step, at a random moment of
 // it. The same step again comes to its end.
 func TestKilledWithinAnyStep(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	t.Parallel()
 	for _, tc := range lives {
 		t.Run(tc.where.name+", volume "+kindName(tc.kind), func(t *testing.T) {
+			t.Parallel()
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
 			w := tc.where.start(t)
 			usual := map[string]time.Duration{}
 			for round := range 3 {
