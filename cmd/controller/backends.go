@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,12 +12,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // backend is one place for volumes that this program can be pointed at.
@@ -43,7 +41,7 @@ type surroundings struct {
 // closer ends what a backend still has under way, within the life of its context.
 type closer func(ctx context.Context) error
 
-// backends is the table of all. This is the only file that imports them.
+// backends is the table of all. Only this file and those with an entry's functions, backend_<cloud>.go, import them.
 var backends = map[string]backend{
 	"digitalocean": {
 		scope:            cloud.ScopeRegion,
@@ -70,49 +68,38 @@ var backends = map[string]backend{
 // program; where there is none, the program says so soon.
 const metadataPatience = 20 * time.Second
 
-func validateDigitalOcean(c *config) error {
-	return errors.Join(c.validateRemote(),
-		driver.InFlag("--tag or --cluster-id", digitalocean.CheckTags(c.tags)),
-		driver.InFlag("--volume-name-prefix", digitalocean.CheckPrefix(c.namePrefix)),
-		driver.InFlag("--region", digitalocean.CheckRegion(c.region)))
+// regionOf is where volumes are made that no request places: what --region says, or else where this program runs.
+func regionOf(ctx context.Context, c config, ask metadata.Source) (string, error) {
+	if c.region != "" {
+		return c.region, nil
+	}
+	asking, cancel := context.WithTimeout(ctx, metadataPatience)
+	defer cancel()
+	machine, err := ask(asking, c.MetadataEndpoint)
+	if err != nil {
+		return "", fmt.Errorf("which region is this? Give --region where there is no metadata service: %w", err)
+	}
+	return machine.Zone, nil
 }
 
-func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	if _, err := c.token(); err != nil {
-		return nil, nil, err
-	}
-	region := c.region
-	if region == "" {
-		asking, cancel := context.WithTimeout(ctx, metadataPatience)
-		defer cancel()
-		machine, err := metadata.DigitalOcean(asking, c.MetadataEndpoint)
-		if err != nil {
-			return nil, nil, fmt.Errorf("which region is this? Give --region where there is no metadata service: %w", err)
-		}
-		region = machine.Zone
-	}
-	metrics, err := machineryMetrics(around.registry)
-	if err != nil {
-		return nil, nil, err
-	}
-	transport := digitalocean.DefaultTransport()
+// trusting makes a transport trust the certificates of --api-ca-file, if there are such.
+func trusting(c config, transport *http.Transport) *http.Transport {
 	if c.caPool != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
 	}
-	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
-	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
-		Token: c.token, Endpoint: c.apiEndpoint, Transport: transport, Region: region,
-		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
-		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: metrics,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return d, d.Close, nil
+	return transport
 }
 
-// machineryMetrics registers what the shared machinery tells about itself.
-func machineryMetrics(registry *prometheus.Registry) (m digitalocean.Metrics, err error) {
+// machinery is what the machinery that the clouds share tells about itself.
+type machinery struct {
+	poll       *poll.Metrics
+	queue      *queue.Metrics
+	budget     *budget.Metrics
+	wishFailed func()
+}
+
+// machineryMetrics registers it.
+func machineryMetrics(registry *prometheus.Registry) (m machinery, err error) {
 	failed := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "cloudblock_wishes_failed_total",
 		Help: "Growths that the cloud refused while the volume was attached, and that failed after its detach too.",
@@ -120,13 +107,13 @@ func machineryMetrics(registry *prometheus.Registry) (m digitalocean.Metrics, er
 	if err := registry.Register(failed); err != nil {
 		return m, fmt.Errorf("register metrics: %w", err)
 	}
-	m.WishFailed = failed.Inc
-	if m.Poll, err = poll.NewMetrics(registry); err != nil {
+	m.wishFailed = failed.Inc
+	if m.poll, err = poll.NewMetrics(registry); err != nil {
 		return m, err
 	}
-	if m.Queue, err = queue.NewMetrics(registry); err != nil {
+	if m.queue, err = queue.NewMetrics(registry); err != nil {
 		return m, err
 	}
-	m.Budget, err = budget.NewMetrics(registry)
+	m.budget, err = budget.NewMetrics(registry)
 	return m, err
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func validateDigitalOcean(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", digitalocean.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", digitalocean.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", digitalocean.CheckRegion(c.region)))
+}
+
+func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	if _, err := c.token(); err != nil {
+		return nil, nil, err
+	}
+	region, err := regionOf(ctx, c, metadata.DigitalOcean)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := machineryMetrics(around.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
+		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, digitalocean.DefaultTransport()), Region: region,
+		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log,
+		Metrics: digitalocean.Metrics{Poll: m.poll, Queue: m.queue, Budget: m.budget, WishFailed: m.wishFailed},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
+}
