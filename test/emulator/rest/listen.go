@@ -12,6 +12,9 @@ import (
 
 // Listeners are the addresses where an account is served. The zero value is none.
 type Listeners struct {
+	// HTTP2 is for an API that is gRPC: HTTP/2 as well, with and without TLS.
+	HTTP2 bool
+
 	servers []*http.Server
 	served  sync.WaitGroup
 }
@@ -22,7 +25,7 @@ func (l *Listeners) Serve(ctx context.Context, address string, handler http.Hand
 	if err != nil {
 		return "", err
 	}
-	l.serve(listener, handler)
+	l.ServeOn(listener, handler)
 	return "http://" + listener.Addr().String(), nil
 }
 
@@ -37,12 +40,23 @@ func (l *Listeners) ServeTLS(ctx context.Context, address string, handler http.H
 	if err != nil {
 		return "", nil, err
 	}
-	l.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), handler)
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	if l.HTTP2 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	l.ServeOn(tls.NewListener(listener, config), handler)
 	return "https://" + listener.Addr().String(), authority, nil
 }
 
-func (l *Listeners) serve(listener net.Listener, handler http.Handler) {
+// ServeOn serves a handler to whoever connects to a listener.
+func (l *Listeners) ServeOn(listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	if l.HTTP2 {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetHTTP2(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+	}
 	l.servers = append(l.servers, server)
 	l.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
 }

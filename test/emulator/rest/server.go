@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -64,20 +63,16 @@ type Server struct {
 	cfg    Config
 	routes []*route
 	limits limits
-	record recorder
+	record Recorder
 	ctx    context.Context
 	stop   context.CancelFunc
-
-	mu     sync.Mutex // guards closed, so that nothing enters while Close waits
-	closed bool
-	active sync.WaitGroup
+	gate   Gate
 }
 
 // New returns a server without routes.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, Faults: faults.NewSet(cfg.Seed), limits: limits{clock: cfg.Clock}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.record.reset()
 	return s
 }
 
@@ -102,42 +97,24 @@ func (s *Server) Limits() []Limit {
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
-	stats := s.record.read()
+	stats := s.record.Stats()
 	stats.Faults = s.Faults.Hits()
 	return stats
 }
 
 // ResetStats sets the counters to zero and empties the log.
 func (s *Server) ResetStats() {
-	s.record.reset()
+	s.record.Reset()
 	s.Faults.ResetHits()
 }
 
 // Exchanges returns the log of the requests since the last reset, bounded.
-func (s *Server) Exchanges() []Exchange {
-	s.record.mu.Lock()
-	defer s.record.mu.Unlock()
-	return append([]Exchange(nil), s.record.log...)
-}
+func (s *Server) Exchanges() []Exchange { return s.record.Exchanges() }
 
 // Close ends all delays and waits for the requests that are being answered. Later ones are cut.
 func (s *Server) Close() {
 	s.stop()
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.active.Wait()
-}
-
-// enter counts a request as being answered, until it calls s.active.Done.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.active.Add(1)
-	return true
+	s.gate.Close()
 }
 
 // errLost: the connection is cut instead of an answer.
@@ -203,10 +180,10 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // exchange takes a request through everything that can happen to it.
 func (s *Server) exchange(r *http.Request) (Answer, error) {
-	if !s.enter() {
+	if !s.gate.Enter() {
 		return Answer{}, errLost
 	}
-	defer s.active.Done()
+	defer s.gate.Leave()
 	log := Exchange{Method: r.Method, Route: "(unknown)", Path: r.URL.RequestURI(), Start: time.Now()}
 	request := &Request{Request: r, ID: s.cfg.RequestID()}
 	found := s.find(r)
@@ -218,7 +195,7 @@ func (s *Server) exchange(r *http.Request) (Answer, error) {
 		log.Status = answer.Status
 	}
 	log.End = time.Now()
-	s.record.add(log)
+	s.record.Add(log.Method+" "+log.Route, log, count(log))
 	return answer, err
 }
 

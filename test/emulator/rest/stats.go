@@ -3,6 +3,7 @@ package rest
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -39,41 +40,65 @@ type Stats struct {
 // mostExchanges bounds the memory of a long run; the counters go on.
 const mostExchanges = 1 << 16
 
-type recorder struct {
+// Recorder counts the exchanges of an API and keeps a log of them. The zero value is empty.
+type Recorder struct {
 	mu    sync.Mutex
 	stats Stats
 	log   []Exchange
 }
 
-func (r *recorder) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stats = Stats{Routes: map[string]int{}, Statuses: map[int]int{}}
-	r.log = nil
+// Count says as what an exchange counts besides its route and status. What is neither a read nor a write
+// is none of the API's business, such as a token.
+type Count struct{ Read, Write, Refused bool }
+
+// count is how an HTTP API counts.
+func count(e Exchange) Count {
+	read := e.Method == http.MethodGet || e.Method == http.MethodHead
+	return Count{Read: read, Write: !read, Refused: e.Status == http.StatusTooManyRequests}
 }
 
-func (r *recorder) add(e Exchange) {
+// Reset forgets everything.
+func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Routes[e.Method+" "+e.Route]++
-	r.stats.Statuses[e.Status]++
-	if e.Method == http.MethodGet || e.Method == http.MethodHead {
-		r.stats.Reads++
-	} else {
-		r.stats.Writes++
+	r.stats, r.log = Stats{}, nil
+}
+
+// Add counts an exchange, by a name of its route.
+func (r *Recorder) Add(route string, e Exchange, as Count) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stats.Routes == nil {
+		r.stats.Routes, r.stats.Statuses = map[string]int{}, map[int]int{}
 	}
-	if e.Status == http.StatusTooManyRequests {
-		r.stats.Refused++
+	r.stats.Routes[route]++
+	r.stats.Statuses[e.Status]++
+	for counter, counts := range map[*int]bool{
+		&r.stats.Reads: as.Read, &r.stats.Writes: as.Write, &r.stats.Refused: as.Refused,
+	} {
+		if counts {
+			*counter++
+		}
 	}
 	if len(r.log) < mostExchanges {
 		r.log = append(r.log, e)
 	}
 }
 
-func (r *recorder) read() Stats {
+// Stats returns the counters; those of the faults are not known here.
+func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stats := r.stats
-	stats.Routes, stats.Statuses = maps.Clone(stats.Routes), maps.Clone(stats.Statuses)
+	stats.Routes, stats.Statuses = map[string]int{}, map[int]int{}
+	maps.Copy(stats.Routes, r.stats.Routes)
+	maps.Copy(stats.Statuses, r.stats.Statuses)
 	return stats
+}
+
+// Exchanges returns the log, bounded.
+func (r *Recorder) Exchanges() []Exchange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.log)
 }
