@@ -46,6 +46,9 @@ type VolumeContext struct {
 	// NeverFormat is the attribute of a vendor's that forbids to make a filesystem on the volume; empty:
 	// there is none.
 	NeverFormat string
+	// Refused says why a node must not use the volume, which a vendor's driver made in a way that this one
+	// does not know; empty: it may.
+	Refused string
 }
 
 // PublishContext is what one attach tells the node about the device. Empty fields are not known.
@@ -69,7 +72,7 @@ func (v VolumeContext) With(p PublishContext) VolumeContext {
 }
 
 // EncodeVolumeContext writes a volume context in CSI's form. Fields that are not known are left out;
-// NeverFormat is a vendor's and never ours to write.
+// NeverFormat and Refused come from what a vendor wrote and are never ours to write.
 func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 	m := n.encodeDevice(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
 	if v.Content != ContentUnknown {
@@ -93,7 +96,10 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	if err != nil {
 		return VolumeContext{}, err
 	}
-	v := VolumeContext{DeviceName: device.DeviceName, Serial: device.Serial, Size: device.Size, NeverFormat: n.Vendor.Forbids(m)}
+	v := VolumeContext{
+		DeviceName: device.DeviceName, Serial: device.Serial, Size: device.Size,
+		NeverFormat: n.Vendor.Forbids(m), Refused: n.Vendor.Refuses(m),
+	}
 	v.Content = m[n.key(keyContent)]
 	if v.Content != ContentUnknown && v.Content != ContentBlank && v.Content != ContentCopy {
 		return VolumeContext{}, n.badKey(field, keyContent, "neither %s nor %s", ContentBlank, ContentCopy)

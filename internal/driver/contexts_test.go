@@ -230,3 +230,33 @@ func FuzzParseMkfsOptions(f *testing.F) {
 		}
 	})
 }
+
+// What Linode's driver wrote: a path of a device, and attributes that ask for more than is served here.
+func TestContextsOfLinodesDriver(t *testing.T) {
+	const vendor, path = "linodebs.csi.linode.com", "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"
+	n, err := driver.NewNames("linode", driver.ScopeRegion, vendor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Segments("us-ord"); !reflect.DeepEqual(got, map[string]string{"topology.linode.com/region": "us-ord"}) {
+		t.Errorf("Segments = %v, want the vendor's label and no other", got)
+	}
+	if told := n.EncodePublishContext(driver.PublishContext{DeviceName: "scsi-0Linode_Volume_pvc-1"}); told["devicePath"] != path {
+		t.Errorf("EncodePublishContext = %v, want the path that the vendor's program reads", told)
+	}
+	for given, want := range map[string]string{path: "scsi-0Linode_Volume_pvc-1", "": "", "/dev/sda": "refused", "/dev/disk/by-id/../../sda": "refused", "..": "refused"} {
+		got, err := n.DecodePublishContext("7-pvc-1", map[string]string{"devicePath": given})
+		if refused := errors.Is(err, fault.InvalidArgument); refused != (want == "refused") || !refused && (err != nil || got.DeviceName != want) {
+			t.Errorf("DecodePublishContext(%q) = %+v, %v, want %s", given, got, err, want)
+		}
+	}
+	for attribute, refused := range map[string]bool{vendor + "/luks-encrypted": true, "partition": true, "topology.linode.com/region": false} {
+		said := map[string]string{attribute: "true"}
+		if got, err := n.DecodeVolumeContext(said); err != nil || (got.Refused != "") != refused {
+			t.Errorf("DecodeVolumeContext(%v) = %+v, %v, want refused: %t", said, got, err, refused)
+		}
+		if got, err := names(t).DecodeVolumeContext(said); err != nil || got.Refused != "" {
+			t.Errorf("DecodeVolumeContext(%v) under another name = %+v, %v, want the attribute ignored", said, got, err)
+		}
+	}
+}

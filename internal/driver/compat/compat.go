@@ -17,14 +17,23 @@ type Vendor struct {
 	// NeverFormat are attributes of a volume whose presence, with whatever value, forbids to make a
 	// filesystem on it.
 	NeverFormat []string
-	// Parameters are those of its StorageClasses, each with the name of ours that means the same.
+	// Parameters are those of its StorageClasses, each with the name of ours that means the same: TagWords
+	// where ours takes another form, and nothing where it has no effect of its own.
 	Parameters map[string]string
 
 	// link returns the base name of a disk's link by what an attach of this driver told about it.
 	link func(volume string, attached map[string]string) string
 	// tell returns what its node program has to be told about the disk with this link.
 	tell func(link string) map[string]string
+	// handle returns how its driver writes the id of a volume with this name; nil: as the cloud does.
+	handle func(id, name string) string
+	// refuses returns why nothing here can serve what these attributes or parameters ask for; nil: it
+	// never does.
+	refuses func(said map[string]string) string
 }
+
+// TagWords is the meaning of a parameter that lists tags as the cloud writes them, with commas between.
+const TagWords = "tag words"
 
 // vendors are all that there are.
 var vendors = []*Vendor{
@@ -32,6 +41,7 @@ var vendors = []*Vendor{
 	// never be changed.
 	digitalOcean("dobs.csi.digitalocean.com"),
 	digitalOcean("com.digitalocean.csi.dobs"),
+	linode(),
 }
 
 // Of returns the vendor whose driver has this name; nil if it is no vendor's.
@@ -57,6 +67,24 @@ func (v *Vendor) Tell(link string) map[string]string {
 		return nil
 	}
 	return v.tell(link)
+}
+
+// Handle returns the volume's id as the vendor's PersistentVolumes have it, which is id itself unless the
+// vendor adds to it. Its other program may need what it adds.
+func (v *Vendor) Handle(id, name string) string {
+	if v == nil || v.handle == nil || name == "" {
+		return id
+	}
+	return v.handle(id, name)
+}
+
+// Refuses returns why this driver cannot serve a volume with these attributes, or make one of a class with
+// these parameters, although the vendor's can; empty: it can.
+func (v *Vendor) Refuses(said map[string]string) string {
+	if v == nil || v.refuses == nil {
+		return ""
+	}
+	return v.refuses(said)
 }
 
 // Forbids returns the attribute of a volume that forbids to make a filesystem on it; empty: none does.

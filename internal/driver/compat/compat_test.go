@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
@@ -21,6 +22,9 @@ func TestEachSideReadsTheOther(t *testing.T) {
 		},
 		"DigitalOcean of old": {
 			"com.digitalocean.csi.dobs", "scsi-0DO_Volume_pvc-1", map[string]string{"com.digitalocean.csi.dobs/volume-name": "pvc-1"},
+		},
+		"Linode": {
+			"linodebs.csi.linode.com", "scsi-0Linode_Volume_pvc-1", map[string]string{"devicePath": "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"},
 		},
 	}
 	for name, tc := range tests {
@@ -53,14 +57,14 @@ func TestNoVendor(t *testing.T) {
 	}
 	anything := map[string]string{"dobs.csi.digitalocean.com/noformat": "", "dobs.csi.digitalocean.com/volume-name": "x"}
 	if v.Link("volume", anything) != "" || v.Tell("scsi-0DO_Volume_x") != nil || v.Forbids(anything) != "" ||
-		v.Parameter("fstype") != "fstype" || v.ParameterNames() != nil {
+		v.Refuses(anything) != "" || v.Handle("7", "pvc-1") != "7" || v.Parameter("fstype") != "fstype" || v.ParameterNames() != nil {
 		t.Error("no vendor has left something behind")
 	}
 }
 
 func TestVendorsAreComplete(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z0-9./-]+=(region|zone)$`)
-	for _, name := range []string{"dobs.csi.digitalocean.com", "com.digitalocean.csi.dobs"} {
+	for _, name := range []string{"dobs.csi.digitalocean.com", "com.digitalocean.csi.dobs", "linodebs.csi.linode.com"} {
 		v := compat.Of(name)
 		if v.Cloud == "" || len(v.TopologyKeys) == 0 || slices.ContainsFunc(v.TopologyKeys, func(k string) bool { return !key.MatchString(k) }) {
 			t.Errorf("Of(%s) = %+v, want a cloud and topology keys with scopes", name, v)
@@ -70,5 +74,69 @@ func TestVendorsAreComplete(t *testing.T) {
 				t.Errorf("%s of %s means %s, want another name that means itself", parameter, name, ours)
 			}
 		}
+	}
+}
+
+func TestHandles(t *testing.T) {
+	tests := map[string]struct{ driver, id, name, want string }{
+		"DigitalOcean's is the id":   {"dobs.csi.digitalocean.com", "506f78a4-e098-11e5-ad9f-000f53306ae1", "pvc-1", "506f78a4-e098-11e5-ad9f-000f53306ae1"},
+		"Linode's has the label":     {"linodebs.csi.linode.com", "123456", "pvc-0123456789abcdef", "123456-pvc-0123456789abcdef"},
+		"Linode's, without a label":  {"linodebs.csi.linode.com", "123456", "", "123456"},
+		"ours is as the cloud gives": {"linode.csi.cloudblock.io", "123456", "pvc-1", "123456"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := compat.Of(tc.driver).Handle(tc.id, tc.name); got != tc.want {
+				t.Errorf("Handle(%s, %s) = %s, want %s", tc.id, tc.name, got, tc.want)
+			}
+		})
+	}
+}
+
+// What Linode's driver may have written about a device: a link, and nothing that is none becomes one.
+func TestLinodesDevicePath(t *testing.T) {
+	v := compat.Of("linodebs.csi.linode.com")
+	for path, want := range map[string]string{
+		"/dev/disk/by-id/scsi-0Linode_Volume_a":    "scsi-0Linode_Volume_a",
+		"/dev/disk/by-id/linode-a":                 "linode-a",
+		"/dev//disk/by-id/./scsi-0Linode_Volume_a": "scsi-0Linode_Volume_a",
+		"/dev/sda":                  "/dev/sda",
+		"/dev/disk/by-id/../../sda": "/dev/disk/by-id/../../sda",
+		"/dev/disk/by-id/sub/scsi-0Linode_Volume_a": "sub/scsi-0Linode_Volume_a",
+		"dev/disk/by-id/scsi-0Linode_Volume_a":      "dev/disk/by-id/scsi-0Linode_Volume_a",
+		"scsi-0Linode_Volume_a":                     "scsi-0Linode_Volume_a",
+		"":                                          "",
+	} {
+		if got := v.Link("7-a", map[string]string{"devicePath": path}); got != want {
+			t.Errorf("Link(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+// What this driver would do wrong if it did not know it.
+func TestLinodeRefuses(t *testing.T) {
+	const luks = "linodebs.csi.linode.com/luks-encrypted"
+	tests := map[string]struct {
+		said map[string]string
+		says string // empty: it is served
+	}{
+		"nothing special":        {map[string]string{"topology.linode.com/region": "us-ord"}, ""},
+		"LUKS":                   {map[string]string{luks: "true"}, "LUKS"},
+		"LUKS, in capitals":      {map[string]string{luks: "TRUE"}, "LUKS"},
+		"no LUKS":                {map[string]string{luks: "false", "linodebs.csi.linode.com/luks-cipher": "aes-xts-plain64"}, ""},
+		"LUKS that says nothing": {map[string]string{luks: ""}, ""},
+		"a partition":            {map[string]string{"partition": "1"}, `"1"`},
+		"no partition":           {map[string]string{"partition": ""}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := compat.Of("linodebs.csi.linode.com").Refuses(tc.said)
+			if (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+				t.Errorf("Refuses(%v) = %q, want it to say %q", tc.said, got, tc.says)
+			}
+			if other := compat.Of("dobs.csi.digitalocean.com").Refuses(tc.said); other != "" {
+				t.Errorf("another vendor's refuses it too: %s", other)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -65,6 +66,9 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 		return volumeParameters{}, err
 	}
 	vendor := s.names.Vendor
+	if why := vendor.Refuses(raw); why != "" {
+		return volumeParameters{}, fmt.Errorf("parameters: %s: %w", why, fault.InvalidArgument)
+	}
 	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramTags, paramFilesystem},
 		slices.Collect(maps.Keys(volumeMetadata)), s.caps.Parameters, vendor.ParameterNames())
 	var p volumeParameters
@@ -74,6 +78,9 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 			return volumeParameters{}, unknownParameter(name, known)
 		}
 		meant := vendor.Parameter(name)
+		if meant == "" {
+			continue
+		}
 		if other, twice := given[meant]; twice {
 			return volumeParameters{}, fmt.Errorf("parameters: %s and %s mean the same, give one: %w", other, name, fault.InvalidArgument)
 		}
@@ -82,6 +89,8 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 			return volumeParameters{}, fmt.Errorf("parameters: %s: %w", name, err)
 		}
 	}
+	// A vendor's names are sorted otherwise than what they mean.
+	slices.SortFunc(p.backend, func(a, b cloud.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
@@ -104,6 +113,10 @@ func (p *volumeParameters) set(name, value string) error {
 	case paramTags:
 		var tags []cloud.Tag
 		tags, err = ParseTags(strings.Split(value, ","))
+		p.tags = append(p.tags, tags...)
+	case compat.TagWords:
+		var tags []cloud.Tag
+		tags, err = parseTagWords(value)
 		p.tags = append(p.tags, tags...)
 	default:
 		if tag, ok := volumeMetadata[name]; ok {
@@ -174,6 +187,26 @@ func ParseTags(entries []string) ([]cloud.Tag, error) {
 			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
 		case slices.ContainsFunc(tags, func(t cloud.Tag) bool { return t.Key == key }):
 			return nil, fmt.Errorf("entry %d repeats a key: %w", i+1, fault.InvalidArgument)
+		}
+		tags = append(tags, cloud.Tag{Key: key, Value: text})
+	}
+	return tags, nil
+}
+
+// parseTagWords reads a vendor's list of tags, as they stand in the cloud. One of several words with a
+// colon between them has a key, like ours; the blanks that are usual behind a comma are no part of a tag.
+func parseTagWords(list string) ([]cloud.Tag, error) {
+	var tags []cloud.Tag
+	for i, word := range strings.Split(list, ",") {
+		word = strings.TrimSpace(word)
+		key, text, _ := strings.Cut(word, ":")
+		switch {
+		case key == "":
+			return nil, fmt.Errorf("entry %d is empty or begins with a colon: %w", i+1, fault.InvalidArgument)
+		case strings.HasPrefix(strings.ToLower(key), ownTags):
+			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, ownTags, fault.InvalidArgument)
+		case strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
 		}
 		tags = append(tags, cloud.Tag{Key: key, Value: text})
 	}

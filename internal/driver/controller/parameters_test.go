@@ -100,6 +100,59 @@ func TestParseAVendorsParameters(t *testing.T) {
 	}
 }
 
+// The classes of Linode's driver, whose parameters begin with its name.
+func TestParseLinodesParameters(t *testing.T) {
+	const own = "linodebs.csi.linode.com/"
+	service := classes(compat.Of("linodebs.csi.linode.com"), "encrypted", "aaa")
+	tests := map[string]struct {
+		raw  map[string]string
+		want volumeParameters
+		says string // not empty: refused
+	}{
+		"its tags, as its examples write them": {
+			map[string]string{own + "volumeTags": "foo, bar,env:prod:eu,a=b"},
+			volumeParameters{tags: []cloud.Tag{{Key: "foo"}, {Key: "bar"}, {Key: "env", Value: "prod:eu"}, {Key: "a=b"}}}, "",
+		},
+		"its tags and ours": {
+			map[string]string{own + "volumeTags": "foo", "tags": "a=b"},
+			volumeParameters{tags: []cloud.Tag{{Key: "foo"}, {Key: "a", Value: "b"}}}, "",
+		},
+		"its encryption at rest": {
+			map[string]string{own + "encrypted": "true", "aaa": "1"},
+			volumeParameters{backend: []cloud.Parameter{{Name: "aaa", Value: "1"}, {Name: "encrypted", Value: "true"}}}, "",
+		},
+		"both, even if same": {map[string]string{own + "encrypted": "true", "encrypted": "true"}, volumeParameters{}, "mean the same"},
+		"without LUKS":       {map[string]string{own + "luks-encrypted": "false", own + "luks-cipher": "aes-xts-plain64", own + "luks-key-size": "512"}, volumeParameters{}, ""},
+		"with LUKS":          {map[string]string{own + "luks-encrypted": "true", own + "luks-cipher": "aes-xts-plain64"}, volumeParameters{}, "LUKS"},
+		"an empty tag":       {map[string]string{own + "volumeTags": "foo,"}, volumeParameters{}, "entry 2"},
+		"a tag of our own":   {map[string]string{own + "volumeTags": "cloudblock-cluster:x"}, volumeParameters{}, "this driver's own"},
+		"a tag with a tab":   {map[string]string{own + "volumeTags": "a\tb"}, volumeParameters{}, "printable"},
+		"unknown":            {map[string]string{own + "volumeTag": "foo"}, volumeParameters{}, own + "volumeTags"},
+		"what tags mean":     {map[string]string{compat.TagWords: "foo"}, volumeParameters{}, "unknown"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := service.parseVolumeParameters(tc.raw)
+			if tc.says == "" && (err != nil || !reflect.DeepEqual(got, tc.want)) {
+				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
+			}
+			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
+			}
+		})
+	}
+}
+
+// Under the name of a driver that adds something to a volume's id, this one does so too: the list of
+// volumes is compared with the PersistentVolumes, and the other driver's program parses what these say.
+func TestHandlesOfAVendor(t *testing.T) {
+	for name, want := range map[string]string{"linodebs.csi.linode.com": "7-pvc-1", "dobs.csi.digitalocean.com": "7", "": "7"} {
+		if got := classes(compat.Of(name)).volume(cloud.Volume{ID: "7", Name: "pvc-1"}).GetVolumeId(); got != want {
+			t.Errorf("under the name %q a volume's handle is %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestMergeTags(t *testing.T) {
 	wide := []cloud.Tag{{Key: "a", Value: "1"}, {Key: "b", Value: "1"}}
 	got := mergeTags(wide, []cloud.Tag{{Key: "b", Value: "2"}})

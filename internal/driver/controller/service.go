@@ -83,7 +83,7 @@ func need(advertised bool, call string) error {
 // volume describes a volume in CSI's words, without its context.
 func (s *Service) volume(v cloud.Volume) *csi.Volume {
 	return &csi.Volume{
-		VolumeId:           string(v.ID),
+		VolumeId:           s.names.Vendor.Handle(string(v.ID), v.Name),
 		CapacityBytes:      int64(v.Size),
 		ContentSource:      contentSource(v.Source),
 		AccessibleTopology: s.topology(v.Zone),

@@ -197,8 +197,10 @@ func (s *Service) ControllerGetVolume(ctx context.Context, req *csi.ControllerGe
 	if err != nil {
 		return nil, err
 	}
+	answer := s.volume(vol)
+	answer.VolumeId = req.GetVolumeId() // also where the vendor's form of it has an older name in it
 	return &csi.ControllerGetVolumeResponse{
-		Volume: s.volume(vol),
+		Volume: answer,
 		Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: nodeIDs(vol.AttachedTo)},
 	}, nil
 }

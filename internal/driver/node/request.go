@@ -49,6 +49,9 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	if err != nil {
 		return use{}, err
 	}
+	if volume.Refused != "" {
+		return use{}, fmt.Errorf("volume %s: volume_context: %s: %w", id, volume.Refused, fault.Precondition)
+	}
 	publish, err := s.names.DecodePublishContext(id, req.GetPublishContext())
 	if err != nil {
 		return use{}, err
