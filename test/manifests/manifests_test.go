@@ -99,6 +99,8 @@ type objects struct {
 	snapshotClasses []snapshotClass
 	policies        []admissionv1.ValidatingAdmissionPolicy
 	denying         map[string]bool // policies whose binding denies
+	hints           []admissionv1.MutatingAdmissionPolicy
+	hinting         map[string]bool // hints that have a binding with parameters
 	namespaces      map[string]bool
 	cluster         []string // kind/name of what is cluster-wide
 }
@@ -150,6 +152,7 @@ func parse(t *testing.T, rendered []byte) objects {
 	o := objects{
 		pods: map[string]corev1.PodSpec{}, serviceAccounts: map[string]corev1.ServiceAccount{},
 		roles: map[string][]rbacv1.PolicyRule{}, namespaces: map[string]bool{}, denying: map[string]bool{},
+		hinting: map[string]bool{},
 	}
 	for document := range strings.SplitSeq(string(rendered), "\n---\n") {
 		o.add(t, []byte(document))
@@ -211,6 +214,11 @@ func (o *objects) add(t *testing.T, document []byte) {
 	case "ValidatingAdmissionPolicyBinding":
 		b := read[admissionv1.ValidatingAdmissionPolicyBinding](t, document)
 		o.denying[b.Spec.PolicyName] = slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+	case "MutatingAdmissionPolicy":
+		o.hints = append(o.hints, read[admissionv1.MutatingAdmissionPolicy](t, document))
+	case "MutatingAdmissionPolicyBinding":
+		b := read[admissionv1.MutatingAdmissionPolicyBinding](t, document)
+		o.hinting[b.Spec.PolicyName] = b.Spec.ParamRef != nil
 	default:
 		t.Errorf("%s: a kind that no rule knows; teach this test about it", key)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -75,6 +77,32 @@ func TestClusterWideNamesBelongToOneOverlay(t *testing.T) {
 				t.Errorf("%s is in %s and in %s", key, name, other)
 			}
 			owner[key] = name
+		}
+	}
+}
+
+// The policies that write a node into claims look at the claims of all drivers: they may touch none but
+// ours, and refuse none, whatever is wrong with them.
+func TestHintsRefuseNothing(t *testing.T) {
+	names, err := driver.NewNames("local", driver.ScopeNode, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := parse(t, render(t, sets()["local"]))
+	if len(hints.hints) == 0 {
+		t.Fatal("found no policy")
+	}
+	for _, p := range hints.hints {
+		if f := p.Spec.FailurePolicy; f == nil || *f != admissionv1.Ignore {
+			t.Errorf("policy %s refuses claims when it is wrong itself", p.Name)
+		}
+		if !slices.ContainsFunc(p.Spec.MatchConditions, func(c admissionv1.MatchCondition) bool {
+			return strings.Contains(c.Expression, "== '"+names.Driver+"'")
+		}) {
+			t.Errorf("policy %s does not look whose the source is", p.Name)
+		}
+		if !hints.hinting[p.Name] {
+			t.Errorf("policy %s has no binding that gives it sources", p.Name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -66,7 +67,24 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.wantFull(ctx, p); err != nil {
 		return err
 	}
+	if err := s.wantNoDetour(ctx, large); err != nil {
+		return err
+	}
 	return s.wantData(ctx, source, s.sums[source.Metadata.Name])
+}
+
+// wantNoDetour checks that the copy was asked of no node but that of its source.
+func (s *story) wantNoDetour(ctx context.Context, claim string) error {
+	events, err := kube.List[kube.Event](ctx, s.Client, "events", "--field-selector", "involvedObject.name="+claim)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if strings.Contains(e.Message, "only that node can do it") {
+			return fmt.Errorf("claim %s came to a wrong node first: %s", claim, e.Message)
+		}
+	}
+	return nil
 }
 
 // clone clones the first claim by the example and the xfs claim by one of its own: two xfs with one
@@ -91,7 +109,7 @@ func (s *story) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.place(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: have.Bytes(), from: claim}, source.Spec.NodeName)
+	err = s.place(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: have.Bytes(), from: claim}, "")
 	if err != nil {
 		return err
 	}
@@ -106,6 +124,10 @@ func (s *story) clone(ctx context.Context) error {
 func (s *story) beside(ctx context.Context, source, clone kube.Pod) error {
 	if s.env.nodeBound && clone.Spec.NodeName != source.Spec.NodeName {
 		return fmt.Errorf("the clone runs on %s, its source on %s", clone.Spec.NodeName, source.Spec.NodeName)
+	}
+	claim, _, _ := clone.Claimed()
+	if err := s.wantNoDetour(ctx, claim); err != nil {
+		return err
 	}
 	want := s.sums[source.Metadata.Name]
 	if err := s.wantData(ctx, clone, want); err != nil {
