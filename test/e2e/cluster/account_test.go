@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,15 +15,22 @@ import (
 )
 
 // account is the emulated account of `make cluster`, from its owner's side.
-type account struct{ url string }
+type account struct {
+	url string
+	// link begins the name of a volume's link and of its file.
+	link string
+	// kinds are what there can be in it.
+	kinds []string
+}
 
-// findAccount takes the account that CLOUDBLOCK_EMULATOR names; the default is the one of `make cluster`.
-func findAccount(driver) (store, error) {
-	url := os.Getenv("CLOUDBLOCK_EMULATOR")
-	if url == "" {
-		url = "http://10.250.0.254:28080"
+// at takes the account that CLOUDBLOCK_EMULATOR names; the default is the one of `make cluster`.
+func (a account) at(driver) (store, error) {
+	a.url = os.Getenv("CLOUDBLOCK_EMULATOR")
+	if a.url == "" {
+		a.url = "http://10.250.0.254:28080"
 	}
-	return account{url + "/_emulator/"}, nil
+	a.url += "/_emulator/"
+	return a, nil
 }
 
 // read gets what the account has under a name.
@@ -43,31 +51,34 @@ func read[T any](ctx context.Context, a account, what string) (T, error) {
 	return found, errors.Join(json.NewDecoder(answer.Body).Decode(&found), answer.Body.Close())
 }
 
-// disk is a volume or a snapshot of the account.
+// disk is a volume or a snapshot of the account, in the words of whichever cloud it is in.
 type disk struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	DropletID int    `json:"droplet_id"`
+	ID      json.RawMessage `json:"id"`
+	Name    string          `json:"name"`
+	Label   string          `json:"label"`
+	Droplet int             `json:"droplet_id"`
+	Linode  int             `json:"linode"`
 }
+
+func (d disk) id() string   { return strings.Trim(string(d.ID), `"`) }
+func (d disk) name() string { return cmp.Or(d.Name, d.Label) }
+func (d disk) machine() int { return cmp.Or(d.Droplet, d.Linode) }
 
 // look finds wrong, beside what must never have happened, a device without an attachment.
 func (a account) look(ctx context.Context) (held []thing, wrong []string, err error) {
-	volumes, err := read[[]disk](ctx, a, "volumes")
-	if err != nil {
-		return nil, nil, err
-	}
-	snapshots, err := read[[]disk](ctx, a, "snapshots")
-	if err != nil {
-		return nil, nil, err
-	}
 	attached := map[string]bool{}
-	for _, d := range append(volumes, snapshots...) {
-		attached[d.Name] = d.DropletID != 0
-		held = append(held, thing{d.ID, fmt.Sprintf("in the account: %s %s (droplet %d)", d.Name, d.ID, d.DropletID)})
+	for _, kind := range a.kinds {
+		disks, err := read[[]disk](ctx, a, kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range disks {
+			attached[d.name()] = d.machine() != 0
+			held = append(held, thing{d.id(), fmt.Sprintf("in the account: %s %s (machine %d)", d.name(), d.id(), d.machine())})
+		}
 	}
-	const link = "scsi-0DO_Volume_"
 	bound, err := loops(func(file string) bool {
-		return strings.Contains(file, "/emulator/data/") && strings.Contains(file, link)
+		return strings.Contains(file, "/emulator/data/") && strings.Contains(file, a.link)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +87,7 @@ func (a account) look(ctx context.Context) (held []thing, wrong []string, err er
 		return nil, nil, err
 	}
 	for loop, file := range bound {
-		name := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), " (deleted)"), link)
+		name := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), " (deleted)"), a.link)
 		if !attached[name] {
 			wrong = append(wrong, loop+" bound to "+file)
 		}
@@ -90,13 +101,14 @@ func (a account) incidents(ctx context.Context) ([]string, error) {
 	violations, err := read[[]struct {
 		What       string `json:"what"`
 		VolumeName string `json:"volume_name"`
+		Label      string `json:"label"`
 	}](ctx, a, "violations")
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for _, v := range violations {
-		found = append(found, "violation: "+v.What+" of "+v.VolumeName)
+		found = append(found, "violation: "+v.What+" of "+cmp.Or(v.VolumeName, v.Label))
 	}
 	contract, err := read[struct {
 		Mismatches int `json:"mismatches"`

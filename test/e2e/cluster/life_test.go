@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -96,7 +95,7 @@ func (s *story) growExt4(ctx context.Context) error {
 	}
 	if !able {
 		s.Log("no CAP_SYS_RESOURCE on this machine: ext4 grows when its pod restarts, not before")
-		if err := s.refusedOnline(ctx, p, name); err != nil {
+		if err := s.untilTold(ctx, p, name, "CAP_SYS_RESOURCE"); err != nil {
 			return err
 		}
 	} else if err := s.UntilSize(ctx, name, size, patience); err != nil {
@@ -115,22 +114,4 @@ func (s *story) growExt4(ctx context.Context) error {
 		return err
 	}
 	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
-}
-
-// refusedOnline waits until somebody tells the user why the filesystem does not grow, and what helps.
-func (s *story) refusedOnline(ctx context.Context, p kube.Pod, claim string) error {
-	return s.Until(ctx, "a word of the driver about the mounted ext4", patience, func(ctx context.Context) (bool, string, error) {
-		c, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
-		if err != nil {
-			return false, "", err
-		}
-		events, err := kube.List[kube.Event](ctx, s.Client, "events")
-		words := c.State()
-		for _, e := range events {
-			if e.InvolvedObject.Name == p.Metadata.Name || e.InvolvedObject.Name == claim {
-				words += "; " + e.Reason + ": " + e.Message
-			}
-		}
-		return strings.Contains(words, "CAP_SYS_RESOURCE"), words, err
-	})
 }

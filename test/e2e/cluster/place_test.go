@@ -69,8 +69,35 @@ var places = map[string]place{
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-digitalocean", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
 		steps:   attached,
-		find:    findAccount,
+		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}}.at,
 	},
+	"linode": {
+		cloud: "linode", driver: "linode.csi.cloudblock.io", topologyKey: "topology.linode.csi.cloudblock.io/region",
+		classes: map[string]string{"ext4": "cloudblock-linode", "xfs": "cloudblock-linode-xfs"},
+		whole:   10 * gib,
+		words:   []string{"cloudblock-local", "cloudblock-linode", "128Mi", "10Gi", "512Mi", "10Gi", "768Mi", "20Gi"},
+		steps:   reattached,
+		find:    account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}}.at,
+	},
+}
+
+// reattached is the story where a machine sees a volume's growth only once the volume is attached anew, and
+// where there are no snapshots.
+var reattached = []step{
+	{"a claim and a pod with data", (*story).claimAndPod},
+	{"the pod restarts", (*story).podRestarts},
+	{"xfs grows while the pod runs, and is seen after it", growsBehind("xfs.yaml")},
+	{"clone beside its source", (*story).clone},
+	{"raw block", (*story).rawBlock},
+	{"raw block grows while the pod runs, and is seen after it", growsBehind("block.yaml")},
+	{"ReadWriteOncePod", (*story).readWriteOncePod},
+	{"ext4 grows while the pod runs, and is seen after it", growsBehind("pod.yaml")},
+	{"xfs grows without a pod", growsFree("xfs.yaml")},
+	{"raw block grows without a pod", growsFree("block.yaml")},
+	{"pods move to the other node with their data", (*story).podsMove},
+	{"the kubelet's statistics", (*story).statistics},
+	{"metrics and health of the driver", (*story).metrics},
+	{"everything deleted", (*story).everythingDeleted},
 }
 
 // attached is the story where a cloud attaches the volumes to machines.

@@ -161,6 +161,16 @@ func (c Claim) State() string {
 	return state
 }
 
+// Attachment is a VolumeAttachment.
+type Attachment struct {
+	Metadata Meta
+	Spec     struct {
+		NodeName string
+		Source   struct{ PersistentVolumeName string }
+	}
+	Status struct{ Attached bool }
+}
+
 // Volume is a PersistentVolume.
 type Volume struct {
 	Metadata Meta

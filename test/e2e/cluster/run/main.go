@@ -38,8 +38,11 @@ func main() {
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
 	"local":        {"first", "story", "sabotage", "upstream", "nothing-left"},
-	"digitalocean": {"first", "story", "sabotage", "patrol", "upstream", "upstream-patrol", "nothing-left"},
+	"digitalocean": withControllers,
+	"linode":       withControllers,
 }
+
+var withControllers = []string{"first", "story", "sabotage", "patrol", "upstream", "upstream-patrol", "nothing-left"}
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{

@@ -41,13 +41,23 @@ func TestJudge(t *testing.T) {
 }
 
 func TestExcuseByName(t *testing.T) {
-	const why = `Driver "x" does not support snapshots - skipping`
-	for name, explained := range map[string]bool{
-		"[Testpattern: Dynamic PV (filesystem volmode)] multiVolume [Slow] should y": true,
-		"[Testpattern: Dynamic Snapshot (delete policy)] snapshottable should y":     false,
+	const snapshots = `Driver "x" does not support snapshots - skipping`
+	const spec = "[Testpattern: Dynamic Snapshot (delete policy)] snapshottable should y"
+	for name, c := range map[string]struct {
+		cloud, spec, why string
+		explained        bool
+	}{
+		"a pattern without snapshots":           {"digitalocean", "[Testpattern: Dynamic PV (filesystem volmode)] multiVolume [Slow] should y", snapshots, true},
+		"snapshots where there are some":        {"digitalocean", spec, snapshots, false},
+		"snapshots where there are none":        {"linode", spec, snapshots, true},
+		"data of snapshots where there is none": {"linode", spec, `Driver "x" does not support populating data from snapshot - skipping`, true},
+		"groups of snapshots":                   {"linode", spec, `Driver "x" does not support group snapshots - skipping`, true},
+		"growth online where it is seen later":  {"linode", spec, `Driver "x" does not support online volume expansion - skipping`, true},
+		"growth online where it is seen":        {"digitalocean", spec, `Driver "x" does not support online volume expansion - skipping`, false},
+		"growth offline":                        {"linode", spec, `Driver "x" does not support offline volume expansion - skipping`, false},
 	} {
-		if got := excuse(Spec{Name: name, State: skipped, Why: why}, excuses) != ""; got != explained {
-			t.Errorf("a skip of %q is explained = %v, want %v", name, got, explained)
+		if got := excuse(Spec{Name: c.spec, State: skipped, Why: c.why}, of(c.cloud, excuses)) != ""; got != c.explained {
+			t.Errorf("%s: a skip of %q is explained = %v, want %v", name, c.spec, got, c.explained)
 		}
 	}
 }

@@ -15,14 +15,20 @@ type Skip struct {
 	// Named fits the names of specs that are left out before the suite starts. Beside Said it limits
 	// the reason to specs of such names.
 	Named string
-	// Only is the one cloud that this is about; empty means all.
-	Only string
+	// Only are the clouds that this is about; empty means all.
+	Only []string
 }
 
 // of are the skips that are about a cloud.
 func of(cloud string, skips []Skip) []Skip {
-	return slices.DeleteFunc(slices.Clone(skips), func(s Skip) bool { return s.Only != "" && s.Only != cloud })
+	return slices.DeleteFunc(slices.Clone(skips), func(s Skip) bool { return len(s.Only) > 0 && !slices.Contains(s.Only, cloud) })
 }
+
+// The clouds that reasons are about: pools on the nodes, and those that attach volumes to machines.
+var (
+	pools     = []string{"local"}
+	attaching = []string{"digitalocean", "linode"}
+)
 
 func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
 
@@ -37,24 +43,28 @@ var excuses = []Skip{
 		Said: said(`(?i)block volumes do not support mount options|not valid for Block|block volumes cannot be read-only|read only raw block|multiple PV mount test for block|does not support non-filesystem|covered by block volume case|Block volumes is not implemented`)},
 	{Reason: "the spec is about volumes of a pod's spec, the pattern about claims, or the other way round",
 		Said: said(`volume type "\w+" is (not )?ephemeral|Driver supports dynamic provisioning, skipping|Suite "\w+" does not support|doesn't support readOnly source|Skipping \w+ test for expansion`)},
-	{Reason: "a pool belongs to one node, so no volume is seen by two", Only: "local",
+	{Reason: "a pool belongs to one node, so no volume is seen by two", Only: pools,
 		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment|separate topology segments`)},
-	{Reason: "a volume is attached to one machine at a time", Only: "digitalocean",
+	{Reason: "a volume is attached to one machine at a time", Only: attaching,
 		Said: said(`ROX access mode|doesn't support RWX|ReadOnlyMany`)},
-	{Reason: "the nodes are in one region, so there is one topology", Only: "digitalocean",
+	{Reason: "the nodes are in one region, so there is one topology", Only: attaching,
 		Said: said(`multi-topology environment|separate topology segments|Not enough topologies in cluster`)},
-	{Reason: "nobody is told how much room a region has", Only: "digitalocean",
+	{Reason: "nobody is told how much room a region has", Only: attaching,
 		Said: said(`doesn't publish storage capacity`)},
-	{Reason: "local has no limit of volumes per node but the pool's size", Only: "local",
+	{Reason: "local has no limit of volumes per node but the pool's size", Only: pools,
 		Said: said(`does not support volume limits`)},
 	{Reason: "there is nothing about a volume that could be modified later (no VolumeAttributesClass)",
 		Said: said(`VolumeAttributesClass`)},
 	{Reason: "the driver does not tell which blocks of a snapshot changed",
 		Said: said(`does not support snapshot metadata`)},
-	{Reason: "group snapshots: the stock csi-snapshotter in per-node mode watches only contents and classes with the label managed-by, which nobody sets on those of groups", Only: "local",
+	{Reason: "group snapshots: the stock csi-snapshotter in per-node mode watches only contents and classes with the label managed-by, which nobody sets on those of groups", Only: pools,
 		Said: said(`does not support group snapshots|group snapshot stress test options`)},
-	{Reason: "the cloud has no snapshots of groups", Only: "digitalocean",
+	{Reason: "the cloud has no snapshots of groups", Only: attaching,
 		Said: said(`does not support group snapshots|group snapshot stress test options`)},
+	{Reason: "volumes of the cloud have no snapshots", Only: []string{"linode"},
+		Said: said(`does not support (volume |populating data from )?snapshots?( - skipping)|doesn't specify snapshot stress test options`)},
+	{Reason: "a machine sees that a volume has grown once the volume is attached anew; our story grows them so", Only: []string{"linode"},
+		Said: said(`does not support online volume expansion`)},
 	{Reason: "no numbers to compare with are given for the suite's own measurements; make bench measures",
 		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},
 	{Reason: "the spec is about snapshots, the pattern makes none",
@@ -68,7 +78,7 @@ var always = []Skip{
 	{Reason: "stops the kubelet of a node over ssh", Named: `\[Disruptive\]`},
 	{Reason: "needs Windows nodes", Named: `\[Feature:Windows\]|ntfs`},
 	{Reason: "needs nodes with SELinux", Named: `\[Feature:SELinux`},
-	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set", Only: "local",
+	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set", Only: pools,
 		Named: `Pre-provisioned Snapshot`},
 }
 
@@ -86,7 +96,7 @@ var noOnlineExt4 = []Skip{
 			`Generic Ephemeral-volume \(default fs\).*should support expansion of pvcs`,
 	},
 	{
-		Reason: "without CAP_SYS_RESOURCE: where the node program does all the growing, the kubelet asks for it right after the mount", Only: "local",
+		Reason: "without CAP_SYS_RESOURCE: where the node program does all the growing, the kubelet asks for it right after the mount", Only: pools,
 		Named: `\((default fs|ext4)\)(\(allowExpansion\))?.*Verify if offline PVC expansion works`,
 	},
 }
