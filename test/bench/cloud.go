@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -44,10 +46,11 @@ type given struct {
 // setting says how an account is.
 type setting struct {
 	machines int
-	// takes is how long an attach and a detach run, by chance up to more longer. answers is how long the
-	// answer to a create takes.
-	takes, more, answers time.Duration
-	limits               []budget.Window
+	// takes is how long an attach and a detach run, by chance up to more longer. made is how long a new
+	// volume is not ready, where the cloud answers a create before it is; answers is how long the answer
+	// takes elsewhere.
+	takes, more, made, answers time.Duration
+	limits                     []budget.Window
 	// inMemory: it has no socket; for simulated time.
 	inMemory bool
 }
@@ -61,6 +64,8 @@ type account interface {
 	Counted() counted
 	// Changes are those of volumes since the last Reset.
 	Changes() []change
+	// Usable reports whether a machine has a volume's device, by their ids.
+	Usable(volume, machine string) bool
 	// Left names what there is of volumes, Troubles what must not have happened.
 	Left() []string
 	Troubles() []string
@@ -77,6 +82,20 @@ type counted struct {
 }
 
 func (c counted) all() int { return c.reads + c.writes }
+
+// countedOf is what the server of an HTTP API has counted.
+func countedOf(s rest.Stats) counted {
+	return counted{routes: s.Routes, reads: s.Reads, writes: s.Writes, refused: s.Refused}
+}
+
+// texts are the numbers of machines as ids.
+func texts(numbers []int) []string {
+	ids := make([]string, 0, len(numbers))
+	for _, n := range numbers {
+		ids = append(ids, strconv.Itoa(n))
+	}
+	return ids
+}
 
 // refusedPart is the part of the requests that were refused, in percent.
 func (c counted) refusedPart() float64 { return 100 * float64(c.refused) / float64(max(1, c.all())) }

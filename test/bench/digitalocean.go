@@ -44,18 +44,15 @@ func emulateDigitalOcean(ctx context.Context, s setting) (account, error) {
 }
 
 // Machines are the droplets.
-func (d digitalOcean) Machines() []string {
-	var ids []string
-	for _, id := range d.Account.Droplets() {
-		ids = append(ids, strconv.Itoa(id))
-	}
-	return ids
-}
+func (d digitalOcean) Machines() []string { return texts(d.Account.Droplets()) }
 
 // Counted are the requests that reached the API.
-func (d digitalOcean) Counted() counted {
-	s := d.Account.Stats()
-	return counted{routes: s.Routes, reads: s.Reads, writes: s.Writes, refused: s.Refused}
+func (d digitalOcean) Counted() counted { return countedOf(d.Account.Stats().Stats) }
+
+// Usable reports whether a droplet has a volume.
+func (d digitalOcean) Usable(volume, machine string) bool {
+	v, _ := d.Account.Volume(volume)
+	return strconv.Itoa(v.DropletID) == machine
 }
 
 // Changes are the operations that the account accepted.

@@ -38,7 +38,7 @@ var crowds = []crowd{
 		func(ctx context.Context, client csi.ControllerClient, _ int, id, machine string) error {
 			return publishVolume(ctx, client, id, machine)
 		}},
-	{"creates", setting{machines: 1, answers: forever}, "", false,
+	{"creates", setting{machines: 1, made: forever, answers: forever}, "", false,
 		func(ctx context.Context, client csi.ControllerClient, number int, _, _ string) error {
 			_, err := createVolume(ctx, client, fmt.Sprint("waits-", number))
 			return err

@@ -25,7 +25,9 @@ const patience = 5 * time.Minute
 type load struct {
 	volumes, atOnce int
 	client          csi.ControllerClient
-	machines        []string
+	// usable reports whether a machine has a volume's device.
+	usable   func(volume, machine string) bool
+	machines []string
 	// lives counts those that are through.
 	lives atomic.Int64
 
@@ -73,6 +75,9 @@ func (l *load) live(ctx context.Context, number int) error {
 		return err
 	}
 	err = publishVolume(ctx, l.client, id, machine)
+	if err == nil && !l.usable(id, machine) {
+		err = fmt.Errorf("volume %s: its publish was answered before machine %s had its device", name, machine)
+	}
 	l.note(callPublish, name, err)
 	if err != nil {
 		return err

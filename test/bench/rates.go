@@ -111,14 +111,14 @@ func (b *cloudBench) follow(all []rate, loads []*load, wait func()) {
 
 // play lets the volumes of a load live against an account of its own.
 func (b *cloudBench) play(ctx context.Context, r rate, l *load, dir string) (m measured, err error) {
-	acc, pair, err := b.start(ctx, dir, setting{machines: r.machines, takes: r.takes, more: r.more}, unlimited)
+	acc, pair, err := b.start(ctx, dir, setting{machines: r.machines, takes: r.takes, more: r.more, made: r.takes}, unlimited)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, acc.Close()) }()
 	defer pair.Stop()
 	acc.Reset() // what the program asked at its start is not the load's
-	l.client, l.machines = csi.NewControllerClient(pair.Controller.Conn), acc.Machines()
+	l.client, l.machines, l.usable = csi.NewControllerClient(pair.Controller.Conn), acc.Machines(), acc.Usable
 	took := l.run(ctx)
 	m = measured{counted: acc.Counted(), calls: l.calls, changes: acc.Changes(), failed: l.failed, took: took}
 	if m.resident, err = residentMiB(pair.Controller.PID()); err != nil {

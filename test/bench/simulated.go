@@ -29,7 +29,7 @@ func (b *cloudBench) simulate(t *testing.T, l limit) (run limitedRun, err error)
 }
 
 func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err error) {
-	acc, err := b.target.emulate(ctx, setting{machines: machines, takes: l.takes, limits: l.cloud, inMemory: true})
+	acc, err := b.target.emulate(ctx, setting{machines: machines, takes: l.takes, made: l.takes, limits: l.cloud, inMemory: true})
 	if err != nil {
 		return run, err
 	}
@@ -40,7 +40,7 @@ func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err
 		return run, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	do := &load{volumes: volumes, atOnce: l.atOnce, client: client, machines: acc.Machines()}
+	do := &load{volumes: volumes, atOnce: l.atOnce, client: client, machines: acc.Machines(), usable: acc.Usable}
 	took := do.run(ctx)
 	run.measured = measured{counted: acc.Counted(), calls: do.calls, changes: acc.Changes(), failed: do.failed, took: took}
 	if run.waits, err = waits(reg); err != nil {

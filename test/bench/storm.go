@@ -31,7 +31,7 @@ func (b *cloudBench) storm(t *testing.T) (err error) {
 }
 
 func (b *cloudBench) inStorm(ctx context.Context) (err error) {
-	acc, err := b.target.emulate(ctx, setting{machines: moved, takes: 2 * time.Second, limits: b.target.limits, inMemory: true})
+	acc, err := b.target.emulate(ctx, setting{machines: moved, takes: 2 * time.Second, made: 2 * time.Second, limits: b.target.limits, inMemory: true})
 	if err != nil {
 		return err
 	}

@@ -103,10 +103,16 @@ func stats(ctx context.Context, v *programs.Volume) (string, error) {
 
 func (s *stage) growOnline(ctx context.Context, v *programs.Volume, size int64) error {
 	return s.step(ctx, "grow", func() (string, error) {
-		if _, err := v.Expand(ctx, size); err != nil {
+		got, err := v.Expand(ctx, size)
+		switch {
+		case err != nil:
 			return "", err
+		case v.Filesystem != "":
+			return grown(v, size)
+		case got != size:
+			return "", fmt.Errorf("the node reports %d bytes, want %d", got, size)
 		}
-		return grown(v, size)
+		return "while in use, to " + human(size), nil
 	})
 }
 
@@ -150,7 +156,7 @@ func (s *stage) block(ctx context.Context) error {
 		return err
 	}
 	var sum string
-	return s.play(ctx, scene{
+	if err := s.play(ctx, scene{
 		{"stage", func() (string, error) { return "a loop device with a hard size, nothing formatted", v.Stage(ctx) }},
 		{"publish", func() (string, error) { return "the pod sees a block device", v.Publish(ctx) }},
 		{"write", func() (string, error) {
@@ -158,13 +164,13 @@ func (s *stage) block(ctx context.Context) error {
 			sum, err = fillDevice(v.Target, before)
 			return "every byte of " + human(before), err
 		}},
-		{"grow", func() (string, error) {
-			size, err := v.Expand(ctx, after)
-			if err == nil && size != after {
-				err = fmt.Errorf("the node reports %d bytes, want %d", size, after)
-			}
-			return "while in use, to " + human(after), err
-		}},
+	}); err != nil {
+		return err
+	}
+	if err := s.growOnline(ctx, v, after); err != nil {
+		return err
+	}
+	return s.play(ctx, scene{
 		{"verify", func() (string, error) { return compare(v.Target, before, sum) }},
 		{"remove", func() (string, error) { return s.remove(ctx, v) }},
 	})

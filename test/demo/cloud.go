@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
@@ -12,17 +16,16 @@ import (
 // payload is how much a pod writes on a cloud's volume.
 const payload = 48 * mib
 
-// cloudFilesystem is the whole life of a cloud's volume with a filesystem: two machines, growth in use, a
-// snapshot, a larger volume from it, a clone.
+// cloudFilesystem is the whole life of a cloud's volume with a filesystem: two machines, growth in use where
+// the cloud can, what is made of it.
 func (s *stage) cloudFilesystem(ctx context.Context) error {
 	s.act("A volume with xfs, and what is made of it")
-	v, err := s.provision(ctx, programs.Claim{Name: "demo-xfs", Filesystem: "xfs", Size: gib})
+	v, err := s.provision(ctx, programs.Claim{Name: "demo-xfs", Filesystem: "xfs", Size: s.cloud.Size()})
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(v.Target, "data")
-	var before, after string
-	var snapshot *programs.Snapshot
+	var sum string
 	if err := s.play(ctx, scene{
 		{"attach", func() (string, error) { return "to the first machine", v.Attach(ctx) }},
 		{"attach", func() (string, error) { return "asked again: it is there", v.Attach(ctx) }},
@@ -31,51 +34,96 @@ func (s *stage) cloudFilesystem(ctx context.Context) error {
 		}},
 		{"publish", func() (string, error) { return "bind-mounted into the pod", v.Publish(ctx) }},
 		{"write", func() (string, error) {
-			before, err = writeFile(file, payload)
+			sum, err = writeFile(file, payload)
 			return human(payload) + " of random bytes, synced", err
 		}},
+		{"stats", func() (string, error) { return stats(ctx, v) }},
 	}); err != nil {
 		return err
 	}
-	if err := s.growOnline(ctx, v, 2*gib); err != nil {
+	grow, copies := s.growOnline, s.cloneInUse
+	if !s.cloud.GrowsInUse() {
+		grow = s.growHalf
+	}
+	if s.pair.Snapshots() {
+		copies = s.snapshotInUse
+	}
+	if err := grow(ctx, v, 2*s.cloud.Size()); err != nil {
 		return err
 	}
+	if sum, err = copies(ctx, v, sum); err != nil {
+		return err
+	}
+	return s.move(ctx, v, sum)
+}
+
+// growHalf grows what can grow while a pod has the volume, and expects to be told the rest.
+func (s *stage) growHalf(ctx context.Context, v *programs.Volume, size int64) error {
+	return s.step(ctx, "grow", func() (string, error) {
+		_, err := v.Expand(ctx, size)
+		if status.Code(err) != codes.FailedPrecondition {
+			return "", fmt.Errorf("growing what this machine cannot see grow yet: %w", err)
+		}
+		return "to " + human(size) + " in the cloud; the node says: when it comes again", nil
+	})
+}
+
+// snapshotInUse takes a snapshot while a pod writes, and makes volumes of it. It returns the checksum of what
+// the pod has written in the end.
+func (s *stage) snapshotInUse(ctx context.Context, v *programs.Volume, before string) (after string, err error) {
+	var snapshot *programs.Snapshot
 	if err := s.play(ctx, scene{
-		{"stats", func() (string, error) { return stats(ctx, v) }},
 		{"snapshot", func() (string, error) {
 			snapshot, err = v.Snapshot(ctx, "demo-snapshot")
 			return "while the pod runs", err
 		}},
 		{"write", func() (string, error) {
-			after, err = writeFile(file, payload)
+			after, err = writeFile(filepath.Join(v.Target, "data"), payload)
 			return "the pod overwrites its data", err
 		}},
 	}); err != nil {
-		return err
+		return "", err
 	}
-	if err := s.cloudCopies(ctx, snapshot, before); err != nil {
-		return err
-	}
-	return s.move(ctx, v, after)
+	return after, s.cloudCopies(ctx, snapshot, before)
+}
+
+// cloneInUse clones a volume that a pod has, larger.
+func (s *stage) cloneInUse(ctx context.Context, v *programs.Volume, sum string) (string, error) {
+	var clone *programs.Volume
+	size := 3 * s.cloud.Size()
+	return sum, s.play(ctx, scene{
+		{"clone", func() (_ string, err error) {
+			clone, err = s.copied(ctx, programs.Claim{Name: "demo-clone", Filesystem: "xfs", Size: size, Source: v.Source()})
+			return "while the pod runs, into " + human(size) + ", mounted beside its source", err
+		}},
+		{"verify", func() (string, error) {
+			if _, err := grown(clone, size); err != nil {
+				return "", err
+			}
+			return compare(filepath.Join(clone.Target, "data"), payload, sum)
+		}},
+		{"remove", func() (string, error) { return s.remove(ctx, clone) }},
+	})
 }
 
 // cloudCopies restores a snapshot larger and clones the result.
 func (s *stage) cloudCopies(ctx context.Context, snapshot *programs.Snapshot, sum string) (err error) {
 	var restored, clone *programs.Volume
+	size := 3 * s.cloud.Size()
 	return s.play(ctx, scene{
 		{"restore", func() (string, error) {
-			restored, err = s.copied(ctx, programs.Claim{Name: "demo-restored", Filesystem: "xfs", Size: 3 * gib, Source: snapshot.Source()})
-			return "the snapshot, into a volume of 3 GiB, mounted beside its source", err
+			restored, err = s.copied(ctx, programs.Claim{Name: "demo-restored", Filesystem: "xfs", Size: size, Source: snapshot.Source()})
+			return "the snapshot, into a volume of " + human(size) + ", mounted beside its source", err
 		}},
 		{"verify", func() (string, error) {
-			if _, err := grown(restored, 3*gib); err != nil {
+			if _, err := grown(restored, size); err != nil {
 				return "", err
 			}
 			said, err := compare(filepath.Join(restored.Target, "data"), payload, sum)
 			return "as before the overwriting: " + said, err
 		}},
 		{"clone", func() (string, error) {
-			clone, err = s.copied(ctx, programs.Claim{Name: "demo-clone", Filesystem: "xfs", Size: 3 * gib, Source: restored.Source()})
+			clone, err = s.copied(ctx, programs.Claim{Name: "demo-clone", Filesystem: "xfs", Size: size, Source: restored.Source()})
 			return "the restored volume, mounted beside it", err
 		}},
 		{"verify", func() (string, error) { return compare(filepath.Join(clone.Target, "data"), payload, sum) }},
@@ -87,7 +135,7 @@ func (s *stage) cloudCopies(ctx context.Context, snapshot *programs.Snapshot, su
 	})
 }
 
-// move takes a volume to another machine, as when its pod is rescheduled.
+// move takes a volume to another machine, as when its pod is rescheduled. It has grown before.
 func (s *stage) move(ctx context.Context, v *programs.Volume, sum string) error {
 	other, err := s.pair.Beside(ctx)
 	if err != nil {
@@ -108,7 +156,13 @@ func (s *stage) move(ctx context.Context, v *programs.Volume, sum string) error 
 			return "attached to the second machine, staged, published",
 				errors.Join(there.Attach(ctx), there.Stage(ctx), there.Publish(ctx))
 		}},
-		{"verify", func() (string, error) { return compare(filepath.Join(there.Target, "data"), payload, sum) }},
+		{"verify", func() (string, error) {
+			if _, err := grown(there, 2*s.cloud.Size()); err != nil {
+				return "", err
+			}
+			said, err := compare(filepath.Join(there.Target, "data"), payload, sum)
+			return human(2*s.cloud.Size()) + " there, " + said, err
+		}},
 		{"remove", func() (string, error) { return s.remove(ctx, there) }},
 	})
 }
@@ -116,12 +170,16 @@ func (s *stage) move(ctx context.Context, v *programs.Volume, sum string) error 
 // cloudBlock is the life of a cloud's volume without a filesystem.
 func (s *stage) cloudBlock(ctx context.Context) error {
 	s.act("A raw block volume")
-	v, err := s.provision(ctx, programs.Claim{Name: "demo-block", Size: gib})
+	v, err := s.provision(ctx, programs.Claim{Name: "demo-block", Size: s.cloud.Size()})
 	if err != nil {
 		return err
 	}
 	var sum string
-	return s.play(ctx, scene{
+	grow, size := s.growOnline, 2*s.cloud.Size()
+	if !s.cloud.GrowsInUse() {
+		grow = s.growHalf
+	}
+	if err := s.play(ctx, scene{
 		{"attach", func() (string, error) { return "to the machine", v.Attach(ctx) }},
 		{"stage", func() (string, error) { return "the device, nothing formatted", v.Stage(ctx) }},
 		{"publish", func() (string, error) { return "the pod sees a block device", v.Publish(ctx) }},
@@ -129,13 +187,13 @@ func (s *stage) cloudBlock(ctx context.Context) error {
 			sum, err = fillDevice(v.Target, payload)
 			return human(payload) + " of random bytes, synced", err
 		}},
-		{"grow", func() (string, error) {
-			size, err := v.Expand(ctx, 2*gib)
-			if err == nil && size != 2*gib {
-				err = errors.New("it is " + human(size) + " now")
-			}
-			return "while in use, to 2 GiB", err
-		}},
+	}); err != nil {
+		return err
+	}
+	if err := grow(ctx, v, size); err != nil {
+		return err
+	}
+	return s.play(ctx, scene{
 		{"verify", func() (string, error) { return compare(v.Target, payload, sum) }},
 		{"remove", func() (string, error) { return s.remove(ctx, v) }},
 	})
@@ -144,7 +202,7 @@ func (s *stage) cloudBlock(ctx context.Context) error {
 // cutAttach kills the controller while the cloud works on what it has asked for.
 func (s *stage) cutAttach(ctx context.Context) error {
 	s.act("Both programs killed while the cloud attaches a volume")
-	v, err := s.provision(ctx, programs.Claim{Name: "demo-cut", Filesystem: "ext4", Size: gib})
+	v, err := s.provision(ctx, programs.Claim{Name: "demo-cut", Filesystem: "ext4", Size: s.cloud.Size()})
 	if err != nil {
 		return err
 	}

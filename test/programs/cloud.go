@@ -25,6 +25,11 @@ type Cloud interface {
 // Emulated is a cloud that runs in this process, with the disks of its volumes on this machine.
 type Emulated interface {
 	Cloud
+	// Size is that of a small volume.
+	Size() int64
+	// GrowsInUse reports whether a machine sees a volume grow that it has; else it does when the volume is
+	// attached again.
+	GrowsInUse() bool
 	// Calls returns how many requests there were so far that change nothing, and how many others.
 	Calls() (reads, writes int)
 	// Left names the volumes and snapshots that there are.
@@ -38,6 +43,7 @@ type Emulated interface {
 // emulated are the clouds that Emulate knows.
 var emulated = map[string]func(ctx context.Context, dir string) (Emulated, error){
 	"digitalocean": emulateDigitalOcean,
+	"linode":       emulateLinode,
 }
 
 // Emulate starts an emulated cloud. Its data is kept below dir.
@@ -62,7 +68,7 @@ func (l local) Controller(string) ([]string, error) {
 func (l local) Machine(dir string) ([]string, error) { return l.Controller(dir) }
 
 // states is what a controller states that it does, and so what its sidecars ask of it.
-type states struct{ attaches, grows bool }
+type states struct{ attaches, grows, snapshots bool }
 
 func (p *Program) states(ctx context.Context) (s states, err error) {
 	answer, err := csi.NewControllerClient(p.Conn).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
@@ -72,6 +78,8 @@ func (p *Program) states(ctx context.Context) (s states, err error) {
 			s.attaches = true
 		case csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:
 			s.grows = true
+		case csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT:
+			s.snapshots = true
 		}
 	}
 	return s, err

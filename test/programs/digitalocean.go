@@ -3,8 +3,6 @@ package programs
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -16,11 +14,10 @@ type DigitalOcean struct{ Account *digitalocean.Cloud }
 
 var _ Emulated = DigitalOcean{}
 
-// emulateDigitalOcean starts an account whose actions last long enough to be seen, and which enforces what
-// the real one does.
+// emulateDigitalOcean starts an account that enforces what the real one does.
 func emulateDigitalOcean(ctx context.Context, dir string) (Emulated, error) {
 	account, err := digitalocean.New(digitalocean.Options{
-		DataDir: dir, Durations: digitalocean.Actions(clock.Fixed(300 * time.Millisecond)), Limits: digitalocean.RealLimits(),
+		DataDir: dir, Durations: digitalocean.Actions(changes), Limits: digitalocean.RealLimits(),
 		Rules: digitalocean.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute), SnapshotsPerVolume: 25},
 	})
 	if err != nil {
@@ -32,22 +29,22 @@ func emulateDigitalOcean(ctx context.Context, dir string) (Emulated, error) {
 // Name is what --cloud takes.
 func (DigitalOcean) Name() string { return "digitalocean" }
 
+// Size is that of the smallest volume.
+func (DigitalOcean) Size() int64 { return 1 << 30 }
+
+// GrowsInUse reports whether a machine sees a volume grow that it has.
+func (DigitalOcean) GrowsInUse() bool { return true }
+
 // Controller gives the account's token in a file.
 func (d DigitalOcean) Controller(dir string) ([]string, error) {
-	token := filepath.Join(dir, "token")
-	return []string{
-		"--api-endpoint=" + d.Account.URL, "--credentials-file=" + token, "--region=" + digitalocean.DefaultRegion, "--cluster-id=test",
-	}, os.WriteFile(token, []byte(d.Account.Token+"\n"), 0o600)
+	return webController(d.Account.Web, dir, digitalocean.DefaultRegion)
 }
 
 // Machine adds a droplet whose volumes are loop devices of this machine, with links in a folder of dir.
 func (d DigitalOcean) Machine(dir string) ([]string, error) {
-	devices := filepath.Join(dir, "by-id")
-	if err := os.MkdirAll(devices, 0o755); err != nil {
-		return nil, err
-	}
-	droplet := d.Account.AddDroplet(digitalocean.Droplet{DeviceDir: devices})
-	return []string{"--metadata-endpoint=" + d.Account.Metadata(droplet), "--device-dir=" + devices}, nil
+	return webMachine(d.Account.Web, dir, func(devices string) int {
+		return d.Account.AddDroplet(digitalocean.Droplet{DeviceDir: devices})
+	})
 }
 
 // Calls counts what reached the account's API.

@@ -269,5 +269,11 @@ func (p *Pair) Dir() string { return p.opts.Dir }
 // Attaches reports whether the controller states that it attaches volumes.
 func (p *Pair) Attaches() bool { return p.states.attaches }
 
+// Snapshots reports whether the controller states that it makes snapshots.
+func (p *Pair) Snapshots() bool { return p.states.snapshots }
+
+// MaxVolumes returns how many volumes the node program says that its machine can have.
+func (p *Pair) MaxVolumes() int64 { return p.node.GetMaxVolumesPerNode() }
+
 // NodeID returns the name under which the node program registered.
 func (p *Pair) NodeID() string { return p.node.GetNodeId() }

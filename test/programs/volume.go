@@ -77,6 +77,9 @@ func (v *Volume) On(p *Pair) *Volume {
 	return &there
 }
 
+// Node returns the name of the machine whose view of the volume this is.
+func (v *Volume) Node() string { return v.pair.NodeID() }
+
 // Source names the volume as what a clone is made from.
 func (v *Volume) Source() *csi.VolumeContentSource {
 	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{

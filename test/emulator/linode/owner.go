@@ -64,6 +64,23 @@ func (c *Cloud) AddVolume(v Volume) (int, error) {
 	return added.ID, nil
 }
 
+// Rename gives a volume another label, as somebody else could. Its Linode sees that when the volume is
+// attached again.
+func (c *Cloud) Rename(id int, label string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, found := c.now.volumes[id]
+	if !found {
+		return fmt.Errorf("volume %d does not exist", id)
+	}
+	if why := c.mayName(label); why != nil {
+		return fmt.Errorf("label %q: %s", label, why.reason)
+	}
+	v.Label = label
+	c.putVolume(v)
+	return nil
+}
+
 // Attached changes what a volume's record says without an operation, as a support engineer could; Linode
 // 0 frees it. The machine is not touched.
 func (c *Cloud) Attached(id, linode int) {
