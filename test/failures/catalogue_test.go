@@ -46,6 +46,28 @@ func TestReportCountsAMissingTestAsBroken(t *testing.T) {
 	}
 }
 
+// TestReportSaysWhereATestRan: a test over several clouds names its subtests by them.
+func TestReportSaysWhereATestRan(t *testing.T) {
+	results := map[test]outcome{}
+	for _, name := range []string{"TestLife", "TestLife/pool_on_xfs", "TestLife/Linode", "TestLife/Linode/ext4", "TestLifetime/DigitalOcean", "TestOther"} {
+		results[test{"test/e2e", name}] = passed
+	}
+	for named, want := range map[test]string{
+		{"test/e2e", "TestLife"}:                         "linode local",
+		{"test/e2e", "TestOther"}:                        "local",
+		{"internal/cloud/linode", "TestContract"}:        "linode",
+		{"internal/cloud/local/pool", "TestGrow"}:        "local",
+		{"internal/cloud/middleware", "TestIdempotent"}:  "memory",
+		{"internal/cloud/budget", "TestAFlood"}:          "memory",
+		{"internal/mounter", "TestFormat"}:               "local",
+		{"internal/driver/controller", "TestExpandSize"}: "memory",
+	} {
+		if got := strings.Join(backendsOf(named, results), " "); got != want {
+			t.Errorf("backendsOf(%s) = %s, want %s", named, got, want)
+		}
+	}
+}
+
 // TestCatalogueIsReadable keeps the real table in the form that the command reads.
 func TestCatalogueIsReadable(t *testing.T) {
 	text, err := os.ReadFile("../../docs/failures.md")

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path"
@@ -67,6 +68,7 @@ func claimed(rows []row) map[string][]string {
 // report prints the table and returns an error that counts the rows that do not hold.
 func report(rows []row, results map[test]outcome, out io.Writer) error {
 	var held, broken, planned int
+	rowsOn := map[string][]string{} // by backend
 	fmt.Fprintln(out)
 	for _, r := range rows {
 		if len(r.tests) == 0 {
@@ -87,8 +89,16 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, r.invariant)
 		for _, t := range r.tests {
-			fmt.Fprintf(out, "       %-10s %-8s %s.%s\n", results[t], backendOf(t.pkg), t.pkg, t.name)
+			on := backendsOf(t, results)
+			for _, backend := range on {
+				rowsOn[backend] = append(rowsOn[backend], r.id)
+			}
+			fmt.Fprintf(out, "       %-10s %-20s %s.%s\n", results[t], strings.Join(on, ", "), t.pkg, t.name)
 		}
+	}
+	fmt.Fprintln(out)
+	for _, backend := range slices.Sorted(maps.Keys(rowsOn)) {
+		fmt.Fprintf(out, "%2d rows have a test on %s\n", len(slices.Compact(rowsOn[backend])), backend)
 	}
 	fmt.Fprintf(out, "\n%d rows hold, %d broken, %d not due yet\n", held, broken, planned)
 	if broken > 0 {
@@ -97,11 +107,39 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 	return nil
 }
 
+// emulated are the clouds that subtests are named by.
+var emulated = []string{"digitalocean", "linode", "yandex"}
+
+// backendsOf says which backends a test ran on: those that its subtests are named by, as far as they ran,
+// else the one of its package.
+func backendsOf(t test, results map[test]outcome) []string {
+	found := map[string]bool{}
+	for ran := range results {
+		sub, is := strings.CutPrefix(ran.name, t.name+"/")
+		if ran.pkg != t.pkg || !is {
+			continue
+		}
+		for _, cloud := range emulated {
+			if strings.Contains(strings.ToLower(sub), cloud) {
+				found[cloud] = true
+			}
+		}
+		if strings.HasPrefix(sub, "pool_on_") {
+			found["local"] = true
+		}
+	}
+	if len(found) == 0 {
+		return []string{backendOf(t.pkg)}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
 // backendOf says which backend a package's tests run on: a backend's own folder names it, the
 // controller's tests run over the reference backend, everything that needs a device runs on local.
 func backendOf(pkg string) string {
 	if rest, ok := strings.CutPrefix(pkg, "internal/cloud/"); ok {
-		if first, _, _ := strings.Cut(rest, "/"); first != "middleware" {
+		first, _, _ := strings.Cut(rest, "/")
+		if slices.Contains(emulated, first) || first == "local" || first == "memory" {
 			return first
 		}
 		return "memory"
