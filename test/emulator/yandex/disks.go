@@ -1,0 +1,293 @@
+package yandex
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+type diskService struct {
+	compute.UnimplementedDiskServiceServer
+	c *Cloud
+}
+
+// Get shows a disk.
+func (s diskService) Get(ctx context.Context, ask *compute.GetDiskRequest) (*compute.Disk, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := checkID("disk_id", ask.GetDiskId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	d, found := c.view(effectOf(ctx)).disks[ask.GetDiskId()]
+	if !found {
+		return nil, c.refuse(notFound.with("Disk", ask.GetDiskId()))
+	}
+	return c.showDisk(d), nil
+}
+
+// List shows the disks of the folder.
+func (s diskService) List(ctx context.Context, ask *compute.ListDisksRequest) (*compute.ListDisksResponse, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := c.checkFolder(ask.GetFolderId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	all := c.view(effectOf(ctx)).diskList(func(disk) bool { return true })
+	page, next, why := listOf(c, all, diskRow, ask)
+	if why != nil {
+		return nil, c.refuse(*why)
+	}
+	list := &compute.ListDisksResponse{NextPageToken: next}
+	for _, d := range page {
+		list.Disks = append(list.Disks, c.showDisk(d))
+	}
+	return list, nil
+}
+
+// ListOperations shows the operations of a disk, the newest first.
+func (s diskService) ListOperations(ctx context.Context, ask *compute.ListDiskOperationsRequest) (*compute.ListDiskOperationsResponse, error) {
+	operations, next, err := s.c.listOperations(ctx, "Disk", ask.GetDiskId(), ask)
+	return &compute.ListDiskOperationsResponse{Operations: operations, NextPageToken: next}, err
+}
+
+// Create makes a disk, blank or from a snapshot.
+func (s diskService) Create(ctx context.Context, ask *compute.CreateDiskRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		d := disk{Disk: Disk{
+			Name: ask.GetName(), Description: ask.GetDescription(), Labels: maps.Clone(ask.GetLabels()), Zone: ask.GetZoneId(),
+			Type: cmp.Or(ask.GetTypeId(), usualType), Size: ask.GetSize(), BlockSize: cmp.Or(ask.GetBlockSize(), usualBlock),
+			Snapshot: ask.GetSnapshotId(), Key: ask.GetKmsKeyId(),
+		}}
+		if why := c.mayCreate(ask, &d); why != nil {
+			return nil, why
+		}
+		d.ID = c.newID(zonePrefix(d.Zone), "disk", d.Name)
+		usual := c.lasts.Create
+		if d.Snapshot != "" {
+			usual = c.lasts.Restore
+		}
+		return &job{
+			kind: kindCreate, description: "Create disk", disk: d.ID, name: d.Name, lasts: usual, claims: []string{d.ID}, stops: true,
+			metadata: &compute.CreateDiskMetadata{DiskId: d.ID},
+			accept:   func() error { return c.addDisk(d) },
+			finish:   func() proto.Message { return c.showDisk(c.setDiskStatus(d.ID, statusReady)) },
+			fail: func() {
+				if c.rules.FailedCreateVanishes {
+					c.dropDisk(d.ID)
+				} else {
+					c.setDiskStatus(d.ID, statusError)
+				}
+			},
+		}, nil
+	})
+}
+
+// mayCreate says why a disk cannot be made, and fills in what comes from its source.
+func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
+	if why := first(
+		c.checkFolder(ask.GetFolderId()), checkNaming(d.Name, d.Description, d.Labels), c.checkPlace(d.Zone, d.Type),
+		checkBlockSize(d.BlockSize), checkSize(d.Type, d.Size, d.BlockSize, largestDisk),
+		checkOptionalID("snapshot_id", d.Snapshot), checkOptionalID("image_id", ask.GetImageId()),
+		checkOptionalID("kms_key_id", d.Key),
+	); why != nil {
+		return why
+	}
+	if ask.GetImageId() != "" {
+		why := notFound.with("Image", ask.GetImageId())
+		return &why
+	}
+	if d.Snapshot != "" {
+		source, found := c.now.snapshots[d.Snapshot]
+		switch {
+		case !found:
+			why := notFound.with("Snapshot", d.Snapshot)
+			return &why
+		case source.Status != statusReady:
+			why := wrongState.with("Snapshot", source.ID, source.Status)
+			return &why
+		case d.Size < source.DiskSize:
+			return bad("size", "Disk size must be at least %d, the size of the snapshot", source.DiskSize)
+		}
+		d.Content, d.Key = source.Content, cmp.Or(d.Key, source.Key)
+	}
+	sameName := c.now.diskList(func(other disk) bool { return other.Name == d.Name })
+	if d.Name != "" && len(sameName) > 0 && !c.rules.NamesRepeat {
+		why := nameTaken.with("Disk", d.Name)
+		return &why
+	}
+	return c.mayGrow(d.Size, 1)
+}
+
+// mayGrow says why the folder cannot have so many more bytes in so many more disks.
+func (c *Cloud) mayGrow(bytes int64, count int) *refusal {
+	var used int64
+	number := 0
+	for _, d := range c.now.disks {
+		if !d.Boot {
+			used += d.Size
+			number++
+		}
+	}
+	switch {
+	case count > 0 && c.rules.DiskLimit > 0 && number+count > c.rules.DiskLimit:
+		why := tooManyNumbers.with("compute.disks.count")
+		return &why
+	case c.rules.CapacityLimit > 0 && used+bytes > c.rules.CapacityLimit:
+		why := tooManyNumbers.with("compute.disks.size")
+		return &why
+	}
+	return nil
+}
+
+// addDisk makes a disk that may be made, with its data.
+func (c *Cloud) addDisk(d disk) error {
+	c.numbers++
+	d.number, d.Status, d.Created, d.file = c.numbers, statusCreating, c.clock.Now(), d.ID
+	if err := c.disks.Create(data(d), d.Snapshot); err != nil {
+		return err
+	}
+	c.putDisk(d)
+	return nil
+}
+
+func (c *Cloud) setDiskStatus(id, status string) disk {
+	return c.changeDisk(id, func(d *disk) { d.Status = status })
+}
+
+// mayChange says why an operation cannot touch a disk, which must be there.
+func (c *Cloud) mayChange(id string, statuses ...string) (disk, *refusal) {
+	if why := checkID("disk_id", id); why != nil {
+		return disk{}, why
+	}
+	d, found := c.now.disks[id]
+	if !found {
+		why := notFound.with("Disk", id)
+		return d, &why
+	}
+	if !slices.Contains(statuses, d.Status) {
+		why := wrongState.with("Disk", id, d.Status)
+		return d, &why
+	}
+	return d, nil
+}
+
+// Delete removes a disk that is free.
+func (s diskService) Delete(ctx context.Context, ask *compute.DeleteDiskRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		d, why := c.mayChange(ask.GetDiskId(), statusReady, statusError)
+		if why != nil {
+			return nil, why
+		}
+		if d.Instance != "" {
+			attached := attachedToInstance.with(d.ID)
+			return nil, &attached
+		}
+		return &job{
+			kind: kindDelete, description: "Delete disk", disk: d.ID, name: d.Name, lasts: c.lasts.Delete, claims: []string{d.ID},
+			metadata: &compute.DeleteDiskMetadata{DiskId: d.ID},
+			accept:   func() error { c.setDiskStatus(d.ID, statusDeleting); return nil },
+			finish:   func() proto.Message { c.dropDisk(d.ID); return &emptypb.Empty{} },
+			fail:     func() { c.setDiskStatus(d.ID, d.Status) },
+		}, nil
+	})
+}
+
+// dropDisk removes a disk and its data.
+func (c *Cloud) dropDisk(id string) {
+	if d, found := c.now.disks[id]; found {
+		c.trouble(id, c.disks.Remove(data(d)))
+		c.removeDisk(id)
+	}
+}
+
+// Update changes what the mask names.
+func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		d, why := c.mayChange(ask.GetDiskId(), statusReady)
+		if why == nil {
+			why = c.mayUpdate(d, ask)
+		}
+		if why != nil {
+			return nil, why
+		}
+		asked := func(field string) bool { return slices.Contains(ask.GetUpdateMask().GetPaths(), field) }
+		change := func(d *disk) {
+			for field, set := range map[string]func(){
+				"name":        func() { d.Name = ask.GetName() },
+				"description": func() { d.Description = ask.GetDescription() },
+				"labels":      func() { d.Labels = maps.Clone(ask.GetLabels()) },
+				"size":        func() { d.Size = ask.GetSize() },
+			} {
+				if asked(field) {
+					set()
+				}
+			}
+		}
+		j := &job{
+			kind: kindUpdate, description: "Update disk", disk: d.ID, name: d.Name, lasts: c.lasts.Update, claims: []string{d.ID},
+			metadata: &compute.UpdateDiskMetadata{DiskId: d.ID},
+		}
+		if asked("size") {
+			j.kind, j.lasts, j.instance = kindResize, c.lasts.Resize, d.Instance
+		}
+		early := c.rules.ChangeOnAccept
+		j.accept = func() error {
+			if early {
+				c.changeDisk(d.ID, change)
+			}
+			return nil
+		}
+		j.fail = func() { c.changeDisk(d.ID, func(now *disk) { now.Size = d.Size }) }
+		j.finish = func() proto.Message {
+			now := c.changeDisk(d.ID, change)
+			if asked("size") {
+				c.trouble(d.ID, c.disks.Grow(data(now)))
+			}
+			return c.showDisk(now)
+		}
+		return j, nil
+	})
+}
+
+// mayUpdate says why a disk cannot become what is asked for.
+func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
+	if why := first(
+		checkMask(ask.GetUpdateMask(), "name", "description", "labels", "size", "disk_placement_policy"),
+		checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
+	); why != nil {
+		return why
+	}
+	asked := func(field string) bool { return slices.Contains(ask.GetUpdateMask().GetPaths(), field) }
+	if asked("name") && ask.GetName() != "" && !c.rules.NamesRepeat {
+		if same := c.now.diskList(func(other disk) bool { return other.ID != d.ID && other.Name == ask.GetName() }); len(same) > 0 {
+			why := nameTaken.with("Disk", ask.GetName())
+			return &why
+		}
+	}
+	if !asked("size") {
+		return nil
+	}
+	if why := checkSize(d.Type, ask.GetSize(), d.BlockSize, largestUpdate); why != nil {
+		return why
+	}
+	machine := c.now.instances[d.Instance]
+	switch {
+	case ask.GetSize() < d.Size:
+		return bad("size", "Disk size can only be increased")
+	case d.Instance != "" && machine.Status != statusStopped && (c.rules.ResizeRefused || machine.ResizeRefused):
+		why := resizeAttached.with(d.ID)
+		return &why
+	}
+	return c.mayGrow(ask.GetSize()-d.Size, 0)
+}

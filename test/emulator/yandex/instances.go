@@ -1,0 +1,237 @@
+package yandex
+
+import (
+	"context"
+	"slices"
+
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	statusRunning = "RUNNING"
+	statusStopped = "STOPPED"
+)
+
+type instanceService struct {
+	compute.UnimplementedInstanceServiceServer
+	c *Cloud
+}
+
+// Get shows an instance.
+func (s instanceService) Get(ctx context.Context, ask *compute.GetInstanceRequest) (*compute.Instance, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := checkID("instance_id", ask.GetInstanceId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	view := c.view(effectOf(ctx))
+	i, found := view.instances[ask.GetInstanceId()]
+	if !found {
+		return nil, c.refuse(notFound.with("Instance", ask.GetInstanceId()))
+	}
+	return c.showInstance(view, i), nil
+}
+
+// List shows the instances of the folder.
+func (s instanceService) List(ctx context.Context, ask *compute.ListInstancesRequest) (*compute.ListInstancesResponse, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := c.checkFolder(ask.GetFolderId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	view := c.view(effectOf(ctx))
+	page, next, why := listOf(c, view.instanceList(), func(i Instance) row { return row{"id": i.ID, "name": i.Name} }, ask)
+	if why != nil {
+		return nil, c.refuse(*why)
+	}
+	list := &compute.ListInstancesResponse{NextPageToken: next}
+	for _, i := range page {
+		list.Instances = append(list.Instances, c.showInstance(view, i))
+	}
+	return list, nil
+}
+
+// ListOperations shows the operations of an instance, the newest first.
+func (s instanceService) ListOperations(ctx context.Context, ask *compute.ListInstanceOperationsRequest) (*compute.ListInstanceOperationsResponse, error) {
+	operations, next, err := s.c.listOperations(ctx, "Instance", ask.GetInstanceId(), ask)
+	return &compute.ListInstanceOperationsResponse{Operations: operations, NextPageToken: next}, err
+}
+
+// mayTouch says why disks of an instance cannot be changed. While it boots, the operation begins and fails.
+func (c *Cloud) mayTouch(id string) (i Instance, fails, why *refusal) {
+	if why := checkID("instance_id", id); why != nil {
+		return i, nil, why
+	}
+	i, found := c.now.instances[id]
+	switch {
+	case !found:
+		missing := notFound.with("Instance", id)
+		return i, nil, &missing
+	case slices.Contains([]string{statusRunning, statusStopped}, i.Status):
+		return i, nil, nil
+	case slices.Contains([]string{"PROVISIONING", "STARTING", "RESTARTING"}, i.Status):
+		early := booting.with(id)
+		return i, &early, nil
+	}
+	wrong := wrongState.with("Instance", id, i.Status)
+	return i, nil, &wrong
+}
+
+// AttachDisk gives a disk to an instance.
+func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInstanceDiskRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		i, fails, why := c.mayTouch(ask.GetInstanceId())
+		spec := ask.GetAttachedDiskSpec()
+		if why == nil {
+			why = checkSpec(spec)
+		}
+		if why != nil {
+			return nil, why
+		}
+		d, why := c.mayChange(spec.GetDiskId(), statusReady)
+		if why == nil {
+			why = c.mayAttach(d, i, spec.GetDeviceName())
+		}
+		if why != nil {
+			return nil, why
+		}
+		device := spec.GetDeviceName()
+		if device == "" {
+			device = d.ID // as the cloud's pages show it, not at random as the description says
+		}
+		readOnly := spec.GetMode() == compute.AttachedDiskSpec_READ_ONLY
+		change := func(d *disk) { d.Instance, d.Device, d.ReadOnly = i.ID, device, readOnly }
+		early := c.rules.ChangeOnAccept && fails == nil
+		return &job{
+			kind: kindAttach, description: "Attach disk to instance", disk: d.ID, name: d.Name, instance: i.ID, fails: fails,
+			lasts: c.lasts.Attach, claims: []string{d.ID, i.ID},
+			metadata: &compute.AttachInstanceDiskMetadata{InstanceId: i.ID, DiskId: d.ID},
+			accept: func() error {
+				if early {
+					c.changeDisk(d.ID, change)
+				}
+				return nil
+			},
+			fail: func() { c.changeDisk(d.ID, func(d *disk) { d.Instance, d.Device, d.ReadOnly = "", "", false }) },
+			finish: func() proto.Message {
+				c.plug(c.changeDisk(d.ID, change), c.now.instances[i.ID])
+				return c.showInstance(&c.now, c.now.instances[i.ID])
+			},
+		}, nil
+	})
+}
+
+func checkSpec(spec *compute.AttachedDiskSpec) *refusal {
+	switch {
+	case spec == nil:
+		return bad("attached_disk_spec", "Field is required")
+	case spec.GetDiskSpec() != nil:
+		return bad("attached_disk_spec.disk_spec", "The emulator attaches disks that exist")
+	}
+	return checkDevice(spec.GetDeviceName())
+}
+
+// mayAttach says why an instance cannot have a disk.
+func (c *Cloud) mayAttach(d disk, i Instance, device string) *refusal {
+	attached := c.now.attachedTo(i.ID)
+	coming := 0
+	for _, j := range c.running {
+		if j.kind == kindAttach && j.instance == i.ID && c.now.disks[j.disk].Instance == "" {
+			coming++
+		}
+	}
+	var why refusal
+	switch {
+	case d.Instance != "":
+		why = attachedToInstance.with(d.ID)
+	case d.Zone != i.Zone:
+		why = otherZone.with(d.ID, d.Zone, i.ID, i.Zone)
+	case d.Key != "" && c.rules.KeyDenied:
+		why = keyDenied.with(d.Key)
+	case device != "" && slices.ContainsFunc(attached, func(other disk) bool { return other.Device == device }):
+		why = deviceTaken.with(device, i.ID)
+	case len(attached)+coming+i.Filesystems+i.LocalDisks >= i.mostDisks():
+		why = tooManyDisks
+	default:
+		return nil
+	}
+	return &why
+}
+
+// DetachDisk takes a disk from an instance.
+func (s instanceService) DetachDisk(ctx context.Context, ask *compute.DetachInstanceDiskRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		i, fails, why := c.mayTouch(ask.GetInstanceId())
+		if why != nil {
+			return nil, why
+		}
+		d, why := c.mayDetach(i, ask)
+		if why != nil {
+			return nil, why
+		}
+		return &job{
+			kind: kindDetach, description: "Detach disk from instance", disk: d.ID, name: d.Name, instance: i.ID, fails: fails,
+			lasts: c.lasts.Detach, claims: []string{d.ID, i.ID},
+			metadata: &compute.DetachInstanceDiskMetadata{InstanceId: i.ID, DiskId: d.ID},
+			finish: func() proto.Message {
+				c.free(d.ID)
+				return c.showInstance(&c.now, c.now.instances[i.ID])
+			},
+		}, nil
+	})
+}
+
+func (c *Cloud) mayDetach(i Instance, ask *compute.DetachInstanceDiskRequest) (disk, *refusal) {
+	id, name := ask.GetDiskId(), ask.GetDeviceName()
+	if id == "" && name == "" {
+		return disk{}, bad("disk", "Exactly one of disk_id and device_name is required")
+	}
+	if why := first(checkOptionalID("disk_id", id), checkDevice(name)); why != nil {
+		return disk{}, why
+	}
+	attached := c.now.attachedTo(i.ID)
+	at := slices.IndexFunc(attached, func(d disk) bool { return d.ID == id || name != "" && d.Device == name })
+	var why refusal
+	_, exists := c.now.disks[id]
+	switch {
+	case at < 0 && id != "" && !exists:
+		why = notFound.with("Disk", id)
+	case at < 0:
+		why = notAttached.with(id+name, i.ID)
+	case attached[at].Boot:
+		why = bootDisk.with(attached[at].ID)
+	default:
+		return attached[at], nil
+	}
+	return disk{}, &why
+}
+
+// free takes a disk from its instance.
+func (c *Cloud) free(id string) {
+	d := c.now.disks[id]
+	c.unplug(d)
+	c.changeDisk(id, func(d *disk) { d.Instance, d.Device, d.ReadOnly = "", "", false })
+}
+
+// mostDisks is how many disks and file storages an instance can have, the one that it boots from included.
+func (i Instance) mostDisks() int {
+	if i.Generation == Generation12 || i.Generation == Generation2 {
+		const few, many, fewCores = 62, 80, 4
+		if i.Cores <= fewCores {
+			return few
+		}
+		return many
+	}
+	const few, many = 8, 16
+	manyFrom := map[string]int{"standard-v1": 18, "standard-v2": 20, "standard-v3": 32, "highfreq-v3": 32}
+	if most, known := manyFrom[i.Platform]; known && i.Cores <= most {
+		return few
+	}
+	return many
+}

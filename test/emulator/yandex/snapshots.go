@@ -1,0 +1,200 @@
+package yandex
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+type snapshotService struct {
+	compute.UnimplementedSnapshotServiceServer
+	c *Cloud
+}
+
+// Get shows a snapshot.
+func (s snapshotService) Get(ctx context.Context, ask *compute.GetSnapshotRequest) (*compute.Snapshot, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := checkID("snapshot_id", ask.GetSnapshotId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	found, is := c.view(effectOf(ctx)).snapshots[ask.GetSnapshotId()]
+	if !is {
+		return nil, c.refuse(notFound.with("Snapshot", ask.GetSnapshotId()))
+	}
+	return c.showSnapshot(found), nil
+}
+
+// List shows the snapshots of the folder.
+func (s snapshotService) List(ctx context.Context, ask *compute.ListSnapshotsRequest) (*compute.ListSnapshotsResponse, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := c.checkFolder(ask.GetFolderId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	all := c.view(effectOf(ctx)).snapshotList(func(snapshot) bool { return true })
+	page, next, why := listOf(c, all, snapshotRow, ask)
+	if why != nil {
+		return nil, c.refuse(*why)
+	}
+	list := &compute.ListSnapshotsResponse{NextPageToken: next}
+	for _, found := range page {
+		list.Snapshots = append(list.Snapshots, c.showSnapshot(found))
+	}
+	return list, nil
+}
+
+// ListOperations shows the operations of a snapshot, the newest first.
+func (s snapshotService) ListOperations(ctx context.Context, ask *compute.ListSnapshotOperationsRequest) (*compute.ListSnapshotOperationsResponse, error) {
+	operations, next, err := s.c.listOperations(ctx, "Snapshot", ask.GetSnapshotId(), ask)
+	return &compute.ListSnapshotOperationsResponse{Operations: operations, NextPageToken: next}, err
+}
+
+// Create takes a snapshot: of what is on the disk now, to be used when it is READY.
+func (s snapshotService) Create(ctx context.Context, ask *compute.CreateSnapshotRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		made := snapshot{Snapshot: Snapshot{
+			Name: ask.GetName(), Description: ask.GetDescription(), Labels: maps.Clone(ask.GetLabels()), Disk: ask.GetDiskId(),
+			Status: statusCreating,
+		}}
+		d, why := c.maySnapshot(ask)
+		if why != nil {
+			return nil, why
+		}
+		made.ID = c.newID(snapshotPrefix, "snapshot", made.Name)
+		made.DiskSize, made.Key, made.Content = d.Size, d.Key, d.Content
+		return &job{
+			kind: kindSnapshot, description: "Create snapshot", disk: d.ID, name: d.Name, snapshot: made.ID, lasts: c.lasts.Snapshot,
+			claims: []string{made.ID}, stops: true,
+			metadata: &compute.CreateSnapshotMetadata{SnapshotId: made.ID, DiskId: d.ID},
+			accept: func() error {
+				if err := c.disks.Snapshot(data(d), made.ID); err != nil {
+					return err
+				}
+				c.numbers++
+				made.number, made.Created = c.numbers, c.clock.Now()
+				c.putSnapshot(made)
+				return nil
+			},
+			finish: func() proto.Message { return c.showSnapshot(c.setSnapshotStatus(made.ID, statusReady)) },
+			fail: func() {
+				if c.rules.FailedCreateVanishes {
+					c.dropSnapshot(made.ID)
+				} else {
+					c.setSnapshotStatus(made.ID, statusError)
+				}
+			},
+		}, nil
+	})
+}
+
+func (c *Cloud) maySnapshot(ask *compute.CreateSnapshotRequest) (disk, *refusal) {
+	if why := first(
+		c.checkFolder(ask.GetFolderId()), checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
+	); why != nil {
+		return disk{}, why
+	}
+	d, why := c.mayChange(ask.GetDiskId(), statusReady)
+	if why != nil {
+		return d, why
+	}
+	sameName := c.now.snapshotList(func(other snapshot) bool { return other.Name == ask.GetName() })
+	switch {
+	case ask.GetName() != "" && len(sameName) > 0 && !c.rules.NamesRepeat:
+		taken := nameTaken.with("Snapshot", ask.GetName())
+		return d, &taken
+	case c.rules.SnapshotLimit > 0 && len(c.now.snapshots) >= c.rules.SnapshotLimit:
+		full := tooManyNumbers.with("compute.snapshots.count")
+		return d, &full
+	}
+	return d, nil
+}
+
+func (c *Cloud) setSnapshotStatus(id, status string) snapshot {
+	return c.changeSnapshot(id, func(s *snapshot) { s.Status = status })
+}
+
+// dropSnapshot removes a snapshot and its data.
+func (c *Cloud) dropSnapshot(id string) {
+	c.trouble("", c.disks.RemoveSnapshot(id))
+	c.removeSnapshot(id)
+}
+
+// existing returns a snapshot that an operation may touch.
+func (c *Cloud) existing(id string, statuses ...string) (snapshot, *refusal) {
+	if why := checkID("snapshot_id", id); why != nil {
+		return snapshot{}, why
+	}
+	found, is := c.now.snapshots[id]
+	if !is {
+		why := notFound.with("Snapshot", id)
+		return found, &why
+	}
+	if !slices.Contains(statuses, found.Status) {
+		why := wrongState.with("Snapshot", id, found.Status)
+		return found, &why
+	}
+	return found, nil
+}
+
+// Delete removes a snapshot. Disks that were made from it stay.
+func (s snapshotService) Delete(ctx context.Context, ask *compute.DeleteSnapshotRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		found, why := c.existing(ask.GetSnapshotId(), statusReady, statusError)
+		if why != nil {
+			return nil, why
+		}
+		return &job{
+			kind: kindDeleteSnapshot, description: "Delete snapshot", snapshot: found.ID, name: found.Name,
+			lasts: c.lasts.DeleteSnapshot, claims: []string{found.ID},
+			metadata: &compute.DeleteSnapshotMetadata{SnapshotId: found.ID},
+			accept:   func() error { c.setSnapshotStatus(found.ID, statusDeleting); return nil },
+			finish:   func() proto.Message { c.dropSnapshot(found.ID); return &emptypb.Empty{} },
+			fail:     func() { c.setSnapshotStatus(found.ID, found.Status) },
+		}, nil
+	})
+}
+
+// Update changes what the mask names.
+func (s snapshotService) Update(ctx context.Context, ask *compute.UpdateSnapshotRequest) (*operationpb.Operation, error) {
+	c := s.c
+	return c.change(ctx, func() (*job, *refusal) {
+		found, why := c.existing(ask.GetSnapshotId(), statusReady)
+		if why == nil {
+			why = first(
+				checkMask(ask.GetUpdateMask(), "name", "description", "labels"),
+				checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
+			)
+		}
+		if why != nil {
+			return nil, why
+		}
+		return &job{
+			kind: kindUpdate, description: "Update snapshot", snapshot: found.ID, name: found.Name, lasts: c.lasts.Update,
+			claims: []string{found.ID}, metadata: &compute.UpdateSnapshotMetadata{SnapshotId: found.ID},
+			finish: func() proto.Message {
+				return c.showSnapshot(c.changeSnapshot(found.ID, func(s *snapshot) {
+					for _, path := range ask.GetUpdateMask().GetPaths() {
+						switch path {
+						case "name":
+							s.Name = ask.GetName()
+						case "description":
+							s.Description = ask.GetDescription()
+						case "labels":
+							s.Labels = maps.Clone(ask.GetLabels())
+						}
+					}
+				}))
+			},
+		}, nil
+	})
+}
