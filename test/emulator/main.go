@@ -34,8 +34,6 @@ func main() {
 type account interface {
 	Listen(ctx context.Context, address string) error
 	ListenTLS(ctx context.Context, address string, hosts ...string) (url string, authority []byte, err error)
-	Metadata(machine int) string
-	ListenMetadata(ctx context.Context, machine int, address string) (url string, err error)
 	Contract() contract.Totals
 	Unchecked() string
 	Close() error
@@ -44,14 +42,36 @@ type account interface {
 	kind() string // of its machines
 	address() string
 	secret() string
-	machines() []int
+	machines() []machine
 	violations() []string
+}
+
+// machine is a machine of an account, with the URL of its metadata service.
+type machine struct {
+	id, metadata string
+	// listen serves its metadata service at an address of its own.
+	listen func(ctx context.Context, address string) (url string, err error)
+}
+
+// site is the part of an account that knows where metadata services are.
+type site[K any] interface {
+	Metadata(machine K) string
+	ListenMetadata(ctx context.Context, machine K, address string) (url string, err error)
+}
+
+func machinesOf[K any](s site[K], ids []K) (all []machine) {
+	for _, id := range ids {
+		all = append(all, machine{fmt.Sprint(id), s.Metadata(id), func(ctx context.Context, address string) (string, error) {
+			return s.ListenMetadata(ctx, id, address)
+		}})
+	}
+	return all
 }
 
 // wish is what the flags say about an account, whatever its cloud.
 type wish struct {
-	token, region, dataDir string
-	machines               int // besides those of deviceDirs
+	token, region, dataDir string // where region may be a zone
+	machines               int    // besides those of deviceDirs
 	deviceDirs             []string
 	seed                   uint64
 	speed                  float64
@@ -66,16 +86,19 @@ var clouds = map[string]struct {
 }{
 	"digitalocean": {openDigitalOcean, "250/1m,5000/1h"},
 	"linode":       {openLinode, "1600/1m,200/1m list,100/1m create"},
+	"yandex":       {openYandex, ""},
 }
+
+const known = "there are digitalocean, linode and yandex"
 
 // run serves the cloud that the flags ask for until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("emulator", flag.ContinueOnError)
 	flags.SetOutput(out)
-	name := flags.String("cloud", "digitalocean", "which cloud: digitalocean or linode")
+	name := flags.String("cloud", "digitalocean", "which cloud: "+known)
 	var w wish
 	flags.StringVar(&w.token, "token", "emulator-token", "token that requests must bear")
-	flags.StringVar(&w.region, "region", "", "region of the machines; empty: the cloud's usual one")
+	flags.StringVar(&w.region, "region", "", "region, or on Yandex Cloud the zone, of the machines; empty: the cloud's usual one")
 	flags.IntVar(&w.machines, "machines", 1, "number of machines")
 	flags.IntVar(&w.machines, "droplets", 1, "the same as --machines")
 	flags.Uint64Var(&w.seed, "seed", 1, "seed of everything that is left to chance")
@@ -86,6 +109,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&where.tls, "tls-listen", "", "address to listen on with TLS as well, for clients that are not on this machine's loopback")
 	metadata := flags.String("metadata-listen", "", "comma-separated addresses, one for each of the first machines: its metadata service at the usual path, for a network that leads 169.254.169.254 there")
 	flags.StringVar(&where.authority, "ca-file", "", "file to write the certificate of --tls-listen to")
+	flags.StringVar(&where.key, "key-file", "", "file to write an authorized key to (Yandex Cloud)")
 	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first machines: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
 	w.lasting = clock.Fixed(2 * time.Second)
 	flags.TextVar(&w.lasting, "action", &w.lasting, "how long operations take, as 2s or 2s+500ms")
@@ -94,9 +118,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cloud, known := clouds[*name]
-	if !known {
-		return fmt.Errorf("unknown cloud %q: there are digitalocean and linode", *name)
+	cloud, found := clouds[*name]
+	if !found {
+		return fmt.Errorf("unknown cloud %q: %s", *name, known)
 	}
 	if *limits == real {
 		*limits = cloud.limits
@@ -119,8 +143,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // listeners says where an account is served.
 type listeners struct {
-	plain, tls, authority string
-	metadata              []string
+	plain, tls, authority, key string
+	metadata                   []string
 }
 
 func (l listeners) open(ctx context.Context, account account, out io.Writer) error {
@@ -128,6 +152,11 @@ func (l listeners) open(ctx context.Context, account account, out io.Writer) err
 		return err
 	}
 	fmt.Fprintf(out, "API       %s\n", account.address())
+	if l.key != "" {
+		if err := writeKey(account, l.key); err != nil {
+			return err
+		}
+	}
 	if l.tls == "" {
 		return nil
 	}
@@ -146,6 +175,19 @@ func (l listeners) open(ctx context.Context, account account, out io.Writer) err
 	return os.WriteFile(l.authority, authority, 0o644)
 }
 
+// writeKey writes an authorized key, which only some clouds have.
+func writeKey(account account, path string) error {
+	keyed, has := account.(interface{ NewKey() ([]byte, error) })
+	if !has {
+		return errors.New("--key-file: this cloud has no authorized keys")
+	}
+	key, err := keyed.NewKey()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, key, 0o600)
+}
+
 // openMetadata tells where the metadata service of each machine is: below the API's address, or at one of
 // its own.
 func (l listeners) openMetadata(ctx context.Context, account account, out io.Writer) error {
@@ -153,15 +195,15 @@ func (l listeners) openMetadata(ctx context.Context, account account, out io.Wri
 	if len(l.metadata) > len(machines) {
 		return fmt.Errorf("--metadata-listen has %d addresses for %d machines", len(l.metadata), len(machines))
 	}
-	for i, id := range machines {
-		url := account.Metadata(id)
+	for i, m := range machines {
+		url := m.metadata
 		if i < len(l.metadata) {
 			var err error
-			if url, err = account.ListenMetadata(ctx, id, l.metadata[i]); err != nil {
+			if url, err = m.listen(ctx, l.metadata[i]); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(out, "%-9s %d   metadata %s\n", account.kind(), id, url)
+		fmt.Fprintf(out, "%-9s %s   metadata %s\n", account.kind(), m.id, url)
 	}
 	return nil
 }

@@ -10,6 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
 func TestTheProgramServesAnAccount(t *testing.T) {
@@ -90,6 +97,53 @@ func TestTheProgramServesLinode(t *testing.T) {
 	}
 }
 
+func TestTheProgramServesYandexCloud(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	keyFile := filepath.Join(t.TempDir(), "key.json")
+	read, write := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, []string{"--cloud", "yandex", "--machines", "2", "--region", "ru-central1-b", "--key-file", keyFile}, write)
+		done <- err
+		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
+	}()
+	var url, service string
+	lines := bufio.NewScanner(read)
+	for service == "" && lines.Scan() {
+		switch words := strings.Fields(lines.Text()); words[0] {
+		case "API":
+			url = words[1]
+		case "instance":
+			service = words[3]
+		}
+	}
+	if service == "" {
+		t.Fatalf("run() = %v before it served anything", <-done)
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
+	conn, err := grpc.NewClient(strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	asked := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer emulator-token")
+	list, err := compute.NewInstanceServiceClient(conn).List(asked, &compute.ListInstancesRequest{FolderId: yandex.DefaultFolder})
+	if err != nil || len(list.GetInstances()) != 2 || list.GetInstances()[0].GetZoneId() != "ru-central1-b" {
+		t.Errorf("instances = %v, %v, want two in the zone", list, err)
+	}
+	if body := fetch(t, service+"/computeMetadata/v1/instance/id", ""); !strings.Contains(body, "Metadata-Flavor") {
+		t.Errorf("metadata without its header = %s, want it refused", body)
+	}
+	if text, err := os.ReadFile(keyFile); err != nil || !strings.Contains(string(text), "service_account_id") {
+		t.Errorf("key = %s, %v", text, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run() = %v after its context ended", err)
+	}
+}
+
 func fetch(t *testing.T, url, token string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -113,7 +167,8 @@ func fetch(t *testing.T, url, token string) string {
 
 func TestWrongFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"--cloud", "linode", "--limits", "100/1m two words"},
+		{"--cloud", "linode", "--limits", "100/1m two words"}, {"--cloud", "linode", "--key-file", "/dev/null"},
+		{"--cloud", "yandex", "--limits", "100/1m"},
 		{"--cloud", "moon"}, {"--limits", "many"}, {"--action", "soon"}, {"--no-such-flag"},
 		{"--tls-listen", "127.0.0.1:0"}, {"--listen", "nowhere"},
 		{"--metadata-listen", "127.0.0.1:0,127.0.0.1:0"},
