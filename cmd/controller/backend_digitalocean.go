@@ -34,7 +34,7 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, digitalocean.DefaultTransport()), Region: region,
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
 		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log,
-		Metrics: digitalocean.Metrics{Poll: m.poll, Queue: m.queue, Budget: m.budget, WishFailed: m.wishFailed},
+		Metrics: digitalocean.Metrics{Poll: m.Poll, Queue: m.Queue, Budget: m.Budget, WishFailed: m.WishFailed},
 	})
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 )
 
 // backend is one place for volumes that this program can be pointed at.
@@ -49,6 +50,13 @@ var backends = map[string]backend{
 		endpointVariable: "DIGITALOCEAN_API_URL",
 		validate:         validateDigitalOcean,
 		open:             openDigitalOcean,
+	},
+	"linode": {
+		scope:            cloud.ScopeRegion,
+		tokenVariable:    "LINODE_TOKEN",
+		endpointVariable: "LINODE_URL",
+		validate:         validateLinode,
+		open:             openLinode,
 	},
 	"local": {
 		scope:    cloud.ScopeNode,
@@ -90,16 +98,8 @@ func trusting(c config, transport *http.Transport) *http.Transport {
 	return transport
 }
 
-// machinery is what the machinery that the clouds share tells about itself.
-type machinery struct {
-	poll       *poll.Metrics
-	queue      *queue.Metrics
-	budget     *budget.Metrics
-	wishFailed func()
-}
-
-// machineryMetrics registers it.
-func machineryMetrics(registry *prometheus.Registry) (m machinery, err error) {
+// machineryMetrics registers what the machinery that the clouds share tells about itself.
+func machineryMetrics(registry *prometheus.Registry) (m remote.Metrics, err error) {
 	failed := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "cloudblock_wishes_failed_total",
 		Help: "Growths that the cloud refused while the volume was attached, and that failed after its detach too.",
@@ -107,13 +107,13 @@ func machineryMetrics(registry *prometheus.Registry) (m machinery, err error) {
 	if err := registry.Register(failed); err != nil {
 		return m, fmt.Errorf("register metrics: %w", err)
 	}
-	m.wishFailed = failed.Inc
-	if m.poll, err = poll.NewMetrics(registry); err != nil {
+	m.WishFailed = failed.Inc
+	if m.Poll, err = poll.NewMetrics(registry); err != nil {
 		return m, err
 	}
-	if m.queue, err = queue.NewMetrics(registry); err != nil {
+	if m.Queue, err = queue.NewMetrics(registry); err != nil {
 		return m, err
 	}
-	m.budget, err = budget.NewMetrics(registry)
+	m.Budget, err = budget.NewMetrics(registry)
 	return m, err
 }

@@ -19,7 +19,7 @@ import (
 // clusterTag is the tag that says which cluster a volume was made for.
 const clusterTag = "cloudblock-cluster"
 
-const usage = `Usage: cloudblock-controller --cloud digitalocean --credentials-file FILE [flags]
+const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --credentials-file FILE [flags]
        cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
        cloudblock-controller volumes --cloud local --local-pool DIR [flags]`
 

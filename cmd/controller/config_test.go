@@ -19,8 +19,8 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 		args []string
 		want []string // each is on a line of its own
 	}{
-		"no flags at all":                    {nil, []string{"--cloud: required: digitalocean, local"}},
-		"a cloud that is not built in":       {[]string{"--cloud=mars"}, []string{`--cloud "mars": known are digitalocean, local`}},
+		"no flags at all":                    {nil, []string{"--cloud: required: digitalocean, linode, local"}},
+		"a cloud that is not built in":       {[]string{"--cloud=mars"}, []string{`--cloud "mars": known are digitalocean, linode, local`}},
 		"local without its flags":            {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
 		"a relative pool":                    {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
 		"a node id that is no node name":     {[]string{"--cloud=local", "--local-pool=/p", "--node-id=../a"}, []string{"--node-id"}},

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = `Usage: cloudblock-node --cloud digitalocean [flags]
+const usage = `Usage: cloudblock-node --cloud digitalocean|linode [flags]
        cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
 
 // config is what the flags say.
@@ -24,7 +24,8 @@ type config struct {
 	deviceDir, zone, reserved string
 
 	// Filled by validate. Without disks the node itself is the cloud.
-	disks *disks
+	disks         *disks
+	reservedSlots int64
 }
 
 // disks is a cloud that attaches disks to machines.
@@ -33,8 +34,12 @@ type disks struct {
 	machine metadata.Source
 	// linkPrefix begins the links of all volumes, and of no other disk.
 	linkPrefix string
-	// slots is how many disks a machine can have of this cloud's volumes.
+	// slots is how many of this cloud's volumes a machine can have. 0: it depends on the machine, which says how
+	// many disks it can have in all.
 	slots int64
+	// itself says which machine this is where there is no metadata service, as far as the machine knows; nil:
+	// there always is one.
+	itself func() (metadata.Machine, error)
 	// features are the controller's: every instance of the plugin has to say the same.
 	features driver.Features
 }
@@ -44,10 +49,14 @@ var attaching = map[string]disks{
 	"digitalocean": {
 		machine: metadata.DigitalOcean, linkPrefix: "scsi-0DO_Volume_", slots: 15, features: driver.Features{SnapshotZones: true},
 	},
+	"linode": {
+		machine: metadata.Linode, linkPrefix: "scsi-0Linode_Volume_",
+		itself: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
+	},
 }
 
 // clouds are the backends this program knows, each with what its volumes are bound to.
-var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "local": driver.ScopeNode}
+var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "local": driver.ScopeNode}
 
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
@@ -103,14 +112,17 @@ func (c *config) validateDisks() error {
 		err = errors.Join(err, driver.InFlag("--metadata-endpoint", metadata.CheckBase(c.MetadataEndpoint)))
 	}
 	// A limit of 0 would mean that there is none (failure A6 of the catalogue), so it is never reported.
-	reserved, numErr := strconv.ParseInt(c.reserved, 10, 32)
+	var numErr error
+	c.reservedSlots, numErr = strconv.ParseInt(c.reserved, 10, 32)
 	switch {
-	case numErr != nil || reserved < 0:
+	case numErr != nil || c.reservedSlots < 0:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %q: not a number of at least 0", c.reserved))
-	case reserved >= c.disks.slots:
-		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", reserved, c.disks.slots))
+	case c.disks.slots == 0:
+		// The machine says it; see limit.go.
+	case c.reservedSlots >= c.disks.slots:
+		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", c.reservedSlots, c.disks.slots))
 	case c.MaxVolumes == 0:
-		c.MaxVolumes = c.disks.slots - reserved
+		c.MaxVolumes = c.disks.slots - c.reservedSlots
 	}
 	return err
 }

@@ -114,29 +114,15 @@ func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger
 	}, nil
 }
 
-// metadataPatience is how long the metadata service is asked at the start; then the program ends, and is
-// started again.
-const metadataPatience = time.Minute
-
 // openDisks serves the disks that a cloud attaches to this machine.
 func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	info := driver.NodeInfo{ID: cfg.NodeID, Zone: cfg.zone, MaxVolumes: cfg.MaxVolumes}
-	if info.ID == "" || info.Zone == "" {
-		asking, cancel := context.WithTimeout(ctx, metadataPatience)
-		defer cancel()
-		machine, err := cfg.disks.machine(asking, cfg.MetadataEndpoint)
-		if err != nil {
-			return plugin{}, fmt.Errorf("which machine is this? Give --node-id and --zone where there is no metadata service: %w", err)
-		}
-		if info.ID == "" {
-			info.ID = machine.ID
-		}
-		if info.Zone == "" {
-			info.Zone = machine.Zone
-		}
+	disks := device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix})
+	info, err := identify(ctx, cfg, disks.Foreign, log)
+	if err != nil {
+		return plugin{}, err
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
-	base.Info, base.Devices = info, device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix})
+	base.Info, base.Devices = info, disks
 	base.Keep = []string{"/"}
 	// Beside the socket, because that folder outlives the container and the machine.
 	socket, err := driver.SocketPath(cfg.Endpoint)

@@ -27,6 +27,7 @@ var (
 	mountUtils = "k8s.io/mount-utils"
 	utilsExec  = "k8s.io/utils/exec"
 	godo       = "github.com/digitalocean/godo"
+	linodego   = "github.com/linode/linodego"
 	anything   = []string{""}
 )
 
@@ -43,9 +44,14 @@ var rules = map[string]rule{
 	"internal/cloud/poll":       {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/remote": {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"},
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
 		outside: []string{godo, zap},
+	},
+	"internal/cloud/linode": {
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
+		outside: []string{linodego, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
@@ -60,7 +66,7 @@ var rules = map[string]rule{
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
-			"cloud/digitalocean", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget",
+			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote",
 		},
 		outside: anything,
 	},

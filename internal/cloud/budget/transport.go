@@ -20,6 +20,9 @@ type Route struct {
 	Template string
 	// Governor has the budget of the request. Nil: it is sent at once.
 	Governor *Governor
+	// Total, unless it is nil, has the budget of all requests where Governor has that of some of them. It
+	// takes nothing from answers, since they speak of the narrower one.
+	Total *Governor
 }
 
 // Transport sends requests when the budget allows it. It never repeats a request that may have been
@@ -72,15 +75,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // acquire waits for the budget of the request.
 func acquire(route Route, req *http.Request) error {
-	if route.Governor == nil {
-		return nil
-	}
 	p := PriorityOf(req.Context())
 	if p == Default && (req.Method == http.MethodGet || req.Method == http.MethodHead) {
 		p = Read
 	}
-	if err := route.Governor.Acquire(req.Context(), p); err != nil {
-		return fmt.Errorf("%s %s was not carried out: %w", req.Method, route.Template, err)
+	for _, g := range []*Governor{route.Governor, route.Total} {
+		if g == nil {
+			continue
+		}
+		if err := g.Acquire(req.Context(), p); err != nil {
+			return fmt.Errorf("%s %s was not carried out: %w", req.Method, route.Template, err)
+		}
 	}
 	return nil
 }

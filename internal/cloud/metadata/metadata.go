@@ -22,6 +22,8 @@ type Machine struct {
 	ID string
 	// Zone is its place, in the scope of that cloud's volumes.
 	Zone string
+	// Places is how many disks it can have, its own and volumes together; 0 where the cloud does not say.
+	Places int64
 }
 
 // Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has
@@ -79,27 +81,53 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
+// question is one request to a service.
+type question struct {
+	method, address string
+	header          map[string]string
+	// longest bounds what is read of the answer; 0: longestAnswer.
+	longest int64
+}
+
+// errAbsent is a service that does not know what it was asked for.
+var errAbsent = errors.New("there is no such thing here")
+
 // text gets one value.
 func text(ctx context.Context, address string) (string, error) {
+	body, err := put(ctx, question{method: http.MethodGet, address: address})
+	return strings.TrimSpace(string(body)), err
+}
+
+// put puts a question.
+func put(ctx context.Context, q question) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, q.method, q.address, http.NoBody)
 	if err != nil {
-		return "", fmt.Errorf("ask the metadata service at %s: %w: %w: %w", address, fault.InvalidArgument, errFinal, err)
+		return nil, fmt.Errorf("ask the metadata service at %s: %w: %w: %w", q.address, fault.InvalidArgument, errFinal, err)
+	}
+	for name, value := range q.header {
+		req.Header.Set(name, value)
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("ask the metadata service: %w", err) // the error names the address
+		return nil, fmt.Errorf("ask the metadata service: %w", err) // the error names the address
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, longestAnswer+1))
+	longest := q.longest
+	if longest == 0 {
+		longest = longestAnswer
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, longest+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("ask the metadata service at %s: %w", address, err)
+		return nil, fmt.Errorf("ask the metadata service at %s: %w", q.address, err)
+	case res.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("ask the metadata service at %s: it answers %s: %w", q.address, res.Status, errAbsent)
 	case res.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("ask the metadata service at %s: it answers %s", address, res.Status)
-	case len(body) > longestAnswer:
-		return "", fmt.Errorf("ask the metadata service at %s: the answer is too long to be one: %w: %w", address, fault.Unavailable, errFinal)
+		return nil, fmt.Errorf("ask the metadata service at %s: it answers %s", q.address, res.Status)
+	case int64(len(body)) > longest:
+		return nil, fmt.Errorf("ask the metadata service at %s: the answer is too long to be one: %w: %w", q.address, fault.Unavailable, errFinal)
 	}
-	return strings.TrimSpace(string(body)), nil
+	return body, nil
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func validateLinode(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", linode.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", linode.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", linode.CheckRegion(c.region)))
+}
+
+func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	if _, err := c.token(); err != nil {
+		return nil, nil, err
+	}
+	region, err := regionOf(ctx, c, metadata.Linode)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := machineryMetrics(around.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
+		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, remote.DefaultTransport()), Region: region,
+		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
+}

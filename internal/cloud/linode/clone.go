@@ -1,0 +1,139 @@
+package linode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// clone makes a volume as a copy of another. The cloud makes a copy as large as its source and without tags, so
+// it is made under a label that only this request has, grown, and given its own label and its tags in one
+// change, which makes it the request's volume. Broken off anywhere, the repeat finds it by one of the labels.
+func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, o order) (*volume, error) {
+	if err := c.labelIsFree(ctx, o.label); err != nil {
+		return nil, err
+	}
+	source, err := c.source(ctx, req, o)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.copied(ctx, source, c.temporaryLabel(req.Name, source.id))
+	if err != nil {
+		return nil, err
+	}
+	id := v.id
+	if v.gib < o.gib {
+		if v, err = c.grow(ctx, id, o.gib); err != nil {
+			// Another controller may be at it too, so it is not removed; the repeat goes on from here.
+			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", id, fault.Uncertain, err)
+		}
+	}
+	return c.christen(ctx, v, o)
+}
+
+// source returns the volume to copy when it can be copied as the request wants it.
+func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, o order) (*volume, error) {
+	n, _ := volumeNumber(req.Source.Volume) // checked with the order
+	v, err := c.look(ctx, n)
+	if err == nil && !gone(v) && v.status != statusActive {
+		v, err = c.settled(ctx, n)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case gone(v) || v.status == statusDeleting:
+		return nil, fmt.Errorf("%w: there is no volume %d to copy", fault.NotFound, n)
+	case v.status == statusBroken:
+		return nil, fmt.Errorf("%w: %w", fault.Precondition, errBroken(v))
+	case len(req.Zones) > 0 && !slices.Contains(req.Zones, v.region):
+		return nil, fmt.Errorf("volume %d is in %s and cannot be copied to any of %q: %w", n, v.region, req.Zones, fault.Exhausted)
+	case req.Limit > 0 && cloud.Bytes(v.gib)*cloud.GiB > req.Limit:
+		return nil, fmt.Errorf("volume %d has %d GiB, so its copy has more than the limit %s: %w", n, v.gib, req.Limit, fault.OutOfRange)
+	case (v.encryption == encrypted) != (o.encryption == encrypted):
+		return nil, fmt.Errorf("a copy is encrypted if its source is, and volume %d has encryption %q; use a class with %s: \"%t\": %w",
+			n, v.encryption, ParamEncrypted, v.encryption == encrypted, fault.InvalidArgument)
+	}
+	return v, nil
+}
+
+// copied makes the copy under its temporary label, or goes on with the one that an earlier call made.
+func (c *Cloud) copied(ctx context.Context, source *volume, label string) (*volume, error) {
+	v, err := c.unfinished(ctx, label)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		v, err = c.make(ctx, label, func(ctx context.Context) (*volume, error) { return c.sendClone(ctx, source.id, label) })
+		if apiErrors.Refused(err) && fault.Of(err) != fault.Busy {
+			v, err = c.refusedCopy(ctx, source, label, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.made(ctx, v, true)
+}
+
+// unfinished returns the copy with the temporary label, nil if there is none.
+func (c *Cloud) unfinished(ctx context.Context, label string) (*volume, error) {
+	same, err := c.labelled(ctx, label)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(same, func(v *volume) bool { return v.status != statusDeleting })
+	if at < 0 {
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	}
+	return same[at], nil
+}
+
+// refusedCopy says what a refused copy means, or returns the one that another controller has made meanwhile.
+func (c *Cloud) refusedCopy(ctx context.Context, source *volume, label string, refusal error) (*volume, error) {
+	if v, err := c.unfinished(ctx, label); err != nil || v != nil {
+		return v, err
+	}
+	now, err := c.look(ctx, source.id)
+	switch {
+	case err != nil:
+		return nil, err
+	case gone(now) || now.status == statusDeleting:
+		return nil, fmt.Errorf("%w: there is no volume %d to copy: %w", fault.NotFound, source.id, refusal)
+	case now.status != statusActive:
+		return nil, fmt.Errorf("volume %d is %s: %w: %w", source.id, now.status, fault.Unavailable, refusal)
+	}
+	return nil, refusal
+}
+
+// christen gives a finished copy the label and the tags of its request.
+func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, error) {
+	id := v.id
+	named := make(chan *volume, 1)
+	err := c.work.Write(ctx, objectOf(id), func(ctx context.Context) error {
+		v, err := c.sendUpdate(ctx, id, o.label, o.tags)
+		if err == nil {
+			c.known.saw(v)
+			named <- v
+		}
+		return err
+	})
+	if err == nil {
+		return <-named, nil
+	}
+	err = apiErrors.Write(fmt.Sprintf("label volume %d", id), err)
+	if !apiErrors.Refused(err) {
+		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err) // the copy is there
+	}
+	same, findErr := c.labelled(ctx, o.label)
+	switch {
+	case findErr != nil:
+		return nil, fmt.Errorf("%w: %w: %w", fault.Uncertain, findErr, err)
+	case len(same) == 0:
+		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case same[0].id == id:
+		return nil, fmt.Errorf("%w: %w", fault.Conflict, err) // another controller was quicker
+	}
+	return nil, c.remove(ctx, id, fmt.Errorf("volume %d has the label %s: %w: %w", same[0].id, o.label, fault.Conflict, err))
+}

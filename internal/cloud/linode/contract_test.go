@@ -1,0 +1,124 @@
+package linode_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// open returns a controller's view of the account.
+func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *linode.Cloud {
+	t.Helper()
+	quick := time.Millisecond
+	cfg := linode.Config{
+		Token:    func() (string, error) { return account.Token, nil },
+		Endpoint: account.URL, Transport: account.Client().Transport, // no socket
+		Region: emulator.DefaultRegion, ClusterID: "one",
+		Usual:  map[poll.Kind]time.Duration{"create": quick, "clone": quick, "attach": quick, "detach": quick, "resize": quick, "delete": quick},
+		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}}, Classes: &linode.Classes{},
+		Busy: queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	c, err := linode.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// inCluster makes the controller one of another cluster.
+func inCluster(id string) func(*linode.Config) {
+	return func(cfg *linode.Config) { cfg.ClusterID = id }
+}
+
+// The Linodes of every account.
+const (
+	linode1 = 101
+	linode2 = 102
+	node1   = cloud.NodeID("101")
+	node2   = cloud.NodeID("102")
+)
+
+// start returns an account with two Linodes.
+func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
+	t.Helper()
+	opts.InMemory = true
+	account := emulator.Start(t, opts)
+	for _, id := range []int{linode1, linode2} {
+		account.AddLinode(emulator.Linode{ID: id})
+	}
+	return account
+}
+
+func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtest.Harness {
+	var newest *emulator.Cloud
+	fresh := func(t *testing.T) *emulator.Cloud {
+		newest = start(t, opts)
+		return newest
+	}
+	return cloudtest.Harness{
+		Zones: []string{emulator.DefaultRegion, "us-east"},
+		Nodes: []cloud.NodeID{node1, node2},
+		Slow:  opts.Durations != emulator.Durations{},
+		New:   func(t *testing.T) cloud.Cloud { return wrap(open(t, fresh(t))) },
+		Pair: func(t *testing.T) (a, b cloud.Cloud) {
+			account := fresh(t)
+			return wrap(open(t, account)), wrap(open(t, account, inCluster("two")))
+		},
+		Denied: func(t *testing.T) cloud.Cloud {
+			return wrap(open(t, fresh(t), func(cfg *linode.Config) {
+				cfg.Token = func() (string, error) { return "another", nil }
+			}))
+		},
+		Requests: func() int { return len(newest.Exchanges()) },
+	}
+}
+
+func TestContract(t *testing.T) {
+	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
+	slow.Delete = slow.Attach
+	strict := emulator.Rules{DetachOfFreeRefused: true, ResizeToSameRefused: true, AttachWhileCreatingRefused: true, OneChangePerLinode: true}
+	for name, opts := range map[string]emulator.Options{
+		"changes are over at once":       {},
+		"changes take time":              {Durations: slow},
+		"stricter answers":               {Durations: slow, Rules: strict},
+		"a device that shows as it goes": {Durations: slow, Rules: emulator.Rules{ReadyWhileDetaching: true}},
+		"an older API without a device":  {Rules: emulator.Rules{NoIOReady: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("bare", func(t *testing.T) {
+				cloudtest.Run(t, harness(opts, func(c cloud.Cloud) cloud.Cloud { return c }))
+			})
+			if opts.Rules.NoIOReady || opts.Rules.ReadyWhileDetaching {
+				return // what the cloud's rules change is below the stack
+			}
+			t.Run("in the stack", func(t *testing.T) {
+				h := harness(opts, func(c cloud.Cloud) cloud.Cloud {
+					return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: 2 * time.Millisecond, Most: 20 * time.Millisecond}})
+				})
+				h.Idempotent = true
+				h.Requests = nil // behind the stack a refused create is followed by a look for its name
+				cloudtest.Run(t, h)
+			})
+		})
+	}
+}

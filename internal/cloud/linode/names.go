@@ -1,0 +1,102 @@
+package linode
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// labels is what the cloud documents for the labels of volumes: letters, digits, dashes and underscores, a
+// letter first, no two dashes or underscores in a row, at most 32. Capitals and underscores are left out:
+// whether two labels that differ in nothing else are two is not documented, and neither is a dash at the end.
+var labels = cloud.NameRule{MinLen: 2, MaxLen: 32, StartLetter: true, EndAlnum: true, NoDoubles: true}
+
+// tagRule is what the cloud allows in tags: words of 3 to 50 characters.
+var tagRule = remote.TagRule{
+	Word: regexp.MustCompile(`^[a-zA-Z0-9_:./=@+ -]+$`), Letters: "letters, digits, spaces and any of _ : . / = @ + -",
+	Shortest: 3, Longest: 50,
+}
+
+// tagPlain is on a volume for which no encryption was asked for in so many words: the cloud tells only that
+// it has none.
+const tagPlain = remote.OwnTags + "encrypted"
+
+// devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
+const devicePrefix = "scsi-0Linode_Volume_"
+
+var (
+	slug = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
+	// handle is a volume's id, alone or, as the vendor's driver writes it, with the label that the volume
+	// had then.
+	handle = regexp.MustCompile(`^([1-9][0-9]{0,17})(?:-[0-9A-Za-z_-]{0,32})?$`)
+)
+
+// volumeNumber returns the number of a volume, or false for an id that nobody can have made. Such an id never
+// becomes part of a request, where it could lead to another object.
+func volumeNumber(id cloud.VolumeID) (int, bool) {
+	parts := handle.FindStringSubmatch(string(id))
+	if parts == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	return n, err == nil
+}
+
+// linodeNumber returns the number of a machine, or false for an id that the cloud cannot have made.
+func linodeNumber(node cloud.NodeID) (int, bool) {
+	n, err := strconv.Atoi(string(node))
+	return n, err == nil && n > 0 && strconv.Itoa(n) == string(node)
+}
+
+func volumeID(n int) cloud.VolumeID { return cloud.VolumeID(strconv.Itoa(n)) }
+
+func nodeID(linode int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(linode)) }
+
+// byNumber compares two ids as numbers.
+func byNumber(a, b string) int {
+	if order := cmp.Compare(len(a), len(b)); order != 0 {
+		return order
+	}
+	return strings.Compare(a, b)
+}
+
+// labelOf is the cloud's name for a request name.
+func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }
+
+// temporaryLabel is the label of a copy that is not finished. It belongs to the request and its source, with
+// 128 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.
+func (c *Cloud) temporaryLabel(request string, source int) string {
+	return "clone-" + cloud.FullHash(c.owner.Cluster+"\x00"+request+"\x00"+strconv.Itoa(source))
+}
+
+// longestPrefix leaves room for the 20 characters that the provisioner is told to use.
+const longestPrefix = 12
+
+// CheckPrefix refuses a prefix of labels that the cloud would not take as it is.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if len(prefix) > longestPrefix || labels.Map(prefix, "a") != prefix+"a" {
+		return fmt.Errorf("%q: labels begin with a letter and have lower-case letters, digits and single dashes; a prefix has at most %d: %w",
+			prefix, longestPrefix, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckRegion refuses what cannot be the id of a region. None is fine.
+func CheckRegion(region string) error {
+	if region != "" && !slug.MatchString(region) {
+		return fmt.Errorf("%q is not the id of a region, such as us-ord: %w", region, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckTags refuses tags that the cloud would refuse.
+func CheckTags(tags []cloud.Tag) error { return tagRule.Check(tags) }

@@ -1,0 +1,151 @@
+package remote
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The keys of the driver's own tags.
+const (
+	// OwnTags begins them.
+	OwnTags = "cloudblock-"
+	// TagCluster says which cluster an object was made for.
+	TagCluster = OwnTags + "cluster"
+	// TagHash tells requests apart whose cloud names are equal, and this driver's objects from others'.
+	TagHash = OwnTags + "name-hash"
+	// TagFromSnapshot and TagFromVolume hold a volume's source, where the cloud forgets it.
+	TagFromSnapshot = OwnTags + "source-snapshot"
+	TagFromVolume   = OwnTags + "source-volume"
+)
+
+// TagRule says which tags a cloud takes whose tags are one word each: key and value stand in it with a colon
+// between them.
+type TagRule struct {
+	// Word matches a word with one character at least, and each character that may be in it.
+	Word *regexp.Regexp
+	// Letters names the characters for whoever has to be told.
+	Letters string
+	// Shortest and Longest bound the length of a word.
+	Shortest, Longest int
+}
+
+// Check refuses tags that the cloud would refuse.
+func (r TagRule) Check(tags []cloud.Tag) error {
+	for _, t := range tags {
+		if _, err := r.Write(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write writes a tag as the cloud's word. The names of Kubernetes' objects are taken as far as the cloud
+// allows their letters and has room; anything else must fit as it is.
+func (r TagRule) Write(t cloud.Tag) (string, error) {
+	value := t.Value
+	if strings.HasPrefix(t.Key, OwnTags) && t.Key != TagCluster {
+		value = r.Safe(value, r.Longest-len(t.Key)-1)
+	}
+	word := t.Key
+	if value != "" {
+		word += ":" + value
+	}
+	switch {
+	case strings.Contains(t.Key, ":"):
+		return "", fmt.Errorf("tag %q: the key has a colon, which ends a key in this cloud: %w", t.Key, fault.InvalidArgument)
+	case !r.Word.MatchString(word):
+		return "", fmt.Errorf("tag %q: the cloud allows %s only: %w", t.Key, r.Letters, fault.InvalidArgument)
+	case len(word) > r.Longest:
+		return "", fmt.Errorf("tag %q: it has %d characters with its value, the cloud allows %d: %w", t.Key, len(word), r.Longest, fault.InvalidArgument)
+	case len(word) < r.Shortest:
+		return "", fmt.Errorf("tag %q: it has %d characters with its value, the cloud wants %d: %w", t.Key, len(word), r.Shortest, fault.InvalidArgument)
+	}
+	return word, nil
+}
+
+// Safe puts '_' for what the cloud does not allow, such as the dots of a claim's name, and cuts what
+// is longer than most.
+func (r TagRule) Safe(value string, most int) string {
+	value = strings.Map(func(c rune) rune {
+		if c < 0x80 && r.Word.MatchString(string(c)) {
+			return c
+		}
+		return '_'
+	}, value)
+	return value[:max(0, min(len(value), most))]
+}
+
+// ReadTags reads the cloud's words, sorted, so that equal sets are equal lists.
+func ReadTags(words []string) []cloud.Tag {
+	words = slices.Sorted(slices.Values(words))
+	tags := make([]cloud.Tag, 0, len(words))
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, ":")
+		tags = append(tags, cloud.Tag{Key: key, Value: value})
+	}
+	return tags
+}
+
+// TagValue returns the value of a key, or nothing.
+func TagValue(words []string, key string) string {
+	for _, word := range words {
+		if k, value, _ := strings.Cut(word, ":"); k == key {
+			return value
+		}
+	}
+	return ""
+}
+
+// SourceOf returns the source that a volume's tags tell.
+func SourceOf(words []string) cloud.Source {
+	return cloud.Source{
+		Snapshot: cloud.SnapshotID(TagValue(words, TagFromSnapshot)),
+		Volume:   cloud.VolumeID(TagValue(words, TagFromVolume)),
+	}
+}
+
+// Owner is the cluster that a backend works for.
+type Owner struct {
+	Rule    TagRule
+	Cluster string
+}
+
+// Words returns the tags of a new object: the request's and the driver's own.
+func (o Owner) Words(name string, tags []cloud.Tag, source cloud.Source, own ...cloud.Tag) ([]string, error) {
+	own = append(own, cloud.Tag{Key: TagHash, Value: cloud.FullHash(name)})
+	if o.Cluster != "" {
+		own = append(own, cloud.Tag{Key: TagCluster, Value: o.Cluster})
+	}
+	if source.Snapshot != "" {
+		own = append(own, cloud.Tag{Key: TagFromSnapshot, Value: string(source.Snapshot)})
+	}
+	if source.Volume != "" {
+		own = append(own, cloud.Tag{Key: TagFromVolume, Value: string(source.Volume)})
+	}
+	words := make([]string, 0, len(tags)+len(own))
+	for _, t := range slices.Concat(tags, own) {
+		word, err := o.Rule.Write(t)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), nil
+}
+
+// MadeHere reports whether these are the tags of an object of this cluster, whatever its name. A cloud may
+// keep the capitals that a tag was first written with, so they do not count.
+func (o Owner) MadeHere(words []string) bool {
+	return strings.EqualFold(TagValue(words, TagCluster), o.Cluster) && TagValue(words, TagHash) != ""
+}
+
+// MadeFor reports whether these are the tags of the object that this cluster made for the request name.
+func (o Owner) MadeFor(name string, words []string) bool {
+	return o.MadeHere(words) && TagValue(words, TagHash) == cloud.FullHash(name)
+}
