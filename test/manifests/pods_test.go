@@ -130,6 +130,24 @@ func checkUser(pod corev1.PodSpec, c corev1.Container) error {
 	return fmt.Errorf("root although it reaches no folder of the node")
 }
 
+// docs/adr/0015-candidates-must-end.md
+func TestNodesHaveTheirNextPodSoon(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			if !strings.HasPrefix(name, "DaemonSet/") {
+				continue
+			}
+			for _, c := range pod.Containers {
+				for _, arg := range c.Args {
+					if strings.Contains(arg, "ReleaseLeaderElectionOnExit=true") {
+						t.Errorf("%s, container %s: with %s it does not end before it is killed, and until then the node has no driver", name, c.Name, arg)
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
 	forEachSet(t, func(t *testing.T, o objects) {
 		for name, pod := range o.pods {
