@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
@@ -115,5 +114,5 @@ func (s *Site[K]) Arm(fault faults.Fault) *faults.Armed { return s.cfg.Faults.Ar
 // Disarm removes all faults.
 func (s *Site[K]) Disarm() { s.cfg.Faults.Disarm() }
 
-// InMemory reports whether the account listens nowhere.
-func (s *Site[K]) InMemory() bool { return strings.HasSuffix(s.URL, ".invalid") }
+// Exchanges returns the API requests since the last reset, in the order in which they ended.
+func (s *Site[K]) Exchanges() []rest.Exchange { return s.cfg.Exchanges() }

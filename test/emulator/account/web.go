@@ -74,9 +74,6 @@ func (w *Web) Close() error {
 // SetLimits replaces the rate limits and forgets what was counted; none means no limit.
 func (w *Web) SetLimits(all ...rest.Limit) { w.Server.SetLimits(all...) }
 
-// Exchanges returns the API requests since the last reset, in the order in which they ended.
-func (w *Web) Exchanges() []rest.Exchange { return w.Server.Exchanges() }
-
 // Contract returns how the exchanges so far compare with the official description of the API. Without
 // OPENAPI_DIR nothing is counted.
 func (w *Web) Contract() contract.Totals { return w.check.Totals() }

@@ -15,6 +15,7 @@ type Listeners struct {
 	// HTTP2 is for an API that is gRPC: HTTP/2 as well, with and without TLS.
 	HTTP2 bool
 
+	mu      sync.Mutex
 	servers []*http.Server
 	served  sync.WaitGroup
 }
@@ -57,12 +58,16 @@ func (l *Listeners) ServeOn(listener net.Listener, handler http.Handler) {
 		server.Protocols.SetHTTP2(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
 	}
+	l.mu.Lock()
 	l.servers = append(l.servers, server)
+	l.mu.Unlock()
 	l.served.Go(func() { _ = server.Serve(listener) }) // it ends with ErrServerClosed
 }
 
 // Close stops listening and cuts the connections.
 func (l *Listeners) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var failures []error
 	for _, server := range l.servers {
 		failures = append(failures, server.Close())

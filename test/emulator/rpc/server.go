@@ -203,6 +203,8 @@ func (s *Server) answer(ctx context.Context, call *Call, handler grpc.UnaryHandl
 		answer, err = nil, Error(codes.Code(effect.Status), effect.Message)
 	} else {
 		answer, err = handler(ctx, call.Message)
+		// The transport takes headers until the answer leaves, so this cannot fail.
+		_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", call.ID, "x-server-trace-id", call.ID))
 	}
 	_ = s.cfg.Clock.Wait(s.ctx, effect.DelayAnswer.Pick(roll))
 	if effect.Lost == faults.LostAfter {

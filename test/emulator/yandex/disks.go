@@ -40,7 +40,7 @@ func (s diskService) List(ctx context.Context, ask *compute.ListDisksRequest) (*
 	if why := c.checkFolder(ask.GetFolderId()); why != nil {
 		return nil, c.refuse(*why)
 	}
-	all := c.view(effectOf(ctx)).diskList(func(disk) bool { return true })
+	all := c.view(effectOf(ctx)).diskList(func(d disk) bool { return !d.Boot || !c.rules.BootDisksElsewhere })
 	page, next, why := listOf(c, all, diskRow, ask)
 	if why != nil {
 		return nil, c.refuse(*why)
@@ -248,7 +248,7 @@ func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest)
 			}
 			return nil
 		}
-		j.fail = func() { c.changeDisk(d.ID, func(now *disk) { now.Size = d.Size }) }
+		j.fail = func() { c.changeDisk(d.ID, func(now *disk) { *now = d }) } // no other operation changed it meanwhile
 		j.finish = func() proto.Message {
 			now := c.changeDisk(d.ID, change)
 			if asked("size") {

@@ -45,8 +45,10 @@ var diskTypes = map[string]diskType{
 
 // checkSize checks a disk's size, which can be at most as large as limit says.
 func checkSize(typeID string, size, blockSize, limit int64) *refusal {
-	kind := diskTypes[typeID]
+	kind, known := diskTypes[typeID]
 	switch {
+	case !known:
+		return nil // checkPlace refuses it
 	case size < smallestDisk || size > limit:
 		return bad("size", "Value must be between %d and %d", int64(smallestDisk), limit)
 	case size%kind.step != 0:

@@ -124,7 +124,7 @@ func (c *Cloud) mayStart(j *job) *refusal {
 	return nil
 }
 
-// start begins an operation and returns how it stands then: it is done already if it takes no time.
+// start begins an operation and returns how it stands then.
 func (c *Cloud) start(j *job, call *rpc.Call) *operationpb.Operation {
 	c.numbers++
 	now := c.clock.Now()
@@ -151,13 +151,17 @@ func (c *Cloud) start(j *job, call *rpc.Call) *operationpb.Operation {
 	})
 	c.running[j.id] = j
 	c.countParallel(j)
+	shown := showOperation(c.now.operations[j.id])
 	lasts := c.dice.Lasting(j.kind, j.name, j.lasts, call.Effect)
-	if lasts == 0 {
-		c.finish(j)
-	} else {
+	if lasts != 0 {
 		c.later.After(lasts, func() { c.finish(j) })
+		return shown
 	}
-	return showOperation(c.now.operations[j.id])
+	c.finish(j)
+	if c.rules.ArrivesDone {
+		shown = showOperation(c.now.operations[j.id])
+	}
+	return shown
 }
 
 // prefix of an operation's id, as that of what it is about.

@@ -85,6 +85,11 @@ type Rules struct {
 	ResizeRefused bool `json:"resize_refused"`
 	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done.
 	ChangeOnAccept bool `json:"change_on_accept"`
+	// ArrivesDone answers with an operation that is done if it takes no time; else the first look finds it so.
+	ArrivesDone bool `json:"arrives_done"`
+	// BootDisksElsewhere keeps the disks that instances boot from out of the list, as if the instances were in
+	// another folder.
+	BootDisksElsewhere bool `json:"boot_disks_elsewhere"`
 	// FreshNotFound is how often a new operation is not found.
 	FreshNotFound int `json:"fresh_not_found"`
 	// PollInterval is what x-operation-poll-interval says, in seconds; 0 means no such header.
