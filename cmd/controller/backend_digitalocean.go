@@ -7,6 +7,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -31,10 +32,10 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
 	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
-		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, digitalocean.DefaultTransport()), Region: region,
+		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, remote.DefaultTransport()), Region: region,
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
 		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log,
-		Metrics: digitalocean.Metrics{Poll: m.Poll, Queue: m.Queue, Budget: m.Budget, WishFailed: m.WishFailed},
+		Metrics: m,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -128,16 +128,16 @@ func (c *Cloud) recentActions(ctx context.Context, _ []actionKey) (map[actionKey
 // runningOn returns the actions of a volume that have not ended. A volume that does not exist has none.
 func (c *Cloud) runningOn(ctx context.Context, id cloud.VolumeID) (acts []action, err error) {
 	ctx = budget.WithPriority(ctx, budget.Read)
-	err = eachPage(ctx, func(opts *godo.ListOptions) (*godo.Response, error) {
-		list, resp, err := c.api.StorageActions.List(ctx, string(id), opts)
+	err = paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Action, *godo.Response, error) {
+		return c.api.StorageActions.List(ctx, string(id), opts)
+	}).Each(ctx, func(list []godo.Action) {
 		for _, act := range list {
 			if act.Status == statusRunning {
 				acts = append(acts, action{key: actionKey(act.ID), kind: kindOfType(act.Type)})
 			}
 		}
-		return resp, err
 	})
-	if a := answerOf(err); a != nil && a.status == http.StatusNotFound {
+	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil
 	}
 	return acts, readError(fmt.Sprintf("look at the actions of volume %s", id), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -26,7 +27,7 @@ type move struct {
 	// nil where the wanted state is there already.
 	decide func(ctx context.Context, vol *godo.Volume, refusal error) error
 
-	puzzles puzzles
+	puzzles remote.Puzzles
 
 	mu  sync.Mutex
 	act *action // nil: nothing has to be waited for
@@ -66,7 +67,7 @@ func (m *move) send(ctx context.Context) error {
 	if lookErr != nil {
 		return lookErr
 	}
-	return m.puzzles.count(m.decide(ctx, vol, err))
+	return m.puzzles.Count(m.decide(ctx, vol, err))
 }
 
 func (m *move) wait(ctx context.Context) error {
@@ -141,7 +142,7 @@ func (c *Cloud) decideAttach(ctx context.Context, vol *godo.Volume, droplet int,
 // droplet reads a machine; nil if there is none.
 func (c *Cloud) droplet(ctx context.Context, id int) (*godo.Droplet, error) {
 	there, _, err := c.api.Droplets.Get(budget.WithPriority(ctx, budget.Read), id)
-	if a := answerOf(err); a != nil && a.status == http.StatusNotFound {
+	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
 	return there, readError(fmt.Sprintf("look at droplet %d", id), err)

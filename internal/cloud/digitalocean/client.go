@@ -8,12 +8,9 @@ package digitalocean
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -59,25 +57,17 @@ type Config struct {
 	// UserAgent names the program.
 	UserAgent string
 	Log       *zap.Logger
-	Metrics   Metrics
+	Metrics   remote.Metrics
 }
 
-// Metrics are those of the shared machinery. Each may be nil.
-type Metrics struct {
-	Poll   *poll.Metrics
-	Queue  *queue.Metrics
-	Budget *budget.Metrics
-	// WishFailed is called when a growth that had waited for a detach failed too.
-	WishFailed func()
-}
+// Metrics are those of the shared machinery.
+type Metrics = remote.Metrics
 
 const (
 	defaultEndpoint         = "https://api.digitalocean.com"
 	defaultOperationTimeout = 5 * time.Minute
 	defaultSweep            = time.Hour
 	defaultLeftOverAge      = time.Hour
-	// answerTimeout bounds how long the answer to a sent request is waited for.
-	answerTimeout = 60 * time.Second
 	// perPage is the most that the cloud puts on a page.
 	perPage = 200
 	// mostSize is the largest volume, in GiB.
@@ -101,7 +91,7 @@ func usualDurations() map[poll.Kind]time.Duration {
 type Cloud struct {
 	api     *godo.Client
 	region  string
-	cluster string
+	owner   remote.Owner
 	prefix  string
 	patient time.Duration
 	leftOld time.Duration
@@ -116,9 +106,7 @@ type Cloud struct {
 	known      facts
 	volumes    atomic.Int64 // how many the account has, as far as a list has told
 
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	running sync.WaitGroup // requests and growths that outlive their call
+	work    *remote.Work // requests and growths that outlive their call
 	growing growths
 }
 
@@ -139,13 +127,11 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{
-		api: api, region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
+		api: api, region: cfg.Region, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
 		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, wishFailed: cfg.Metrics.WishFailed,
 		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue}),
 	}
-	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, c.end)
-	context.AfterFunc(c.life, func() { stop() })
+	c.work = remote.NewWork(ctx)
 	c.actions = poll.New(poll.Config[actionKey, string]{
 		Source:  poll.Source[actionKey, string]{One: c.actionStatus, Many: c.recentActions},
 		Usual:   cfg.Usual,
@@ -165,7 +151,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Metrics: cfg.Metrics.Poll,
 	})
 	if cfg.SweepEvery > 0 {
-		c.running.Go(func() { c.sweepOften(cfg.SweepEvery) })
+		c.work.Go(func() { c.sweepOften(cfg.SweepEvery) })
 	}
 	return c, nil
 }
@@ -196,7 +182,7 @@ func withDefaults(cfg Config) Config {
 		cfg.Metrics.WishFailed = func() {}
 	}
 	if cfg.Transport == nil {
-		cfg.Transport = DefaultTransport()
+		cfg.Transport = remote.DefaultTransport()
 	}
 	return cfg
 }
@@ -206,7 +192,7 @@ func withDefaults(cfg Config) Config {
 func newAPI(cfg Config) (*godo.Client, error) {
 	governor := budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 	transport := &budget.Transport{
-		Base: &sender{base: cfg.Transport, token: cfg.Token},
+		Base: &remote.Sender{Base: cfg.Transport, Token: cfg.Token},
 		Route: func(r *http.Request) budget.Route {
 			return budget.Route{Template: routeOf(r.URL.Path), Governor: governor}
 		},
@@ -218,35 +204,22 @@ func newAPI(cfg Config) (*godo.Client, error) {
 		opts = append(opts, godo.SetUserAgent(cfg.UserAgent))
 	}
 	// No http.Client.Timeout: it would count the wait for the budget.
-	api, err := godo.New(&http.Client{Transport: transport, CheckRedirect: noRedirect}, opts...)
+	api, err := godo.New(&http.Client{Transport: transport, CheckRedirect: remote.NoRedirect}, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %q: %w: %w", cfg.Endpoint, fault.InvalidArgument, err)
 	}
 	return api, nil
 }
 
-// noRedirect keeps the token at the address it was meant for.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
 // Close ends what is under way in the background within the life of ctx. Calls must have ended.
 func (c *Cloud) Close(ctx context.Context) error {
-	c.end()
+	c.work.End()
 	c.machines.Close()
 	c.actions.Close()
 	c.states.Close()
 	c.wishes.Close()
 	c.regions.Close()
-	idle := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("requests to the cloud are still under way: %w", ctx.Err())
-	}
+	return c.work.Wait(ctx)
 }
 
 // Capabilities says what the cloud can do.
@@ -274,19 +247,10 @@ func (c *Cloud) Check(ctx context.Context) error {
 	return readError("look at the account's volumes", err)
 }
 
-// eachPage calls read with one page number after the other until it says that there is no further one.
-func eachPage(ctx context.Context, read func(opts *godo.ListOptions) (*godo.Response, error)) error {
-	for page := 1; page < math.MaxInt32; page++ {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%w: %w", fault.Unavailable, err)
-		}
-		resp, err := read(&godo.ListOptions{Page: page, PerPage: perPage})
-		if err != nil {
-			return err
-		}
-		if resp.Links == nil || resp.Links.IsLastPage() {
-			return nil
-		}
+// paged makes of a list of the SDK's one that is read by its pages.
+func paged[T any](read func(context.Context, *godo.ListOptions) ([]T, *godo.Response, error)) remote.Pages[T] {
+	return func(ctx context.Context, number int) ([]T, bool, error) {
+		page, resp, err := read(ctx, &godo.ListOptions{Page: number, PerPage: perPage})
+		return page, err == nil && (resp.Links == nil || resp.Links.IsLastPage()), err
 	}
-	return errors.New("the list does not end")
 }

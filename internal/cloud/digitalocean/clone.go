@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -54,7 +55,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body g
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.
 func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*godo.Snapshot, error) {
-	words, err := c.words(req.Name, nil, cloud.Tag{Key: tagTemporary, Value: "clone"})
+	words, err := c.owner.Words(req.Name, nil, cloud.Source{}, cloud.Tag{Key: tagTemporary, Value: "clone"})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return c.isTemporary(&s) && c.madeFor(req.Name, s.Tags) })
+	at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return c.isTemporary(&s) && c.owner.MadeFor(req.Name, s.Tags) })
 	if at < 0 {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
@@ -100,7 +101,7 @@ func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 // repeat and the sweep.
 func (c *Cloud) drop(ctx context.Context, snap *godo.Snapshot) {
 	priority := budget.PriorityOf(ctx)
-	ctx, cancel := context.WithTimeout(budget.WithPriority(c.life, priority), tidyTimeout)
+	ctx, cancel := context.WithTimeout(budget.WithPriority(c.work.Life(), priority), tidyTimeout)
 	defer cancel()
 	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.ID), zap.Error(err))
@@ -108,7 +109,7 @@ func (c *Cloud) drop(ctx context.Context, snap *godo.Snapshot) {
 }
 
 func (c *Cloud) isTemporary(s *godo.Snapshot) bool {
-	return valueOf(s.Tags, tagTemporary) != "" && c.madeHere(s.Tags)
+	return remote.TagValue(s.Tags, tagTemporary) != "" && c.owner.MadeHere(s.Tags)
 }
 
 // sweepOften removes left-over temporary snapshots, now and then, until Close.
@@ -118,10 +119,10 @@ func (c *Cloud) sweepOften(every time.Duration) {
 	for {
 		select {
 		case <-timer.C:
-		case <-c.life.Done():
+		case <-c.work.Life().Done():
 			return
 		}
-		if err := c.Sweep(c.life); err != nil && c.life.Err() == nil {
+		if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
 			c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
 		}
 		timer.Reset(every)

@@ -8,6 +8,7 @@ import (
 	"github.com/digitalocean/godo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -21,9 +22,9 @@ func volumeOf(v *godo.Volume) cloud.Volume {
 		Name:   v.Name,
 		Size:   cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
 		Zone:   regionOf(v),
-		Source: sourceOf(v.Tags),
+		Source: remote.SourceOf(v.Tags),
 		Device: deviceOf(v.Name),
-		Tags:   tagsOf(v.Tags),
+		Tags:   remote.ReadTags(v.Tags),
 	}
 	for _, droplet := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(droplet))
@@ -42,13 +43,6 @@ func regionOf(v *godo.Volume) string {
 // deviceOf is how a droplet recognises the volume of this name: the disk says the name about itself.
 func deviceOf(name string) cloud.Device {
 	return cloud.Device{Name: devicePrefix + name, Serial: name}
-}
-
-func sourceOf(words []string) cloud.Source {
-	return cloud.Source{
-		Snapshot: cloud.SnapshotID(valueOf(words, tagFromSnapshot)),
-		Volume:   cloud.VolumeID(valueOf(words, tagFromVolume)),
-	}
 }
 
 // attachedTo reports whether the volume is a disk of the droplet.

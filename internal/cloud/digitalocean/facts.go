@@ -18,12 +18,10 @@ type fact struct {
 	wish         bool
 }
 
-// facts are what this process remembers, and the writes that it has not got an answer to. Nothing here
-// decides anything: without it there are more requests.
+// facts are what this process remembers. Nothing here decides anything: without it there are more requests.
 type facts struct {
 	mu      sync.Mutex
 	volumes map[cloud.VolumeID]fact
-	air     map[string]chan struct{}
 }
 
 func factOf(v *godo.Volume) fact {
@@ -87,34 +85,6 @@ func (k *facts) forget(id cloud.VolumeID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.volumes, id)
-}
-
-// takeOff waits until no write of the object is unanswered and claims the object for one.
-func (k *facts) takeOff(ctx context.Context, object string) (landed func(), err error) {
-	mine := make(chan struct{})
-	for {
-		k.mu.Lock()
-		earlier, taken := k.air[object]
-		if !taken {
-			if k.air == nil {
-				k.air = map[string]chan struct{}{}
-			}
-			k.air[object] = mine
-			k.mu.Unlock()
-			return func() {
-				k.mu.Lock()
-				delete(k.air, object)
-				k.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		k.mu.Unlock()
-		select {
-		case <-earlier:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // know returns what there is to know of a volume, with a shared read where this process has never seen

@@ -10,62 +10,16 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
-
-// mostPasses is how often a list of several pages is read before it counts as one that cannot be read.
-const mostPasses = 4
-
-// complete reads all pages of a list. The cloud numbers its pages, so an entry that goes away moves all
-// behind it up by one, and one of them is on no page that is read. Therefore a list of several pages
-// counts only if all but the last are read a second time and are the same: what could have moved an
-// entry unseen has changed one of them. The result is complete, or an error (failure P5).
-func complete[T any](ctx context.Context, read func(context.Context, *godo.ListOptions) ([]T, *godo.Response, error), id func(T) string) ([]T, error) {
-	for range mostPasses {
-		var all []T
-		var pages []int
-		err := eachPage(ctx, func(opts *godo.ListOptions) (*godo.Response, error) {
-			page, resp, err := read(ctx, opts)
-			all = append(all, page...)
-			pages = append(pages, len(page))
-			return resp, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		same, err := rereadSame(ctx, read, id, all, pages)
-		if err != nil {
-			return nil, err
-		}
-		if same {
-			return all, nil
-		}
-	}
-	return nil, fmt.Errorf("it changed each of the %d times that it was read: %w", mostPasses, fault.Unavailable)
-}
-
-// rereadSame reads all pages but the last again and compares.
-func rereadSame[T any](ctx context.Context, read func(context.Context, *godo.ListOptions) ([]T, *godo.Response, error), id func(T) string, all []T, pages []int) (bool, error) {
-	at := 0
-	for i, n := range pages[:len(pages)-1] {
-		again, _, err := read(ctx, &godo.ListOptions{Page: i + 1, PerPage: perPage})
-		if err != nil {
-			return false, err
-		}
-		if !slices.EqualFunc(again, all[at:at+n], func(a, b T) bool { return id(a) == id(b) }) {
-			return false, nil
-		}
-		at += n
-	}
-	return true, nil
-}
 
 // allVolumes reads all volumes that the credentials see, in every region: whoever compares the list with
 // what should be attached must not miss those of a second region.
 func (c *Cloud) allVolumes(ctx context.Context, p budget.Priority) ([]godo.Volume, error) {
-	all, err := complete(budget.WithPriority(ctx, p), func(ctx context.Context, opts *godo.ListOptions) ([]godo.Volume, *godo.Response, error) {
+	all, err := remote.Complete(budget.WithPriority(ctx, p), paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Volume, *godo.Response, error) {
 		return c.api.Storage.ListVolumes(ctx, &godo.ListVolumeParams{ListOptions: opts})
-	}, func(v godo.Volume) string { return v.ID })
+	}), func(v godo.Volume) string { return v.ID })
 	if err != nil {
 		return nil, readError("list volumes", err)
 	}
@@ -111,7 +65,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	part, next := cut(all, page, func(v godo.Volume) string { return v.ID })
+	part, next := remote.Cut(all, page, strings.Compare, func(v godo.Volume) string { return v.ID })
 	list := cloud.VolumeList{Next: next}
 	for i := range part {
 		list.Volumes = append(list.Volumes, volumeOf(&part[i]))
@@ -137,7 +91,7 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 		return cloud.SnapshotList{}, err
 	}
 	all = slices.DeleteFunc(all, func(s godo.Snapshot) bool { return c.isTemporary(&s) })
-	part, next := cut(all, page, func(s godo.Snapshot) string { return s.ID })
+	part, next := remote.Cut(all, page, strings.Compare, func(s godo.Snapshot) string { return s.ID })
 	list := cloud.SnapshotList{Next: next}
 	for i := range part {
 		snap, err := snapshotOf(&part[i])
@@ -155,20 +109,4 @@ func checkToken(token string) error {
 		return fmt.Errorf("token %.80q: %w", token, fault.StalePage)
 	}
 	return nil
-}
-
-// cut returns the part of a list that the page asks for. A token is the last id of the page before, so
-// entries that come and go, that one included, move nothing.
-func cut[T any](all []T, page cloud.Page, id func(T) string) (part []T, next string) {
-	slices.SortFunc(all, func(a, b T) int { return strings.Compare(id(a), id(b)) })
-	from, found := slices.BinarySearchFunc(all, page.Token, func(v T, token string) int { return strings.Compare(id(v), token) })
-	if found {
-		from++
-	}
-	part = all[from:]
-	if page.Most > 0 && len(part) > page.Most {
-		part = part[:page.Most]
-		next = id(part[len(part)-1])
-	}
-	return part, next
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -24,7 +25,7 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	id := req.Volumes[0]
-	words, err := c.words(req.Name, req.Tags)
+	words, err := c.owner.Words(req.Name, req.Tags, cloud.Source{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -82,7 +83,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	switch {
 	case err == nil:
 		return <-made, nil
-	case fault.Of(err) == fault.Precondition && a != nil && a.status == http.StatusTooManyRequests:
+	case fault.Of(err) == fault.Precondition && a != nil && a.Status == http.StatusTooManyRequests:
 		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
 	case fault.Of(err) != fault.InvalidArgument || a == nil:
 		return nil, err
@@ -106,7 +107,7 @@ func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapsho
 	}
 	wanted := c.cloudName(name)
 	all = slices.DeleteFunc(all, func(s godo.Snapshot) bool { return s.Name != wanted })
-	at := slices.IndexFunc(all, func(s godo.Snapshot) bool { return c.madeFor(name, s.Tags) })
+	at := slices.IndexFunc(all, func(s godo.Snapshot) bool { return c.owner.MadeFor(name, s.Tags) })
 	switch {
 	case at >= 0:
 		snap, err := snapshotOf(&all[at])
@@ -164,18 +165,18 @@ func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 
 // allSnapshots reads all snapshots of volumes that the credentials see.
 func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]godo.Snapshot, error) {
-	all, err := complete(budget.WithPriority(ctx, p), func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
+	all, err := remote.Complete(budget.WithPriority(ctx, p), paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
 		return c.api.Snapshots.ListVolume(ctx, opts)
-	}, func(s godo.Snapshot) string { return s.ID })
+	}), func(s godo.Snapshot) string { return s.ID })
 	return all, readError("list snapshots", err)
 }
 
 // snapshotsOf reads the snapshots of one volume. A volume that does not exist has none.
 func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]godo.Snapshot, error) {
-	all, err := complete(budget.WithPriority(ctx, budget.Read), func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
+	all, err := remote.Complete(budget.WithPriority(ctx, budget.Read), paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
 		return c.api.Storage.ListSnapshots(ctx, string(id), opts)
-	}, func(s godo.Snapshot) string { return s.ID })
-	if a := answerOf(err); a != nil && a.status == http.StatusNotFound {
+	}), func(s godo.Snapshot) string { return s.ID })
+	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil
 	}
 	return all, readError("list the snapshots of volume "+string(id), err)

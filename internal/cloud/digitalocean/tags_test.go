@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 )
 
 func TestTagsBecomeTheCloudsWords(t *testing.T) {
@@ -23,15 +24,15 @@ func TestTagsBecomeTheCloudsWords(t *testing.T) {
 		"longer is refused":                      {cloud.Tag{Key: "team", Value: strings.Repeat("a", 251)}, ""},
 		"a claim's name keeps what it can":       {cloud.Tag{Key: "cloudblock-pvc", Value: "data.db-0"}, "cloudblock-pvc:data_db-0"},
 		"a name in another script":               {cloud.Tag{Key: "cloudblock-pvc", Value: "том"}, "cloudblock-pvc:___"},
-		"a claim's name that is long":            {cloud.Tag{Key: "cloudblock-pvc", Value: strings.Repeat("n", 253)}, "cloudblock-pvc:" + strings.Repeat("n", 191)},
+		"a claim's name that is long":            {cloud.Tag{Key: "cloudblock-pvc", Value: strings.Repeat("n", 253)}, "cloudblock-pvc:" + strings.Repeat("n", 240)},
 		"the cluster's name is never rewritten":  {cloud.Tag{Key: "cloudblock-cluster", Value: "a.b"}, ""},
 		"the cluster's name, where it is a word": {cloud.Tag{Key: "cloudblock-cluster", Value: "prod-1"}, "cloudblock-cluster:prod-1"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := tagOf(tc.tag)
+			got, err := tagRule.Write(tc.tag)
 			if got != tc.want || (err != nil) != (tc.want == "") {
-				t.Errorf("tagOf(%v) = %q, %v, want %q", tc.tag, got, err, tc.want)
+				t.Errorf("Write(%v) = %q, %v, want %q", tc.tag, got, err, tc.want)
 			}
 		})
 	}
@@ -65,22 +66,22 @@ func TestTheWishIsReadFromTheTags(t *testing.T) {
 		})
 	}
 	long := wish{gib: 7, failed: strings.Repeat("r", 400)}.word()
-	if len(long) > longestTag || !tagWord.MatchString(long) {
+	if len(long) > longestTag || !tagRule.Word.MatchString(long) {
 		t.Errorf("a wish with a long reason is %d long: %q", len(long), long)
 	}
 }
 
-func FuzzTagOf(f *testing.F) {
+func FuzzTags(f *testing.F) {
 	f.Add("cloudblock-pvc", "data.db-0")
 	f.Add("team", "")
 	f.Add("cloudblock-", "\xff\x00")
 	allowed := regexp.MustCompile(`^[a-zA-Z0-9_\-:]{1,255}$`)
 	f.Fuzz(func(t *testing.T, key, value string) {
-		word, err := tagOf(cloud.Tag{Key: key, Value: value})
+		word, err := tagRule.Write(cloud.Tag{Key: key, Value: value})
 		if err == nil && !allowed.MatchString(word) {
-			t.Errorf("tagOf(%q, %q) = %q, which the cloud refuses", key, value, word)
+			t.Errorf("Write(%q, %q) = %q, which the cloud refuses", key, value, word)
 		}
-		if err == nil && tagsOf([]string{word})[0].Key != key {
+		if err == nil && remote.ReadTags([]string{word})[0].Key != key {
 			t.Errorf("the key of %q is not %q", word, key)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -68,14 +69,7 @@ func checkCreate(req cloud.CreateVolumeRequest) error {
 }
 
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequest, error) {
-	var own []cloud.Tag
-	if req.Source.Snapshot != "" {
-		own = append(own, cloud.Tag{Key: tagFromSnapshot, Value: string(req.Source.Snapshot)})
-	}
-	if req.Source.Volume != "" {
-		own = append(own, cloud.Tag{Key: tagFromVolume, Value: string(req.Source.Volume)})
-	}
-	words, err := c.words(req.Name, req.Tags, own...)
+	words, err := c.owner.Words(req.Name, req.Tags, req.Source)
 	return godo.VolumeCreateRequest{
 		Name:          c.cloudName(req.Name),
 		Description:   "Created by cloudblock-csi",
@@ -99,7 +93,7 @@ func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCrea
 	for i, zone := range zones {
 		body.Region = zone
 		vol, err := c.create(ctx, doing, body)
-		if a := answerOf(err); a == nil || !refused(err) || a.status == http.StatusConflict || fault.Of(err) == fault.Busy {
+		if a := answerOf(err); a == nil || !refused(err) || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
 			return vol, err
 		}
 		serves, why := c.serves(ctx, body, zone)
@@ -152,12 +146,10 @@ func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone 
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
 	ctx = budget.WithPriority(ctx, budget.Read)
 	all := map[string]bool{}
-	err := eachPage(ctx, func(opts *godo.ListOptions) (*godo.Response, error) {
-		list, resp, err := c.api.Regions.List(ctx, opts)
+	err := paged(c.api.Regions.List).Each(ctx, func(list []godo.Region) {
 		for _, r := range list {
 			all[r.Slug] = r.Available && slices.Contains(r.Features, "storage")
 		}
-		return resp, err
 	})
 	if err != nil {
 		return nil, readError("look which regions have volumes", err)
@@ -202,10 +194,10 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, z
 		return err
 	}
 	for _, vol := range same {
-		if !c.madeFor(req.Name, vol.Tags) && !slices.Contains(zones, regionOf(&vol)) {
+		if !c.owner.MadeFor(req.Name, vol.Tags) && !slices.Contains(zones, regionOf(&vol)) {
 			continue
 		}
-		if req.Source.Volume != "" && c.madeFor(req.Name, vol.Tags) {
+		if req.Source.Volume != "" && c.owner.MadeFor(req.Name, vol.Tags) {
 			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
 		}
 		return fmt.Errorf("volume %s in %s has the name %s: %w", vol.ID, regionOf(&vol), vol.Name, fault.Conflict)
@@ -216,11 +208,9 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, z
 // named returns the volumes with exactly this name in all regions, oldest first.
 func (c *Cloud) named(ctx context.Context, name string) (same []godo.Volume, err error) {
 	ctx = budget.WithPriority(ctx, budget.Read)
-	err = eachPage(ctx, func(opts *godo.ListOptions) (*godo.Response, error) {
-		list, resp, err := c.api.Storage.ListVolumes(ctx, &godo.ListVolumeParams{Name: name, ListOptions: opts})
-		same = append(same, list...)
-		return resp, err
-	})
+	err = paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Volume, *godo.Response, error) {
+		return c.api.Storage.ListVolumes(ctx, &godo.ListVolumeParams{Name: name, ListOptions: opts})
+	}).Each(ctx, func(list []godo.Volume) { same = append(same, list...) })
 	if err != nil {
 		return nil, readError("look for volumes named "+name, err)
 	}
@@ -248,7 +238,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	at := slices.IndexFunc(same, func(v godo.Volume) bool { return c.madeFor(name, v.Tags) })
+	at := slices.IndexFunc(same, func(v godo.Volume) bool { return c.owner.MadeFor(name, v.Tags) })
 	switch {
 	case at >= 0:
 		return volumeOf(&same[at]), nil
@@ -280,7 +270,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	doing := "delete volume " + string(id)
-	var unexplained puzzles
+	var unexplained remote.Puzzles
 	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
 		err := c.write(ctx, volumeKey(id), doing, func(ctx context.Context) error {
 			_, err := c.api.Storage.DeleteVolume(ctx, string(id))
@@ -289,7 +279,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 		if !refused(err) || fault.Of(err) == fault.Busy {
 			return err
 		}
-		return unexplained.count(c.decideDelete(ctx, id, err))
+		return unexplained.Count(c.decideDelete(ctx, id, err))
 	}})
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want int64, why
 func (c *Cloud) growSoon(id cloud.VolumeID) {
 	c.growing.mu.Lock()
 	defer c.growing.mu.Unlock()
-	if c.life.Err() != nil || c.growing.ended[id] != nil {
+	if c.work.Life().Err() != nil || c.growing.ended[id] != nil {
 		return
 	}
 	if c.growing.ended == nil {
@@ -59,14 +59,14 @@ func (c *Cloud) growSoon(id cloud.VolumeID) {
 	}
 	ended := make(chan struct{})
 	c.growing.ended[id] = ended
-	c.running.Go(func() {
+	c.work.Go(func() {
 		defer func() {
 			c.growing.mu.Lock()
 			delete(c.growing.ended, id)
 			c.growing.mu.Unlock()
 			close(ended)
 		}()
-		ctx, cancel := context.WithTimeout(budget.WithPriority(c.life, budget.Attach), c.patient)
+		ctx, cancel := context.WithTimeout(budget.WithPriority(c.work.Life(), budget.Attach), c.patient)
 		defer cancel()
 		if f, _ := c.known.of(id); !f.wish {
 			vol, err := c.wishes.Get(ctx, id)
@@ -147,9 +147,9 @@ func (c *Cloud) wishHasFailed(ctx context.Context, vol *godo.Volume, wanted wish
 		zap.String("volume_id", vol.ID), zap.Int64("gib", wanted.gib), zap.Error(err))
 	reason := string(fault.Of(err))
 	if a := answerOf(err); a != nil {
-		reason = a.words
+		reason = a.Words
 	}
-	failed := wish{gib: wanted.gib, failed: tagSafe(reason)}
+	failed := wish{gib: wanted.gib, failed: tagRule.Safe(reason, longestReason)}
 	words := wishWords(vol.Tags)
 	if slices.Contains(words, failed.word()) {
 		return
@@ -172,7 +172,7 @@ func (c *Cloud) tag(ctx context.Context, id cloud.VolumeID, word string) error {
 		})
 	}
 	err := put()
-	if a := answerOf(err); a == nil || a.status != http.StatusNotFound {
+	if a := answerOf(err); a == nil || a.Status != http.StatusNotFound {
 		return err
 	}
 	err = c.write(ctx, "tag "+word, "make the tag "+word, func(ctx context.Context) error {
@@ -193,7 +193,7 @@ func (c *Cloud) untag(ctx context.Context, id cloud.VolumeID, words []string) {
 			_, err := c.api.Tags.UntagResources(ctx, word, &godo.UntagResourcesRequest{Resources: resource(id)})
 			return err
 		})
-		if a := answerOf(err); err != nil && (a == nil || a.status != http.StatusNotFound) {
+		if a := answerOf(err); err != nil && (a == nil || a.Status != http.StatusNotFound) {
 			done = false
 			c.log.Debug("a tag stays on the volume", zap.String("volume_id", string(id)), zap.String("tag", word), zap.Error(err))
 		}
