@@ -28,6 +28,8 @@ var (
 	utilsExec  = "k8s.io/utils/exec"
 	godo       = "github.com/digitalocean/godo"
 	linodego   = "github.com/linode/linodego"
+	yandexSDK  = "github.com/yandex-cloud/go-sdk/v2"
+	yandexAPI  = "github.com/yandex-cloud/go-genproto"
 	anything   = []string{""}
 )
 
@@ -44,7 +46,7 @@ var rules = map[string]rule{
 	"internal/cloud/poll":       {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
-	"internal/cloud/remote": {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
+	"internal/cloud/remote":     {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
 		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
 		outside: []string{godo, zap},
@@ -52,6 +54,11 @@ var rules = map[string]rule{
 	"internal/cloud/linode": {
 		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
 		outside: []string{linodego, zap},
+	},
+	"internal/cloud/wish": {ours: []string{"cloud", "cloud/budget", "cloud/remote"}, outside: []string{zap}},
+	"internal/cloud/yandex": {
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish"},
+		outside: []string{yandexSDK, yandexAPI, grpc, protobuf, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},

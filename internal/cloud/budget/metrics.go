@@ -49,7 +49,15 @@ func (m *Metrics) requested(route, method string, code int) {
 	if code > 0 {
 		status = strconv.Itoa(code)
 	}
-	m.requests.WithLabelValues(route, method, status).Inc()
+	m.Requested(route, method, status)
+}
+
+// Requested counts a request that was not sent by a Transport. Route, method and code are words of which there
+// are few.
+func (m *Metrics) Requested(route, method, code string) {
+	if m != nil {
+		m.requests.WithLabelValues(route, method, code).Inc()
+	}
 }
 
 func (m *Metrics) waits(p Priority, waited time.Duration) {

@@ -1,0 +1,123 @@
+package yandex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// open returns a controller's view of the folder.
+func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *yandex.Cloud {
+	t.Helper()
+	const soon = time.Millisecond
+	cfg := yandex.Config{
+		Credentials: func() (string, error) { return folder.Token, nil },
+		Endpoint:    "http://127.0.0.1:1", Dial: folder.Dial, // no socket
+		Folder: folder.Folder, Zone: emulator.DefaultZone, ClusterID: "one",
+		Usual: map[poll.Kind]time.Duration{
+			"create": soon, "restore": soon, "delete": soon, "attach": soon, "detach": soon, "resize": soon,
+			"label": soon, "snapshot": soon, "other": soon,
+		},
+		Busy: queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	c, err := yandex.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// inCluster makes the controller one of another cluster.
+func inCluster(id string) func(*yandex.Config) {
+	return func(cfg *yandex.Config) { cfg.ClusterID = id }
+}
+
+// The machines of every folder.
+const (
+	machine1 = "fhm0machine00000001a"
+	machine2 = "fhm0machine00000002a"
+	node1    = cloud.NodeID(machine1)
+	node2    = cloud.NodeID(machine2)
+)
+
+// start returns a folder with two machines.
+func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
+	t.Helper()
+	opts.InMemory = true
+	folder := emulator.Start(t, opts)
+	for _, id := range []string{machine1, machine2} {
+		folder.AddInstance(emulator.Instance{ID: id})
+	}
+	return folder
+}
+
+func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtest.Harness {
+	var newest *emulator.Cloud
+	fresh := func(t *testing.T) *emulator.Cloud {
+		newest = start(t, opts)
+		return newest
+	}
+	return cloudtest.Harness{
+		Zones:      []string{emulator.DefaultZone, "ru-central1-b"},
+		Nodes:      []cloud.NodeID{node1, node2},
+		Parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-ssd"}},
+		Slow:       opts.Durations != emulator.Durations{},
+		New:        func(t *testing.T) cloud.Cloud { return wrap(open(t, fresh(t))) },
+		Pair: func(t *testing.T) (a, b cloud.Cloud) {
+			folder := fresh(t)
+			return wrap(open(t, folder)), wrap(open(t, folder, inCluster("two")))
+		},
+		Denied: func(t *testing.T) cloud.Cloud {
+			return wrap(open(t, fresh(t), func(cfg *yandex.Config) {
+				cfg.Credentials = func() (string, error) { return "another", nil }
+			}))
+		},
+		Requests: func() int { return newest.Stats().Reads + newest.Stats().Writes },
+	}
+}
+
+func TestContract(t *testing.T) {
+	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
+	for name, opts := range map[string]emulator.Options{
+		"operations are over at once":        {},
+		"operations take time":               {Durations: slow},
+		"changes show before their end":      {Durations: slow, Rules: emulator.Rules{ChangeOnAccept: true}},
+		"names repeat":                       {Rules: emulator.Rules{NamesRepeat: true}},
+		"keys are forgotten":                 {Durations: slow, Rules: emulator.Rules{KeysForgottenAfter: clock.Fixed(20 * time.Millisecond)}},
+		"new operations are not known yet":   {Rules: emulator.Rules{FreshNotFound: 2}},
+		"operations are asked for by second": {Durations: slow, Rules: emulator.Rules{PollInterval: 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("bare", func(t *testing.T) {
+				cloudtest.Run(t, harness(opts, func(c cloud.Cloud) cloud.Cloud { return c }))
+			})
+			t.Run("in the stack", func(t *testing.T) {
+				h := harness(opts, func(c cloud.Cloud) cloud.Cloud {
+					return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: 2 * time.Millisecond, Most: 20 * time.Millisecond}})
+				})
+				h.Idempotent = true
+				h.Requests = nil // behind the stack a refused create is followed by a look for its name
+				cloudtest.Run(t, h)
+			})
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package yandex
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+)
+
+// idOf is the id of a disk.
+func idOf(d *compute.Disk) cloud.VolumeID { return cloud.VolumeID(d.GetId()) }
+
+// sizeOf is the size of a disk.
+func sizeOf(d *compute.Disk) cloud.Bytes { return cloud.Bytes(d.GetSize()) }
+
+// volumeOf translates a disk.
+func volumeOf(d *compute.Disk) cloud.Volume {
+	vol := cloud.Volume{
+		ID:         idOf(d),
+		Name:       d.GetName(),
+		Size:       sizeOf(d),
+		Zone:       d.GetZoneId(),
+		Source:     sourceOf(d),
+		Parameters: parametersOf(d),
+		Device:     deviceOf(deviceName(idOf(d))),
+		Tags:       tagsOf(d.GetLabels()),
+	}
+	for _, id := range d.GetInstanceIds() {
+		vol.AttachedTo = append(vol.AttachedTo, cloud.NodeID(id))
+	}
+	slices.Sort(vol.AttachedTo)
+	return vol
+}
+
+// sourceOf is what a disk was made from. A clone goes through a snapshot, which is not what was asked for.
+func sourceOf(d *compute.Disk) cloud.Source {
+	if id := d.GetLabels()[remote.TagFromVolume]; id != "" {
+		return cloud.Source{Volume: cloud.VolumeID(id)}
+	}
+	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[remote.TagFromSnapshot], d.GetSourceSnapshotId()))}
+}
+
+// attachedTo reports whether the disk is one of the machine's.
+func attachedTo(d *compute.Disk, machine string) bool {
+	return slices.Contains(d.GetInstanceIds(), machine)
+}
+
+// oldestFirst is the order in which disks were made. Every controller has to see the same one.
+func oldestFirst(a, b *compute.Disk) int {
+	if order := a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()); order != 0 {
+		return order
+	}
+	return strings.Compare(a.GetId(), b.GetId())
+}
+
+// snapshotOf translates a snapshot. It can be restored in every zone, so it names none.
+func snapshotOf(s *compute.Snapshot) cloud.Snapshot {
+	return cloud.Snapshot{
+		ID:      cloud.SnapshotID(s.GetId()),
+		Name:    s.GetName(),
+		Volume:  cloud.VolumeID(s.GetSourceDiskId()),
+		Size:    cloud.Bytes(s.GetDiskSize()),
+		Created: s.GetCreatedAt().AsTime(),
+		Ready:   s.GetStatus() == compute.Snapshot_READY,
+	}
+}

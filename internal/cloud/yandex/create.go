@@ -1,0 +1,387 @@
+package yandex
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// CreateVolume makes a disk: one write, and it is waited for until it is READY.
+func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q", req.Name)
+	if err := checkCreate(req); err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	body, err := c.createBody(req)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	zones := c.zones(req)
+	if len(zones) == 0 {
+		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a zone: %w", doing, req.Zones, fault.Exhausted)
+	}
+	if req.Source.Volume != "" {
+		return c.clone(ctx, req, body, zones)
+	}
+	return c.createIn(ctx, req, body, zones)
+}
+
+// checkCreate refuses what can be refused without a request.
+func checkCreate(req cloud.CreateVolumeRequest) error {
+	switch {
+	case req.Name == "":
+		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
+		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
+	case req.Source.Volume != "" && !objectID(req.Source.Volume):
+		return fmt.Errorf("source volume %.80q: %w: no disk has such an id", req.Source.Volume, fault.NotFound)
+	default:
+		return nil
+	}
+}
+
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRequest, error) {
+	params, err := parse(req.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	size, err := fitted(req.Size, req.Limit, params.diskType, params.block)
+	if err != nil {
+		return nil, err
+	}
+	var own []cloud.Tag
+	if params.asked != "" {
+		own = append(own, cloud.Tag{Key: labelParameters, Value: params.asked})
+	}
+	labels, err := c.labels(req.Name, req.Tags, req.Source, own...)
+	if err != nil {
+		return nil, err
+	}
+	body := &compute.CreateDiskRequest{
+		FolderId: c.folder, Name: c.cloudName(req.Name), Description: "Created by cloudblock-csi", Labels: labels,
+		TypeId: params.diskType, Size: int64(size), BlockSize: int64(params.block), KmsKeyId: params.kmsKey,
+	}
+	if req.Source.Snapshot != "" {
+		body.Source = &compute.CreateDiskRequest_SnapshotId{SnapshotId: string(req.Source.Snapshot)}
+	}
+	return body, nil
+}
+
+// zones are the request's that could be zones at all.
+func (c *Cloud) zones(req cloud.CreateVolumeRequest) []string {
+	if len(req.Zones) == 0 {
+		return []string{c.zone}
+	}
+	return slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !zoneWord.MatchString(zone) })
+}
+
+// createIn creates in the first of the zones that can serve. Another one is tried only when the refusal is,
+// or may be, about the zone.
+func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q", req.Name)
+	for i := 0; ; i++ {
+		body.ZoneId = zones[i]
+		vol, err := c.create(ctx, req, body)
+		if err == nil {
+			return vol, nil
+		}
+		last := i == len(zones)-1
+		switch kind := fault.Of(err); {
+		case kind == fault.Exhausted && !last:
+			continue
+		case kind != fault.InvalidArgument && kind != fault.NotFound && kind != fault.Precondition:
+			return cloud.Volume{}, err
+		}
+		larger, why := c.checkSource(ctx, body, req.Limit)
+		if why != nil {
+			return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, why, err)
+		}
+		if larger {
+			i--
+			continue
+		}
+		serves, why := c.serves(ctx, body)
+		switch {
+		case why != nil:
+			return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, why, err)
+		case serves:
+			return cloud.Volume{}, err
+		case last:
+			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s has disks of the type %s: %w: %w",
+				doing, strings.Join(zones, ", "), body.GetTypeId(), fault.Exhausted, err)
+		}
+	}
+}
+
+// checkSource looks at the snapshot of a refused create. It reports whether the disk has to be larger, which
+// body then says; the error tells what is wrong with the snapshot.
+func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest, limit cloud.Bytes) (larger bool, err error) {
+	if body.GetSnapshotId() == "" {
+		return false, nil
+	}
+	snap, err := c.snapshot(ctx, cloud.SnapshotID(body.GetSnapshotId()))
+	switch {
+	case err != nil:
+		return false, err
+	case snap.GetStatus() != compute.Snapshot_READY:
+		return false, fmt.Errorf("snapshot %s is %s and cannot be restored now: %w", snap.GetId(), snap.GetStatus(), fault.Unavailable)
+	case snap.GetDiskSize() <= body.GetSize():
+		return false, nil
+	}
+	size, err := fitted(cloud.Bytes(snap.GetDiskSize()), limit, body.GetTypeId(), cloud.Bytes(body.GetBlockSize()))
+	if err != nil {
+		return false, fmt.Errorf("its source was a disk of %d bytes: %w", snap.GetDiskSize(), err)
+	}
+	body.Size = int64(size)
+	return true, nil
+}
+
+// serves says, of a zone that refused a create, whether it could have served it: it has disks of that type.
+func (c *Cloud) serves(ctx context.Context, body *compute.CreateDiskRequest) (bool, error) {
+	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: body.GetTypeId()})
+	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
+		return false, fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
+	}
+	return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), readError("look which zones have disks of the type "+body.GetTypeId(), err)
+}
+
+// create makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever
+// disk; then nothing of this call is left.
+func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q in %s", req.Name, body.GetZoneId())
+	kind := kindCreate
+	if body.GetSnapshotId() != "" {
+		kind = kindRestore
+	}
+	m := &making{c: c, doing: doing, what: keyDisk, request: req.Name, send: func(ctx context.Context) (*operation.Operation, error) {
+		return c.disks.Create(ctx, body)
+	}}
+	t := &turn{c: c, doing: doing, shows: isReady}
+	t.send = func(ctx context.Context) (*change, error) {
+		id, op, err := m.begin(ctx)
+		if op == "" {
+			return nil, err
+		}
+		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName()}, kind: kind, began: time.Now()}, err
+	}
+	seen, err := t.do(ctx)
+	switch {
+	case hasFailed(err):
+		return cloud.Volume{}, c.discard(ctx, t.running().disk, err)
+	case err != nil:
+		return cloud.Volume{}, err
+	}
+	made, err := c.made(ctx, m, t, seen)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	c.known.saw(made, true)
+	return c.chosen(ctx, req, made, append(seen.twins, m.twins...))
+}
+
+func isReady(s sight) bool { return s.disk.GetStatus() == compute.Disk_READY }
+
+// made returns the disk that is there after a create.
+func (c *Cloud) made(ctx context.Context, m *making, t *turn, seen sight) (*compute.Disk, error) {
+	if m.earlier != nil {
+		return m.earlier, nil
+	}
+	if isReady(seen) {
+		return seen.disk, nil
+	}
+	id := t.running().disk
+	d, err := c.disk(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("disk %s was made and cannot be looked at: %w: %w", id, fault.Uncertain, err)
+	case d.GetStatus() != compute.Disk_READY:
+		return nil, fmt.Errorf("disk %s was made and is %s: %w", id, d.GetStatus(), fault.Uncertain)
+	}
+	return d, nil
+}
+
+// chosen answers with a disk that this call has made, unless it turns out that the name has an older one: names
+// may not be unique in this cloud, and idempotency keys are forgotten some day. Then the older one is the
+// request's volume, and the newer one, which nobody was told of, goes.
+func (c *Cloud) chosen(ctx context.Context, req cloud.CreateVolumeRequest, made *compute.Disk, twins []*compute.Disk) (cloud.Volume, error) {
+	for _, twin := range twins {
+		if !c.madeFor(req.Name, twin.GetLabels()) || twin.GetStatus() == compute.Disk_DELETING || oldestFirst(twin, made) > 0 {
+			continue
+		}
+		why := fmt.Errorf("create volume %q: disk %s has the name %s already: %w", req.Name, twin.GetId(), twin.GetName(), fault.Conflict)
+		if len(made.GetInstanceIds()) > 0 {
+			return cloud.Volume{}, why
+		}
+		return cloud.Volume{}, c.remove(ctx, idOf(made), why)
+	}
+	vol := volumeOf(made)
+	if !req.FitsExisting(vol) { // an earlier call with other wishes was still making it
+		return cloud.Volume{}, fmt.Errorf("create volume %q: disk %s has its name and is another one: %w", req.Name, vol.ID, fault.Conflict)
+	}
+	return vol, nil
+}
+
+// remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
+func (c *Cloud) remove(ctx context.Context, id cloud.VolumeID, why error) error {
+	if err := c.DeleteVolume(ctx, id); err != nil {
+		return fmt.Errorf("%w: disk %s is left: %w: %w", fault.Uncertain, id, err, why)
+	}
+	return why
+}
+
+// discard deletes what a create that the cloud gave up has left, if anything, and returns why. The disk has
+// never been ready, so there is nothing on it.
+func (c *Cloud) discard(ctx context.Context, id cloud.VolumeID, why error) error {
+	d, err := c.look(ctx, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: disk %s may be left: %w: %w", fault.Uncertain, id, err, why)
+	case d == nil, d.GetStatus() == compute.Disk_DELETING:
+		return why
+	case d.GetStatus() == compute.Disk_READY || len(d.GetInstanceIds()) > 0:
+		return fmt.Errorf("%w: disk %s is there all the same: %w", fault.Uncertain, id, why)
+	}
+	return c.remove(ctx, id, why)
+}
+
+// mostKeys is how many keys one call tries.
+const mostKeys = 4
+
+// A making is a create under an idempotency key. A key that the cloud knows is answered with the operation
+// that it began once, whatever has become of it: it may be running, which is the one to wait for; it may have
+// made what is there, which an earlier call knows of; and it may have failed, or what it made is gone. Then
+// the key is used up, and the next one follows from that operation, so every controller finds the same.
+type making struct {
+	c             *Cloud
+	doing         string
+	what, request string
+	send          func(ctx context.Context) (*operation.Operation, error)
+
+	// earlier is the disk that an operation had made which was over when it was asked for, and twins are
+	// others of its name. failure is why such an operation failed.
+	earlier *compute.Disk
+	twins   []*compute.Disk
+	failure error
+}
+
+// begin sends the create. It returns the id of what is being made and the operation, or no operation where it
+// is made already.
+func (m *making) begin(ctx context.Context) (id, op string, err error) {
+	chain := m.c.chains.of(m.what, m.request)
+	for range mostKeys {
+		key := m.c.idempotencyKey(m.what, m.request, chain)
+		begun, err := m.c.begin(withKey(ctx, key), m.what+" "+m.request, m.doing, m.send)
+		if err != nil {
+			return "", "", err
+		}
+		if id, err = madeBy(begun); err != nil {
+			return "", "", err
+		}
+		known := m.c.chains.saw(begun.GetId())
+		if !begun.GetDone() {
+			return id, begun.GetId(), nil
+		}
+		m.failure = failureOf(begun)
+		there, err := m.became(ctx, id)
+		switch {
+		case err != nil:
+			return "", "", fmt.Errorf("%s: what became of operation %s: %w: %w", m.doing, begun.GetId(), fault.Uncertain, err)
+		case there && known:
+			return "", "", fmt.Errorf("%s: an earlier call has made %s for it: %w", m.doing, id, fault.Conflict)
+		case there:
+			return id, "", nil
+		}
+		chain += "/" + begun.GetId()
+		m.c.chains.keep(m.what, m.request, chain)
+	}
+	if m.failure != nil {
+		return "", "", m.failure
+	}
+	return "", "", fmt.Errorf("%s: what earlier calls made for it was removed; the next attempt goes on from there: %w", m.doing, fault.Unavailable)
+}
+
+// became reports whether there is what an operation has made that was over when it was asked for. What a failed
+// one has left goes.
+func (m *making) became(ctx context.Context, id string) (there bool, err error) {
+	if m.what != keyDisk {
+		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), m.failure)
+	}
+	if m.failure != nil {
+		if err := m.c.discard(ctx, cloud.VolumeID(id), m.failure); fault.Of(err) == fault.Uncertain {
+			return false, err
+		}
+		return false, nil
+	}
+	d, err := m.c.look(ctx, cloud.VolumeID(id))
+	if err != nil || d == nil || d.GetStatus() != compute.Disk_READY {
+		return false, err
+	}
+	same, err := m.c.named(ctx, d.GetName())
+	m.earlier, m.twins = d, others(same, idOf(d))
+	return true, err
+}
+
+// madeBy is the id of what a create makes, which is known at once.
+func madeBy(op *operation.Operation) (string, error) {
+	if meta, err := op.GetMetadata().UnmarshalNew(); err == nil {
+		switch of := meta.(type) {
+		case *compute.CreateDiskMetadata:
+			return of.GetDiskId(), nil
+		case *compute.CreateSnapshotMetadata:
+			return of.GetSnapshotId(), nil
+		}
+	}
+	return "", fmt.Errorf("operation %s does not say what it makes: %w", op.GetId(), fault.Uncertain)
+}
+
+// mostChains bounds what is remembered of creates.
+const mostChains = 1 << 14
+
+// chains remember which keys of a name are used up, and which operations were answered before. It saves
+// requests: another process finds them anew.
+type chains struct {
+	mu   sync.Mutex
+	all  map[string]string
+	seen map[string]bool
+}
+
+func (c *chains) of(what, request string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[what+" "+request]
+}
+
+func (c *chains) keep(what, request, chain string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || len(c.all) >= mostChains {
+		c.all = map[string]string{}
+	}
+	c.all[what+" "+request] = chain
+}
+
+// saw notes an operation and reports whether it was known.
+func (c *chains) saw(operation string) (known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known = c.seen[operation]; known {
+		return true
+	}
+	if c.seen == nil || len(c.seen) >= mostChains {
+		c.seen = map[string]bool{}
+	}
+	c.seen[operation] = true
+	return false
+}

@@ -1,0 +1,77 @@
+package yandex
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestLabels(t *testing.T) {
+	long := strings.Repeat("a", 64)
+	tests := map[string]struct {
+		tag  cloud.Tag
+		want string
+		kind fault.Kind
+	}{
+		"as it is":                           {cloud.Tag{Key: "team", Value: "infra"}, "infra", fault.None},
+		"an empty value":                     {cloud.Tag{Key: "team"}, "", fault.None},
+		"all marks":                          {cloud.Tag{Key: `a-_./\@0`, Value: `-_./\@0`}, `-_./\@0`, fault.None},
+		"capitals in a value of the user":    {cloud.Tag{Key: "team", Value: "Infra"}, "", fault.InvalidArgument},
+		"capitals in a key":                  {cloud.Tag{Key: "Team", Value: "infra"}, "", fault.InvalidArgument},
+		"a key that begins with a digit":     {cloud.Tag{Key: "1team", Value: "infra"}, "", fault.InvalidArgument},
+		"a key that is too long":             {cloud.Tag{Key: long, Value: "infra"}, "", fault.InvalidArgument},
+		"a value that is too long":           {cloud.Tag{Key: "team", Value: long}, "", fault.InvalidArgument},
+		"no key":                             {cloud.Tag{Value: "infra"}, "", fault.InvalidArgument},
+		"a claim's name is made to fit":      {cloud.Tag{Key: "cloudblock-pvc", Value: "Data.Of:" + long}, ("data.of_" + long)[:63], fault.None},
+		"letters of other scripts":           {cloud.Tag{Key: "cloudblock-pvc", Value: "том"}, "___", fault.None},
+		"the cluster's id must fit as it is": {cloud.Tag{Key: remote.TagCluster, Value: "Prod"}, "", fault.InvalidArgument},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := labelOf(tc.tag)
+			if got != tc.want || fault.Of(err) != tc.kind {
+				t.Errorf("labelOf(%+v) = %q, %v, want %q and the kind %q", tc.tag, got, err, tc.want, tc.kind)
+			}
+			if checked := CheckTags([]cloud.Tag{tc.tag}); (checked == nil) != (tc.kind == fault.None) {
+				t.Errorf("CheckTags(%+v) = %v", tc.tag, checked)
+			}
+		})
+	}
+}
+
+func TestTooManyLabels(t *testing.T) {
+	c := &Cloud{cluster: "one"}
+	var tags []cloud.Tag
+	for n := range 62 {
+		tags = append(tags, cloud.Tag{Key: fmt.Sprintf("k%d", n)})
+	}
+	if _, err := c.labels("a", tags, cloud.Source{}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("62 labels beside the driver's own = %v, want a refusal", err)
+	}
+	got, err := c.labels("a", tags[:61], cloud.Source{})
+	if err != nil || len(got) != 63 || !c.madeFor("a", got) || c.madeFor("b", got) || (&Cloud{cluster: "two"}).madeHere(got) {
+		t.Errorf("labels = %v, %v", got, err)
+	}
+}
+
+// The wish on a disk can be read again, and a reason of any length and any words leaves the size readable.
+func TestGrowthLabels(t *testing.T) {
+	for _, g := range []growth{
+		{size: 10 * cloud.GiB}, {size: 26 * cloud.TiB, failed: "no room left"}, {size: cloud.GiB, failed: strings.Repeat("The limit. ", 20)},
+	} {
+		label := g.label()
+		got, found := growthOf(map[string]string{labelGrow: label})
+		if !found || got.size != g.size || (got.failed == "") != (g.failed == "") || !labelValue.MatchString(label) {
+			t.Errorf("%+v is labelled %q, which reads %+v, %v", g, label, got, found)
+		}
+	}
+	for _, label := range []string{"", "x", "-5", "0", "10x"} {
+		if g, found := growthOf(map[string]string{labelGrow: label}); found {
+			t.Errorf("the label %q reads %+v", label, g)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package yandex
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// mostPasses is how often a list of several pages is read before it counts as one that cannot be read.
+const mostPasses = 4
+
+// complete reads all pages of a list. What the cloud's tokens stand for is not documented, so a list of
+// several pages counts only if it is read twice and has the same entries: whatever moves an entry between two
+// pages while they are read shows in that. The result is complete, or an error (failure P5).
+func complete[T any](ctx context.Context, id func(T) string, read func(ctx context.Context, token string) ([]T, string, error)) ([]T, error) {
+	var before []T
+	for pass := range mostPasses {
+		all, pages, err := allPages(ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		if pages == 1 || pass > 0 && slices.EqualFunc(all, before, func(a, b T) bool { return id(a) == id(b) }) {
+			return all, nil
+		}
+		before = all
+	}
+	return nil, fmt.Errorf("it changed each of the %d times that it was read: %w", mostPasses, fault.Unavailable)
+}
+
+func allPages[T any](ctx context.Context, read func(ctx context.Context, token string) ([]T, string, error)) (all []T, pages int, err error) {
+	for token := ""; ; {
+		page, next, err := read(ctx, token)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, page...)
+		pages++
+		if next == token && next != "" {
+			return nil, 0, fmt.Errorf("the list does not end: %w", fault.Unavailable)
+		}
+		if token = next; token == "" {
+			return all, pages, nil
+		}
+	}
+}
+
+// allDisks reads all disks of the folder, whoever made them: whoever compares the list with what should be
+// attached must not miss one.
+func (c *Cloud) allDisks(ctx context.Context, p budget.Priority) ([]*compute.Disk, error) {
+	all, err := complete(budget.WithPriority(ctx, p), (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
+		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token})
+		return list.GetDisks(), list.GetNextPageToken(), err
+	})
+	if err != nil {
+		return nil, readError("list the disks of folder "+c.folder, err)
+	}
+	c.count.Store(int64(len(all)))
+	c.known.sawAll(all)
+	return all, nil
+}
+
+// manyDisks answers for several disks with one list. One that it lacks is read by itself.
+func (c *Cloud) manyDisks(ctx context.Context, ids []cloud.VolumeID) (map[cloud.VolumeID]*compute.Disk, error) {
+	if int(c.count.Load()) > perPage*len(ids) {
+		return nil, nil
+	}
+	all, err := c.allDisks(ctx, budget.Read)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[cloud.VolumeID]*compute.Disk, len(all))
+	for _, d := range all {
+		found[idOf(d)] = d
+	}
+	return found, nil
+}
+
+// ListVolumes returns one page of all disks but those that were made from an image, which are what machines
+// boot from, ordered by their ids, which never change.
+func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	page, err := pageOf(page)
+	if err != nil {
+		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
+	}
+	all, err := c.allDisks(ctx, budget.List)
+	if err != nil {
+		return cloud.VolumeList{}, err
+	}
+	all = slices.DeleteFunc(all, func(d *compute.Disk) bool { return d.GetSourceImageId() != "" })
+	part, next := remote.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
+	list := cloud.VolumeList{Next: tokenOf(next)}
+	for _, d := range part {
+		list.Volumes = append(list.Volumes, volumeOf(d))
+	}
+	return list, nil
+}
+
+// ListSnapshots returns one page of all snapshots, or of one disk's. Those through which clones go are
+// not shown: nobody asked for them.
+func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
+	page, err := pageOf(page)
+	if err != nil {
+		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
+	}
+	if of != "" && !objectID(of) {
+		return cloud.SnapshotList{}, nil
+	}
+	all, err := c.allSnapshots(ctx, budget.List, "")
+	if err != nil {
+		return cloud.SnapshotList{}, err
+	}
+	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
+		return c.isTemporary(s) || of != "" && s.GetSourceDiskId() != string(of)
+	})
+	part, next := remote.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
+	list := cloud.SnapshotList{Next: tokenOf(next)}
+	for _, s := range part {
+		list.Snapshots = append(list.Snapshots, snapshotOf(s))
+	}
+	return list, nil
+}
+
+// allSnapshots reads all snapshots of the folder, or those with a name.
+func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string) ([]*compute.Snapshot, error) {
+	filter := ""
+	if name != "" {
+		filter = fmt.Sprintf("name=%q", name)
+	}
+	all, err := complete(budget.WithPriority(ctx, p), (*compute.Snapshot).GetId, func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
+		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter})
+		return list.GetSnapshots(), list.GetNextPageToken(), err
+	})
+	if err != nil {
+		return nil, readError("list the snapshots of folder "+c.folder, err)
+	}
+	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
+}
+
+// pageOf reads the token of a page: an id, and a check that it was this backend that wrote it.
+func pageOf(page cloud.Page) (cloud.Page, error) {
+	id, check, _ := strings.Cut(page.Token, tokenMark)
+	if page.Token != "" && (!objectID(id) || check != checkOf(id)) {
+		return page, fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
+	}
+	page.Token = id
+	return page, nil
+}
+
+// tokenOf is the token of the page that begins behind an id.
+func tokenOf(id string) string {
+	if id == "" {
+		return ""
+	}
+	return id + tokenMark + checkOf(id)
+}
+
+// tokenMark stands between an id and its check, and in no id.
+const tokenMark = "-"
+
+func checkOf(id string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(id))
+	return strconv.FormatUint(uint64(sum.Sum32()), 36)
+}

@@ -1,0 +1,117 @@
+package yandex
+
+import (
+	"crypto/sha1" //nolint:gosec // what version 5 of a UUID is made with; nothing is protected by it
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// names is what the cloud documents for disks and snapshots.
+var names = cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter: true, EndAlnum: true}
+
+// devicePrefix begins the link that udev makes for a disk, and its device name follows. The device name is
+// also what the disk says about itself.
+const devicePrefix = "virtio-"
+
+var (
+	// objectWord is what the ids of disks, snapshots, machines and folders look like: 20 letters and digits so
+	// far, and the cloud takes 50.
+	objectWord = regexp.MustCompile(`^[a-z0-9]{1,50}$`)
+	zoneWord   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,49}$`)
+	deviceWord = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,19}$`)
+)
+
+// objectID reports whether the cloud can have made this id. Others never become part of a request.
+func objectID[T ~string](id T) bool { return objectWord.MatchString(string(id)) }
+
+// cloudName is the cloud's name for a request name.
+func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
+
+// temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
+// repeat finds it.
+func (c *Cloud) temporaryName(request string) string {
+	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
+}
+
+// deviceName is the name under which a disk is attached: its id, which is unique and fits. An id that does
+// not fit would be the first of its kind; it gets the name that the vendor's driver made.
+func deviceName(disk cloud.VolumeID) string {
+	if deviceWord.MatchString(string(disk)) {
+		return string(disk)
+	}
+	return vendorDeviceName(disk)
+}
+
+// vendorDeviceName is the name that the vendor's driver attaches a disk under.
+func vendorDeviceName(disk cloud.VolumeID) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(disk))
+	return fmt.Sprintf("csi-%d", sum.Sum32())
+}
+
+// deviceOf is how a machine recognises a disk that is attached under this name.
+func deviceOf(name string) cloud.Device { return cloud.Device{Name: devicePrefix + name, Serial: name} }
+
+// What is created under an idempotency key.
+const (
+	keyDisk      = "disk"
+	keySnapshot  = "snapshot"
+	keyTemporary = "temporary snapshot"
+)
+
+// keySpace is the name space of the idempotency keys: the hash of the driver's name for them.
+var keySpace = sha1.Sum([]byte("cloudblock-csi idempotency keys")) //nolint:gosec // as above
+
+// idempotencyKey is the key of a create: a UUID that follows from the folder, the cluster and the name of the
+// request, and from nothing that a flag or a class can change. after is what earlier operations under this
+// name have left behind (see keyed), or empty.
+func (c *Cloud) idempotencyKey(kind, request, after string) string {
+	h := sha1.New() //nolint:gosec // as above
+	_, _ = h.Write(keySpace[:16])
+	for _, part := range []string{c.folder, c.cluster, kind, request, after} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		_, _ = h.Write(length[:])
+		_, _ = h.Write([]byte(part))
+	}
+	sum := h.Sum(nil)
+	sum[6], sum[8] = sum[6]&0x0f|0x50, sum[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// longestPrefix leaves room for a hash of 80 bits and something readable.
+const longestPrefix = 32
+
+// CheckPrefix refuses a prefix of names that the cloud would not take as it is.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if len(prefix) > longestPrefix || names.Map(prefix, "a") != prefix+"a" {
+		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits, dashes and underscores; a prefix has at most %d: %w",
+			prefix, longestPrefix, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckZone refuses what cannot be a zone. None is fine.
+func CheckZone(zone string) error {
+	if zone != "" && !zoneWord.MatchString(zone) {
+		return fmt.Errorf("%q is not the name of a zone, such as ru-central1-a: %w", zone, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// CheckFolder refuses what cannot be the id of a folder. None is fine.
+func CheckFolder(id string) error {
+	if id != "" && !objectID(id) {
+		return fmt.Errorf("%q is not the id of a folder, which has lower-case letters and digits: %w", strings.ToValidUTF8(id, "?"), fault.InvalidArgument)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package yandex
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The sizes that the cloud documents.
+const (
+	smallestDisk = 4 * cloud.MiB
+	largestDisk  = 26 * cloud.TiB
+	// defaultDisk is what the vendor's driver made where nothing was asked for.
+	defaultDisk = 5 * cloud.GiB
+	// usualStep divides the sizes of most types, wideStep those of the types that are made of whole drives.
+	usualStep = 4 * cloud.MiB
+	wideStep  = 93 * cloud.GiB
+	// usualBlock is the block size where none was asked for; with each doubling the largest disk doubles.
+	usualBlock          = 4 * cloud.KiB
+	largestBlock        = 128 * cloud.KiB
+	largestInUsualBlock = 8 * cloud.TiB
+)
+
+// wide are the types of whole drives. A type that is not known yet is taken for a usual one; the cloud says
+// if it is not.
+var wide = []string{"network-ssd-nonreplicated", "network-ssd-io-m3"}
+
+// stepOf is what divides the sizes of a type.
+func stepOf(diskType string) cloud.Bytes {
+	if slices.Contains(wide, diskType) {
+		return wideStep
+	}
+	return usualStep
+}
+
+// largestOf is the size of the largest disk of a type with a block size, which is fixed for its life.
+func largestOf(diskType string, block cloud.Bytes) cloud.Bytes {
+	if slices.Contains(wide, diskType) {
+		return largestDisk / wideStep * wideStep
+	}
+	return min(largestInUsualBlock/usualBlock*max(block, usualBlock), largestDisk)
+}
+
+// fitted rounds a size up to what a disk of a type can have. A limit of 0 is none.
+func fitted(size, limit cloud.Bytes, diskType string, block cloud.Bytes) (cloud.Bytes, error) {
+	step, largest := stepOf(diskType), largestOf(diskType, block)
+	rounded := (max(size, smallestDisk) + step - 1) / step * step
+	switch {
+	case size > largestDisk:
+		return 0, fmt.Errorf("%s is more than %s, the largest disk: %w", size, largestDisk, fault.OutOfRange)
+	case size > largest:
+		return 0, fmt.Errorf("%s is more than %s, the largest disk with blocks of %s (the block size of a disk is chosen when it is made, with the parameter %s): %w",
+			size, largest, max(block, usualBlock), paramBlockSize, fault.OutOfRange)
+	case limit > 0 && rounded > limit:
+		return 0, fmt.Errorf("the smallest size that fits is %s, because disks of the type %s have multiples of %s; the limit is %s: %w",
+			rounded, diskType, step, limit, fault.OutOfRange)
+	}
+	return rounded, nil
+}
+
+// The parameters of a StorageClass.
+const (
+	paramBlockSize = "blockSize"
+	paramEncrypted = "encrypted"
+	paramKMSKey    = "kmsKeyId"
+	paramType      = "type"
+)
+
+// parameters are those of a class, decoded.
+type parameters struct {
+	diskType string
+	block    cloud.Bytes // 0: the cloud's own
+	kmsKey   string
+	// asked is what a disk is labelled with, so that it can be told later what the class gave.
+	asked string
+}
+
+// usualType is what the cloud makes where no type is asked for.
+const usualType = "network-hdd"
+
+var (
+	typeWord  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,49}$`)
+	blockWord = regexp.MustCompile(`^[1-9][0-9]{0,5}(Ki)?$`)
+)
+
+// parse decodes the parameters of a request, which are sorted by name.
+func parse(list []cloud.Parameter) (p parameters, err error) {
+	p.diskType = usualType
+	encrypted := ""
+	var asked []string
+	for _, given := range list {
+		mark := strings.ToLower(given.Name)
+		switch given.Name {
+		case paramType:
+			p.diskType = given.Value
+		case paramKMSKey:
+			p.kmsKey = given.Value
+		case paramBlockSize:
+			p.block = blockOf(given.Value)
+			mark += "." + strings.ToLower(given.Value)
+		case paramEncrypted:
+			encrypted = given.Value
+			mark += "." + given.Value
+		default:
+			return p, fmt.Errorf("unknown parameter %q: %w", given.Name, fault.InvalidArgument)
+		}
+		asked = append(asked, mark)
+	}
+	p.asked = strings.Join(asked, "/")
+	switch {
+	case !typeWord.MatchString(p.diskType):
+		err = fmt.Errorf("parameter %s: %.40q is not the name of a disk type, such as network-ssd", paramType, p.diskType)
+	case p.kmsKey != "" && !objectID(p.kmsKey):
+		err = fmt.Errorf("parameter %s: %.40q is not the id of a key", paramKMSKey, p.kmsKey)
+	case p.block < 0:
+		err = fmt.Errorf("parameter %s: the cloud has blocks of 4Ki, 8Ki, 16Ki, 32Ki, 64Ki and 128Ki", paramBlockSize)
+	case encrypted != "" && encrypted != "true" && encrypted != "false":
+		err = fmt.Errorf("parameter %s: neither true nor false", paramEncrypted)
+	case encrypted == "true" && p.kmsKey == "":
+		err = fmt.Errorf("parameter %s: this cloud encrypts with a key of yours; name it with %s", paramEncrypted, paramKMSKey)
+	case encrypted == "false" && p.kmsKey != "":
+		err = fmt.Errorf("parameter %s: false, and yet there is a %s", paramEncrypted, paramKMSKey)
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	return p, nil
+}
+
+// blockOf reads a block size, in bytes or as 64Ki; -1 if it is none.
+func blockOf(text string) cloud.Bytes {
+	if !blockWord.MatchString(text) {
+		return -1
+	}
+	digits, kibi := strings.CutSuffix(text, "Ki")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	size := cloud.Bytes(n)
+	if kibi {
+		size *= cloud.KiB
+	}
+	for possible := usualBlock; possible <= largestBlock; possible *= 2 {
+		if size == possible && err == nil {
+			return size
+		}
+	}
+	return -1
+}
+
+// parametersOf returns what the class gave when the disk was made, sorted by name: which ones is on its
+// label, and the values are the disk's own.
+func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
+	asked := d.GetLabels()[labelParameters]
+	if asked == "" {
+		return nil
+	}
+	for mark := range strings.SplitSeq(asked, "/") {
+		name, value, _ := strings.Cut(mark, ".")
+		switch name {
+		case strings.ToLower(paramBlockSize):
+			list = append(list, cloud.Parameter{Name: paramBlockSize, Value: strings.Replace(value, "ki", "Ki", 1)})
+		case paramEncrypted:
+			list = append(list, cloud.Parameter{Name: paramEncrypted, Value: value})
+		case strings.ToLower(paramKMSKey):
+			list = append(list, cloud.Parameter{Name: paramKMSKey, Value: d.GetKmsKey().GetKeyId()})
+		case paramType:
+			list = append(list, cloud.Parameter{Name: paramType, Value: d.GetTypeId()})
+		}
+	}
+	return list
+}
