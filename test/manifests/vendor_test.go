@@ -19,6 +19,10 @@ func TestVendorComponents(t *testing.T) {
 			"dobs.csi.digitalocean.com", "digitalocean", "access-token",
 			[]string{"do-block-storage", "do-block-storage-retain", "do-block-storage-xfs", "do-block-storage-xfs-retain"},
 		},
+		"vendor-linode": {
+			"linodebs.csi.linode.com", "linode", "token",
+			[]string{"linode-block-storage", "linode-block-storage-retain"},
+		},
 	}
 	for component, tc := range tests {
 		t.Run(component, func(t *testing.T) {
