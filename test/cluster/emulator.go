@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,10 +18,25 @@ import (
 //go:embed scripts/metadata.sh
 var metadataScript string
 
-// emulatedClouds are those that have an emulator, and a folder in manifests/ that leads the overlay to it.
-var emulatedClouds = []string{"digitalocean"}
+// emulatedClouds are those that have an emulator.
+var emulatedClouds = map[string]leading{
+	"digitalocean": {Cloud: "digitalocean", Secret: "digitalocean", Key: "access-token", Container: 1},
+	"linode":       {Cloud: "linode", Secret: "linode", Key: "token"},
+}
 
-func emulated(cloud string) bool { return slices.Contains(emulatedClouds, cloud) }
+// leading is what differs between the clouds' overlays in the changes that lead them to the emulator.
+type leading struct {
+	Cloud string
+	// Secret has the token under Key.
+	Secret, Key string
+	// Container is the controller's place in its pod.
+	Container int
+}
+
+func emulated(cloud string) bool {
+	_, known := emulatedClouds[cloud]
+	return known
+}
 
 // The emulator listens on the host's address in the cluster's network: nothing outside reaches it. The
 // manifests name the second port, and the tests the first.
@@ -77,7 +91,7 @@ func (c *cluster) startEmulator(ctx context.Context) error {
 	}
 	cmd := exec.Command(c.bin(emulatorName), "--cloud", c.cloud,
 		"--listen", hostPort(emulatorPort), "--tls-listen", hostPort(emulatorTLSPort), "--ca-file", c.run(emulatorName, "ca.pem"),
-		"--data-dir", c.run(emulatorName, "data"), "--droplets", strconv.Itoa(len(links)),
+		"--data-dir", c.run(emulatorName, "data"), "--machines", strconv.Itoa(len(links)),
 		"--device-dirs", strings.Join(links, ","), "--metadata-listen", strings.Join(metadata, ","),
 		// As long as they take there.
 		"--action", "1s+1s")
@@ -160,15 +174,11 @@ func writeEmulated(l layout, cloud string) (string, error) {
 	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(l.source("deploy"))); err != nil {
 		return "", err
 	}
-	changes, err := manifestFiles.ReadFile("manifests/" + cloud + "/kustomization.yaml")
-	if err != nil {
-		return "", err
-	}
 	authority, err := os.ReadFile(l.run(emulatorName, "ca.pem"))
 	if err != nil {
 		return "", err
 	}
 	return dir, errors.Join(
-		os.WriteFile(filepath.Join(dir, "kustomization.yaml"), changes, 0o644),
+		renderTo(filepath.Join(dir, "kustomization.yaml"), "emulated.yaml.tmpl", emulatedClouds[cloud]),
 		os.WriteFile(filepath.Join(dir, "ca.pem"), authority, 0o644))
 }

@@ -17,7 +17,7 @@ func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 	if err := os.WriteFile(l.run(emulatorName, "ca.pem"), []byte("a certificate\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, cloud := range emulatedClouds {
+	for cloud := range emulatedClouds {
 		folder, err := writeEmulated(l, cloud)
 		if err != nil {
 			t.Fatal(err)
