@@ -146,8 +146,7 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 	call := newCall(ctx, request, info.FullMethod)
 	call.ID = s.cfg.RequestID()
 	log := rest.Exchange{Method: call.Method, Route: call.Route, Path: info.FullMethod, Start: time.Now()}
-	// What a cloud has begun it ends, whether the caller waits or not.
-	answer, lost, err := s.answer(context.WithValue(context.WithoutCancel(ctx), callKey{}, call), call, handler, &log)
+	answer, lost, err := s.answer(context.WithValue(ctx, callKey{}, call), call, handler, &log)
 	log.End, log.Status = time.Now(), int(status.Code(err))
 	if lost {
 		log.Status = NoAnswer
@@ -176,7 +175,8 @@ func newCall(ctx context.Context, request any, fullMethod string) *Call {
 	return call
 }
 
-// answer takes a call through everything that can happen to it.
+// answer takes a call through everything that can happen to it. It waits by the server's context, for what a
+// cloud has begun it ends, whether the caller waits or not.
 func (s *Server) answer(ctx context.Context, call *Call, handler grpc.UnaryHandler, log *rest.Exchange) (answer any, lost bool, err error) {
 	if err := s.cfg.Admit(call.Route, call.Header); err != nil {
 		return nil, false, err
