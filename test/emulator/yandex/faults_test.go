@@ -144,3 +144,24 @@ func TestADetachOfWhatIsHeldIsSeen(t *testing.T) {
 		t.Errorf("Violations() = %+v, want no other", got)
 	}
 }
+
+func TestAFolderThatClosesKeepsNobodyWaiting(t *testing.T) {
+	c, a, _ := start(t, emulator.Options{})
+	c.Arm(emulator.Fault{Name: "slow", Effect: delayed(time.Hour)})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := a.zones.List(as(t.Context()), &compute.ListZonesRequest{})
+		answered <- err
+	}()
+	for c.Stats().Faults["slow"] == 0 {
+		if t.Context().Err() != nil {
+			return
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; status.Code(err) == codes.OK {
+		t.Error("List() was answered by a folder that had closed")
+	}
+}
