@@ -44,6 +44,7 @@ type Emulated interface {
 var emulated = map[string]func(ctx context.Context, dir string) (Emulated, error){
 	"digitalocean": emulateDigitalOcean,
 	"linode":       emulateLinode,
+	"yandex":       emulateYandex,
 }
 
 // Emulate starts an emulated cloud. Its data is kept below dir.

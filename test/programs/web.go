@@ -24,9 +24,14 @@ func webController(w *account.Web, dir, region string) ([]string, error) {
 
 // webMachine adds a machine whose volumes are loop devices of this one, with links in a folder of dir.
 func webMachine(w *account.Web, dir string, add func(devices string) int) ([]string, error) {
+	return thisMachine(dir, func(devices string) string { return w.Metadata(add(devices)) })
+}
+
+// thisMachine adds a machine with its links in a folder of dir; add returns where its metadata service is.
+func thisMachine(dir string, add func(devices string) (metadata string)) ([]string, error) {
 	devices := filepath.Join(dir, "by-id")
 	if err := os.MkdirAll(devices, 0o755); err != nil {
 		return nil, err
 	}
-	return []string{"--metadata-endpoint=" + w.Metadata(add(devices)), "--device-dir=" + devices}, nil
+	return []string{"--metadata-endpoint=" + add(devices), "--device-dir=" + devices}, nil
 }
