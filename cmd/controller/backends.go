@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 )
 
 // backend is one place for volumes that this program can be pointed at.
@@ -27,6 +28,12 @@ type backend struct {
 	perNode bool
 	// tokenVariable and endpointVariable are the environment variables of the vendor's own driver.
 	tokenVariable, endpointVariable string
+	// folderVariable is the same for where its own deployment says which folder it works in.
+	folderVariable string
+	// checkSecret refuses what cannot be credentials; nil: they are one token.
+	checkSecret func(text string) (string, error)
+	// ownAccount: without credentials the machine's own account is used.
+	ownAccount bool
 	// validate checks the flags that only this backend has, and reports every mistake.
 	validate func(c *config) error
 	// open makes the backend, and what ends its work before the program ends. The flags have been checked.
@@ -69,6 +76,15 @@ var backends = map[string]backend{
 			}
 			return l, l.Close, nil
 		},
+	},
+	"yandex": {
+		scope:          cloud.ScopeZone,
+		tokenVariable:  "YANDEX_AUTH_KEYS",
+		folderVariable: "YANDEX_FOLDER_ID",
+		checkSecret:    yandex.CheckCredentials,
+		ownAccount:     true,
+		validate:       validateYandex,
+		open:           openYandex,
 	},
 }
 

@@ -20,6 +20,7 @@ import (
 const clusterTag = "cloudblock-cluster"
 
 const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --credentials-file FILE [flags]
+       cloudblock-controller --cloud yandex [--credentials-file FILE] [flags]
        cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
        cloudblock-controller volumes --cloud local --local-pool DIR [flags]`
 
@@ -32,7 +33,7 @@ type config struct {
 
 	// For clouds that are reached over the network.
 	credentialsFile, apiEndpoint, apiCAFile string
-	region, namePrefix                      string
+	region, namePrefix, yandexFolder        string
 	operationTimeout                        time.Duration
 	apiLimits                               []budget.Window
 
@@ -57,10 +58,11 @@ func (c *config) flags() *flag.FlagSet {
 	c.Register(fs, clouds())
 	fs.StringVar(&c.clusterID, "cluster-id", "", "the cluster's name, written on every volume as the tag "+clusterTag)
 	fs.Func("tag", "a tag for every volume, as `KEY=VALUE`; may be repeated", driver.AppendTo(&c.tagFlags))
-	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud; a new one in it is used at once")
+	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used at once")
 	fs.StringVar(&c.apiEndpoint, "api-endpoint", "", "another `URL` of the cloud's API: scheme, host and port; http:// for loopback addresses only")
 	fs.StringVar(&c.apiCAFile, "api-ca-file", "", "the `file` with the certificates (PEM) that --api-endpoint is trusted by (default: the system's)")
-	fs.StringVar(&c.region, "region", "", "the region of requests that name none (default: ask the metadata service)")
+	fs.StringVar(&c.region, "region", "", "the region, or the zone on Yandex Cloud, of requests that name none (default: ask the metadata service)")
+	fs.StringVar(&c.yandexFolder, "yandex-folder-id", "", "the folder of Yandex Cloud that the volumes are in (default: ask the metadata service)")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
 	fs.DurationVar(&c.operationTimeout, "operation-timeout", 5*time.Minute, "how long an operation of the cloud is waited for where no caller says")
 	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
@@ -100,12 +102,21 @@ func (c *config) readEnvironment(getenv func(string) string) {
 	if b := c.backend; b.endpointVariable != "" && c.apiEndpoint == "" {
 		c.apiEndpoint = getenv(b.endpointVariable)
 	}
+	if b := c.backend; b.folderVariable != "" && c.yandexFolder == "" {
+		c.yandexFolder = getenv(b.folderVariable)
+	}
+	check := c.backend.checkSecret
+	if check == nil {
+		check = checkToken
+	}
 	switch b := c.backend; {
 	case c.credentialsFile != "":
-		c.token = (&tokenFile{path: c.credentialsFile}).read
+		c.token = (&tokenFile{path: c.credentialsFile, check: check}).read
 	case b.tokenVariable != "" && getenv(b.tokenVariable) != "":
 		token := driver.NewSecret(getenv(b.tokenVariable))
-		c.token = func() (string, error) { return checkToken(token.Reveal()) }
+		c.token = func() (string, error) { return check(token.Reveal()) }
+	case b.ownAccount:
+		c.token = func() (string, error) { return "", nil }
 	}
 }
 
@@ -118,6 +129,7 @@ func (c *config) validateLocal() error {
 		{"--region", c.region},
 		{"--volume-name-prefix", c.namePrefix},
 		{"--metadata-endpoint", c.MetadataEndpoint},
+		{"--yandex-folder-id", c.yandexFolder},
 	} {
 		if f.value != "" {
 			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
@@ -137,6 +149,9 @@ func (c *config) validateRemote() error {
 	}
 	if c.LocalPool != "" {
 		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
+	}
+	if c.yandexFolder != "" && c.backend.folderVariable == "" {
+		err = errors.Join(err, errors.New("--yandex-folder-id: for --cloud yandex only"))
 	}
 	if c.operationTimeout < time.Second {
 		err = errors.Join(err, fmt.Errorf("--operation-timeout %s: less than a second", c.operationTimeout))

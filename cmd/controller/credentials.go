@@ -13,10 +13,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// tokenFile is a file with an API token. It is read each time, which costs nothing beside a request to a
+// tokenFile is a file with an API token, or other credentials. It is read each time, which costs nothing beside a request to a
 // cloud, so a token that was replaced is used at once.
 type tokenFile struct {
 	path string
+	// check refuses what cannot be credentials; nil: they are one token.
+	check func(text string) (string, error)
 
 	mu   sync.Mutex
 	last driver.Secret // what it held when it could last be read
@@ -32,7 +34,11 @@ func (f *tokenFile) read() (string, error) {
 	raw, err := os.ReadFile(f.path)
 	var token string
 	if err == nil {
-		token, err = checkToken(string(raw))
+		check := f.check
+		if check == nil {
+			check = checkToken
+		}
+		token, err = check(string(raw))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
@@ -13,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = `Usage: cloudblock-node --cloud digitalocean|linode [flags]
+const usage = `Usage: cloudblock-node --cloud digitalocean|linode|yandex [flags]
        cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
 
 // config is what the flags say.
@@ -34,6 +35,8 @@ type disks struct {
 	machine metadata.Source
 	// linkPrefix begins the links of all volumes, and of no other disk.
 	linkPrefix string
+	// mayBeVolume tells volumes from other disks with such links, by their serials; nil: there are no others.
+	mayBeVolume func(serial string) bool
 	// slots is how many of this cloud's volumes a machine can have. 0: it depends on the machine, which says how
 	// many disks it can have in all.
 	slots int64
@@ -53,10 +56,15 @@ var attaching = map[string]disks{
 		machine: metadata.Linode, linkPrefix: "scsi-0Linode_Volume_",
 		itself: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
 	},
+	"yandex": {machine: metadata.Yandex, linkPrefix: "virtio-", mayBeVolume: yandexVolume.MatchString},
 }
 
+// yandexVolume is what a volume of Yandex Cloud says about itself: its id or, where the vendor's driver has
+// attached it, a number behind "csi-".
+var yandexVolume = regexp.MustCompile(`^([a-z0-9]{20}|csi-[0-9]{1,10})$`)
+
 // clouds are the backends this program knows, each with what its volumes are bound to.
-var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "local": driver.ScopeNode}
+var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "local": driver.ScopeNode, "yandex": driver.ScopeZone}
 
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)

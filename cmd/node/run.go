@@ -116,7 +116,9 @@ func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger
 
 // openDisks serves the disks that a cloud attaches to this machine.
 func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	disks := device.NewByID(device.ByIDConfig{DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix})
+	disks := device.NewByID(device.ByIDConfig{
+		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
+	})
 	info, err := identify(ctx, cfg, disks.Foreign, log)
 	if err != nil {
 		return plugin{}, err

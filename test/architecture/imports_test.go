@@ -74,6 +74,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
 			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote",
+			"cloud/yandex",
 		},
 		outside: anything,
 	},

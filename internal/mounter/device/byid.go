@@ -26,13 +26,20 @@ type ByIDConfig struct {
 	// LinkPrefix begins the link of every volume of the cloud. A disk without such a link is the
 	// machine's own and never taken for a volume, whatever a request says. Empty: any disk may be one.
 	LinkPrefix string
+	// MayBeVolume reports whether a disk with such a link may be a volume, by what it says about itself. It is for
+	// clouds where the machine's own disks have links of the same form; a disk that the machine itself has
+	// mounted is none then either. Nil: LinkPrefix tells.
+	MayBeVolume func(serial string) bool
+	// Mounts is where the kernel tells what is mounted: /proc/self/mountinfo.
+	Mounts string
 }
 
 // ByID finds disks that a cloud attaches. The link in the device directory is a hint, since udev is
 // late at times and leaves links of disks that have gone; the disk's own serial decides.
 type ByID struct {
 	deviceDir, sysDir, devDir string
-	linkPrefix                string
+	linkPrefix, mounts        string
+	mayBeVolume               func(serial string) bool
 	allowLoop                 bool
 }
 
@@ -40,7 +47,10 @@ var _ Resolver = (*ByID)(nil)
 
 // NewByID returns a resolver for cloud disks.
 func NewByID(cfg ByIDConfig) *ByID {
-	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix}
+	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix, mayBeVolume: cfg.MayBeVolume, mounts: cfg.Mounts}
+	if b.mounts == "" {
+		b.mounts = "/proc/self/mountinfo"
+	}
 	if b.deviceDir == "" {
 		b.deviceDir = "/dev/disk/by-id"
 	}

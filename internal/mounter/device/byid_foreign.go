@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -61,5 +62,45 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 		return false, nil
 	}
 	id, err := readIdentity(b.sysDir, kernel)
-	return err != nil || !id.linkBegins(b.linkPrefix), nil
+	switch {
+	case err != nil || !id.linkBegins(b.linkPrefix):
+		return true, nil
+	case b.mayBeVolume == nil:
+		return false, nil
+	case !slices.ContainsFunc(id.serials, b.mayBeVolume):
+		return true, nil
+	}
+	return b.mountedByMachine(kernel)
+}
+
+// mountedByMachine reports whether the machine uses a disk, or a part of it, for something else than volumes. In
+// a container that shows too: files such as /etc/hosts come from the disk that the machine runs on.
+func (b *ByID) mountedByMachine(kernel string) (bool, error) {
+	numbers := map[string]bool{}
+	parts, err := filepath.Glob(filepath.Join(b.sysDir, "block", kernel, kernel+"*"))
+	if err != nil {
+		return false, err
+	}
+	sources := map[string]bool{"/dev/" + kernel: true}
+	for _, dir := range append(parts, filepath.Join(b.sysDir, "block", kernel)) {
+		sources["/dev/"+filepath.Base(dir)] = true // some filesystems have numbers of their own
+		if number, err := readText(filepath.Join(dir, "dev")); err == nil {
+			numbers[number] = true
+		}
+	}
+	mounts, err := os.ReadFile(b.mounts)
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		mark := slices.Index(fields, "-")
+		if len(fields) < 5 || mark < 0 || mark+2 >= len(fields) || !numbers[fields[2]] && !sources[fields[mark+2]] {
+			continue
+		}
+		if target := fields[4]; !strings.Contains(target, "/plugins/") && !strings.Contains(target, "/pods/") {
+			return true, nil
+		}
+	}
+	return false, nil
 }

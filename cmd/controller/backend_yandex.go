@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+func validateYandex(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", yandex.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", yandex.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", yandex.CheckZone(c.region)),
+		driver.InFlag("--yandex-folder-id", yandex.CheckFolder(c.yandexFolder)))
+}
+
+func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	if _, err := c.token(); err != nil {
+		return nil, nil, err
+	}
+	zone, err := regionOf(ctx, c, metadata.Yandex)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := folderOf(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := machineryMetrics(around.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
+		Credentials: c.token, Endpoint: c.apiEndpoint, RootCAs: c.caPool, Folder: folder, Zone: zone,
+		MachineToken: func(ctx context.Context) (yandex.Token, error) {
+			token, expires, err := metadata.YandexToken(ctx, c.MetadataEndpoint)
+			return yandex.Token{Text: token, Expires: expires}, err
+		},
+		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return y, y.Close, nil
+}
+
+// folderOf is the folder that the volumes are in: what --yandex-folder-id says, or else the one of this machine.
+func folderOf(ctx context.Context, c config) (string, error) {
+	if c.yandexFolder != "" {
+		return c.yandexFolder, nil
+	}
+	asking, cancel := context.WithTimeout(ctx, metadataPatience)
+	defer cancel()
+	folder, err := metadata.YandexFolder(asking, c.MetadataEndpoint)
+	if err != nil {
+		return "", fmt.Errorf("which folder is this? Give --yandex-folder-id where there is no metadata service: %w", err)
+	}
+	return folder, nil
+}

@@ -1,0 +1,149 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// yandexService answers below computeMetadata/v1/ to those who ask in the right form.
+func yandexService(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, known := answers[r.URL.Path]
+		switch {
+		case r.Header.Get("Metadata-Flavor") != "Google":
+			http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
+		case !known:
+			http.NotFound(w, r)
+		default:
+			_, _ = w.Write([]byte(text))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// machineWith writes what the kernel tells of such a machine.
+func machineWith(t *testing.T, cpus string, virtio ...int) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	write := func(name, text string) {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("sys/devices/system/cpu/present", cpus)
+	for n, kind := range virtio {
+		write(fmt.Sprintf("sys/bus/virtio/devices/virtio%d/device", n), fmt.Sprintf("0x%04x", kind))
+	}
+	return root
+}
+
+const (
+	disk = 0x0002
+	net  = virtioNet
+	fs   = virtioFS
+)
+
+// A5: a machine takes no more disks than the cloud documents for the oldest generation of its hardware, since it
+// cannot see its own; what it boots from is one of them, and so are file storages. Its interfaces count where
+// disks and interfaces together come to 14. Disks that are attached change nothing.
+func TestPlacesOfYandexMachines(t *testing.T) {
+	tests := map[string]struct {
+		cpus   string
+		virtio []int
+		want   int64
+	}{
+		"2 CPUs":                                 {"0-1", []int{disk, net}, 8},
+		"1 CPU":                                  {"0", []int{disk, net}, 8},
+		"4 CPUs":                                 {"0-3", []int{disk, net}, 8},
+		"18 CPUs, the last with 8":               {"0-17", []int{disk, net}, 8},
+		"19 CPUs":                                {"0-18", []int{disk, net}, 13},
+		"20 CPUs":                                {"0-19", []int{disk, net}, 13},
+		"32 CPUs":                                {"0-31", []int{disk, net}, 13},
+		"96 CPUs in two parts":                   {"0-47,48-95", []int{disk, net}, 13},
+		"with 5 volumes":                         {"0-1", []int{disk, disk, disk, disk, disk, disk, net}, 8},
+		"with 5 volumes, large":                  {"0-31", []int{disk, disk, disk, disk, disk, disk, net}, 13},
+		"a second interface of a small one":      {"0-1", []int{disk, net, net}, 8},
+		"a second interface of a large one":      {"0-31", []int{disk, net, net}, 12},
+		"8 interfaces of a small one":            {"0-7", []int{disk, net, net, net, net, net, net, net, net}, 6},
+		"a file storage":                         {"0-1", []int{disk, net, fs}, 7},
+		"two file storages of a large one":       {"0-31", []int{disk, net, fs, fs}, 11},
+		"other devices":                          {"0-1", []int{disk, net, 0x0003, 0x0010, 0x0013}, 8},
+		"no virtio at all, as on other machines": {"0-1", nil, 8},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			base := yandexService(t, map[string]string{
+				"/computeMetadata/v1/instance/id":   "fhmq1d2l3k4j5h6g7f8d",
+				"/computeMetadata/v1/instance/zone": "projects/b1gcloud/zones/ru-central1-d",
+			})
+			got, err := YandexBelow(t.Context(), base+"/", machineWith(t, tc.cpus, tc.virtio...))
+			want := Machine{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", Places: tc.want}
+			if got != want || err != nil {
+				t.Errorf("Yandex = %+v, %v, want %+v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestAMachineThatIsNotYandexsIsToldApart(t *testing.T) {
+	for name, tc := range map[string]struct{ id, zone, cpus string }{
+		"an id of another form": {"<html>", "ru-central1-a", "0-1"},
+		"no zone":               {"fhmq1d2l3k4j5h6g7f8d", "", "0-1"},
+		"CPUs nobody can count": {"fhmq1d2l3k4j5h6g7f8d", "projects/x/zones/ru-central1-a", "many"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := yandexService(t, map[string]string{"/computeMetadata/v1/instance/id": tc.id, "/computeMetadata/v1/instance/zone": tc.zone})
+			got, err := YandexBelow(t.Context(), base, machineWith(t, tc.cpus))
+			if fault.Of(err) != fault.Unavailable {
+				t.Errorf("Yandex = %+v, %v, want the kind %q", got, err, fault.Unavailable)
+			}
+		})
+	}
+}
+
+func TestYandexFolderAndToken(t *testing.T) {
+	const token = "/computeMetadata/v1/instance/service-accounts/default/token"
+	base := yandexService(t, map[string]string{
+		"/computeMetadata/v1/instance/vendor/folder-id": "b1gvmob95yysaplct532", token: `{"access_token":"t1.secret","expires_in":600,"token_type":"Bearer"}`,
+	})
+	if folder, err := YandexFolder(t.Context(), base); folder != "b1gvmob95yysaplct532" || err != nil {
+		t.Errorf("YandexFolder = %q, %v", folder, err)
+	}
+	got, expires, err := YandexToken(t.Context(), base)
+	if left := time.Until(expires); got != "t1.secret" || err != nil || left < 590*time.Second || left > 600*time.Second {
+		t.Errorf("YandexToken = %q, %s, %v", got, expires, err)
+	}
+	for name, tc := range map[string]struct {
+		answers map[string]string
+		kind    fault.Kind
+	}{
+		"no service account": {map[string]string{}, fault.Denied},
+		"no token":           {map[string]string{token: `{"expires_in":600}`}, fault.Unavailable},
+		"no JSON":            {map[string]string{token: `<html>`}, fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _, err := YandexToken(t.Context(), yandexService(t, tc.answers)); fault.Of(err) != tc.kind {
+				t.Errorf("YandexToken = %q, %v, want the kind %q", got, err, tc.kind)
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := YandexToken(ctx, "http://127.0.0.1:1"); fault.Of(err) != fault.Unavailable {
+		t.Errorf("YandexToken where nobody is = %v", err)
+	}
+}
