@@ -1,12 +1,10 @@
 package linode
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path"
 	"regexp"
@@ -37,6 +35,8 @@ type volume struct {
 	tags       []string
 	encryption string
 	updated    time.Time
+	// asked is when this program asked for it.
+	asked time.Time
 }
 
 func volumeFrom(v *linodego.Volume, told bool) *volume {
@@ -113,85 +113,6 @@ var routes = regexp.MustCompile(`/[0-9]+`)
 // routeOf names the route of a path.
 func routeOf(path string) string {
 	return strings.TrimSuffix(routes.ReplaceAllString(path, "/{id}"), "/")
-}
-
-// testimony is what a request came to.
-type testimony struct {
-	err    error          // of the transport
-	answer *remote.Answer // unless it is a success
-	// told: the answer says of a volume whether its device is there.
-	told bool
-}
-
-type testimonyKey struct{}
-
-// witness writes down what each request came to.
-type witness struct{ base http.RoundTripper }
-
-// mostRead bounds what is read of an answer that is not a list.
-const mostRead = 64 << 10
-
-// RoundTrip sends the request.
-func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := w.base.RoundTrip(req)
-	t, asked := req.Context().Value(testimonyKey{}).(*testimony)
-	if !asked {
-		return resp, err
-	}
-	if t.err = err; err != nil {
-		return nil, err
-	}
-	begin, err := io.ReadAll(io.LimitReader(resp.Body, mostRead))
-	if err != nil {
-		t.err = err
-		return nil, errors.Join(err, resp.Body.Close())
-	}
-	if resp.StatusCode/100 != 2 {
-		t.answer = answerFrom(resp.StatusCode, begin)
-	}
-	t.told = bytes.Contains(begin, []byte(`"io_ready"`))
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
-	return resp, nil
-}
-
-// answerFrom reads the cloud's errors, or what a gateway says in their place.
-func answerFrom(status int, body []byte) *remote.Answer {
-	var told struct {
-		Errors []struct{ Reason, Field string }
-	}
-	if json.Unmarshal(body, &told) != nil {
-		return remote.NewAnswer(status, http.StatusText(status)+" (not in the API's form)", "")
-	}
-	var words, fields []string
-	for _, e := range told.Errors {
-		text := e.Reason
-		if e.Field != "" {
-			fields = append(fields, e.Field)
-			text = e.Field + ": " + text
-		}
-		words = append(words, text)
-	}
-	a := remote.NewAnswer(status, strings.Join(words, "; "), "")
-	a.Fields = fields
-	return a
-}
-
-// ask makes one request through the SDK and returns what it came to.
-func (c *Cloud) ask(ctx context.Context, send func(ctx context.Context) error) (told bool, err error) {
-	t := &testimony{}
-	err = send(context.WithValue(ctx, testimonyKey{}, t))
-	switch {
-	case t.answer != nil:
-		return false, t.answer
-	case t.err != nil:
-		return false, t.err
-	case err != nil:
-		return false, fmt.Errorf("the cloud's answer cannot be read: %w", err)
-	}
-	return t.told, nil
 }
 
 // one makes a request that is answered with a volume.

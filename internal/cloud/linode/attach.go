@@ -22,6 +22,7 @@ type move struct {
 	id, linode int
 	kind       poll.Kind
 	puzzles    remote.Puzzles
+	asked      time.Time // a look has to be younger to decide a detach
 
 	mu sync.Mutex
 	// waits: a change is under way, which began then; the zero time means that it was found running.
@@ -113,9 +114,10 @@ func (m *move) sendAttach(ctx context.Context) error {
 	m.note(false, false, time.Time{}, nil)
 	shown := make(chan *volume, 1)
 	err := c.work.Write(ctx, objectOf(m.id), func(ctx context.Context) error {
+		asked := time.Now()
 		v, err := c.sendAttach(ctx, m.id, m.linode)
 		if err == nil {
-			c.known.saw(v)
+			c.known.saw(v, asked)
 			shown <- v
 		}
 		return err
@@ -239,12 +241,12 @@ func (c *Cloud) detachAll(ctx context.Context, id int) error {
 }
 
 func (c *Cloud) detach(ctx context.Context, id, linode int) error {
-	m := &move{c: c, id: id, linode: linode, kind: kindDetach}
+	m := &move{c: c, id: id, linode: linode, kind: kindDetach, asked: time.Now()}
 	return m.do(ctx, m.sendDetach, m.waitDetach)
 }
 
 // sendDetach sends the write if the volume is here. The API takes a volume off whatever Linode it is attached
-// to, so this is decided by a look that began when it was this move's turn, and holds for a short time only.
+// to, so this is decided by a look that began after the call did, and holds for a short time only.
 func (m *move) sendDetach(ctx context.Context) error {
 	c := m.c
 	m.note(false, false, time.Time{}, nil)
@@ -252,12 +254,11 @@ func (m *move) sendDetach(ctx context.Context) error {
 		if err := c.work.Settled(ctx, objectOf(m.id)); err != nil {
 			return err
 		}
-		began := time.Now()
-		here, err := m.isOn(ctx)
-		if err != nil || !here {
+		v, err := m.hereSince(ctx)
+		if err != nil || v == nil {
 			return err
 		}
-		err = c.work.Write(remote.LeaveBy(ctx, began.Add(shownFor)), objectOf(m.id), func(ctx context.Context) error {
+		err = c.work.Write(remote.LeaveBy(ctx, v.asked.Add(shownFor)), objectOf(m.id), func(ctx context.Context) error {
 			return c.sendDetach(ctx, m.id)
 		})
 		switch {
@@ -275,18 +276,17 @@ func (m *move) sendDetach(ctx context.Context) error {
 	}
 }
 
-// isOn reports whether the volume is on the Linode, or on its way there. One look answers for many volumes; that
-// a volume is not there is said only by a look at it alone.
-func (m *move) isOn(ctx context.Context) (bool, error) {
-	v, err := m.c.states.Get(ctx, m.id)
-	if fault.Of(err) == fault.NotFound {
-		return false, nil
+// hereSince returns the volume if it is on the Linode, or on its way there, and else nil. One look answers for
+// many volumes; that a volume is not here is said only by a look at it alone.
+func (m *move) hereSince(ctx context.Context) (*volume, error) {
+	v, err := m.c.shown(ctx, m.id, m.asked)
+	if err != nil || !gone(v) && v.linode == m.linode {
+		return v, err
 	}
-	if err != nil || v.linode == m.linode {
-		return true, err
+	if v, err = m.c.look(ctx, m.id); err != nil || gone(v) || v.linode != m.linode {
+		return nil, err
 	}
-	v, err = m.c.look(ctx, m.id)
-	return !gone(v) && v.linode == m.linode, err
+	return v, nil
 }
 
 // decideDetach says what a refused detach means.

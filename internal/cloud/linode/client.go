@@ -78,8 +78,10 @@ const (
 	leastPage = 25
 	// leastSize and mostSize are the sizes of the smallest and the largest volume, in GiB.
 	leastSize, mostSize = 10, 16384
+	// edgeTick is how long a look at the edge of a change waits for others; little against a change's own time.
+	edgeTick = 50 * time.Millisecond
 	// shownFor is for how long a state that was read may decide about a change that the API does not check.
-	shownFor = 5 * time.Second
+	shownFor = 2 * time.Second
 )
 
 // ParamEncrypted is the StorageClass parameter that asks for encryption at rest: true, or false, which is
@@ -101,10 +103,13 @@ type Cloud struct {
 	machines *queue.Queue
 	changes  *poll.Poller[int, *volume]
 	states   *poll.Shared[int, *volume]
-	regions  *poll.Shared[struct{}, map[string]place]
-	places   atomic.Pointer[atlas]
-	known    facts
-	volumes  atomic.Int64 // how many the account has, as far as a list has told
+	// edges are looks right before a detach and right after a delete. They come in flocks, with every list that
+	// shows the end of some changes, so each waits a little for others.
+	edges   *poll.Shared[int, *volume]
+	regions *poll.Shared[struct{}, map[string]place]
+	places  atomic.Pointer[atlas]
+	known   facts
+	volumes atomic.Int64 // how many the account has, as far as a list has told
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -128,11 +133,13 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		c.work.End()
 		return nil, err
 	}
-	one := poll.Source[int, *volume]{One: c.read, Many: c.several}
-	c.changes = poll.New(poll.Config[int, *volume]{
-		Source: poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll,
+	looks := poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}
+	c.changes = poll.New(poll.Config[int, *volume]{Source: looks, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll})
+	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{Source: looks, Tick: edgeTick, Metrics: cfg.Metrics.Poll})
+	c.states = poll.NewShared(poll.SharedConfig[int, *volume]{
+		Source:  poll.Source[int, *volume]{One: c.read, Many: c.several},
+		Metrics: cfg.Metrics.Poll,
 	})
-	c.states = poll.NewShared(poll.SharedConfig[int, *volume]{Source: one, Metrics: cfg.Metrics.Poll})
 	c.regions = poll.NewShared(poll.SharedConfig[struct{}, map[string]place]{
 		Source:  poll.Source[struct{}, map[string]place]{One: c.readRegions},
 		Metrics: cfg.Metrics.Poll,
@@ -170,6 +177,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 	c.work.End()
 	c.machines.Close()
 	c.changes.Close()
+	c.edges.Close()
 	c.states.Close()
 	c.regions.Close()
 	return c.work.Wait(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -112,9 +113,10 @@ func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, erro
 	id := v.id
 	named := make(chan *volume, 1)
 	err := c.work.Write(ctx, objectOf(id), func(ctx context.Context) error {
+		asked := time.Now()
 		v, err := c.sendUpdate(ctx, id, o.label, o.tags)
 		if err == nil {
-			c.known.saw(v)
+			c.known.saw(v, asked)
 			named <- v
 		}
 		return err

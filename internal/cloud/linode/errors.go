@@ -50,3 +50,9 @@ func isAbout(err error, field string) bool {
 	a := apiErrors.Of(err)
 	return a != nil && slices.Contains(a.Fields, field)
 }
+
+// statusNotFound is what an API says of what does not exist.
+func statusNotFound(err error) bool {
+	a := apiErrors.Of(err)
+	return a != nil && a.Status == http.StatusNotFound
+}

@@ -12,8 +12,10 @@ type facts struct {
 	volumes map[int]volume
 }
 
-// saw takes in the state of a volume that was asked for alone, or that a change was answered with.
-func (k *facts) saw(v *volume) {
+// saw takes in the state of a volume that was asked for alone, or that a change was answered with; asked is
+// when.
+func (k *facts) saw(v *volume, asked time.Time) {
+	v.asked = asked
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.volumes == nil {
@@ -25,7 +27,8 @@ func (k *facts) saw(v *volume) {
 // listed takes in an entry of a list, which may lag behind, and reports whether it can be believed: it is
 // newer than what is known, or the same. One that tells something else of the same second, which is how
 // exactly the cloud tells times, may be either, and one look at the volume alone tells.
-func (k *facts) listed(v *volume) bool {
+func (k *facts) listed(v *volume, asked time.Time) bool {
+	v.asked = asked
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old, known := k.volumes[v.id]
@@ -78,10 +81,4 @@ func (k *facts) of(id int) (volume, bool) {
 	defer k.mu.Unlock()
 	v, known := k.volumes[id]
 	return v, known
-}
-
-// atlas is what the regions can do, as it was read at a moment.
-type atlas struct {
-	places map[string]place
-	read   time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -14,6 +15,7 @@ import (
 // allVolumes reads all volumes that the credentials see, in every region: whoever compares the list with
 // what should be attached must not miss those of a second region.
 func (c *Cloud) allVolumes(ctx context.Context) ([]*volume, error) {
+	asked := time.Now()
 	all, err := remote.Complete(budget.WithPriority(ctx, budget.List), func(ctx context.Context, number int) ([]*volume, bool, error) {
 		return c.volumePage(ctx, listing{number: number, size: perPage})
 	}, func(v *volume) int { return v.id })
@@ -24,7 +26,7 @@ func (c *Cloud) allVolumes(ctx context.Context) ([]*volume, error) {
 	ids := make(map[int]bool, len(all))
 	for _, v := range all {
 		ids[v.id] = true
-		c.known.listed(v)
+		c.known.listed(v, asked)
 	}
 	c.known.only(ids)
 	return all, nil

@@ -92,6 +92,7 @@ func (c *Cloud) read(ctx context.Context, id int) (*volume, error) {
 	if budget.PriorityOf(ctx) == budget.Default {
 		ctx = budget.WithPriority(ctx, budget.Read)
 	}
+	asked := time.Now()
 	v, err := c.getVolume(ctx, id)
 	switch {
 	case err != nil:
@@ -102,7 +103,7 @@ func (c *Cloud) read(ctx context.Context, id int) (*volume, error) {
 	case v.id != id:
 		return nil, fmt.Errorf("look at volume %d: %w: the answer is about something else", id, fault.Unavailable)
 	}
-	c.known.saw(v)
+	c.known.saw(v, asked)
 	return v, nil
 }
 
@@ -121,13 +122,14 @@ func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error)
 	if c.volumes.Load() > perPage {
 		return nil, nil
 	}
+	asked := time.Now()
 	page, last, err := c.volumePage(ctx, listing{number: 1, size: perPage})
 	if err != nil {
 		return nil, apiErrors.Read("look at several volumes", err)
 	}
 	found := make(map[int]*volume, len(page))
 	for _, v := range page {
-		if c.known.listed(v) {
+		if c.known.listed(v, asked) {
 			found[v.id] = v
 		}
 	}
@@ -159,6 +161,15 @@ func (c *Cloud) know(ctx context.Context, id int) (volume, error) {
 		return volume{}, err
 	}
 	return *v, nil
+}
+
+// shown returns the state of a volume by a look that began after the moment; nil when there is none. A look for
+// others may have shown it already.
+func (c *Cloud) shown(ctx context.Context, id int, after time.Time) (*volume, error) {
+	if v, known := c.known.of(id); known && v.asked.After(after) && time.Since(v.asked) < shownFor {
+		return &v, nil
+	}
+	return c.edges.Get(ctx, id)
 }
 
 // settled waits until a volume has no change of its status under way, and returns it; nil when it is gone.

@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -165,9 +164,10 @@ func (c *Cloud) createOne(ctx context.Context, o order) (*volume, error) {
 func (c *Cloud) make(ctx context.Context, label string, send func(ctx context.Context) (*volume, error)) (*volume, error) {
 	made := make(chan *volume, 1)
 	err := c.work.Write(ctx, "label "+label, func(ctx context.Context) error {
+		asked := time.Now()
 		v, err := send(ctx)
 		if err == nil {
-			c.known.saw(v)
+			c.known.saw(v, asked)
 			made <- v
 		}
 		return err
@@ -323,12 +323,16 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if err != nil || !sent {
 		return err
 	}
-	if _, err = c.await(ctx, n, kindDelete, time.Now(), func(v *volume) (bool, error) {
-		if !gone(v) && v.status != statusDeleting {
-			return false, failed(v)
-		}
-		return gone(v), nil
-	}); err != nil {
+	v, err := c.edges.Get(ctx, n)
+	if err == nil && !gone(v) {
+		_, err = c.await(ctx, n, kindDelete, time.Now(), func(v *volume) (bool, error) {
+			if !gone(v) && v.status != statusDeleting {
+				return false, failed(v)
+			}
+			return gone(v), nil
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	c.known.forget(n)
@@ -357,56 +361,4 @@ func (c *Cloud) decideDelete(ctx context.Context, id int, refusal error) error {
 		}
 	}
 	return fmt.Errorf("%w: %w", fault.Busy, refusal) // what was in the way has ended
-}
-
-// zones are the request's that can serve it. Where the cloud does not say what its regions can do, it is left
-// to its answer.
-func (c *Cloud) zones(ctx context.Context, req cloud.CreateVolumeRequest, o order) ([]string, error) {
-	wanted := req.Zones
-	if len(wanted) == 0 {
-		wanted = []string{c.region}
-	}
-	wanted = slices.DeleteFunc(slices.Clone(wanted), func(zone string) bool { return !slug.MatchString(zone) })
-	places, err := c.atlas(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		return wanted, nil
-	}
-	lacks := "Block Storage"
-	able := slices.DeleteFunc(slices.Clone(wanted), func(zone string) bool {
-		p := places[zone]
-		if p.volumes && o.encryption == encrypted && !p.encryption {
-			lacks = hasEncryption
-		}
-		return !p.volumes || o.encryption == encrypted && !p.encryption
-	})
-	if len(able) == 0 {
-		return nil, fmt.Errorf("none of the regions %q has the capability %q: %w", req.Zones, lacks, fault.Exhausted)
-	}
-	return able, nil
-}
-
-// atlasAge is for how long what the regions can do is believed. What they cannot do is asked for again, but
-// not with every create.
-const atlasAge = time.Hour
-
-// atlas returns what the regions can do.
-func (c *Cloud) atlas(ctx context.Context) (map[string]place, error) {
-	if a := c.places.Load(); a != nil && time.Since(a.read) < atlasAge {
-		return a.places, nil
-	}
-	places, err := c.regions.Get(ctx, struct{}{})
-	if err != nil {
-		return nil, err
-	}
-	c.places.Store(&atlas{places: places, read: time.Now()})
-	return places, nil
-}
-
-// statusNotFound is what an API says of what does not exist.
-func statusNotFound(err error) bool {
-	a := apiErrors.Of(err)
-	return a != nil && a.Status == http.StatusNotFound
 }
