@@ -141,6 +141,9 @@ func TestTheOwnerSeesAndChangesTheFolder(t *testing.T) {
 			t.Errorf("%s %s = %d %s, want %d and %s in it", row.method, row.path, code, body, row.status, row.want)
 		}
 	}
+	if code, body := web(t, http.MethodGet, c.URL+"/compute/v1/disks", ""); code != http.StatusNotFound || !strings.Contains(body, "gRPC") {
+		t.Errorf("what is not gRPC = %d %s", code, body)
+	}
 	_, err := a.disks.Create(as(t.Context()), request("pvc-2"))
 	refused(t, "a second disk", err, codes.ResourceExhausted, "")
 	_, err = a.disks.Get(as(t.Context()), &compute.GetDiskRequest{DiskId: disk})
