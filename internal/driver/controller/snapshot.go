@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,8 +17,8 @@ import (
 
 // CreateSnapshot makes one snapshot per name, or finds the one that an earlier call made.
 func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	if err := need(s.caps.Snapshots, "CreateSnapshot"); err != nil {
-		return nil, err
+	if !s.caps.Snapshots {
+		return nil, s.refuseSnapshot(ctx)
 	}
 	if err := driver.CheckName("name", req.GetName()); err != nil {
 		return nil, err
@@ -41,6 +42,15 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 		return nil, err
 	}
 	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(made[0])}, nil
+}
+
+// refuseSnapshot lets a backend without snapshots say why, and what there is instead.
+func (s *Service) refuseSnapshot(ctx context.Context) error {
+	_, err := s.cloud.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{})
+	if !errors.Is(err, fault.Unsupported) {
+		return need(false, "CreateSnapshot")
+	}
+	return fmt.Errorf("CreateSnapshot: %w", err)
 }
 
 // checkSnapshotPlace refuses a snapshot that could not be restored where the request wants it: it is
