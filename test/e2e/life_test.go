@@ -17,7 +17,7 @@ import (
 // TestLife takes a volume of each kind through its life on each cloud, every call made twice, as callers
 // of CSI do.
 func TestLife(t *testing.T) {
-	for _, where := range []place{onPool("xfs"), onDigitalOcean} {
+	for _, where := range []place{onPool("xfs"), onDigitalOcean, onLinode} {
 		t.Run(where.name, func(t *testing.T) {
 			w := where.start(t)
 			for _, kind := range kinds {
@@ -36,13 +36,13 @@ func liveOnce(t *testing.T, w world, where place, kind string) {
 	write(t, data(v), 1, 32*mib)
 
 	_, err := v.Expand(t.Context(), where.grown)
-	if kind == "ext4" && !canGrowMountedExt4(t) {
-		t.Log("this machine's root lacks CAP_SYS_RESOURCE: a mounted ext4 grows at the next stage")
-		wantCode(t, "growing a mounted ext4 without the capability", err, codes.FailedPrecondition)
-	} else {
+	if where.grows(t, kind) {
 		wantCode(t, "growing", err, codes.OK)
 		wantCode(t, "growing again", second(v.Expand(t.Context(), where.grown)), codes.OK)
 		wantCode(t, "growing to less", second(v.Expand(t.Context(), where.size)), codes.OK)
+	} else {
+		t.Logf("%s of %s grows at the next stage: this machine lacks CAP_SYS_RESOURCE, or sees no growth before", kindName(kind), where.name)
+		wantCode(t, "growing what cannot grow in use", err, codes.FailedPrecondition)
 	}
 	wantBytes(t, data(v), 1, 32*mib)
 	wantCode(t, "deleting a volume in use", v.Delete(t.Context()), codes.FailedPrecondition)

@@ -5,22 +5,20 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 // place is where volumes live: a cloud, and sizes that suit it.
 type place struct {
 	name string
-	// size of a new volume, what it grows to, and what it is restored to.
+	// size of a new volume, what it grows to, and what a copy grows to.
 	size, grown, larger int64
 	start               func(t *testing.T) world
+	// growsInUse says that a machine sees a volume grow that it has.
+	growsInUse bool
 }
 
 // world is both programs on a cloud.
@@ -28,14 +26,22 @@ type world struct {
 	*programs.Pair
 	// left names what is still there of volumes that should be gone.
 	left func(t *testing.T) []string
+	// emulated is what only an emulated account can do; nil on `local`.
+	emulated *emulated
+}
+
+// grows reports whether a filesystem, or a raw block volume for an empty kind, grows while a pod has it.
+func (p place) grows(t *testing.T, kind string) bool {
+	t.Helper()
+	return p.growsInUse && (kind != "ext4" || canGrowMountedExt4(t))
 }
 
 // onPool is `local` on a pool with a filesystem of its own.
 func onPool(host string) place {
-	return place{"pool on " + host, 320 * mib, 512 * mib, 640 * mib, func(t *testing.T) world {
+	return place{name: "pool on " + host, size: 320 * mib, grown: 512 * mib, larger: 640 * mib, growsInUse: true, start: func(t *testing.T) world {
 		pair := startOn(t, host, 4*gib)
 		free := capacity(t, pair)
-		return world{pair, func(t *testing.T) []string {
+		return world{Pair: pair, left: func(t *testing.T) []string {
 			eventually(t, "no file of a freeze is left", func() bool {
 				notes, err := os.ReadDir(filepath.Join(pair.Pool(), "freeze"))
 				return err == nil && len(notes) == 0
@@ -47,29 +53,6 @@ func onPool(host string) place {
 			return left
 		}}
 	}}
-}
-
-// actionTime is how long an emulated cloud takes for a change where nobody says otherwise.
-const actionTime = 20 * time.Millisecond
-
-// onDigitalOcean is an emulated account.
-var onDigitalOcean = place{"DigitalOcean", gib, 2 * gib, 3 * gib, func(t *testing.T) world {
-	w, _ := startDigitalOcean(t, emulator.Options{})
-	return w
-}}
-
-// startDigitalOcean starts an account, and both programs on it with this machine as a droplet.
-func startDigitalOcean(t *testing.T, opts emulator.Options, flags ...string) (world, *emulator.Cloud) {
-	t.Helper()
-	dir := folder(t)
-	opts.DataDir = filepath.Join(dir, "account")
-	opts.Durations = emulator.Actions(clock.Fixed(actionTime))
-	account := emulator.Start(t, opts)
-	cloud := programs.DigitalOcean{Account: account}
-	pair := start(t, programs.Options{Dir: dir, Cloud: cloud, Flags: flags})
-	return world{pair, func(t *testing.T) []string {
-		return slices.Concat(cloud.Left(), cloud.Troubles(), loopsBelow(t, dir))
-	}}, account
 }
 
 // wantNothingLeft checks the cloud, the devices and the mounts after all volumes are deleted.

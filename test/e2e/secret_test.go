@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -26,17 +27,17 @@ const canary = "dop_v1_canary7f3a"
 
 // listening is a cloud whose programs also serve their metrics.
 type listening struct {
-	programs.DigitalOcean
+	programs.Emulated
 	controller, node string
 }
 
 func (l listening) Controller(dir string) ([]string, error) {
-	flags, err := l.DigitalOcean.Controller(dir)
+	flags, err := l.Emulated.Controller(dir)
 	return append(flags, "--http-endpoint="+l.controller), err
 }
 
 func (l listening) Machine(dir string) ([]string, error) {
-	flags, err := l.DigitalOcean.Machine(dir)
+	flags, err := l.Emulated.Machine(dir)
 	return append(flags, "--http-endpoint="+l.node), err
 }
 
@@ -44,9 +45,23 @@ func (l listening) Machine(dir string) ([]string, error) {
 // through every way in which the cloud fails, the token of the credentials file is in no error, log,
 // metric, command line or environment, and in no file but its own.
 func TestTokenShowsNowhere(t *testing.T) {
-	dir := folder(t)
-	account := emulator.Start(t, emulator.Options{Token: canary, DataDir: filepath.Join(dir, "account")})
-	cloud := listening{programs.DigitalOcean{Account: account}, freeAddress(t), freeAddress(t)}
+	for name, open := range map[string]func(t *testing.T, dir string) *emulated{
+		"DigitalOcean": func(t *testing.T, dir string) *emulated {
+			return ofDigitalOcean(digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir}))
+		},
+		"Linode": func(t *testing.T, dir string) *emulated {
+			return ofLinode(linode.Start(t, linode.Options{Token: canary, DataDir: dir}), linode.Linode{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t)
+			showNowhere(t, dir, open(t, filepath.Join(dir, "account")))
+		})
+	}
+}
+
+func showNowhere(t *testing.T, dir string, account *emulated) {
+	cloud := listening{account.Emulated, freeAddress(t), freeAddress(t)}
 	pair := start(t, programs.Options{Dir: dir, Cloud: cloud})
 
 	seen := map[string]string{}
@@ -90,12 +105,12 @@ func TestTokenShowsNowhere(t *testing.T) {
 }
 
 // failingLife takes a volume through the controller's calls while the cloud fails, and notes each error.
-func failingLife(t *testing.T, account *emulator.Cloud, pair *programs.Pair, seen map[string]string, what string, effect faults.Effect) {
+func failingLife(t *testing.T, account *emulated, pair *programs.Pair, seen map[string]string, what string, effect faults.Effect) {
 	t.Helper()
 	suffix := strings.ReplaceAll(what, " ", "-")
 	v := create(t, pair, programs.Claim{Name: "of-" + suffix, Filesystem: "ext4", Size: gib})
-	account.Arm(emulator.Fault{Effect: effect})
-	defer account.Disarm()
+	account.api.Arm(faults.Fault{Effect: effect})
+	defer account.api.Disarm()
 	for _, call := range []struct {
 		name string
 		do   func(context.Context) error
@@ -104,7 +119,7 @@ func failingLife(t *testing.T, account *emulator.Cloud, pair *programs.Pair, see
 			return second(pair.Create(ctx, programs.Claim{Name: "new-" + suffix, Filesystem: "ext4", Size: gib}))
 		}},
 		{"attach", v.Attach},
-		{"expand", func(ctx context.Context) error { return second(v.Expand(ctx, 2*gib)) }},
+		{"expand", func(ctx context.Context) error { return second(v.Expand(ctx, 2*v.Size)) }},
 		{"snapshot", func(ctx context.Context) error { return second(v.Snapshot(ctx, "snap-"+suffix)) }},
 		{"stage", v.Stage},
 		{"unstage", v.Unstage},

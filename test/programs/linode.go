@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -43,16 +44,21 @@ func (l Linode) Controller(dir string) ([]string, error) {
 	return webController(l.Account.Web, dir, linode.DefaultRegion)
 }
 
-// Machine adds a Linode whose volumes are loop devices of this machine, with links in a folder of dir. The
-// node program looks for the Linode's own disks in vain here, so that they are reserved.
+// Machine adds a Linode whose volumes are loop devices of this machine, with links in a folder of dir. This
+// machine's own disks stand for some of the Linode's; the node program cannot see the others, so that they are
+// reserved.
 func (l Linode) Machine(dir string) ([]string, error) {
 	const usual = 2 // as in the account
+	here, err := device.NewByID(device.ByIDConfig{}).Foreign()
+	if err != nil {
+		return nil, err
+	}
 	flags, err := webMachine(l.Account.Web, dir, func(devices string) int {
 		machine := l.Shape
 		machine.DeviceDir = devices
 		return l.Account.AddLinode(machine)
 	})
-	return append(flags, fmt.Sprintf("--reserved-attachments=%d", max(0, cmp.Or(l.Shape.Disks, usual)))), err
+	return append(flags, fmt.Sprintf("--reserved-attachments=%d", max(0, int64(cmp.Or(l.Shape.Disks, usual))-here))), err
 }
 
 // Calls counts what reached the account's API.

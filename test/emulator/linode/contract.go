@@ -15,8 +15,8 @@ var description = contract.Config{
 			Why: "the official SDK asks for pages of every list",
 		},
 		{
-			Method: "GET", Route: prefix + "/regions", Contains: `unknown query parameter "page"`,
-			Why: "the official SDK asks for pages of every list",
+			Method: "GET", Route: prefix + "/regions", Contains: `unknown query parameter "page`,
+			Why: "the official SDK asks for pages of every list, and how long they may be; the answers are pages",
 		},
 		{
 			Method: "GET", Route: prefix + "/volumes/types", Contains: `unknown query parameter "page"`,

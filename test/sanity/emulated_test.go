@@ -1,0 +1,97 @@
+//go:build e2e
+
+package sanity
+
+import (
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+// emulated is a cloud whose account the suite runs on, with this machine as one of its own. The account
+// enforces the documented rules of names and sizes.
+type emulated struct {
+	name string
+	size int64
+	// open starts an account with its data in a folder.
+	open func(t *testing.T, data string) programs.Emulated
+	// unsupported are the reasons that only this cloud has.
+	unsupported map[string]string
+}
+
+const noSnapshots = "the cloud has no snapshots of volumes"
+
+// takes is how long an account takes for a change.
+var takes = clock.Fixed(20 * time.Millisecond)
+
+var emulatedClouds = []emulated{
+	{
+		name: "DigitalOcean", size: programs.DigitalOcean{}.Size(),
+		open: func(t *testing.T, data string) programs.Emulated {
+			return programs.DigitalOcean{Account: digitalocean.Start(t, digitalocean.Options{
+				DataDir: data, Durations: digitalocean.Actions(takes),
+			})}
+		},
+	},
+	{
+		name: "Linode", size: programs.Linode{}.Size(),
+		open: func(t *testing.T, data string) programs.Emulated {
+			return programs.Linode{Account: linode.Start(t, linode.Options{
+				DataDir: data, Durations: linode.Each(takes), Rules: linode.Rules{OneChangePerLinode: true},
+			})}
+		},
+		unsupported: map[string]string{
+			"Snapshot not supported":                           noSnapshots,
+			"ListSnapshots not supported":                      noSnapshots,
+			"GetSnapshot not supported":                        noSnapshots,
+			"CreateSnapshot not supported":                     noSnapshots,
+			"DeleteSnapshot not supported":                     noSnapshots,
+			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
+		},
+	},
+}
+
+func init() {
+	for _, e := range emulatedClouds {
+		filesystem, block := e.backend("filesystems", "mount"), e.backend("raw block", "block")
+		filesystem.skips = growthOfExt4()
+		backends = append(backends, filesystem, block)
+	}
+}
+
+// backend is the two real programs on an account.
+func (e emulated) backend(name, accessType string) backend {
+	b := backend{
+		name: e.name + " with " + name, size: e.size, accessType: accessType, start: e.start,
+		unsupported: map[string]string{
+			"GroupControllerService not supported":                 "the cloud has no snapshots of several volumes at one moment",
+			"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
+			"GetCapacity not supported":                            "the cloud does not say how much room it has",
+			"ControllerGetVolumeHealth not supported":              "the cloud does not say how its volumes are; the node program does",
+			"ControllerListVolumeHealth not supported":             "the cloud does not say how its volumes are; the node program does",
+			"Modify volume not supported":                          "there is nothing to modify",
+			"Modify Volume not supported":                          "there is nothing to modify",
+			"ControllerModifyVolume not supported":                 "there is nothing to modify",
+		},
+	}
+	maps.Copy(b.unsupported, e.unsupported)
+	return b
+}
+
+func (e emulated) start(t *testing.T, dir string) (controller, node string) {
+	cloud := e.open(t, filepath.Join(dir, "account"))
+	t.Cleanup(func() {
+		for _, what := range append(cloud.Troubles(), cloud.Left()...) {
+			t.Errorf("left or wrong in the account: %s", what)
+		}
+		reads, writes := cloud.Calls()
+		t.Logf("%d reads and %d writes reached the account", reads, writes)
+	})
+	return startPrograms(t, dir, cloud)
+}
