@@ -24,8 +24,11 @@ type target struct {
 	// emulate starts an account with so many machines, each of which takes one change at a time if the
 	// real cloud's do.
 	emulate func(ctx context.Context, s setting) (account, error)
-	// limits are the real ones of its API.
+	// limits are the real ones of its API. Where kinds of requests have limits of their own, an account always
+	// has these as well.
 	limits []budget.Window
+	// flood is how many creates are more than it takes in a minute, twice.
+	flood int
 	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
 	// the same sequence, 100 volumes, 16 at a time.
 	vendor given
@@ -109,7 +112,7 @@ type change struct {
 }
 
 // targets are the clouds.
-var targets = []target{digitalOceanTarget}
+var targets = []target{digitalOceanTarget, linodeTarget}
 
 func targetOf(name string) (target, error) {
 	var known []string

@@ -20,6 +20,7 @@ var digitalOceanTarget = target{
 	name:    "digitalocean",
 	emulate: emulateDigitalOcean,
 	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}},
+	flood:   600,
 	vendor: given{
 		driver: "csi-digitalocean",
 		quick:  "7 + 4", slow: "15 + 4", limited: "32, two thirds answered 429",

@@ -13,9 +13,7 @@ import (
 )
 
 const (
-	// flood is how many creates come at once: more than a minute's budget, twice.
-	flood = 600
-	// moved is how many volumes then have to leave their machines, after a while of flood.
+	// moved is how many volumes have to leave their machines, after a while of a flood of creates.
 	moved      = 30
 	afterwards = 5 * time.Second
 )
@@ -23,7 +21,7 @@ const (
 // storm measures, in simulated time, how detaches fare when the API budget is spent by a flood of creates:
 // pods wait on other machines until the volumes are free.
 func (b *cloudBench) storm(t *testing.T) (err error) {
-	b.table.section(fmt.Sprintf("%d detaches %s after %d creates, limits %s (in simulated time, in one process)", moved, afterwards, flood, text(b.target.limits)))
+	b.table.section(fmt.Sprintf("%d detaches %s after %d creates, limits %s (in simulated time, in one process)", moved, afterwards, b.target.flood, text(b.target.limits)))
 	synctest.Test(t, func(t *testing.T) {
 		err = b.inStorm(t.Context())
 	})
@@ -55,7 +53,7 @@ func (b *cloudBench) inStorm(ctx context.Context) (err error) {
 	var failed error
 	began := time.Now()
 	creates.Go(func() {
-		_, failed = together(flood, func(i int) (string, error) { return createVolume(ctx, client, fmt.Sprint("new-", i)) })
+		_, failed = together(b.target.flood, func(i int) (string, error) { return createVolume(ctx, client, fmt.Sprint("new-", i)) })
 	})
 	pause(ctx, afterwards)
 	asked := time.Now()
