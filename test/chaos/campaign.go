@@ -15,7 +15,7 @@ const shrinkRuns = 400
 func campaign(t *testing.T, o options, with setup) bool {
 	sum := newTally()
 	for i := range o.runs {
-		plan := NewPlan(o.seed+uint64(i), o.controllers)
+		plan := NewPlan(o.seed+uint64(i), o.controllers, with.snapshots)
 		out := execute(t, plan, with)
 		sum.add(plan, out)
 		if o.verbose {
@@ -53,13 +53,12 @@ func report(t *testing.T, o options, plan Plan, out outcome, with setup) {
 }
 
 // campaignBinary plays all runs with the real program, several at once.
-func campaignBinary(o options) bool {
-	world, ok := servedWorlds[o.cloud]
-	if !ok {
+func campaignBinary(o options, played scene) bool {
+	if played.served == nil {
 		fmt.Fprintf(os.Stderr, "chaos: cloud %q cannot be reached by programs\n", o.cloud)
 		return false
 	}
-	b := &binaryCampaign{options: o, world: world, sum: newTally(), fine: true}
+	b := &binaryCampaign{options: o, scene: played, sum: newTally(), fine: true}
 	var workers sync.WaitGroup
 	for range min(o.parallel, o.runs) {
 		workers.Go(b.work)
@@ -76,7 +75,7 @@ func campaignBinary(o options) bool {
 type binaryCampaign struct {
 	options
 
-	world maker
+	scene
 
 	mu   sync.Mutex
 	next int
@@ -94,8 +93,8 @@ func (b *binaryCampaign) work() {
 		if !more {
 			return
 		}
-		plan := NewPlan(b.seed+uint64(i), b.controllers)
-		out, dir, err := executeBinary(plan, b.world, b.binary)
+		plan := NewPlan(b.seed+uint64(i), b.controllers, b.snapshots)
+		out, dir, err := executeBinary(plan, b.served, b.binary)
 		b.done(plan, out, dir, err)
 	}
 }

@@ -28,7 +28,7 @@ func (s *sim) outcome() outcome {
 
 // setup says on what a plan is played.
 type setup struct {
-	world maker
+	scene
 	// plant makes backends wrong on purpose; nil: not.
 	plant func(cloud.Cloud) cloud.Cloud
 }
@@ -38,7 +38,7 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		in, hist := newInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
-		w, err := with.world(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
+		w, err := with.open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,21 +91,24 @@ func shrink(t *testing.T, p Plan, first outcome, with setup, most int) (Plan, ou
 
 func none(int) bool { return false }
 
-// worlds are the clouds by their names.
-var worlds = map[string]maker{
-	"digitalocean": newDigitalOceanWorld,
-	"memory":       newMemoryWorld,
+// scene is a cloud to play on.
+type scene struct {
+	// open makes its world; served makes one that real programs reach, nil: there is none.
+	open, served maker
+	// snapshots: the cloud has them.
+	snapshots bool
 }
 
-// servedWorlds are those that real programs reach.
-var servedWorlds = map[string]maker{
-	"digitalocean": newServedDigitalOcean,
+// scenes are the clouds by their names.
+var scenes = map[string]scene{
+	"digitalocean": {rest("digitalocean", 0, newDigitalOcean), rest("digitalocean", binarySpeed, newDigitalOcean), true},
+	"memory":       {newMemoryWorld, nil, true},
 }
 
-func worldOf(name string) (maker, error) {
-	w, ok := worlds[name]
+func sceneOf(name string) (scene, error) {
+	s, ok := scenes[name]
 	if !ok {
-		return nil, fmt.Errorf("cloud %q: not one of %s", name, strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
+		return s, fmt.Errorf("cloud %q: not one of %s", name, strings.Join(slices.Sorted(maps.Keys(scenes)), ", "))
 	}
-	return w, nil
+	return s, nil
 }

@@ -24,7 +24,7 @@ type options struct {
 func main() {
 	testing.Init() // simulated time is to be had only inside of a test
 	var o options
-	flag.StringVar(&o.cloud, "cloud", "memory", "the cloud: "+strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
+	flag.StringVar(&o.cloud, "cloud", "memory", "the cloud: "+strings.Join(slices.Sorted(maps.Keys(scenes)), ", "))
 	flag.IntVar(&o.runs, "runs", 100, "how many runs")
 	flag.Uint64Var(&o.seed, "seed", 1, "the seed of the first run; each later one has the next number")
 	flag.IntVar(&o.controllers, "controllers", 1, "how many controllers share the cloud: 1 or 2")
@@ -36,17 +36,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "chaos: -controllers is 1 or 2, -runs at least 1")
 		os.Exit(2)
 	}
-	world, err := worldOf(o.cloud)
+	played, err := sceneOf(o.cloud)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
 	}
 	if o.binary != "" {
-		os.Exit(exitCode(campaignBinary(o)))
+		os.Exit(exitCode(campaignBinary(o, played)))
 	}
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{
 		Name: "chaos",
-		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, setup{world: world}))) },
+		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, setup{scene: played}))) },
 	}}, nil, nil)
 }
 

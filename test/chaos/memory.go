@@ -73,7 +73,9 @@ func newMemoryWorld(in *injector, log func(format string, args ...any), changed 
 
 func (w *memoryWorld) Names() driver.Names   { return w.names }
 func (w *memoryWorld) Zone() string          { return memoryZone }
+func (w *memoryWorld) Least() cloud.Bytes    { return 0 }
 func (w *memoryWorld) Nodes() []cloud.NodeID { return []cloud.NodeID{"node-1", "node-2"} }
+func (w *memoryWorld) Tend() []string        { return nil }
 func (w *memoryWorld) Complaints() []string  { return nil }
 
 func (w *memoryWorld) Settle() time.Duration { return 15 * time.Minute }

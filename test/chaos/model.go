@@ -126,8 +126,8 @@ func (s *sim) checkVolume(c *claim, truth Truth) {
 		s.wrong(Corrupt, "%s was attached to %s by hand and is attached to %v", c.name, c.byHand, d.On)
 	}
 	for _, va := range c.vas {
-		if va.staged && !slices.Equal(d.On, []cloud.NodeID{s.world.Nodes()[va.node]}) {
-			s.wrong(Corrupt, "%s is in use on %s and attached to %v", c.name, s.world.Nodes()[va.node], d.On)
+		if va.staged && (d.Halfway || !slices.Equal(d.On, []cloud.NodeID{s.world.Nodes()[va.node]})) {
+			s.wrong(Corrupt, "%s is in use on %s and attached to %v (halfway: %t)", c.name, s.world.Nodes()[va.node], d.On, d.Halfway)
 		}
 	}
 }
@@ -216,8 +216,8 @@ func (s *sim) checkGrown(c *claim, goal, said cloud.Bytes) {
 }
 
 func (s *sim) checkPublished(c *claim, node cloud.NodeID) {
-	if d := s.world.Truth().Volumes[c.pv.id]; !slices.Equal(d.On, []cloud.NodeID{node}) {
-		s.wrong(MultiAttached, "ControllerPublishVolume %s to %s succeeded, it is attached to %v", c.name, node, d.On)
+	if d := s.world.Truth().Volumes[c.pv.id]; d.Halfway || !slices.Equal(d.On, []cloud.NodeID{node}) {
+		s.wrong(MultiAttached, "ControllerPublishVolume %s to %s succeeded, it is attached to %v (halfway: %t)", c.name, node, d.On, d.Halfway)
 	}
 }
 

@@ -165,6 +165,14 @@ func (s *sim) look(a *actor, number int) {
 			s.wrong(Unequal, "ValidateVolumeCapabilities %s does not confirm what it was created with: %s", id, got.GetMessage())
 		}
 	})
+	if s.plan.Snapshots {
+		a.lookAtSnapshots(c, ask)
+	}
+}
+
+// lookAtSnapshots lists those of a claim's volume and all, and gets each of them.
+func (a *actor) lookAtSnapshots(c *claim, ask func(method string, do send, got learn)) {
+	s, id := a.s, string(c.pv.id)
 	ask("ListSnapshots", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 		return to.ListSnapshots(ctx, &csi.ListSnapshotsRequest{SourceVolumeId: id})
 	}, func(m proto.Message, _ bool) {

@@ -107,7 +107,9 @@ func (s Step) String() string {
 type Plan struct {
 	Seed        uint64
 	Controllers int
-	Steps       []Step
+	// Snapshots: the cloud has them.
+	Snapshots bool
+	Steps     []Step
 	// Faults are those that happen; nil: they are drawn from the seed.
 	Faults []Fault
 }
@@ -122,9 +124,9 @@ const (
 	middle = 30
 )
 
-// NewPlan draws a plan.
-func NewPlan(seed uint64, controllers int) Plan {
-	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), controllers: controllers}
+// NewPlan draws a plan, with snapshots where the cloud has them.
+func NewPlan(seed uint64, controllers int, snapshots bool) Plan {
+	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), controllers: controllers, pictures: snapshots}
 	for v := range firstVolumes {
 		b.add(Step{Do: CreateClaim, Volume: v, Size: 1 + b.rng.IntN(3)}, 4*time.Second)
 	}
@@ -146,7 +148,7 @@ func NewPlan(seed uint64, controllers int) Plan {
 	}
 	b.add(Step{Do: Reconcile}, 10*time.Second)
 	b.add(Step{Do: Look}, 10*time.Second)
-	return Plan{Seed: seed, Controllers: controllers, Steps: b.steps}
+	return Plan{Seed: seed, Controllers: controllers, Snapshots: snapshots, Steps: b.steps}
 }
 
 // planner draws steps one after the other.
@@ -157,6 +159,7 @@ type planner struct {
 	steps       []Step
 	volumes     int
 	snapshots   int
+	pictures    bool // the cloud has snapshots
 	clashed     bool
 	adopted     bool
 }
@@ -189,7 +192,7 @@ func (b *planner) draw() {
 		b.meddle(vol, within)
 	case n < 42:
 		b.add(Step{Do: Grow, Volume: vol, Size: 1 + b.rng.IntN(2)}, within)
-	case n < 52:
+	case n < 52 && b.pictures:
 		b.add(Step{Do: TakeSnapshot, Volume: vol, Snapshot: b.snapshots}, within)
 		b.snapshots++
 	case n < 55 && b.snapshots > 0:
@@ -271,7 +274,7 @@ func (p Plan) without(steps func(i int) bool, faults func(i int) bool) Plan {
 		}
 		return keep
 	}
-	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Faults: []Fault{}}
+	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Snapshots: p.Snapshots, Faults: []Fault{}}
 	for _, i := range kept(steps, len(p.Steps)) {
 		less.Steps = append(less.Steps, p.Steps[i])
 	}

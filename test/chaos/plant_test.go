@@ -154,11 +154,11 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 60,
 		},
 	}
-	for cloudName, world := range worlds {
+	for cloudName, played := range scenes {
 		for name, bug := range bugs {
 			t.Run(cloudName+": "+name, func(t *testing.T) {
 				for seed := range uint64(bug.runs) {
-					out := execute(t, NewPlan(seed+1, 1), setup{world: world, plant: bug.plant})
+					out := execute(t, NewPlan(seed+1, 1, played.snapshots), setup{scene: played, plant: bug.plant})
 					if len(out.wrongs) == 0 {
 						continue
 					}
@@ -176,10 +176,10 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 
 // Without a planted bug nothing is wrong.
 func TestNothingIsWrong(t *testing.T) {
-	for name, world := range worlds {
+	for name, played := range scenes {
 		for seed := range uint64(12) {
-			plan := NewPlan(seed+1, 1+int(seed%2))
-			if out := execute(t, plan, setup{world: world}); len(out.wrongs) > 0 {
+			plan := NewPlan(seed+1, 1+int(seed%2), played.snapshots)
+			if out := execute(t, plan, setup{scene: played}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
 			}
 		}
@@ -189,10 +189,10 @@ func TestNothingIsWrong(t *testing.T) {
 // A seed is worth something only if it repeats.
 func TestASeedRepeats(t *testing.T) {
 	for seed := range uint64(8) {
-		plan := NewPlan(seed+1, 1+int(seed%2))
-		first := execute(t, plan, setup{world: newMemoryWorld})
+		plan := NewPlan(seed+1, 1+int(seed%2), true)
+		first := execute(t, plan, setup{scene: scenes["memory"]})
 		for range 2 {
-			again := execute(t, plan, setup{world: newMemoryWorld})
+			again := execute(t, plan, setup{scene: scenes["memory"]})
 			was, is := first.history.sorted(), again.history.sorted()
 			if slices.Equal(was, is) {
 				continue

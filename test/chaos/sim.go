@@ -50,6 +50,8 @@ const (
 	calm = 3 * time.Minute
 	// patience is how long everything may take to come to rest without faults.
 	patience = 3 * time.Hour
+	// rounds is how often an operator looks at what does not come to an end.
+	rounds = 10 * time.Minute
 	// glance is how often the state is looked at when nothing seems to happen.
 	glance = 2 * time.Second
 	// idle is how often when nobody has anything to do any more.
@@ -218,6 +220,13 @@ func (s *sim) begin() error {
 		s.foreign[id] = true
 		for img := range s.world.Truth().Snapshots {
 			s.images[img] = true
+		}
+	})
+	s.actor("operator", func(a *actor) {
+		for a.pause(rounds, rounds+time.Minute) {
+			for _, name := range s.world.Tend() {
+				s.hist.add("operator", "removes %s by hand, as the driver says", name)
+			}
 		}
 	})
 	s.actor("eyes", func(a *actor) {

@@ -77,6 +77,8 @@ func (s *sim) createClaim(st Step) {
 	}
 	// A user asks for at least the size of what is copied.
 	switch st.From.Kind {
+	case Blank:
+		c.size += s.world.Least()
 	case FromVolume:
 		of := s.claims[st.From.Number]
 		if of == nil || !of.wanted || of.number == clash {

@@ -15,6 +15,9 @@ type World interface {
 	Names() driver.Names
 	// Zone is the place of all volumes and machines of a run.
 	Zone() string
+	// Least is added to the size of claims that copy nothing, where the smallest volume is large: so that
+	// every size is one of the cloud's.
+	Least() cloud.Bytes
 	// Nodes are two machines.
 	Nodes() []cloud.NodeID
 
@@ -36,6 +39,9 @@ type World interface {
 	Attach(id cloud.VolumeID, from, to cloud.NodeID) error
 	// Foreign makes a volume and a snapshot of another cluster, under these names.
 	Foreign(volume, snapshot string) (cloud.VolumeID, error)
+	// Tend is an operator who reads the driver's errors: what the cloud can bring to no end, and the driver
+	// must not remove on a guess, is removed by hand. It returns the names of what that was.
+	Tend() []string
 	// Complaints are what the cloud itself saw that must never happen.
 	Complaints() []string
 
@@ -60,6 +66,8 @@ type Disk struct {
 	Foreign bool
 	Size    cloud.Bytes
 	On      []cloud.NodeID
+	// Halfway: the machine has no device of it, because it is still coming or going.
+	Halfway bool
 	Stamp   string
 }
 
