@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -45,34 +46,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// want fails the test unless the error has the kind and the words.
-func want(t *testing.T, err error, kind fault.Kind, words ...string) {
-	t.Helper()
-	if fault.Of(err) != kind || (err == nil) != (kind == fault.None) {
-		t.Errorf("got %v, want the kind %q", err, kind)
-		return
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
-		}
-	}
-}
-
-// until lets simulated time pass until the condition holds. It works inside synctest.Test only, where
-// sleeping is how the clock moves and takes no real time; outside of it synctest.Wait panics.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		synctest.Wait()
-		if holds() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen: %s", what)
-		}
-	}
-}
+var want, until = cloudtest.Want, cloudtest.Until
 
 // droplets fails the test unless the account shows the volume at exactly this droplet (0: at none).
 func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {

@@ -1,13 +1,13 @@
 package digitalocean_test
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+)
 
 type (
 	httpRequest  = http.Request
 	httpResponse = http.Response
+	roundTripper = cloudtest.RoundTripper
 )
-
-// roundTripper is a transport made of a function.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

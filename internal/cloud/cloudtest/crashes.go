@@ -1,0 +1,268 @@
+package cloudtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Account is an emulated account of a cloud that is reached over HTTP.
+type Account interface {
+	// Open makes a controller of it; around, unless it is nil, is put around its transport.
+	Open(t *testing.T, around func(http.RoundTripper) http.RoundTripper) cloud.Cloud
+	// Left is how many volumes and snapshots it holds, when the controller has tidied up.
+	Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int)
+	// At is the node that the volume is on, or "".
+	At(id cloud.VolumeID) cloud.NodeID
+}
+
+// Crashes sees to it that one controller goes on where another has ended: the account is the only state.
+type Crashes struct {
+	// Fresh starts an account.
+	Fresh func(t *testing.T) Account
+	// Stack is what the program puts around a backend.
+	Stack func(c cloud.Cloud) cloud.Cloud
+	// Request asks for the smallest volume under a name.
+	Request func(name string) cloud.CreateVolumeRequest
+	// Node is a machine, and Elsewhere are zones of which only a later one can serve.
+	Node      cloud.NodeID
+	Elsewhere []string
+}
+
+// A step is a call that a controller may be killed in, what comes before it, and what has to be true after
+// a new controller has repeated it.
+type step struct {
+	before func(t *testing.T, c cloud.Cloud) cloud.VolumeID
+	call   func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error
+	after  func(t *testing.T, account Account, c cloud.Cloud, id cloud.VolumeID)
+}
+
+// Kill kills a controller at each of its requests in turn, before and after the request's effect. A new one that
+// is asked the same has to converge, and nothing is left or doubled.
+func (cr Crashes) Kill(t *testing.T) {
+	cr.each(t, func(t *testing.T, s step) {
+		cuts := 0
+		for _, after := range []bool{false, true} {
+			n := 1
+			for cr.killAt(t, s, n, after) {
+				n, cuts = n+1, cuts+1
+			}
+		}
+		if cuts < 2 {
+			t.Errorf("the controller was killed %d times only", cuts)
+		}
+	})
+}
+
+// killAt kills a controller at its n-th request, and reports whether there was one.
+func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
+	t.Helper()
+	account := cr.Fresh(t)
+	id := s.before(t, account.Open(t, nil))
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	var transport *cut
+	dying := account.Open(t, func(base http.RoundTripper) http.RoundTripper {
+		transport = &cut{base: base, at: n, after: after, kill: kill}
+		return transport
+	})
+	err := s.call(ctx, cr.Stack(dying), id)
+	if !transport.reached() {
+		if err != nil {
+			t.Fatalf("without a kill: %v", err)
+		}
+		return false
+	}
+	kill()
+	next := account.Open(t, nil)
+	if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(next), id) }); err != nil {
+		t.Fatalf("killed at request %d (after its effect: %v): %v", n, after, err)
+	}
+	s.after(t, account, next, id)
+	return true
+}
+
+// Race asks two controllers of one account the same at once: locks and queues of one process carry no
+// correctness.
+func (cr Crashes) Race(t *testing.T) {
+	cr.each(t, func(t *testing.T, s step) {
+		account := cr.Fresh(t)
+		id := s.before(t, account.Open(t, nil))
+		controllers := []cloud.Cloud{account.Open(t, nil), account.Open(t, nil)}
+		var all sync.WaitGroup
+		for _, c := range controllers {
+			all.Go(func() {
+				if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(c), id) }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		s.after(t, account, controllers[0], id)
+	})
+}
+
+// each plays every step that the cloud can do.
+func (cr Crashes) each(t *testing.T, play func(t *testing.T, s step)) {
+	caps := cr.Fresh(t).Open(t, nil).Capabilities()
+	for name, s := range cr.steps() {
+		if name == "snapshot" && !caps.Snapshots {
+			continue
+		}
+		t.Run(name, func(t *testing.T) { play(t, s) })
+	}
+}
+
+func (cr Crashes) steps() map[string]step {
+	free, there := cr.origin, cr.attached
+	return map[string]step{
+		"create": {before: free, call: cr.create(func(*cloud.CreateVolumeRequest, cloud.VolumeID) {}), after: left(2, 0)},
+		"create in a second zone": {before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, _ cloud.VolumeID) {
+			r.Zones = cr.Elsewhere
+		}), after: left(2, 0)},
+		"clone to a larger size": {before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, id cloud.VolumeID) {
+			r.Source.Volume, r.Size = id, 2*r.Size
+		}), after: left(2, 0)},
+		"attach": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.Attach(ctx, id, cr.Node)
+			return err
+		}, after: on(cr.Node)},
+		"detach": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			return c.Detach(ctx, id, cr.Node)
+		}, after: on("")},
+		"detach from wherever it is": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			return c.Detach(ctx, id, "")
+		}, after: on("")},
+		"expand while attached": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			size := 2 * cr.Request("origin").Size
+			exp, err := c.ExpandVolume(ctx, id, size)
+			if err == nil && exp.Size != size {
+				return fmt.Errorf("it answers %+v", exp)
+			}
+			return err
+		}, after: on(cr.Node)},
+		"snapshot": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{id}})
+			return err
+		}, after: left(1, 1)},
+		"delete": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			return c.DeleteVolume(ctx, id)
+		}, after: left(0, 0)},
+	}
+}
+
+func (cr Crashes) origin(t *testing.T, c cloud.Cloud) cloud.VolumeID {
+	t.Helper()
+	vol, err := c.CreateVolume(t.Context(), cr.Request("origin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vol.ID
+}
+
+func (cr Crashes) attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
+	t.Helper()
+	id := cr.origin(t, c)
+	if _, err := c.Attach(t.Context(), id, cr.Node); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (cr Crashes) create(edit func(*cloud.CreateVolumeRequest, cloud.VolumeID)) func(context.Context, cloud.Cloud, cloud.VolumeID) error {
+	return func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		req := cr.Request("made")
+		edit(&req, id)
+		vol, err := c.CreateVolume(ctx, req)
+		if err == nil && (vol.Size < req.Size || vol.Source != req.Source) {
+			return fmt.Errorf("it answers %+v for %+v", vol, req)
+		}
+		return err
+	}
+}
+
+// left fails the test unless the account holds this many of each.
+func left(volumes, snapshots int) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID) {
+	return func(t *testing.T, account Account, c cloud.Cloud, _ cloud.VolumeID) {
+		t.Helper()
+		if v, s := account.Left(t, c); v != volumes || s != snapshots {
+			t.Errorf("the account holds %d volumes and %d snapshots, want %d and %d", v, s, volumes, snapshots)
+		}
+	}
+}
+
+// on fails the test unless the volume is on exactly this node ("": on none).
+func on(node cloud.NodeID) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID) {
+	return func(t *testing.T, account Account, _ cloud.Cloud, id cloud.VolumeID) {
+		t.Helper()
+		if got := account.At(id); got != node {
+			t.Errorf("volume %s is on node %q, want %q", id, got, node)
+		}
+	}
+}
+
+// Repeat calls as a sidecar does, until it succeeds, and returns the error that no repeat mends.
+func Repeat(call func() error) error {
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		err := call()
+		switch fault.Of(err) {
+		case fault.Unavailable, fault.Uncertain, fault.Busy, fault.Precondition:
+		default:
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(errors.New("the repeats do not converge"), err)
+		}
+	}
+}
+
+// cut is the transport of a controller that is killed at its n-th request: before it leaves, or after it
+// has had its effect. Nothing leaves after that.
+type cut struct {
+	base  http.RoundTripper
+	at    int
+	after bool
+	kill  context.CancelFunc
+
+	mu    sync.Mutex
+	count int
+}
+
+var errKilled = errors.New("the controller was killed")
+
+// RoundTrip sends what comes before the kill.
+func (c *cut) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.count++
+	n := c.count
+	c.mu.Unlock()
+	switch {
+	case n < c.at:
+		return c.base.RoundTrip(r)
+	case n == c.at && c.after:
+		if res, err := c.base.RoundTrip(r); err == nil {
+			_ = res.Body.Close()
+		}
+	}
+	c.kill()
+	return nil, errKilled
+}
+
+func (c *cut) reached() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count >= c.at
+}
+
+// RoundTripper is a transport made of a function.
+type RoundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
