@@ -16,6 +16,9 @@ func (d delay) over() float64 { return float64(d.call) / float64(d.operation) }
 // late is how long after the operation's end the call was answered, in milliseconds.
 func (d delay) late() float64 { return ms(d.call - d.operation) }
 
+// milliseconds is how long the operation took.
+func (d delay) milliseconds() float64 { return ms(d.operation) }
+
 // delays pairs the calls of a kind with their last operations.
 func delays(calls []call, changes []change, what ...string) []delay {
 	type key struct{ what, volume string }

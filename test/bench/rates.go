@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -168,17 +169,23 @@ func (t *table) rate(r rate, m measured) {
 	for _, err := range m.failed[:min(3, len(m.failed))] {
 		fmt.Fprintln(t.out, "    "+err.Error())
 	}
+	t.zero("requests that were too many for the API", m.refused)
 	t.row("requests that change something", float64(m.writes), 4*volumes, "")
 	t.row("requests that change nothing", float64(m.reads), float64(r.mostReads), "")
 	t.row("requests for each volume", float64(m.all())/volumes, 0, "")
-	for _, what := range []string{callPublish, callUnpublish} {
+	var answered []string // as soon as the operation ends, which is at once
+	for _, what := range []string{callCreate, callPublish, callUnpublish, callDelete} {
 		all := delays(m.calls, m.changes, what)
+		if percentile(all, 50, delay.milliseconds) < ms(r.takes)/2 {
+			answered = append(answered, what)
+			continue
+		}
 		median, slowest := r.bars()
 		t.row(what+" over the operation's own time, p50", percentile(all, 50, delay.over), median, "x")
 		t.row(what+" over the operation's own time, p99", percentile(all, 99, delay.over), slowest, "x")
 	}
-	answers := delays(m.calls, m.changes, callCreate, callDelete)
-	t.row("create and delete after the operation's end, p99", percentile(answers, 99, delay.late), ms(bearable), "ms")
+	last := delays(m.calls, m.changes, answered...)
+	t.row(strings.Join(answered, " and ")+" after the operation's end, p99", percentile(last, 99, delay.late), ms(bearable), "ms")
 	t.row("controller program, resident at the end", m.resident, 0, "MiB")
 }
 
