@@ -11,6 +11,8 @@ type Window struct {
 	// Fixed: Calls are the most that may be sent here, whatever the cloud says of its own limit, because
 	// somebody has decided so. Otherwise Calls follow what the cloud says.
 	Fixed bool
+	// Alike: only requests of one kind are counted here, so none of them leaves a reserve to others.
+	Alike bool
 }
 
 // A window counts what was sent within the last Per, and what others sent as far as it is told.
@@ -51,7 +53,11 @@ func (w *window) left(now time.Time) float64 {
 // lacks is how much room is missing for a request that leaves a reserve. A window that is too small
 // for any reserve has none.
 func (w *window) lacks(now time.Time, p Priority) float64 {
-	return 1 + float64(int(reserve[p]*float64(w.Calls))) - w.left(now)
+	kept := reserve[p]
+	if w.Alike {
+		kept = 0
+	}
+	return 1 + float64(int(kept*float64(w.Calls))) - w.left(now)
 }
 
 // changes is how long it takes until there may be more room by n.

@@ -151,7 +151,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Metrics: cfg.Metrics.Poll,
 	})
 	if cfg.SweepEvery > 0 {
-		c.work.Go(func() { c.sweepOften(cfg.SweepEvery) })
+		c.work.Every(cfg.SweepEvery, c.sweep)
 	}
 	return c, nil
 }

@@ -34,7 +34,8 @@ type volume struct {
 	link       string
 	tags       []string
 	encryption string
-	updated    time.Time
+	// created and updated are by the cloud's clock, in whole seconds.
+	created, updated time.Time
 	// asked is when this program asked for it.
 	asked time.Time
 }
@@ -46,6 +47,9 @@ func volumeFrom(v *linodego.Volume, told bool) *volume {
 	}
 	if v.LinodeID != nil {
 		vol.linode = *v.LinodeID
+	}
+	if v.Created != nil {
+		vol.created = *v.Created
 	}
 	if v.Updated != nil {
 		vol.updated = *v.Updated

@@ -43,6 +43,13 @@ type Config struct {
 	NamePrefix string
 	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
 	OperationTimeout time.Duration
+	// SweepEvery is how often left-over copies are looked for. Zero means an hour, a negative value never.
+	SweepEvery time.Duration
+	// LeftOverAge is from which age an unfinished copy belongs to no call any more. Zero means an hour.
+	LeftOverAge time.Duration
+	// Gather is how long a look at the edge of a change waits for others. Zero means 50 ms, which is little against
+	// a change's own time.
+	Gather time.Duration
 	// Usual are the shortest plausible durations of changes by kind; nil: learnt from what is seen.
 	Usual map[poll.Kind]time.Duration
 	// Busy says how to wait while a Linode is busy with somebody else's change. Zero: the queue's own.
@@ -64,22 +71,25 @@ type Classes struct{ Create, List, Other []budget.Window }
 
 // documented are the cloud's own, each of which its headers speak of.
 func documented() *Classes {
-	told := func(calls int) []budget.Window { return []budget.Window{{Calls: calls, Per: time.Minute, Told: true}} }
-	return &Classes{Create: told(100), List: told(200), Other: told(1600)}
+	told := func(calls int, alike bool) []budget.Window {
+		return []budget.Window{{Calls: calls, Per: time.Minute, Told: true, Alike: alike}}
+	}
+	return &Classes{Create: told(100, true), List: told(200, false), Other: told(1600, false)}
 }
 
 const (
 	defaultEndpoint         = "https://api.linode.com"
 	apiVersion              = "v4"
 	defaultOperationTimeout = 5 * time.Minute
+	defaultSweep            = time.Hour
+	defaultLeftOverAge      = time.Hour
 	// perPage is the most that the cloud puts on a page.
 	perPage = 500
 	// leastPage is the least that it takes as the size of one.
 	leastPage = 25
 	// leastSize and mostSize are the sizes of the smallest and the largest volume, in GiB.
 	leastSize, mostSize = 10, 16384
-	// edgeTick is how long a look at the edge of a change waits for others; little against a change's own time.
-	edgeTick = 50 * time.Millisecond
+	defaultGather       = 50 * time.Millisecond
 	// shownFor is for how long a state that was read may decide about a change that the API does not check.
 	shownFor = 2 * time.Second
 )
@@ -97,6 +107,7 @@ type Cloud struct {
 	prefix  string
 	owner   remote.Owner
 	patient time.Duration
+	leftOld time.Duration
 	log     *zap.Logger
 
 	work     *remote.Work
@@ -109,6 +120,7 @@ type Cloud struct {
 	regions *poll.Shared[struct{}, map[string]place]
 	places  atomic.Pointer[atlas]
 	known   facts
+	copies  copies
 	volumes atomic.Int64 // how many the account has, as far as a list has told
 }
 
@@ -126,7 +138,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	cfg = withDefaults(cfg)
 	c := &Cloud{
 		region: cfg.Region, prefix: cfg.NamePrefix, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID},
-		patient: cfg.OperationTimeout, log: cfg.Log, work: remote.NewWork(ctx),
+		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, work: remote.NewWork(ctx),
 		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue}),
 	}
 	if err := c.connect(cfg); err != nil {
@@ -135,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	looks := poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}
 	c.changes = poll.New(poll.Config[int, *volume]{Source: looks, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll})
-	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{Source: looks, Tick: edgeTick, Metrics: cfg.Metrics.Poll})
+	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{Source: looks, Tick: cfg.Gather, Metrics: cfg.Metrics.Poll})
 	c.states = poll.NewShared(poll.SharedConfig[int, *volume]{
 		Source:  poll.Source[int, *volume]{One: c.read, Many: c.several},
 		Metrics: cfg.Metrics.Poll,
@@ -144,6 +156,9 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Source:  poll.Source[struct{}, map[string]place]{One: c.readRegions},
 		Metrics: cfg.Metrics.Poll,
 	})
+	if cfg.SweepEvery > 0 {
+		c.work.Every(cfg.SweepEvery, c.sweep)
+	}
 	return c, nil
 }
 
@@ -153,6 +168,15 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.OperationTimeout <= 0 {
 		cfg.OperationTimeout = defaultOperationTimeout
+	}
+	if cfg.SweepEvery == 0 {
+		cfg.SweepEvery = defaultSweep
+	}
+	if cfg.Gather <= 0 {
+		cfg.Gather = defaultGather
+	}
+	if cfg.LeftOverAge <= 0 {
+		cfg.LeftOverAge = defaultLeftOverAge
 	}
 	if cfg.Usual == nil {
 		cfg.Usual = usualDurations()

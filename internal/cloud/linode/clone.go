@@ -4,9 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -21,7 +26,9 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.copied(ctx, source, c.temporaryLabel(req.Name, source.id))
+	label := c.temporaryLabel(req.Name, source.id)
+	defer c.copies.begin(label)()
+	v, err := c.copied(ctx, source, label)
 	if err != nil {
 		return nil, err
 	}
@@ -138,4 +145,67 @@ func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, erro
 		return nil, fmt.Errorf("%w: %w", fault.Conflict, err) // another controller was quicker
 	}
 	return nil, c.remove(ctx, id, fmt.Errorf("volume %d has the label %s: %w: %w", same[0].id, o.label, fault.Conflict, err))
+}
+
+// copies are those that calls of this process are making.
+type copies struct {
+	mu     sync.Mutex
+	labels map[string]int
+}
+
+// begin says that a copy is being made under this label, until end is called.
+func (k *copies) begin(label string) (end func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.labels == nil {
+		k.labels = map[string]int{}
+	}
+	k.labels[label]++
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.labels[label]--; k.labels[label] == 0 {
+			delete(k.labels, label)
+		}
+	}
+}
+
+func (k *copies) underWay(label string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.labels[label] > 0
+}
+
+// sweep removes left-over copies.
+func (c *Cloud) sweep() {
+	if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
+		c.log.Warn("could not look for left-over copies", zap.Error(err))
+	}
+}
+
+// mostSwept bounds how many copies are removed in one go.
+const mostSwept = 20
+
+// Sweep removes copies of this cluster that were broken off and never asked for again. A copy is handed out only
+// after it has got another label, so nobody has ever used one of these.
+func (c *Cloud) Sweep(ctx context.Context) error {
+	ctx = budget.WithPriority(ctx, budget.List)
+	all, err := c.filtered(ctx, map[string]any{"+contains": c.copying()})
+	if err != nil {
+		return err
+	}
+	swept := 0
+	for _, v := range all {
+		idle := v.linode == 0 && len(v.tags) == 0 && (v.status == statusActive || v.status == statusBroken)
+		old := time.Since(v.created) >= c.leftOld && time.Since(v.updated) >= c.leftOld
+		if !strings.HasPrefix(v.label, c.copying()) || !idle || !old || c.copies.underWay(v.label) || swept == mostSwept {
+			continue
+		}
+		swept++
+		if err := c.DeleteVolume(ctx, volumeID(v.id)); err != nil {
+			return err
+		}
+		c.log.Info("removed a copy that a broken-off clone had left", zap.Int("volume_id", v.id), zap.String("label", v.label))
+	}
+	return nil
 }

@@ -26,7 +26,8 @@ func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *
 		Region: emulator.DefaultRegion, ClusterID: "one",
 		Usual:  map[poll.Kind]time.Duration{"create": quick, "clone": quick, "attach": quick, "detach": quick, "resize": quick, "delete": quick},
 		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}}, Classes: &linode.Classes{},
-		Busy: queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+		Gather: quick,
+		Busy:   queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
 	}
 	for _, e := range edit {
 		e(&cfg)
@@ -96,7 +97,6 @@ func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtes
 func TestContract(t *testing.T) {
 	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
 	slow.Delete = slow.Attach
-	strict := emulator.Rules{DetachOfFreeRefused: true, ResizeToSameRefused: true, AttachWhileCreatingRefused: true, OneChangePerLinode: true}
 	for name, opts := range map[string]emulator.Options{
 		"changes are over at once":       {},
 		"changes take time":              {Durations: slow},

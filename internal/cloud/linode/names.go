@@ -69,10 +69,14 @@ func byNumber(a, b string) int {
 // labelOf is the cloud's name for a request name.
 func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }
 
+// copying begins the label of every copy of this cluster that is not finished. No request is mapped to it: a
+// name that looks as if it ended in a hash gets another one.
+func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.owner.Cluster)[:8] + "-h" }
+
 // temporaryLabel is the label of a copy that is not finished. It belongs to the request and its source, with
-// 128 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.
+// 80 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.
 func (c *Cloud) temporaryLabel(request string, source int) string {
-	return "clone-" + cloud.FullHash(c.owner.Cluster+"\x00"+request+"\x00"+strconv.Itoa(source))
+	return c.copying() + cloud.FullHash(request + "\x00" + strconv.Itoa(source))[:16]
 }
 
 // longestPrefix leaves room for the 20 characters that the provisioner is told to use.

@@ -59,7 +59,8 @@ func failed(v *volume) error {
 
 // errBroken is a volume that the cloud cannot use any more.
 func errBroken(v *volume) error {
-	return fmt.Errorf("volume %d (%s) is in the state %q, which only the cloud's support can change: open a ticket, or delete the volume if nothing is on it: %w",
+	return fmt.Errorf("volume %d (%s) is in the state %q, which only the cloud's support can change: open a ticket; where no PersistentVolume names it nothing has ever used it, "+
+		"and the claim goes on when it is deleted: %w",
 		v.id, v.label, v.status, fault.Unavailable)
 }
 
@@ -138,16 +139,28 @@ func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error)
 		return found, nil
 	}
 	c.volumes.Store(int64(len(page)))
+	c.absent(page, ids, found)
+	return found, nil
+}
+
+// mostLag is more than a list can lag behind.
+const mostLag = 5 * time.Minute
+
+// absent marks as gone what has been told to go and what a complete list lacks, if the list is younger than the
+// volume: it shows one that was made after it, or nothing is as old.
+func (c *Cloud) absent(page []*volume, ids []int, found map[int]*volume) {
 	shown := make(map[int]bool, len(page))
+	newest := 0
 	for _, v := range page {
 		shown[v.id] = true
+		newest = max(newest, v.id)
 	}
 	for _, id := range ids {
-		if v, known := c.known.of(id); known && v.status == statusDeleting && !shown[id] {
+		v, known := c.known.of(id)
+		if known && v.status == statusDeleting && !shown[id] && (id < newest || time.Since(v.created) > mostLag) {
 			found[id] = nil
 		}
 	}
-	return found, nil
 }
 
 // know returns what there is to know of a volume, with a shared read where this process has never seen

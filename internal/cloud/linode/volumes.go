@@ -230,6 +230,13 @@ func (c *Cloud) labelIsFree(ctx context.Context, label string) error {
 
 // labelled returns the volumes with exactly this label, oldest first. Usually there is one at most.
 func (c *Cloud) labelled(ctx context.Context, label string) (same []*volume, err error) {
+	same, err = c.filtered(ctx, label)
+	same = slices.DeleteFunc(same, func(v *volume) bool { return v.label != label })
+	return same, err
+}
+
+// filtered returns the volumes whose labels the filter fits, oldest first.
+func (c *Cloud) filtered(ctx context.Context, label any) (same []*volume, err error) {
 	if budget.PriorityOf(ctx) == budget.Default {
 		ctx = budget.WithPriority(ctx, budget.Read)
 	}
@@ -238,9 +245,9 @@ func (c *Cloud) labelled(ctx context.Context, label string) (same []*volume, err
 	})
 	err = pages.Each(ctx, func(page []*volume) { same = append(same, page...) })
 	if err != nil {
-		return nil, apiErrors.Read("look for volumes labelled "+label, err)
+		return nil, apiErrors.Read(fmt.Sprintf("look for volumes labelled %v", label), err)
 	}
-	same = slices.DeleteFunc(same, func(v *volume) bool { return v.label != label || v.status == statusDeleted })
+	same = slices.DeleteFunc(same, gone)
 	slices.SortFunc(same, func(a, b *volume) int { return a.id - b.id })
 	return same, nil
 }

@@ -55,6 +55,23 @@ func (w *Work) Life() context.Context { return w.life }
 // Go does something in the background. It ends with Life.
 func (w *Work) Go(do func()) { w.running.Go(do) }
 
+// Every does something now and then in the background, for the first time after a while, until Life ends.
+func (w *Work) Every(pause time.Duration, do func()) {
+	w.Go(func() {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-w.life.Done():
+				return
+			}
+			do()
+			timer.Reset(pause)
+		}
+	})
+}
+
 // End ends Life.
 func (w *Work) End() { w.end() }
 

@@ -1,0 +1,71 @@
+package linode_test
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// crashed is an account for whose controllers every unfinished copy is old enough to be swept.
+type crashed struct{ *emulator.Cloud }
+
+func (a crashed) Open(t *testing.T, around func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+	return open(t, a.Cloud, func(cfg *linode.Config) {
+		cfg.LeftOverAge = time.Nanosecond
+		if around != nil {
+			cfg.Transport = around(cfg.Transport)
+		}
+	})
+}
+
+func (a crashed) Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int) {
+	must(t, c.(*linode.Cloud).Sweep(t.Context()))
+	return len(a.Volumes()), 0
+}
+
+func (a crashed) At(id cloud.VolumeID) cloud.NodeID {
+	n, _ := strconv.Atoi(string(id))
+	if vol, _ := a.Volume(n); vol.Linode != 0 {
+		return cloud.NodeID(strconv.Itoa(vol.Linode))
+	}
+	return ""
+}
+
+func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
+	return cloudtest.Crashes{
+		Fresh: func(t *testing.T) cloudtest.Account {
+			opts := emulator.Options{Durations: emulator.Each(lasts), Rules: rules}
+			opts.Durations.Delete = lasts
+			return crashed{start(t, opts)}
+		},
+		Stack: stack, Request: request, Node: node1, Elsewhere: []string{"us-den-edge-1", "us-east"},
+	}
+}
+
+// strict are answers that nothing public rules out.
+var strict = emulator.Rules{DetachOfFreeRefused: true, ResizeToSameRefused: true, AttachWhileCreatingRefused: true, OneChangePerLinode: true}
+
+// C1, A10: a controller is killed at each of its requests in turn, before and after the request's effect; a new
+// one that is asked the same converges, and nothing is left or doubled.
+func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{"as far as is known": {}, "stricter answers": strict} {
+		t.Run(name, func(t *testing.T) { crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t) })
+	}
+}
+
+// Two controllers on one account are asked the same at once: locks and queues of one process carry no
+// correctness.
+func TestTwoControllersAtOnceConverge(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{"as far as is known": {}, "stricter answers": strict} {
+		t.Run(name, func(t *testing.T) {
+			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)
+		})
+	}
+}

@@ -1,0 +1,355 @@
+package linode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// The routes that faults are armed on.
+const (
+	volumesRoute = "/{apiVersion}/volumes"
+	volumeRoute  = volumesRoute + "/{volumeId}"
+	attachRoute  = volumeRoute + "/attach"
+	detachRoute  = volumeRoute + "/detach"
+	resizeRoute  = volumeRoute + "/resize"
+)
+
+// stack is the backend as the program runs it.
+func stack(c cloud.Cloud) cloud.Cloud {
+	return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: time.Millisecond, Most: 5 * time.Millisecond}})
+}
+
+func request(name string) cloud.CreateVolumeRequest {
+	return cloud.CreateVolumeRequest{Name: name, Size: 10 * cloud.GiB, Zones: []string{emulator.DefaultRegion}}
+}
+
+func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
+	t.Helper()
+	vol, err := c.CreateVolume(t.Context(), request(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vol
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var want, until = cloudtest.Want, cloudtest.Until
+
+func number(t *testing.T, id cloud.VolumeID) int {
+	t.Helper()
+	n, err := strconv.Atoi(string(id))
+	must(t, err)
+	return n
+}
+
+// at fails the test unless the account shows the volume at exactly this Linode (0: at none).
+func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, linode int) {
+	t.Helper()
+	vol, found := account.Volume(number(t, id))
+	if !found || vol.Linode != linode {
+		t.Errorf("volume %s is at Linode %d (exists: %v), want %d", id, vol.Linode, found, linode)
+	}
+}
+
+// post arms a fault of the next request of a route.
+func post(account *emulator.Cloud, route string, effect faults.Effect) {
+	account.Arm(emulator.Fault{Method: "POST", Route: route, Times: 1, Effect: effect})
+}
+
+// C1: whichever side of a create gets lost, the repeat finds the one volume, and a first answer that never
+// came equals the second.
+func TestCreateWithALostAnswerMakesOneVolume(t *testing.T) {
+	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
+		t.Run(string(lost), func(t *testing.T) {
+			account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(10 * time.Millisecond))})
+			bare := open(t, account)
+			post(account, volumesRoute, faults.Effect{Lost: lost})
+			_, err := bare.CreateVolume(t.Context(), request("a"))
+			want(t, err, fault.Uncertain)
+			first, err := stack(bare).CreateVolume(t.Context(), request("a"))
+			must(t, err)
+			second, err := stack(bare).CreateVolume(t.Context(), request("a"))
+			must(t, err)
+			if fmt.Sprintf("%+v", first) != fmt.Sprintf("%+v", second) || len(account.Volumes()) != 1 {
+				t.Errorf("the repeats answer\n%+v\n%+v, and there are %d volumes", first, second, len(account.Volumes()))
+			}
+		})
+	}
+}
+
+func TestLostAnswersOfAttachAndDetachAreSettledByTheRepeat(t *testing.T) {
+	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
+		t.Run(string(lost), func(t *testing.T) {
+			account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
+			c := open(t, account)
+			vol := volume(t, c, "a")
+			post(account, attachRoute, faults.Effect{Lost: lost})
+			_, err := c.Attach(t.Context(), vol.ID, node1)
+			want(t, err, fault.Uncertain)
+			_, err = c.Attach(t.Context(), vol.ID, node1)
+			must(t, err)
+			at(t, account, vol.ID, linode1)
+			post(account, detachRoute, faults.Effect{Lost: lost})
+			want(t, c.Detach(t.Context(), vol.ID, node1), fault.Uncertain)
+			must(t, c.Detach(t.Context(), vol.ID, node1))
+			at(t, account, vol.ID, 0)
+			post(account, resizeRoute, faults.Effect{Lost: lost})
+			_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
+			want(t, err, fault.Uncertain)
+			exp, err := c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
+			if err != nil || exp.Size != 20*cloud.GiB {
+				t.Errorf("ExpandVolume again = %+v, %v", exp, err)
+			}
+			account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Lost: lost}})
+			want(t, c.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
+			must(t, c.DeleteVolume(t.Context(), vol.ID))
+			if left := account.Volumes(); len(left) > 0 {
+				t.Errorf("left are %+v", left)
+			}
+		})
+	}
+}
+
+// The cloud gives changes up without a word: the call says what to do, and the next one sends it anew. A volume
+// that the cloud could not make is removed, because nobody has ever had it.
+func TestAChangeThatTheCloudGivesUpIsUnavailableAndRepeatable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lasts := emulator.Each(clock.Fixed(50 * time.Millisecond))
+		lasts.Delete = lasts.Attach
+		account := start(t, emulator.Options{Durations: lasts})
+		c := open(t, account)
+		vol := volume(t, c, "a")
+		errored := faults.Effect{Errored: true}
+		post(account, attachRoute, errored)
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		want(t, err, fault.Unavailable, string(vol.ID), "Linode 101", "sent again")
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		post(account, detachRoute, errored)
+		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "sent again")
+		at(t, account, vol.ID, linode1)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		post(account, resizeRoute, errored)
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
+		want(t, err, fault.Unavailable, "sent again")
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
+		must(t, err)
+		account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: errored})
+		want(t, c.DeleteVolume(t.Context(), vol.ID), fault.Unavailable, "sent again")
+		must(t, c.DeleteVolume(t.Context(), vol.ID))
+		post(account, volumesRoute, errored)
+		_, err = c.CreateVolume(t.Context(), request("b"))
+		want(t, err, fault.Unavailable, "contact_support")
+		if left := account.Volumes(); len(left) > 0 {
+			t.Errorf("left are %+v", left)
+		}
+	})
+}
+
+// A9, A11, P5: lists that lag behind let no call end before its time.
+func TestOldListsEndNothingEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lasts := emulator.Each(clock.Span{Least: 20 * time.Millisecond, Spread: 3 * time.Second})
+		lasts.Delete = lasts.Attach
+		account := start(t, emulator.Options{Durations: lasts})
+		c := open(t, account)
+		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(4 * time.Second)}})
+		var all sync.WaitGroup
+		for n := range 6 {
+			all.Go(func() {
+				for range 3 {
+					if err := oldListLife(t, account, c, fmt.Sprintf("v%d", n)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// oldListLife takes a volume through its life and compares what is answered with what is true.
+func oldListLife(t *testing.T, account *emulator.Cloud, c cloud.Cloud, name string) error {
+	vol, err := c.CreateVolume(t.Context(), request(name))
+	if err != nil {
+		return err
+	}
+	n, _ := strconv.Atoi(string(vol.ID))
+	for range 2 {
+		if _, err := c.Attach(t.Context(), vol.ID, node1); err != nil {
+			return err
+		}
+		if v, _ := account.Volume(n); v.Linode != linode1 || !v.IOReady {
+			return fmt.Errorf("attached, and the account has %+v", v)
+		}
+		if err := c.Detach(t.Context(), vol.ID, node1); err != nil {
+			return err
+		}
+		if v, _ := account.Volume(n); v.Linode != 0 {
+			return fmt.Errorf("detached, and the account has %+v", v)
+		}
+	}
+	exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*vol.Size)
+	if v, _ := account.Volume(n); err != nil || exp.Size != 2*vol.Size || v.Status != "active" {
+		return fmt.Errorf("grown to %+v, %w, and the account has %+v", exp, err, v)
+	}
+	if err := c.DeleteVolume(t.Context(), vol.ID); err != nil {
+		return err
+	}
+	if v, found := account.Volume(n); found {
+		return fmt.Errorf("deleted, and the account has %+v", v)
+	}
+	return nil
+}
+
+// P5: that a list lacks a volume proves nothing if the list is older than the volume.
+func TestADeleteIsNotOverBecauseAnOldListLacksTheVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Durations{Delete: clock.Fixed(time.Second)}})
+		c := open(t, account)
+		ids := []cloud.VolumeID{volume(t, c, "v1").ID, volume(t, c, "v2").ID}
+		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Minute)}})
+		var all sync.WaitGroup
+		for _, id := range ids {
+			all.Go(func() {
+				if err := c.DeleteVolume(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+				n, _ := strconv.Atoi(string(id))
+				if v, found := account.Volume(n); found {
+					t.Errorf("deleted, and the account has %+v", v)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// The happy path is one write per call.
+func TestOneWritePerCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
+		c := stack(open(t, account))
+		vol := volume(t, c, "ab")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
+		must(t, err)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		must(t, c.DeleteVolume(t.Context(), vol.ID))
+		if stats := account.Stats(); stats.Writes != 5 {
+			t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
+		}
+	})
+}
+
+// A caller that goes is answered at once, and the write that was sent goes on.
+func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		post(account, volumesRoute, faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.CreateVolume(ctx, request("a"))
+		if took := time.Since(began); took > 80*time.Millisecond {
+			t.Errorf("the call took %s after its context had ended", took)
+		}
+		want(t, err, fault.Uncertain)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v does not match the context's error", err)
+		}
+		vol, err := stack(c).CreateVolume(t.Context(), request("a"))
+		if err != nil || len(account.Volumes()) != 1 {
+			t.Errorf("the repeat = %+v, %v, and there are %d volumes", vol, err, len(account.Volumes()))
+		}
+	})
+}
+
+// The SDK takes an error without errors in it for a success, and knows two types of the others; here each is what
+// it is, and the cloud's words stay.
+func TestOddAnswersAreNoSuccess(t *testing.T) {
+	calls := map[string]func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error{
+		"create": func(ctx context.Context, c cloud.Cloud, _ cloud.VolumeID) error {
+			_, err := c.CreateVolume(ctx, request("b"))
+			return err
+		},
+		"attach": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.Attach(ctx, id, node2)
+			return err
+		},
+		"detach": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.Detach(ctx, id, node1) },
+		"resize": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.ExpandVolume(ctx, id, 20*cloud.GiB)
+			return err
+		},
+		"delete": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.DeleteVolume(ctx, id) },
+	}
+	answers := map[string]struct {
+		effect faults.Effect
+		kinds  []fault.Kind
+	}{
+		"an error without errors":       {faults.Effect{Status: 400, ID: emulator.NoErrors}, []fault.Kind{fault.InvalidArgument, fault.Precondition, fault.Unavailable}},
+		"a page of a gateway":           {faults.Effect{Status: 502}, []fault.Kind{fault.Uncertain}},
+		"a gateway that gave up":        {faults.Effect{Status: 504}, []fault.Kind{fault.Uncertain}},
+		"an error of the cloud":         {faults.Effect{Status: 500, ID: emulator.NoErrors}, []fault.Kind{fault.Uncertain}},
+		"maintenance":                   {faults.Effect{Status: 503, Header: map[string]string{"X-Maintenance-Mode": "On"}}, []fault.Kind{fault.Uncertain}},
+		"a token that is not accepted":  {faults.Effect{Status: 401}, []fault.Kind{fault.Denied}},
+		"a token without the scope":     {faults.Effect{Status: 403}, []fault.Kind{fault.Denied}},
+		"a redirect to somewhere":       {faults.Effect{Status: 302}, []fault.Kind{fault.Unavailable}},
+		"a refusal that nothing tells":  {faults.Effect{Status: 400, Message: "the moon is full"}, []fault.Kind{fault.InvalidArgument, fault.Precondition, fault.Unavailable}},
+		"a status that nobody expects":  {faults.Effect{Status: 418}, []fault.Kind{fault.Unavailable}},
+		"a timeout in front of the API": {faults.Effect{Status: 408}, []fault.Kind{fault.Uncertain}},
+	}
+	for answer, tc := range answers {
+		t.Run(answer, func(t *testing.T) {
+			for name, call := range calls {
+				account := start(t, emulator.Options{})
+				c := open(t, account)
+				id := volume(t, c, "a").ID
+				if name == "detach" {
+					_, err := c.Attach(t.Context(), id, node1)
+					must(t, err)
+				}
+				method := "POST"
+				if name == "delete" {
+					method = "DELETE"
+				}
+				account.Arm(emulator.Fault{Method: method, Effect: tc.effect})
+				err := call(t.Context(), c, id)
+				found := false
+				for _, kind := range tc.kinds {
+					found = found || fault.Of(err) == kind
+				}
+				if err == nil || !found {
+					t.Errorf("%s = %v, want one of the kinds %q", name, err, tc.kinds)
+				} else if tc.effect.Message != "" && !strings.Contains(err.Error(), tc.effect.Message) {
+					t.Errorf("%s = %v, want the cloud's words in it", name, err)
+				}
+			}
+		})
+	}
+}

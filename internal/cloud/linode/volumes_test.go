@@ -1,0 +1,314 @@
+package linode_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// C7: the first acceptable region that has volumes is taken.
+func TestARegionThatCannotServeIsPassedOver(t *testing.T) {
+	tests := map[string]struct {
+		zones     []string
+		encrypted string
+		want      string // empty: none can
+		says      string
+	}{
+		"without volumes":          {zones: []string{"us-den-edge-1", "us-nowhere-9", "us-east", "us-ord"}, want: "us-east"},
+		"no region at all":         {zones: []string{"../us-ord", "us-east"}, want: "us-east"},
+		"without encryption":       {zones: []string{"us-west", "us-east"}, encrypted: "true", want: "us-east"},
+		"none with volumes":        {zones: []string{"us-den-edge-1"}, says: "us-den-edge-1"},
+		"none with the encryption": {zones: []string{"us-west"}, encrypted: "true", says: "Block Storage Encryption"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			req := request("a")
+			req.Zones = tc.zones
+			if tc.encrypted != "" {
+				req.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: tc.encrypted}}
+			}
+			vol, err := open(t, account).CreateVolume(t.Context(), req)
+			if tc.want == "" {
+				want(t, err, fault.Exhausted, tc.says)
+				if n := len(account.Volumes()); n != 0 {
+					t.Errorf("%d volumes are left", n)
+				}
+			} else if err != nil || vol.Zone != tc.want {
+				t.Errorf("CreateVolume = %+v, %v, want it in %s", vol, err, tc.want)
+			}
+		})
+	}
+}
+
+// Where the regions cannot be looked at, the cloud decides, and its words reach the caller.
+func TestWithoutALookAtTheRegionsTheCloudDecides(t *testing.T) {
+	account := start(t, emulator.Options{})
+	account.Arm(emulator.Fault{Method: "GET", Route: "/{apiVersion}/regions", Effect: faults.Effect{Status: 500}})
+	req := request("a")
+	req.Zones = []string{"us-den-edge-1", "us-east"}
+	vol, err := open(t, account).CreateVolume(t.Context(), req)
+	if err != nil || vol.Zone != "us-east" {
+		t.Errorf("CreateVolume = %+v, %v, want it in us-east", vol, err)
+	}
+	req.Name, req.Zones = "b", []string{"us-den-edge-1"}
+	_, err = open(t, account).CreateVolume(t.Context(), req)
+	want(t, err, fault.Exhausted, "does not support Block Storage")
+}
+
+func TestEncryptionIsAlwaysSaid(t *testing.T) {
+	tests := map[string]struct {
+		region, value string // "": the parameter is not given
+		want          bool
+		kind          fault.Kind
+	}{
+		"asked for":                          {region: "us-ord", value: "true", want: true},
+		"asked not to be":                    {region: "us-ord", value: "false"},
+		"not asked for":                      {region: "us-ord"},
+		"where it is the region's default":   {region: "gb-lon"},
+		"refused where it is its default":    {region: "gb-lon", value: "false"},
+		"asked for in words nobody has said": {region: "us-ord", value: "yes", kind: fault.InvalidArgument},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			c := stack(open(t, account))
+			req := request("a")
+			req.Zones = []string{tc.region}
+			if tc.value != "" {
+				req.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: tc.value}}
+			}
+			first, err := c.CreateVolume(t.Context(), req)
+			if tc.kind != "" {
+				want(t, err, tc.kind, "neither true nor false")
+				return
+			}
+			must(t, err)
+			again, err := c.CreateVolume(t.Context(), req)
+			if err != nil || fmt.Sprint(first) != fmt.Sprint(again) {
+				t.Errorf("CreateVolume = %+v, then %+v, %v", first, again, err)
+			}
+			if all := account.Volumes(); len(all) != 1 || all[0].Encrypted != tc.want {
+				t.Errorf("the account holds %+v, want one that is encrypted: %v", all, tc.want)
+			}
+		})
+	}
+}
+
+// C12: a volume of that label that this driver did not make for this cluster is never handed out.
+func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
+	for name, tags := range map[string][]string{
+		"somebody's own": nil, "another cluster's": {"cloudblock-cluster:two", "cloudblock-name-hash:" + cloud.FullHash("ab")},
+		"another request's": {"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			id, err := account.AddVolume(emulator.Volume{Label: "ab", Tags: tags})
+			must(t, err)
+			_, err = stack(open(t, account)).CreateVolume(t.Context(), request("ab"))
+			want(t, err, fault.Conflict, fmt.Sprint(id))
+		})
+	}
+}
+
+// A volume that came to an end with the cloud keeps its label. Only an operator can know that nobody used it.
+func TestAVolumeThatIsBrokenTellsTheOperatorWhatToDo(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	vol := volume(t, c, "ab")
+	account.SetStatus(number(t, vol.ID), "contact_support")
+	_, err := c.CreateVolume(t.Context(), request("ab"))
+	want(t, err, fault.Uncertain, string(vol.ID), "contact_support", "open a ticket", "when it is deleted")
+	must(t, c.DeleteVolume(t.Context(), vol.ID))
+	must(t, cloudtest.Repeat(func() error { _, err := c.CreateVolume(t.Context(), request("ab")); return err }))
+}
+
+// C13: nothing but the id is needed after a volume was made, alone or as the vendor's driver writes it.
+func TestARenamedVolumeIsFoundByItsID(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	vol := volume(t, c, "pvc-1")
+	n := number(t, vol.ID)
+	must(t, account.Rename(n, "renamed-by-hand"))
+	for _, id := range []cloud.VolumeID{vol.ID, vol.ID + "-pvc-1", vol.ID + "-renamed-by-hand", vol.ID + "-"} {
+		dev, err := c.Attach(t.Context(), id, node1)
+		if err != nil || dev != (cloud.Device{Name: "scsi-0Linode_Volume_renamed-by-hand", Serial: "renamed-by-hand"}) {
+			t.Errorf("Attach(%s) = %+v, %v", id, dev, err)
+		}
+		got, err := c.GetVolume(t.Context(), id)
+		if err != nil || got.ID != vol.ID {
+			t.Errorf("GetVolume(%s) = %+v, %v", id, got, err)
+		}
+		must(t, c.Detach(t.Context(), id, node1))
+		at(t, account, vol.ID, 0)
+	}
+	exp, err := c.ExpandVolume(t.Context(), vol.ID+"-pvc-1", 20*cloud.GiB)
+	if err != nil || exp.Size != 20*cloud.GiB {
+		t.Errorf("ExpandVolume = %+v, %v", exp, err)
+	}
+	must(t, c.DeleteVolume(t.Context(), vol.ID+"-pvc-1"))
+	if left := account.Volumes(); len(left) != 0 {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+// An id that the cloud cannot have made never leaves the program, where it could meet another object.
+func TestMalformedIDsAreRefusedWithoutARequest(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "ab")
+	account.ResetStats()
+	for _, id := range []string{
+		"", "0", "-1", "01", "0" + string(vol.ID), "+" + string(vol.ID), " " + string(vol.ID), "0x186a1", "18446744073709651617",
+		strings.Repeat("9", 40), string(vol.ID) + "/attach", string(vol.ID) + "-../../volumes/1", "../volumes/" + string(vol.ID),
+		string(vol.ID) + "?x", string(vol.ID) + "\n", string(vol.ID) + "-" + strings.Repeat("a", 33), "pvc-1", "506f78a4-e098-11e5-ad9f-000f53306ae1",
+	} {
+		want(t, c.DeleteVolume(t.Context(), cloud.VolumeID(id)), fault.None)
+		want(t, c.Detach(t.Context(), cloud.VolumeID(id), node1), fault.None)
+		_, err := c.Attach(t.Context(), cloud.VolumeID(id), node1)
+		want(t, err, fault.NotFound)
+		_, err = c.ExpandVolume(t.Context(), cloud.VolumeID(id), 20*cloud.GiB)
+		want(t, err, fault.NotFound)
+		_, err = c.GetVolume(t.Context(), cloud.VolumeID(id))
+		want(t, err, fault.NotFound)
+		_, err = c.Attach(t.Context(), vol.ID, cloud.NodeID(id))
+		want(t, err, fault.NotFound)
+	}
+	if s := account.Stats(); s.Reads+s.Writes != 0 || len(account.Volumes()) != 1 {
+		t.Errorf("%d requests left the program: %v", s.Reads+s.Writes, s.Routes)
+	}
+}
+
+// P5: a list is complete although entries go away between its pages, or it is an error.
+func TestAListThatChangesBetweenItsPagesIsComplete(t *testing.T) {
+	account := start(t, emulator.Options{})
+	var ids []int
+	for n := range 1001 {
+		id, err := account.AddVolume(emulator.Volume{Label: fmt.Sprintf("v%d", n)})
+		must(t, err)
+		ids = append(ids, id)
+	}
+	deleter := open(t, account)
+	c := open(t, account, func(cfg *linode.Config) {
+		base, reads := cfg.Transport, 0
+		cfg.Transport = cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := base.RoundTrip(r) //nolint:bodyclose // whoever asked closes it
+			// After each page, but for the last few, the oldest and the newest volume go away.
+			if reads++; reads <= 4 {
+				for _, id := range []int{ids[0], ids[len(ids)-1]} {
+					if err := deleter.DeleteVolume(t.Context(), cloud.VolumeID(fmt.Sprint(id))); err != nil {
+						t.Error(err)
+					}
+				}
+				ids = ids[1 : len(ids)-1]
+			}
+			return res, err
+		})
+	})
+	list, err := c.ListVolumes(t.Context(), cloud.Page{})
+	must(t, err)
+	seen := map[string]bool{}
+	for _, vol := range list.Volumes {
+		seen[string(vol.ID)] = true
+	}
+	for _, id := range ids {
+		if !seen[fmt.Sprint(id)] {
+			t.Errorf("the list of %d lacks %d", len(list.Volumes), id)
+		}
+	}
+}
+
+// A6, A7: a Linode that is full is Exhausted, so that the pod goes elsewhere; its local disks count.
+func TestAFullLinodeIsExhausted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shape emulator.Linode
+		fits  int
+	}{
+		"8 GiB with two local disks":  {emulator.Linode{MemoryMB: 8 << 10, Disks: 2}, 6},
+		"16 GiB with two local disks": {emulator.Linode{MemoryMB: 16 << 10, Disks: 2}, 14},
+		"1 GiB with 8 local disks":    {emulator.Linode{MemoryMB: 1 << 10, Disks: 8}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			node := cloud.NodeID(fmt.Sprint(account.AddLinode(tc.shape)))
+			c := open(t, account)
+			for n := range tc.fits {
+				_, err := c.Attach(t.Context(), volume(t, c, fmt.Sprintf("v%d", n)).ID, node)
+				must(t, err)
+			}
+			one := volume(t, c, "one-more")
+			_, err := c.Attach(t.Context(), one.ID, node)
+			want(t, err, fault.Exhausted, "no free slot")
+			at(t, account, one.ID, 0)
+		})
+	}
+}
+
+func TestAnAttachSaysWhyItCannotBe(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "ab")
+	elsewhere := account.AddLinode(emulator.Linode{Region: "us-east"})
+	off := account.AddLinode(emulator.Linode{Status: "offline"})
+	for node, words := range map[int]string{elsewhere: "in us-ord and the Linode in us-east", off: "powered off"} {
+		_, err := c.Attach(t.Context(), vol.ID, cloud.NodeID(fmt.Sprint(node)))
+		want(t, err, fault.Precondition, words)
+	}
+	_, err := c.Attach(t.Context(), vol.ID, "999")
+	want(t, err, fault.NotFound, "no such Linode")
+	_, err = c.Attach(t.Context(), "999", node1)
+	want(t, err, fault.NotFound, "no such volume")
+}
+
+// The attachment does not persist: more than 8 volumes fit only so, and Kubernetes attaches again after a boot.
+func TestAnAttachmentDoesNotOutliveABoot(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "ab")
+	_, err := c.Attach(t.Context(), vol.ID, node1)
+	must(t, err)
+	if v, _ := account.Volume(number(t, vol.ID)); v.Persists {
+		t.Errorf("%+v persists", v)
+	}
+	account.Reboot(linode1)
+	at(t, account, vol.ID, 0)
+	_, err = c.Attach(t.Context(), vol.ID, node1)
+	must(t, err)
+}
+
+// P1: the real limits of lists and creates delay, and nothing fails.
+func TestTheLimitsOfListsAndCreatesDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Limits: emulator.RealLimits(), Durations: emulator.Each(clock.Fixed(time.Second))})
+		c := open(t, account, func(cfg *linode.Config) { cfg.Limits, cfg.Classes, cfg.Usual = nil, nil, nil })
+		began := time.Now()
+		failed := make(chan error, 150)
+		for n := range cap(failed) {
+			go func() { _, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n))); failed <- err }()
+		}
+		for range cap(failed) {
+			must(t, <-failed)
+		}
+		if took := time.Since(began); took < time.Minute || took > 75*time.Second {
+			t.Errorf("150 creates took %s, want a little more than a minute", took)
+		}
+		for range 250 {
+			_, err := c.ListVolumes(t.Context(), cloud.Page{})
+			must(t, err)
+		}
+		if s := account.Stats(); s.Refused > 0 {
+			t.Errorf("%d requests were refused: %v", s.Refused, s.Statuses)
+		}
+	})
+}
