@@ -43,6 +43,8 @@ func findDriver(ctx context.Context, c kube.Client, cloud string) (driver, error
 // ours says whether a container runs one of the project's programs.
 func ours(c kube.Container) bool { return strings.Contains(c.Image, "cloudblock-csi/") }
 
+// pods are those that are to stay. Of a Deployment there are others, too: a sidecar that does not lead
+// ends when it is killed (docs/adr/0015-candidates-must-end.md), and nobody waits for that.
 func (d driver) pods(ctx context.Context) ([]kube.Pod, error) {
 	var all []kube.Pod
 	for _, w := range d.workloads {
@@ -52,7 +54,7 @@ func (d driver) pods(ctx context.Context) ([]kube.Pod, error) {
 		}
 		all = append(all, some...)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil }), nil
 }
 
 // allReady returns the driver's pods, or an error if one is missing or not ready.
