@@ -69,3 +69,6 @@ func TestTwoControllersAtOnceConverge(t *testing.T) {
 		})
 	}
 }
+
+// roundTripper is a transport made of a function.
+type roundTripper = cloudtest.RoundTripper

@@ -12,7 +12,8 @@ import (
 )
 
 // Foreign counts the machine's disks that are no volumes of the cloud, such as those that it boots and swaps
-// from: they take places of a machine too. It is the same whatever volumes are attached.
+// from: they take places of a machine too, on the bus that the cloud's disks are on. It is the same whatever
+// volumes are attached.
 func (b *ByID) Foreign() (int64, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
@@ -42,6 +43,9 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 	}
 	if err != nil {
 		return false, err
+	}
+	if wanted, _, told := strings.Cut(b.linkPrefix, "-"); told && filepath.Base(bus) != wanted {
+		return false, nil // the cloud's disks have places on another bus
 	}
 	switch filepath.Base(bus) {
 	case "scsi":

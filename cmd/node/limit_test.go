@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// A5, A6: what a machine has places for, less what is in them that is no volume and less what is left to others,
+// and never 0, which would mean that there is no limit.
+func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
+	for name, tc := range map[string]struct{ places, others, reserved, want int64 }{
+		"8 GiB with two local disks":       {8, 2, 0, 6},
+		"16 GiB with two":                  {16, 2, 0, 14},
+		"96 GiB with two":                  {64, 2, 0, 62},
+		"1 GiB with 8":                     {8, 8, 0, 1},
+		"1 GiB with more than it can have": {8, 9, 0, 1},
+		"some left to others":              {16, 2, 4, 10},
+		"all left to others":               {16, 2, 60, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := slotsLeft(tc.places, tc.others, tc.reserved); got != tc.want {
+				t.Errorf("slotsLeft(%d, %d, %d) = %d, want %d", tc.places, tc.others, tc.reserved, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
+	absent := errors.New("no route")
+	served := func(context.Context, string) (metadata.Machine, error) {
+		return metadata.Machine{ID: "7", Zone: "us-ord", Places: 16}, nil
+	}
+	silent := func(ctx context.Context, _ string) (metadata.Machine, error) {
+		<-ctx.Done()
+		return metadata.Machine{}, absent
+	}
+	itself := func() (metadata.Machine, error) { return metadata.Machine{ID: "8", Places: 8}, nil }
+	nobody := func() (metadata.Machine, error) { return metadata.Machine{}, errors.New("no serial number") }
+	tests := map[string]struct {
+		cfg   config
+		disks disks
+		want  driver.NodeInfo
+		fails bool
+	}{
+		"the service":                          {config{}, disks{machine: served, itself: nobody}, driver.NodeInfo{ID: "7", Zone: "us-ord", MaxVolumes: 14}, false},
+		"the service and the flags":            {config{zone: "us-east"}, disks{machine: served}, driver.NodeInfo{ID: "7", Zone: "us-east", MaxVolumes: 14}, false},
+		"the flags alone":                      {named("9", "us-east", 5), disks{machine: silent}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 5}, false},
+		"the machine itself, where --zone is":  {config{zone: "us-east"}, disks{machine: silent, itself: itself}, driver.NodeInfo{ID: "8", Zone: "us-east", MaxVolumes: 6}, false},
+		"--node-id before the machine's own":   {named("9", "us-east", 0), disks{machine: silent, itself: itself}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 6}, false},
+		"nobody, where no --zone is":           {config{}, disks{machine: silent, itself: itself}, driver.NodeInfo{}, true},
+		"nobody, where the machine is another": {config{zone: "us-east"}, disks{machine: silent, itself: nobody}, driver.NodeInfo{}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tc.cfg.disks = &tc.disks
+				got, err := identify(t.Context(), tc.cfg, func() (int64, error) { return 2, nil }, zap.NewNop())
+				if (err != nil) != tc.fails || !tc.fails && got != tc.want {
+					t.Errorf("identify = %+v, %v, want %+v", got, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func named(id, zone string, most int64) config {
+	c := config{zone: zone}
+	c.NodeID, c.MaxVolumes = id, most
+	return c
+}

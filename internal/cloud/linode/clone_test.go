@@ -1,0 +1,192 @@
+package linode_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// copyOf asks for a copy with 20 GiB.
+func copyOf(name string, source cloud.VolumeID) cloud.CreateVolumeRequest {
+	req := request(name)
+	req.Source.Volume, req.Size = source, 20*cloud.GiB
+	req.Tags = []cloud.Tag{{Key: "team", Value: "a"}}
+	return req
+}
+
+// C5: the copy is as large as asked for, the reply says what the cloud says, and it carries all its tags: the
+// cloud itself copies size and content and nothing else.
+func TestACopyIsGrownAndTagged(t *testing.T) {
+	account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond))})
+	c := stack(open(t, account))
+	source := volume(t, c, "source")
+	account.SetContent(number(t, source.ID), "the data")
+	_, err := c.Attach(t.Context(), source.ID, node1)
+	must(t, err)
+	first, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
+	must(t, err)
+	again, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
+	must(t, err)
+	got, _ := account.Volume(number(t, first.ID))
+	if first.Size != 20*cloud.GiB || first.ID != again.ID || got.SizeGiB != 20 || got.Label != "copy" || got.Content != "the data" {
+		t.Errorf("CreateVolume = %+v, then %+v, and the account has %+v", first, again, got)
+	}
+	words := strings.Join(got.Tags, " ")
+	for _, want := range []string{"team:a", "cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("copy"), "cloudblock-source-volume:" + string(source.ID)} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the copy's tags %q lack %q", words, want)
+		}
+	}
+	if n := len(account.Volumes()); n != 2 {
+		t.Errorf("there are %d volumes, want 2", n)
+	}
+}
+
+func TestACopyThatCannotBeIsRefused(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	source := volume(t, c, "source")
+	secret := request("secret")
+	secret.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "true"}}
+	hidden, err := c.CreateVolume(t.Context(), secret)
+	must(t, err)
+	tests := map[string]struct {
+		edit func(*cloud.CreateVolumeRequest)
+		kind fault.Kind
+		says string
+	}{
+		"of no volume":      {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "999" }, fault.NotFound, "999"},
+		"of what is no id":  {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "../1" }, fault.NotFound, "no volume has such an id"},
+		"in another region": {func(r *cloud.CreateVolumeRequest) { r.Zones = []string{"us-east"} }, fault.Exhausted, "us-ord"},
+		"beyond its limit": {func(r *cloud.CreateVolumeRequest) {
+			r.Source.Volume, r.Size, r.Limit = source.ID, cloud.GiB, 5*cloud.GiB
+		}, fault.OutOfRange, "limit"},
+		"of an encrypted one in plain": {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = hidden.ID }, fault.InvalidArgument, `encrypted: "true"`},
+		"of a plain one, encrypted":    {func(r *cloud.CreateVolumeRequest) { r.Parameters = secret.Parameters }, fault.InvalidArgument, `encrypted: "false"`},
+		"from a snapshot":              {func(r *cloud.CreateVolumeRequest) { r.Source = cloud.Source{Snapshot: "1"} }, fault.InvalidArgument, "dataSource"},
+	}
+	before := len(account.Volumes())
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			req := copyOf("copy", source.ID)
+			tc.edit(&req)
+			_, err := c.CreateVolume(t.Context(), req)
+			want(t, err, tc.kind, tc.says)
+		})
+	}
+	if left := account.Volumes(); len(left) != before {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+// A copy that was broken off and is never asked for again is removed when it is old, and no other volume is.
+func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		quiet := func(cfg *linode.Config) { cfg.SweepEvery = -1 }
+		c, other := open(t, account, quiet), open(t, account, inCluster("two"), quiet)
+		source := volume(t, c, "source")
+		for _, from := range []cloud.Cloud{c, other} {
+			post(account, resizeRoute, faults.Effect{Status: 400, Message: "Account limit reached."})
+			_, err := from.CreateVolume(t.Context(), copyOf("copy", source.ID))
+			want(t, err, fault.Uncertain, "goes on from there")
+		}
+		done, err := c.CreateVolume(t.Context(), copyOf("done", source.ID))
+		must(t, err)
+		mine := account.Volumes()[1].Label
+		_, err = account.AddVolume(emulator.Volume{Label: mine[:len(mine)-1] + "-", Tags: []string{"by-hand"}})
+		must(t, err)
+		must(t, c.Sweep(t.Context()))
+		if n := len(account.Volumes()); n != 5 {
+			t.Errorf("a sweep before its time has left %d volumes, want 5", n)
+		}
+		time.Sleep(61 * time.Minute)
+		must(t, c.Sweep(t.Context()))
+		for _, v := range account.Volumes() {
+			if v.Label == mine {
+				t.Errorf("%+v is left", v)
+			}
+		}
+		if n := len(account.Volumes()); n != 4 {
+			t.Errorf("the sweep has left %d volumes, want 4: the source, %s, the other cluster's and the one by hand", n, done.ID)
+		}
+		open(t, account, inCluster("two")) // sweeps now and then by itself
+		time.Sleep(61 * time.Minute)
+		synctest.Wait()
+		if n := len(account.Volumes()); n != 3 {
+			t.Errorf("the other cluster's controller has left %d volumes, want 3", n)
+		}
+	})
+}
+
+// A sweep of one controller meets a copy that another one is about to finish: the call says so, and the repeat
+// begins anew.
+func TestACopyThatASweepTakesIsMadeAgain(t *testing.T) {
+	account := start(t, emulator.Options{})
+	sweeper := open(t, account, func(cfg *linode.Config) { cfg.LeftOverAge = time.Nanosecond })
+	swept := false
+	c := stack(open(t, account, func(cfg *linode.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut && !swept {
+				swept = true
+				if err := sweeper.Sweep(context.WithoutCancel(r.Context())); err != nil {
+					t.Error(err)
+				}
+			}
+			return base.RoundTrip(r)
+		})
+	}))
+	req := copyOf("copy", volume(t, c, "source").ID)
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Uncertain)
+	_, err = c.CreateVolume(t.Context(), req)
+	if must(t, err); !swept || len(account.Volumes()) != 2 {
+		t.Errorf("swept: %v, left are %+v", swept, account.Volumes())
+	}
+}
+
+// E1, E3: the size of an attached volume grows at once, its Linode sees it with the next attach, and so the node
+// has to confirm it for raw devices too.
+func TestGrowthShowsOnTheMachineWithTheNextAttach(t *testing.T) {
+	account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond)), Rules: strict})
+	c := stack(open(t, account))
+	id := volume(t, c, "ab").ID
+	grow := func(size cloud.Bytes, confirm bool) {
+		t.Helper()
+		exp, err := c.ExpandVolume(t.Context(), id, size)
+		if err != nil || exp != (cloud.Expansion{Size: max(size, 10*cloud.GiB), NodeMustConfirm: confirm}) {
+			t.Errorf("ExpandVolume to %s = %+v, %v, want confirmed: %v", size, exp, err, confirm)
+		}
+	}
+	grow(10*cloud.GiB, false)
+	grow(cloud.GiB, false)
+	_, err := c.Attach(t.Context(), id, node1)
+	must(t, err)
+	grow(20*cloud.GiB, true)
+	grow(20*cloud.GiB, true)
+	if v, _ := account.Volume(number(t, id)); v.SizeGiB != 20 || v.DeviceGiB != 10 {
+		t.Errorf("the account has %+v, want 20 GiB and a device of 10", v)
+	}
+	must(t, c.Detach(t.Context(), id, node1))
+	_, err = c.Attach(t.Context(), id, node1)
+	must(t, err)
+	if v, _ := account.Volume(number(t, id)); v.DeviceGiB != 20 {
+		t.Errorf("the account has %+v, want a device of 20 GiB", v)
+	}
+	_, err = c.ExpandVolume(t.Context(), id, 16385*cloud.GiB)
+	want(t, err, fault.OutOfRange, "16384")
+	post(account, resizeRoute, faults.Effect{Status: 400, Message: "Account limit reached."})
+	_, err = c.ExpandVolume(t.Context(), id, 30*cloud.GiB)
+	want(t, err, fault.Exhausted, "Account limit reached.")
+}

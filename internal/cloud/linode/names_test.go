@@ -1,0 +1,128 @@
+package linode
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// legalLabel is what the cloud says of labels.
+func legalLabel(label string) bool {
+	return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,31}$`).MatchString(label) && !strings.Contains(label, "--") && !strings.Contains(label, "__")
+}
+
+func TestEveryNameBecomesALabel(t *testing.T) {
+	tests := map[string]struct{ prefix, name, want string }{
+		"the provisioner's":             {"", "pvc-0123456789abcdef", "pvc-0123456789abcdef"},
+		"the same behind a prefix":      {"production-", "pvc-0123456789abcdef", "production-pvc-0123456789abcdef"},
+		"as long as there is room":      {"", strings.Repeat("a", 32), strings.Repeat("a", 32)},
+		"two dashes":                    {"", "a--b", "a-b-h"},
+		"two dashes made by the prefix": {"a-", "-b", "a-b-h"},
+		"two underscores":               {"", "a__b", "a-b-h"},
+		"a whole UUID":                  {"", "pvc-01234567-89ab-cdef-0123-456789abcdef", "pvc-01234567-8-h"},
+		"a digit first":                 {"", "7seas", "v-7seas-h"},
+		"one letter":                    {"", "a", "a-h"},
+		"no letter at all":              {"", "том", "v-h"},
+		"a slash and dots":              {"", "../../volumes/1", "volumes-1-h"},
+		"an unfinished copy's":          {"", "clone-01234567-h0123456789abcdef", "clone-01234567-h"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := (&Cloud{prefix: tc.prefix}).labelOf(tc.name)
+			changed := strings.HasSuffix(tc.want, "-h") && got != tc.want
+			if !legalLabel(got) || !changed && got != tc.want || changed && (!strings.HasPrefix(got, tc.want) || len(got) != len(tc.want)+16) {
+				t.Errorf("labelOf(%q) = %q, want %q", tc.name, got, tc.want)
+			}
+			if changed && got == tc.name {
+				t.Errorf("labelOf(%q) is the name itself", tc.name)
+			}
+		})
+	}
+}
+
+func FuzzLabels(f *testing.F) {
+	f.Add("", "pvc-1")
+	f.Add("a-", "--")
+	f.Add("x", strings.Repeat("ü", 100))
+	f.Fuzz(func(t *testing.T, prefix, name string) {
+		if CheckPrefix(prefix) != nil || name == "" {
+			return
+		}
+		c := &Cloud{prefix: prefix}
+		if got := c.labelOf(name); !legalLabel(got) || got != c.labelOf(name) {
+			t.Errorf("labelOf(%q) behind %q = %q", name, prefix, got)
+		}
+	})
+}
+
+func TestTheLabelOfACopyIsLegalAndItsOwn(t *testing.T) {
+	one, two := Cloud{owner: remote.Owner{Cluster: "one"}}, Cloud{owner: remote.Owner{Cluster: "two"}}
+	seen := map[string]bool{}
+	for _, label := range []string{one.temporaryLabel("a", 1), one.temporaryLabel("a", 2), one.temporaryLabel("b", 1), two.temporaryLabel("a", 1)} {
+		if !legalLabel(label) || seen[label] || len(label) != 32 {
+			t.Errorf("%q is the label of a copy", label)
+		}
+		seen[label] = true
+	}
+	if !strings.HasPrefix(one.temporaryLabel("a", 1), one.copying()) || one.copying() == two.copying() {
+		t.Errorf("copies of two clusters begin with %q and %q", one.copying(), two.copying())
+	}
+}
+
+func TestPrefixesAndRegionsAreChecked(t *testing.T) {
+	for prefix, ok := range map[string]bool{
+		"": true, "prod-": true, "a": true, "abcdefghijk-": true, "abcdefghijkl-": false, "Prod-": false, "7-": false, "-": false, "a--": false, "a_": false, "a.": false,
+	} {
+		if err := CheckPrefix(prefix); (err == nil) != ok || !ok && fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("CheckPrefix(%q) = %v", prefix, err)
+		}
+	}
+	for region, ok := range map[string]bool{"": true, "us-ord": true, "de-fra-2": true, "us-den-edge-1": true, "US": false, "us ord": false, "../x": false, "7": false} {
+		if err := CheckRegion(region); (err == nil) != ok {
+			t.Errorf("CheckRegion(%q) = %v", region, err)
+		}
+	}
+}
+
+func TestTagsBecomeTheCloudsWords(t *testing.T) {
+	tests := map[string]struct {
+		tag  cloud.Tag
+		want string // empty: refused
+	}{
+		"key and value":                   {cloud.Tag{Key: "team", Value: "a.b c"}, "team:a.b c"},
+		"a word":                          {cloud.Tag{Key: "team"}, "team"},
+		"too short":                       {cloud.Tag{Key: "ab"}, ""},
+		"as long as the cloud allows":     {cloud.Tag{Key: "team", Value: strings.Repeat("a", 45)}, "team:" + strings.Repeat("a", 45)},
+		"longer":                          {cloud.Tag{Key: "team", Value: strings.Repeat("a", 46)}, ""},
+		"a claim's name that is long":     {cloud.Tag{Key: "cloudblock-pvc-namespace", Value: strings.Repeat("n", 63)}, "cloudblock-pvc-namespace:" + strings.Repeat("n", 25)},
+		"a volume's name in Kubernetes":   {cloud.Tag{Key: "cloudblock-pv", Value: "pvc-01234567-89ab-cdef-0123-456789abcdef"}, "cloudblock-pv:pvc-01234567-89ab-cdef-0123-456789ab"},
+		"the hash of a name":              {cloud.Tag{Key: remote.TagHash, Value: cloud.FullHash("a")}, "cloudblock-name-hash:" + cloud.FullHash("a")},
+		"a cluster's name that is long":   {cloud.Tag{Key: remote.TagCluster, Value: strings.Repeat("c", 32)}, ""},
+		"a comma, which separates tags":   {cloud.Tag{Key: "team", Value: "a,b"}, ""},
+		"a source, however long its id":   {cloud.Tag{Key: remote.TagFromVolume, Value: "123456789012345678"}, "cloudblock-source-volume:123456789012345678"},
+		"letters that no terminal prints": {cloud.Tag{Key: "team", Value: "a\x00b"}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := tagRule.Write(tc.tag)
+			if got != tc.want || (err != nil) != (tc.want == "") || err != nil && CheckTags([]cloud.Tag{tc.tag}) == nil {
+				t.Errorf("Write(%v) = %q, %v, want %q", tc.tag, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRoutesHaveNoIds(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v4/volumes": "/v4/volumes", "/v4/volumes/123": "/v4/volumes/{id}", "/v4/volumes/123/attach": "/v4/volumes/{id}/attach",
+		"/v4/linode/instances/7/disks": "/v4/linode/instances/{id}/disks", "/v4/account/events": "/v4/account/events",
+	} {
+		if got := routeOf(path); got != want {
+			t.Errorf("routeOf(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
