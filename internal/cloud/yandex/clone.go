@@ -93,10 +93,24 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, findErr)
 	case found == nil:
 		return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %w", fault.Precondition, answerless(err))
-	case found.GetStatus() != compute.Snapshot_READY:
-		return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", found.GetId(), found.GetStatus(), fault.Unavailable)
 	}
-	return found, nil
+	return c.wholeSnapshot(ctx, found)
+}
+
+// wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.
+func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*compute.Snapshot, error) {
+	if snap.GetStatus() == compute.Snapshot_CREATING {
+		ch := change{watch: watch{snapshot: cloud.SnapshotID(snap.GetId())}, kind: kindSnapshot}
+		seen, err := c.await(ctx, ch, func(s sight) bool { return s.snapshot.GetStatus() != compute.Snapshot_CREATING })
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %s is being made: %w: %w", snap.GetId(), fault.Unavailable, err)
+		}
+		snap = seen.snapshot
+	}
+	if snap.GetStatus() != compute.Snapshot_READY {
+		return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", snap.GetId(), snap.GetStatus(), fault.Unavailable)
+	}
+	return snap, nil
 }
 
 // answerless is an error whose kind is not to be seen any more.

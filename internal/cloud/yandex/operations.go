@@ -26,6 +26,8 @@ type watch struct {
 	operation string
 	// disk is empty where only the operation shows its end.
 	disk cloud.VolumeID
+	// snapshot is looked at in place of an operation that is not known.
+	snapshot cloud.SnapshotID
 	// name is set while a disk is made: others of that name are looked for too.
 	name string
 }
@@ -33,8 +35,9 @@ type watch struct {
 // A sight is what a look has found.
 type sight struct {
 	// disk is the disk as it is now; nil: it was not looked at, or is gone.
-	disk *compute.Disk
-	gone bool
+	disk     *compute.Disk
+	snapshot *compute.Snapshot
+	gone     bool
 	// twins are the other disks of its name.
 	twins []*compute.Disk
 	// operation is nil where the disk was looked at and not the operation.
@@ -139,6 +142,9 @@ func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
 		if s.disk.GetStatus() == compute.Disk_READY {
 			return s, nil
 		}
+	case key.snapshot != "":
+		s.snapshot, err = c.snapshot(ctx, key.snapshot)
+		return s, err
 	case key.operation == "":
 		s.disk, err = c.look(ctx, key.disk)
 		s.gone = s.disk == nil

@@ -1,0 +1,536 @@
+package yandex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// The routes of the changes.
+const (
+	createDisk = "DiskService/Create"
+	updateDisk = "DiskService/Update"
+	deleteDisk = "DiskService/Delete"
+	attachDisk = "InstanceService/AttachDisk"
+	detachDisk = "InstanceService/DetachDisk"
+)
+
+// stack is the backend as the program runs it.
+func stack(c cloud.Cloud) cloud.Cloud {
+	return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: time.Millisecond, Most: 5 * time.Millisecond}})
+}
+
+func request(name string) cloud.CreateVolumeRequest {
+	return cloud.CreateVolumeRequest{Name: name, Size: cloud.GiB, Zones: []string{emulator.DefaultZone}}
+}
+
+func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
+	t.Helper()
+	vol, err := c.CreateVolume(t.Context(), request(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vol
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want fails the test unless the error has the kind and the words.
+func want(t *testing.T, err error, kind fault.Kind, words ...string) {
+	t.Helper()
+	if fault.Of(err) != kind || (err == nil) != (kind == fault.None) {
+		t.Errorf("got %v, want the kind %q", err, kind)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+// simulated runs a test in a time of its own. It ends when nothing is left of the connections: sleeping takes no
+// real time there.
+func simulated(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// until lets simulated time pass until the condition holds. It works inside synctest.Test only.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not happen: %s", what)
+		}
+	}
+}
+
+// at fails the test unless the folder shows the disk at exactly this machine ("": at none).
+func at(t *testing.T, folder *emulator.Cloud, id cloud.VolumeID, machine string) {
+	t.Helper()
+	d, found := folder.Disk(string(id))
+	if !found || d.Instance != machine {
+		t.Errorf("disk %s is at %q (exists: %v), want %q", id, d.Instance, found, machine)
+	}
+}
+
+// left fails the test unless there are so many disks.
+func left(t *testing.T, folder *emulator.Cloud, disks int) {
+	t.Helper()
+	if all := folder.Disks(); len(all) != disks {
+		t.Errorf("there are %d disks, want %d: %+v", len(all), disks, all)
+	}
+}
+
+// C1: whichever side of a create gets lost, the repeat finds the one disk, and a first answer that never came
+// equals the second.
+func TestCreateWithALostAnswerMakesOneVolume(t *testing.T) {
+	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
+		t.Run(string(lost), func(t *testing.T) {
+			folder := start(t, emulator.Options{})
+			bare := open(t, folder)
+			folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Lost: lost}})
+			_, err := bare.CreateVolume(t.Context(), request("a"))
+			want(t, err, fault.Uncertain)
+			first, err := stack(bare).CreateVolume(t.Context(), request("a"))
+			must(t, err)
+			second, err := stack(bare).CreateVolume(t.Context(), request("a"))
+			must(t, err)
+			if fmt.Sprintf("%+v", first) != fmt.Sprintf("%+v", second) {
+				t.Errorf("the repeats answer\n%+v\n%+v", first, second)
+			}
+			left(t, folder, 1)
+		})
+	}
+}
+
+func TestLostAnswersAreSettledByTheRepeat(t *testing.T) {
+	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
+		t.Run(string(lost), func(t *testing.T) {
+			folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
+			c := open(t, folder)
+			vol := volume(t, c, "a")
+			lose := func(route string) {
+				folder.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Lost: lost}})
+			}
+			lose(attachDisk)
+			_, err := c.Attach(t.Context(), vol.ID, node1)
+			want(t, err, fault.Uncertain)
+			_, err = c.Attach(t.Context(), vol.ID, node1)
+			must(t, err)
+			at(t, folder, vol.ID, machine1)
+			lose(updateDisk)
+			_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+			want(t, err, fault.Uncertain)
+			exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+			if err != nil || exp.Size != 2*cloud.GiB {
+				t.Errorf("ExpandVolume again = %+v, %v", exp, err)
+			}
+			lose(detachDisk)
+			want(t, c.Detach(t.Context(), vol.ID, node1), fault.Uncertain)
+			must(t, c.Detach(t.Context(), vol.ID, node1))
+			at(t, folder, vol.ID, "")
+			lose(deleteDisk)
+			want(t, c.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
+			must(t, c.DeleteVolume(t.Context(), vol.ID))
+			left(t, folder, 0)
+		})
+	}
+}
+
+// An operation that the cloud gives up ends the call with the cloud's words and changes nothing, or is sent again
+// by itself where the state does not explain it.
+func TestAFailedOperationIsToldApart(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond)), Rules: emulator.Rules{Rollback: clock.Fixed(time.Second)}})
+		c := stack(open(t, folder))
+		fail := func(route, code string) {
+			folder.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Errored: true, ID: code, Message: "the rack burns"}})
+		}
+		fail(createDisk, "RESOURCE_EXHAUSTED")
+		_, err := c.CreateVolume(t.Context(), request("a"))
+		want(t, err, fault.Exhausted, "the rack burns")
+		left(t, folder, 0)
+		vol := volume(t, c, "a") // under a key that follows from the failed one
+		fail(attachDisk, "FAILED_PRECONDITION")
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		at(t, folder, vol.ID, machine1)
+		fail(updateDisk, "INTERNAL")
+		exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+		if err != nil || exp.Size != 2*cloud.GiB {
+			t.Errorf("ExpandVolume = %+v, %v", exp, err)
+		}
+		fail(detachDisk, "FAILED_PRECONDITION")
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		at(t, folder, vol.ID, "")
+		fail(deleteDisk, "INTERNAL")
+		must(t, c.DeleteVolume(t.Context(), vol.ID))
+		left(t, folder, 0)
+	})
+}
+
+// A machine that is booting fails the operation; it is sent again until the machine is up.
+func TestABootingMachineIsWaitedFor(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond))})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		folder.SetStatus(machine1, "STARTING")
+		done := make(chan error, 1)
+		go func() { _, err := c.Attach(t.Context(), vol.ID, node1); done <- err }()
+		time.Sleep(200 * time.Millisecond)
+		at(t, folder, vol.ID, "")
+		folder.SetStatus(machine1, "RUNNING")
+		must(t, <-done)
+		at(t, folder, vol.ID, machine1)
+		folder.SetStatus(machine1, "RESTARTING")
+		go func() { done <- c.Detach(t.Context(), vol.ID, node1) }()
+		time.Sleep(200 * time.Millisecond)
+		folder.SetStatus(machine1, "RUNNING")
+		must(t, <-done)
+		at(t, folder, vol.ID, "")
+	})
+}
+
+// A disk and a machine of two zones never come together, and the error names both.
+func TestAZoneMismatchIsNamed(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	req := request("a")
+	req.Zones = []string{"ru-central1-b"}
+	vol, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	_, err = c.Attach(t.Context(), vol.ID, node1)
+	want(t, err, fault.Precondition, "ru-central1-b", "ru-central1-a", machine1)
+}
+
+// A7: a machine that is full is Exhausted, so that the pod goes elsewhere; the disk stays free.
+func TestAFullMachineIsExhausted(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	for n := range 7 { // beside the disk that it boots from
+		_, err := c.Attach(t.Context(), volume(t, c, fmt.Sprintf("v%d", n)).ID, node1)
+		must(t, err)
+	}
+	last := volume(t, c, "last")
+	_, err := c.Attach(t.Context(), last.ID, node1)
+	want(t, err, fault.Exhausted, "no room", "7 beside its boot disk", "--max-volumes")
+	at(t, folder, last.ID, "")
+}
+
+// A1: an attachment that an earlier detach is still undoing is none. The attach that meets it waits for the
+// detach, and attaches then.
+func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		dying, living := open(t, folder), open(t, folder)
+		vol := volume(t, dying, "a")
+		_, err := dying.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		folder.Arm(emulator.Fault{Route: detachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(200 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
+		_, err = living.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		if running := folder.Running(); len(running) > 0 {
+			t.Errorf("Attach answered while %+v", running)
+		}
+		at(t, folder, vol.ID, machine1)
+	})
+}
+
+// A1: "not attached" is free only when no attach is under way; and a detach that comes late takes nothing off
+// another machine.
+func TestADetachWaitsForAnAttachThatIsUnderWay(t *testing.T) {
+	for name, node := range map[string]cloud.NodeID{"from its machine": node1, "from wherever it is": ""} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{})
+				dying, living := open(t, folder), open(t, folder)
+				vol := volume(t, dying, "a")
+				folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(150 * time.Millisecond)}})
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				defer cancel()
+				_, err := dying.Attach(ctx, vol.ID, node1)
+				want(t, err, fault.Uncertain)
+				must(t, living.Detach(t.Context(), vol.ID, node))
+				if running := folder.Running(); len(running) > 0 {
+					t.Errorf("Detach answered while %+v", running)
+				}
+				at(t, folder, vol.ID, "")
+				_, err = living.Attach(t.Context(), vol.ID, node2)
+				must(t, err)
+				must(t, dying.Detach(t.Context(), vol.ID, node1))
+				at(t, folder, vol.ID, machine2)
+			})
+		})
+	}
+}
+
+// A1: an attach whose caller has gone before it was answered lands before the detach that follows it.
+func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := c.Attach(ctx, vol.ID, node1)
+		want(t, err, fault.Uncertain)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		time.Sleep(200 * time.Millisecond)
+		at(t, folder, vol.ID, "")
+	})
+}
+
+// A2 and A9: "already attached" is settled by a fresh look: here is OK, under whatever name it is attached;
+// elsewhere names the machine, and an old list changes nothing about it.
+func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	vol := volume(t, c, "a")
+	folder.Attached(string(vol.ID), machine2)
+	folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleChanges: 2}})
+	_, err := c.Attach(t.Context(), vol.ID, node1)
+	want(t, err, fault.Precondition, machine2)
+	dev, err := c.Attach(t.Context(), vol.ID, node2)
+	if id := string(vol.ID); err != nil || dev != (cloud.Device{Name: "virtio-" + id, Serial: id}) {
+		t.Errorf("Attach where it is = %+v, %v", dev, err)
+	}
+	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.Device = "csi-25174384" })
+	dev, err = c.Attach(t.Context(), vol.ID, node2)
+	if err != nil || dev != (cloud.Device{Name: "virtio-csi-25174384", Serial: "csi-25174384"}) {
+		t.Errorf("Attach where the vendor's driver has attached it = %+v, %v", dev, err)
+	}
+	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.ReadOnly = true })
+	_, err = c.Attach(t.Context(), vol.ID, node2)
+	want(t, err, fault.Precondition, "reading only")
+	must(t, c.Detach(t.Context(), vol.ID, node2))
+	_, err = c.Attach(t.Context(), vol.ID, node1)
+	must(t, err)
+}
+
+// A3 and A11: a machine that is gone gives its disks back, and success is said only when the disk's own record
+// shows it.
+func TestDetachFromAMachineThatIsGoneWaitsForTheRecord(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		folder.RemoveInstance(machine1, 100*time.Millisecond)
+		err = c.Detach(t.Context(), vol.ID, node1)
+		want(t, err, fault.Unavailable, "when the machine is gone")
+		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+			err = stack(c).Detach(t.Context(), vol.ID, node1)
+		}
+		must(t, err)
+		at(t, folder, vol.ID, "")
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		want(t, err, fault.NotFound, "no such machine")
+		_, err = c.Attach(t.Context(), vol.ID, node2)
+		must(t, err)
+	})
+}
+
+// A machine that somebody else is changing delays an attach and does not fail it, whatever the code.
+func TestAForeignOperationIsADelay(t *testing.T) {
+	for _, code := range []string{"FAILED_PRECONDITION", "ABORTED"} {
+		t.Run(code, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{Rules: emulator.Rules{Codes: map[string]string{"busy_instance": code}}})
+				mine, other := open(t, folder), open(t, folder, inCluster("two"))
+				vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
+				folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
+				done := make(chan error, 1)
+				go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
+				until(t, "a change is under way", func() bool { return len(folder.Running()) > 0 })
+				_, err := mine.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				must(t, <-done)
+				at(t, folder, vol.ID, machine1)
+				at(t, folder, theirs.ID, machine1)
+			})
+		})
+	}
+}
+
+// Many attaches to one machine queue here instead of colliding there, and so do more creates than the folder can
+// have operations: no refusal is ever seen.
+func TestChangesQueue(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(50 * time.Millisecond))})
+		c := open(t, folder)
+		ids := make([]cloud.VolumeID, 40)
+		var all sync.WaitGroup
+		for n := range ids {
+			all.Go(func() {
+				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
+				if err != nil {
+					t.Error(err)
+				}
+				ids[n] = vol.ID
+			})
+		}
+		all.Wait()
+		for n, id := range ids[:6] {
+			node := []cloud.NodeID{node1, node2}[n%2]
+			all.Go(func() {
+				if _, err := c.Attach(t.Context(), id, node); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		stats := folder.Stats()
+		if most := stats.MaxParallel; most[folder.Folder] > 15 || most[machine1] != 1 || most[machine2] != 1 || stats.Writes != 46 {
+			t.Errorf("%d writes for 46 changes, at most %v at once", stats.Writes, most)
+		}
+	})
+}
+
+// As many operations as the folder can have, of whomever, delay and never fail; a real quota is an answer.
+func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Rules: emulator.Rules{ActiveOperations: 1, DiskLimit: 2}, Durations: emulator.Each(clock.Fixed(time.Second))})
+		mine, other := open(t, folder), open(t, folder, inCluster("two"))
+		done := make(chan error, 1)
+		go func() { _, err := other.CreateVolume(t.Context(), request("theirs")); done <- err }()
+		until(t, "a change is under way", func() bool { return len(folder.Running()) > 0 })
+		vol, err := mine.CreateVolume(t.Context(), request("mine"))
+		must(t, err)
+		must(t, <-done)
+		_, err = mine.CreateVolume(t.Context(), request("one too many"))
+		want(t, err, fault.Exhausted, "Quota")
+		left(t, folder, 2)
+		must(t, mine.DeleteVolume(t.Context(), vol.ID))
+	})
+}
+
+// The happy path is one write per call, and few reads: each answers what the operation is for.
+func TestOneWritePerCall(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
+		c := stack(open(t, folder))
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
+		must(t, err)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		must(t, c.DeleteVolume(t.Context(), vol.ID))
+		stats := folder.Stats()
+		if stats.Writes != 5 {
+			t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
+		}
+		for route, n := range stats.Routes {
+			// One look at the disk after its growth, so that the answer is what the cloud shows (C5), and one for a
+			// wish after its detach.
+			if strings.Contains(route, "DiskService/Get") && n > 2 {
+				t.Errorf("%d reads of %s on the happy path", n, route)
+			}
+		}
+	})
+}
+
+// E3: the repeat of a growth is answered with the size that it has, although a look may be older than that.
+func TestTheRepeatOfAGrowthIsNotAnsweredWithAnOldSize(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	id := volume(t, c, "a").ID
+	_, err := c.ExpandVolume(t.Context(), id, 3*cloud.GiB)
+	must(t, err)
+	folder.Arm(emulator.Fault{Method: "Get", Effect: faults.Effect{StaleChanges: 2}})
+	if exp, err := c.ExpandVolume(t.Context(), id, 2*cloud.GiB); err != nil || exp.Size != 3*cloud.GiB {
+		t.Errorf("ExpandVolume again = %+v, %v, want 3 GiB", exp, err)
+	}
+}
+
+// A caller that goes is answered at once, and the write that was sent goes on.
+func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		c := open(t, folder)
+		must(t, c.Check(t.Context())) // makes the connection
+		folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.CreateVolume(ctx, request("a"))
+		if took := time.Since(began); took > 80*time.Millisecond {
+			t.Errorf("the call took %s after its context had ended", took)
+		}
+		want(t, err, fault.Uncertain)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v does not match the context's error", err)
+		}
+		vol, err := stack(c).CreateVolume(t.Context(), request("a"))
+		if err != nil {
+			t.Errorf("the repeat = %+v, %v", vol, err)
+		}
+		left(t, folder, 1)
+	})
+}
+
+// P1: a refusal that the state does not explain is answered after a few attempts with the cloud's words.
+func TestARefusalThatNothingExplainsIsNotRepeatedForLong(t *testing.T) {
+	for route, call := range map[string]func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error{
+		attachDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.Attach(ctx, id, node2)
+			return err
+		},
+		detachDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.Detach(ctx, id, node1) },
+		deleteDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.DeleteVolume(ctx, id) },
+		updateDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.ExpandVolume(ctx, id, 2*cloud.GiB)
+			return err
+		},
+	} {
+		t.Run(route, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{})
+				c := open(t, folder)
+				id := volume(t, c, "a").ID
+				if route == detachDisk {
+					_, err := c.Attach(t.Context(), id, node1)
+					must(t, err)
+				}
+				refusal := folder.Arm(emulator.Fault{Route: route, Effect: faults.Effect{Status: int(codes.FailedPrecondition), Message: "the moon is full"}})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				want(t, call(ctx, c, id), fault.Unavailable, "the moon is full")
+				if n := refusal.Hits(); ctx.Err() != nil || n < 2 || n > 5 {
+					t.Errorf("it was asked for %d times (%v), want a few", n, ctx.Err())
+				}
+			})
+		})
+	}
+}
