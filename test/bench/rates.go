@@ -181,6 +181,9 @@ func (t *table) rate(r rate, m measured) {
 			continue
 		}
 		median, slowest := r.bars()
+		if what == callCreate && r.atOnce == volumes {
+			median = slowest // they are the first of the program, which knows of none how long it takes
+		}
 		t.row(what+" over the operation's own time, p50", percentile(all, 50, delay.over), median, "x")
 		t.row(what+" over the operation's own time, p99", percentile(all, 99, delay.over), slowest, "x")
 	}
