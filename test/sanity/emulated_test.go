@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -55,6 +56,25 @@ var emulatedClouds = []emulated{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
 		},
 	},
+	yandexFolder("Yandex Cloud", yandex.Rules{}, programs.Yandex{}),
+	yandexFolder("Yandex Cloud where names repeat, over TLS", yandex.Rules{NamesRepeat: true}, programs.Yandex{TLS: true}),
+	yandexFolder("Yandex Cloud where keys are forgotten, as a machine's account", yandex.Rules{KeysForgottenAfter: takes},
+		programs.Yandex{MachineAccount: true}),
+}
+
+// yandexFolder is a folder with its own rules, which the controller reaches in a way of its own.
+func yandexFolder(name string, rules yandex.Rules, way programs.Yandex) emulated {
+	return emulated{
+		name: name, size: way.Size(),
+		open: func(t *testing.T, data string) programs.Emulated {
+			folder := way
+			folder.Account = yandex.Start(t, yandex.Options{DataDir: data, Durations: yandex.Each(takes), Rules: rules})
+			return folder
+		},
+		unsupported: map[string]string{
+			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": "a snapshot is in no zone: it can be restored in each",
+		},
+	}
 }
 
 func init() {
