@@ -175,7 +175,7 @@ func (m *move) decideAttach(ctx context.Context, v *volume, refusal error) error
 // isHere decides about a volume that names this Linode already: it is there, or on its way, or on its way out.
 // An attachment that is being undone is none (failure A1 of the catalogue), and the volume does not show that.
 func (m *move) isHere(ctx context.Context, v *volume, refusal error) error {
-	leaving, _, err := m.c.detachUnderWay(ctx, m.id)
+	leaving, err := m.c.detachUnderWay(ctx, m.id)
 	switch {
 	case err != nil:
 		return apiErrors.Read(fmt.Sprintf("look at the events of volume %d", m.id), err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -247,6 +247,58 @@ func TestADeleteIsNotOverBecauseAnOldListLacksTheVolume(t *testing.T) {
 	})
 }
 
+const eventsRoute = "/{apiVersion}/account/events"
+
+// P1: an empty list proves nothing of the last volumes of an account; the events prove it of all of them at once.
+func TestTheLastVolumesOfAnAccountAreProvenGoneTogether(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault faults.Effect
+		most  int
+	}{
+		"by the events":                         {faults.Effect{DelayAnswer: clock.Fixed(time.Millisecond)}, 2},
+		"each, where the events are not shown":  {faults.Effect{Status: 403}, 12},
+		"each, where the events are not served": {faults.Effect{Status: 500}, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				c := open(t, account, func(cfg *linode.Config) { cfg.Gather = 50 * time.Millisecond })
+				var ids []cloud.VolumeID
+				for n := range 10 {
+					ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
+				}
+				account.ResetStats()
+				account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: tc.fault})
+				var all sync.WaitGroup
+				for _, id := range ids {
+					all.Go(func() {
+						if err := c.DeleteVolume(t.Context(), id); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if s := account.Stats(); s.Reads > tc.most || len(account.Volumes()) > 0 {
+					t.Errorf("%d reads, want at most %d: %v", s.Reads, tc.most, s.Routes)
+				}
+			})
+		})
+	}
+}
+
+// Without the permission to read events the state decides, and nothing fails.
+func TestWithoutTheEventsTheStateDecides(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "ab")
+	account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: faults.Effect{Status: 403}})
+	for range 2 {
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		at(t, account, vol.ID, linode1)
+	}
+}
+
 // The happy path is one write per call.
 func TestOneWritePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -287,69 +339,4 @@ func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
 			t.Errorf("the repeat = %+v, %v, and there are %d volumes", vol, err, len(account.Volumes()))
 		}
 	})
-}
-
-// The SDK takes an error without errors in it for a success, and knows two types of the others; here each is what
-// it is, and the cloud's words stay.
-func TestOddAnswersAreNoSuccess(t *testing.T) {
-	calls := map[string]func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error{
-		"create": func(ctx context.Context, c cloud.Cloud, _ cloud.VolumeID) error {
-			_, err := c.CreateVolume(ctx, request("b"))
-			return err
-		},
-		"attach": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.Attach(ctx, id, node2)
-			return err
-		},
-		"detach": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.Detach(ctx, id, node1) },
-		"resize": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.ExpandVolume(ctx, id, 20*cloud.GiB)
-			return err
-		},
-		"delete": func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.DeleteVolume(ctx, id) },
-	}
-	answers := map[string]struct {
-		effect faults.Effect
-		kinds  []fault.Kind
-	}{
-		"an error without errors":       {faults.Effect{Status: 400, ID: emulator.NoErrors}, []fault.Kind{fault.InvalidArgument, fault.Precondition, fault.Unavailable}},
-		"a page of a gateway":           {faults.Effect{Status: 502}, []fault.Kind{fault.Uncertain}},
-		"a gateway that gave up":        {faults.Effect{Status: 504}, []fault.Kind{fault.Uncertain}},
-		"an error of the cloud":         {faults.Effect{Status: 500, ID: emulator.NoErrors}, []fault.Kind{fault.Uncertain}},
-		"maintenance":                   {faults.Effect{Status: 503, Header: map[string]string{"X-Maintenance-Mode": "On"}}, []fault.Kind{fault.Uncertain}},
-		"a token that is not accepted":  {faults.Effect{Status: 401}, []fault.Kind{fault.Denied}},
-		"a token without the scope":     {faults.Effect{Status: 403}, []fault.Kind{fault.Denied}},
-		"a redirect to somewhere":       {faults.Effect{Status: 302}, []fault.Kind{fault.Unavailable}},
-		"a refusal that nothing tells":  {faults.Effect{Status: 400, Message: "the moon is full"}, []fault.Kind{fault.InvalidArgument, fault.Precondition, fault.Unavailable}},
-		"a status that nobody expects":  {faults.Effect{Status: 418}, []fault.Kind{fault.Unavailable}},
-		"a timeout in front of the API": {faults.Effect{Status: 408}, []fault.Kind{fault.Uncertain}},
-	}
-	for answer, tc := range answers {
-		t.Run(answer, func(t *testing.T) {
-			for name, call := range calls {
-				account := start(t, emulator.Options{})
-				c := open(t, account)
-				id := volume(t, c, "a").ID
-				if name == "detach" {
-					_, err := c.Attach(t.Context(), id, node1)
-					must(t, err)
-				}
-				method := "POST"
-				if name == "delete" {
-					method = "DELETE"
-				}
-				account.Arm(emulator.Fault{Method: method, Effect: tc.effect})
-				err := call(t.Context(), c, id)
-				found := false
-				for _, kind := range tc.kinds {
-					found = found || fault.Of(err) == kind
-				}
-				if err == nil || !found {
-					t.Errorf("%s = %v, want one of the kinds %q", name, err, tc.kinds)
-				} else if tc.effect.Message != "" && !strings.Contains(err.Error(), tc.effect.Message) {
-					t.Errorf("%s = %v, want the cloud's words in it", name, err)
-				}
-			}
-		})
-	}
 }

@@ -139,7 +139,7 @@ func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error)
 		return found, nil
 	}
 	c.volumes.Store(int64(len(page)))
-	c.absent(page, ids, found)
+	c.absent(ctx, page, ids, found)
 	return found, nil
 }
 
@@ -147,17 +147,32 @@ func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error)
 const mostLag = 5 * time.Minute
 
 // absent marks as gone what has been told to go and what a complete list lacks, if the list is younger than the
-// volume: it shows one that was made after it, or nothing is as old.
-func (c *Cloud) absent(page []*volume, ids []int, found map[int]*volume) {
+// volume: it shows one that was made after it, or nothing is as old. Of several without that proof one look at
+// the events tells which deletes have ended.
+func (c *Cloud) absent(ctx context.Context, page []*volume, ids []int, found map[int]*volume) {
 	shown := make(map[int]bool, len(page))
 	newest := 0
 	for _, v := range page {
 		shown[v.id] = true
 		newest = max(newest, v.id)
 	}
+	var unproven []int
 	for _, id := range ids {
 		v, known := c.known.of(id)
-		if known && v.status == statusDeleting && !shown[id] && (id < newest || time.Since(v.created) > mostLag) {
+		switch {
+		case !known || v.status != statusDeleting || shown[id]:
+		case id < newest || time.Since(v.created) > mostLag:
+			found[id] = nil
+		default:
+			unproven = append(unproven, id)
+		}
+	}
+	if len(unproven) < 2 {
+		return
+	}
+	ended := c.deleted(ctx)
+	for _, id := range unproven {
+		if ended[id] {
 			found[id] = nil
 		}
 	}
