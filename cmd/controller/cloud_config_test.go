@@ -36,6 +36,10 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 		"a cluster id that it refuses":      {with("--cluster-id=prod.example"), []string{"--cluster-id"}},
 		"an operation timeout of nothing":   {with("--operation-timeout=0s"), []string{"--operation-timeout"}},
 		"a metadata service without scheme": {with("--metadata-endpoint=127.0.0.1"), []string{"--metadata-endpoint"}},
+		"what no label of Linode may begin with": {
+			[]string{"--cloud=linode", "--volume-name-prefix=abcdefghijkl-", "--region=us ord", "--tag=a=b", "--tag=team=" + strings.Repeat("a", 46)},
+			[]string{"--credentials-file: required with --cloud linode, or the environment variable LINODE_TOKEN", "--volume-name-prefix", "--region", "--tag"},
+		},
 		"another scope of the topology key": {with("--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
 		"another vendor's driver":           {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--driver-name=dobs.csi.digitalocean.com"}, []string{"--driver-name dobs.csi.digitalocean.com: this is the driver of --cloud digitalocean, and not of --cloud local"}},
 		"a vendor's driver without a cloud": {[]string{"--driver-name=dobs.csi.digitalocean.com"}, []string{"--cloud: required"}},
@@ -50,7 +54,10 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 }
 
 func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
-	env := map[string]string{"DIGITALOCEAN_ACCESS_TOKEN": " from-env\n", "DIGITALOCEAN_API_URL": "https://env.example/"}
+	env := map[string]string{
+		"DIGITALOCEAN_ACCESS_TOKEN": " from-env\n", "DIGITALOCEAN_API_URL": "https://env.example/",
+		"LINODE_TOKEN": "from-env", "LINODE_URL": "https://env.example/",
+	}
 	getenv := func(name string) string { return env[name] }
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
@@ -64,16 +71,18 @@ func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
 		"flags":                {[]string{"--credentials-file=" + file, "--api-endpoint=http://127.0.0.1:80"}, "from-file", "http://127.0.0.1:80"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			c, err := parse(append([]string{"--cloud=digitalocean"}, tc.args...), getenv, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			token, err := c.token()
-			if err != nil || token != tc.token || c.apiEndpoint != tc.endpoint || c.operationTimeout != 5*time.Minute {
-				t.Errorf("the token is %q, %v, the endpoint %q, want %q and %q", token, err, c.apiEndpoint, tc.token, tc.endpoint)
-			}
-		})
+		for _, cloud := range []string{"digitalocean", "linode"} {
+			t.Run(name+" of "+cloud, func(t *testing.T) {
+				c, err := parse(append([]string{"--cloud=" + cloud}, tc.args...), getenv, &bytes.Buffer{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				token, err := c.token()
+				if err != nil || token != tc.token || c.apiEndpoint != tc.endpoint || c.operationTimeout != 5*time.Minute {
+					t.Errorf("the token is %q, %v, the endpoint %q, want %q and %q", token, err, c.apiEndpoint, tc.token, tc.endpoint)
+				}
+			})
+		}
 	}
 }
 

@@ -99,6 +99,16 @@ func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
 	}
 }
 
+// Where the limit is the machine's, the flags leave it open until that is known.
+func TestTheLimitOfAMachineThatSaysItIsLeftOpen(t *testing.T) {
+	for flags, want := range map[string][2]int64{"": {0, 0}, "--reserved-attachments=60": {0, 60}, "--max-volumes=7 --reserved-attachments=3": {7, 3}} {
+		cfg, err := parse(append([]string{"--cloud=linode"}, strings.Fields(flags)...), &bytes.Buffer{})
+		if got := [2]int64{cfg.MaxVolumes, cfg.reservedSlots}; err != nil || got != want {
+			t.Errorf("parse(%q) = a limit and a reserve of %d, %v, want %d", flags, got, err, want)
+		}
+	}
+}
+
 func TestParseReadsGoodCommandLines(t *testing.T) {
 	cfg, err := parse([]string{
 		"--cloud", "local", "--local-pool", "/pool", "--node-id", "node-a", "--max-volumes", "7",

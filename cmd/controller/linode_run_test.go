@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// The whole program against an account of Linode: what is another cloud's way of doing things is the suites' to
+// see; this is about the wiring, and about what only this cloud answers.
+func TestProgramOnLinode(t *testing.T) {
+	account := emulator.Start(t, emulator.Options{Linodes: 1, Durations: emulator.Each(clock.Fixed(30 * time.Millisecond))})
+	machine := account.Linodes()[0]
+	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
+	if err := os.WriteFile(file, []byte(account.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
+		"--metadata-endpoint="+account.Metadata(machine), "--cluster-id=prod", "--volume-name-prefix=k8s-")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := csi.NewControllerClient(conn)
+	req := createRequest("pvc-1")
+	req.Parameters = map[string]string{"encrypted": "true"}
+	raw := &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: req.GetVolumeCapabilities()[0].GetAccessMode(),
+	}
+	made, err := client.CreateVolume(ctx, req, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := made.GetVolume()
+	if vol.GetCapacityBytes() != 10<<30 || vol.GetVolumeContext()["linode.csi.cloudblock.io/device-name"] != "scsi-0Linode_Volume_k8s-pvc-1" ||
+		vol.GetAccessibleTopology()[0].GetSegments()["topology.linode.csi.cloudblock.io/region"] != emulator.DefaultRegion || !account.Volumes()[0].Encrypted {
+		t.Errorf("CreateVolume = %v, want 10 GiB, encrypted, the device's name and the region", vol)
+	}
+	expand := &csi.ControllerExpandVolumeRequest{VolumeId: vol.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: 15 << 30}, VolumeCapability: raw}
+	if got, err := client.ControllerExpandVolume(ctx, expand); err != nil || got.GetCapacityBytes() != 15<<30 || got.GetNodeExpansionRequired() {
+		t.Errorf("ControllerExpandVolume of a free raw volume = %v, %v", got, err)
+	}
+	if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+		VolumeId: vol.GetVolumeId() + "-k8s-pvc-1", NodeId: strconv.Itoa(machine), VolumeContext: vol.GetVolumeContext(), VolumeCapability: raw,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The machine sees the size with the next attach, so the node has to confirm it, for raw volumes too.
+	expand.CapacityRange.RequiredBytes = 20 << 30
+	if got, err := client.ControllerExpandVolume(ctx, expand); err != nil || got.GetCapacityBytes() != 20<<30 || !got.GetNodeExpansionRequired() {
+		t.Errorf("ControllerExpandVolume of an attached raw volume = %v, %v", got, err)
+	}
+	_, err = client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: vol.GetVolumeId()})
+	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "Linode has no snapshots") || !strings.Contains(err.Error(), "dataSource") {
+		t.Errorf("CreateSnapshot = %v, want Unimplemented, why, and what to do instead", err)
+	}
+}
