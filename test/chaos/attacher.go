@@ -47,14 +47,16 @@ func (a *actor) follow(c *claim, va *attachment) {
 	if !a.think() {
 		return
 	}
-	leave := get(s, func() bool { return c.place != va.node })
+	s.mu.Lock()
+	gone, leave, come := va.gone, c.place != va.node, va.attached && !va.staged
+	s.mu.Unlock()
 	switch {
-	case va.gone:
+	case gone:
 	case leave:
 		a.unstage(c, va)
 		s.set(func() { va.deleting = true })
 		s.until(func() bool { return va.gone })
-	case va.attached && !va.staged:
+	case come:
 		a.stage(c, va)
 	}
 }

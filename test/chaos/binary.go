@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -208,35 +207,3 @@ func executeBinary(p Plan, world maker, bin string) (o outcome, dir string, err 
 	s.play()
 	return s.outcome(), dir, nil
 }
-
-// wireHandler is the way of a real program to the cloud.
-type wireHandler struct {
-	in      *injector
-	log     func(format string, args ...any)
-	program Program
-	cloud   http.Handler
-}
-
-// ServeHTTP passes a request on, unless the program is to die before or after it.
-func (h *wireHandler) ServeHTTP(to http.ResponseWriter, r *http.Request) {
-	at := r.Method + " " + r.URL.Path
-	if h.in.crashes(h.program.Number, beforeEffect) {
-		h.log("controller %d: killed before %s", h.program.Number, at)
-		h.program.Kill()
-		return
-	}
-	if h.in.crashes(h.program.Number, afterEffect) {
-		h.cloud.ServeHTTP(nowhereWriter{http.Header{}}, r)
-		h.log("controller %d: killed after %s", h.program.Number, at)
-		h.program.Kill()
-		return
-	}
-	h.cloud.ServeHTTP(to, r)
-}
-
-// nowhereWriter takes an answer that nobody gets.
-type nowhereWriter struct{ header http.Header }
-
-func (w nowhereWriter) Header() http.Header         { return w.header }
-func (w nowhereWriter) WriteHeader(int)             {}
-func (w nowhereWriter) Write(b []byte) (int, error) { return io.Discard.Write(b) }

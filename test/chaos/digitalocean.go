@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,6 +49,7 @@ func digitalOceanRules(seed uint64) emulator.Rules {
 
 func (a digitalOcean) region() string            { return digitalOceanRegion }
 func (a digitalOcean) least() cloud.Bytes        { return 0 }
+func (a digitalOcean) flags() []string           { return nil }
 func (a digitalOcean) token() string             { return a.Token }
 func (a digitalOcean) client() http.RoundTripper { return a.Client().Transport }
 func (a digitalOcean) handler() http.Handler     { return a.Handler() }
@@ -85,10 +87,10 @@ func numberOf(node cloud.NodeID) int {
 	return id
 }
 
-func (a digitalOcean) open(ctx context.Context, way http.RoundTripper) (cloud.Cloud, func(context.Context) error, error) {
+func (a digitalOcean) open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error) {
 	c, err := digitalocean.New(ctx, digitalocean.Config{
 		Token:    func() (string, error) { return a.Token, nil },
-		Endpoint: a.URL, Transport: way, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance,
+		Endpoint: a.URL, Transport: by.web, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -152,6 +154,8 @@ func (a digitalOcean) complaints() []string {
 	return texts
 }
 
+func (a digitalOcean) odds() odds { return odds{stale: .18, full: .08, pending: .08} }
+
 func (a digitalOcean) sort(r request) sort {
 	switch {
 	case r.Method == http.MethodGet && strings.Contains(r.Route, "{"):
@@ -168,9 +172,12 @@ func (a digitalOcean) sort(r request) sort {
 	return toChange
 }
 
-func (a digitalOcean) refusal(kind Kind) faults.Effect {
-	if kind == Full {
+func (a digitalOcean) refusal(kind Kind, rng *rand.Rand) faults.Effect {
+	switch kind {
+	case Full:
 		return faults.Effect{Status: http.StatusForbidden, Message: "volume/snapshot capacity limit exceeded"}
+	case Pending:
+		return faults.Effect{Status: http.StatusUnprocessableEntity, Message: "Droplet already has a pending event"}
 	}
-	return faults.Effect{Status: http.StatusUnprocessableEntity, Message: "Droplet already has a pending event"}
+	return webRefusal(kind, rng)
 }

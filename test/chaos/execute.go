@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // outcome is what a run came to.
@@ -97,12 +98,22 @@ type scene struct {
 	open, served maker
 	// snapshots: the cloud has them.
 	snapshots bool
+	// claims: an attach shows in the volume's record as soon as the cloud has taken it on, so that nobody
+	// takes the volume for free.
+	claims bool
 }
 
 // scenes are the clouds by their names.
 var scenes = map[string]scene{
-	"digitalocean": {rest("digitalocean", 0, newDigitalOcean), rest("digitalocean", binarySpeed, newDigitalOcean), true},
-	"memory":       {newMemoryWorld, nil, true},
+	"digitalocean": emulated("digitalocean", driver.ScopeRegion, newDigitalOcean, scene{snapshots: true}),
+	"linode":       emulated("linode", driver.ScopeRegion, newLinode, scene{claims: true}),
+	"memory":       {open: newMemoryWorld, snapshots: true},
+}
+
+// emulated completes a scene by both worlds of an emulated account.
+func emulated(name, scope string, found func(siteOptions) (site, error), s scene) scene {
+	s.open, s.served = rest(name, scope, 0, found), rest(name, scope, binarySpeed, found)
+	return s
 }
 
 func sceneOf(name string) (scene, error) {

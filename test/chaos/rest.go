@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
-// restWorld is an emulated account whose API is HTTP, reached by the real backend through memory.
+// restWorld is an emulated account whose API is HTTP, or gRPC over it, reached by the real backend through
+// memory.
 type restWorld struct {
 	in      *injector
 	log     func(format string, args ...any)
@@ -29,8 +31,9 @@ type restWorld struct {
 	// real: time is not simulated.
 	real bool
 
-	mu    sync.Mutex
-	holds map[cloud.VolumeID]func()
+	serving sync.WaitGroup
+	mu      sync.Mutex
+	holds   map[cloud.VolumeID]func()
 }
 
 // site is the account, as far as one cloud's differs from another's.
@@ -56,16 +59,29 @@ type site interface {
 	complaints() []string
 	close() error
 
-	// token opens the account; open makes the backend with it.
+	// token opens the account, and flags are a controller's besides those that all clouds have; open makes
+	// the backend, which reaches the account by one of the ways.
 	token() string
-	open(ctx context.Context, way http.RoundTripper) (cloud.Cloud, func(context.Context) error, error)
+	flags() []string
+	open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error)
 	// client and handler are the API, from either side.
 	client() http.RoundTripper
 	handler() http.Handler
-	// sort says what a request is for.
+	// sort says what a request is for, and odds how often what goes wrong: so that each kind of fault has its
+	// share, with a backend that lists much or moves little.
 	sort(r request) sort
-	// refusal is how this cloud says that there is no room, or that the machine is busy.
-	refusal(kind Kind) faults.Effect
+	odds() odds
+	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
+	// room, of a machine that is busy.
+	refusal(kind Kind, rng *rand.Rand) faults.Effect
+}
+
+// way is how one controller program reaches an account.
+type way struct {
+	// web is for clients of HTTP.
+	web http.RoundTripper
+	// dial is for clients that have a connection.
+	dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // request is what an emulator asks about before it answers.
@@ -80,6 +96,7 @@ const (
 	toChange     // that is through with its answer
 	toBuild      // of something new, which is there with the answer
 	toBuildLater // which is there some time after the answer
+	toChangeLater
 	toRemoveLater
 	toMove // to or from a machine
 	toGrow
@@ -87,6 +104,9 @@ const (
 
 // later says that the change goes on after the answer.
 func (s sort) later() bool { return s >= toBuildLater }
+
+// odds are the probabilities of faults for each request that can meet them.
+type odds struct{ stale, full, pending float64 }
 
 // siteOptions are what each account is made with.
 type siteOptions struct {
@@ -104,10 +124,11 @@ var lasting = clock.Span{Least: time.Second, Spread: 9 * time.Second}
 // theirTags are those of what another cluster made.
 var theirTags = []string{"cloudblock-cluster:theirs", "cloudblock-name-hash:0123456789abcdef0123"}
 
-// rest makes the maker of a world. A speed of 0 is for simulated time.
-func rest(name string, speed float64, found func(siteOptions) (site, error)) maker {
+// rest makes the maker of a world whose volumes are bound to places of the scope. A speed of 0 is for
+// simulated time.
+func rest(name, scope string, speed float64, found func(siteOptions) (site, error)) maker {
 	return func(in *injector, log func(format string, args ...any), changed func()) (World, error) {
-		names, err := driver.NewNames(name, driver.ScopeRegion, "", nil)
+		names, err := driver.NewNames(name, scope, "", nil)
 		if err != nil {
 			return nil, err
 		}
@@ -127,14 +148,19 @@ func (w *restWorld) Nodes() []cloud.NodeID { return w.site.nodes() }
 func (w *restWorld) Truth() Truth          { return w.site.truth(w.real) }
 func (w *restWorld) Tend() []string        { return w.site.tend() }
 func (w *restWorld) Complaints() []string  { return w.site.complaints() }
-func (w *restWorld) Close()                { _ = w.site.close() }
+
+// Close also waits until the servers of all programs have ended.
+func (w *restWorld) Close() {
+	_ = w.site.close()
+	w.serving.Wait()
+}
 
 func (w *restWorld) Kinds() []Kind {
 	return []Kind{Refused, Throttled, LostRequest, LostAnswer, Slow, Failed, Stale, Full, Pending}
 }
 
 func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
-	c, closed, err := w.site.open(life, &wire{w: w, life: life, program: p})
+	c, closed, err := w.site.open(life, way{web: &wire{w: w, life: life, program: p}, dial: w.serveInMemory(life, p)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,11 +218,12 @@ func (w *restWorld) decide(r request) faults.Effect {
 
 // chances are what can happen to a request of a sort.
 func (w *restWorld) chances(s sort) []chance {
+	odds := w.site.odds()
 	if s == toReadOne || s == toReadMany {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
 		if s == toReadMany && !w.in.since(time.Now().Add(-lag), Full) {
-			all = append(all, chance{Stale, .18})
+			all = append(all, chance{Stale, odds.stale})
 		}
 		return all
 	}
@@ -205,11 +232,11 @@ func (w *restWorld) chances(s sort) []chance {
 	case toGrow:
 		all = append(all, chance{Full, .15}, chance{Failed, .1})
 	case toMove:
-		all = append(all, chance{Failed, .08}, chance{Pending, .08})
+		all = append(all, chance{Failed, .08}, chance{Pending, odds.pending})
 	case toBuild:
-		all = append(all, chance{Full, .08})
-	case toBuildLater:
-		all = append(all, chance{Full, .08}, chance{Failed, .05})
+		all = append(all, chance{Full, odds.full})
+	case toBuildLater, toChangeLater:
+		all = append(all, chance{Full, odds.full}, chance{Failed, .05})
 	case toRemoveLater:
 		all = append(all, chance{Failed, .05})
 	}
@@ -219,10 +246,8 @@ func (w *restWorld) chances(s sort) []chance {
 // effect is a fault in the emulators' words.
 func (w *restWorld) effect(kind Kind, s sort, rng *rand.Rand) faults.Effect {
 	switch kind {
-	case Refused:
-		return faults.Effect{Status: []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[rng.IntN(3)]}
-	case Throttled:
-		return faults.Effect{Status: http.StatusTooManyRequests}
+	case Refused, Throttled, Full, Pending:
+		return w.site.refusal(kind, rng)
 	case LostRequest:
 		return faults.Effect{Lost: faults.LostBefore}
 	case LostAnswer:
@@ -236,11 +261,17 @@ func (w *restWorld) effect(kind Kind, s sort, rng *rand.Rand) faults.Effect {
 		return faults.Effect{Errored: true}
 	case Stale:
 		return faults.Effect{StaleAge: clock.Fixed(between(rng, time.Second, lag))}
-	case Full, Pending:
-		return w.site.refusal(kind)
 	default:
 		return faults.Effect{}
 	}
+}
+
+// webRefusal is how every cloud refuses whose API is plain HTTP.
+func webRefusal(kind Kind, rng *rand.Rand) faults.Effect {
+	if kind == Throttled {
+		return faults.Effect{Status: http.StatusTooManyRequests}
+	}
+	return faults.Effect{Status: []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[rng.IntN(3)]}
 }
 
 // Serve answers the requests of a real program.
@@ -251,43 +282,11 @@ func (w *restWorld) Serve(p Program) http.Handler {
 // Flags also writes the file with the token.
 func (w *restWorld) Flags(api, dir string) ([]string, error) {
 	token := filepath.Join(dir, "token")
-	return []string{
-		"--cloud=" + w.cloud, "--api-endpoint=" + api, "--credentials-file=" + token, "--region=" + w.site.region(),
-		"--cluster-id=" + ourCluster, "--log-level=debug",
-	}, os.WriteFile(token, []byte(w.site.token()), 0o600)
+	return append(w.site.flags(),
+		"--cloud="+w.cloud, "--api-endpoint="+api, "--credentials-file="+token, "--region="+w.site.region(),
+		"--cluster-id="+ourCluster, "--log-level=debug",
+	), os.WriteFile(token, []byte(w.site.token()), 0o600)
 }
 
 // ourCluster is the cluster's name in the account.
 const ourCluster = "ours"
-
-// wire is the way of one controller program to the account.
-type wire struct {
-	w       *restWorld
-	life    context.Context
-	program Program
-}
-
-func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	at := r.Method + " " + r.URL.Path
-	if l.life.Err() == nil && l.w.in.crashes(l.program.Number, beforeEffect) {
-		l.w.log("controller %d: killed before %s", l.program.Number, at)
-		l.program.Kill()
-	}
-	if l.life.Err() != nil {
-		return nil, errCut
-	}
-	ctx, cancel := joined(r.Context(), l.life)
-	defer cancel() // the body is in memory
-	answer, err := l.w.site.client().RoundTrip(r.WithContext(ctx))
-	if r.Method != http.MethodGet {
-		l.w.changed()
-	}
-	if l.life.Err() == nil && l.w.in.crashes(l.program.Number, afterEffect) {
-		l.w.log("controller %d: killed after %s", l.program.Number, at)
-		l.program.Kill()
-	}
-	if l.life.Err() != nil {
-		return nil, errCut
-	}
-	return answer, err
-}
