@@ -235,7 +235,7 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 		t.Run(tc.where.name+", volume "+kindName(tc.kind), func(t *testing.T) {
 			t.Parallel()
 			w := tc.where.start(t)
-			gaps := len((&life{pair: w.Pair}).steps()) - 1
+			gaps := len((&life{pair: w.Pair, where: tc.where}).steps()) - 1
 			died := map[string]bool{}
 			for first := range (gaps + 1) / 2 {
 				// Four deaths a quarter of a life apart, so that after half as many lives as there are gaps
