@@ -49,7 +49,7 @@ func (l Linode) Controller(dir string) ([]string, error) {
 // reserved.
 func (l Linode) Machine(dir string) ([]string, error) {
 	const usual = 2 // as in the account
-	here, err := device.NewByID(device.ByIDConfig{}).Foreign()
+	here, err := device.NewByID(device.ByIDConfig{LinkPrefix: "scsi-0Linode_Volume_"}).Foreign()
 	if err != nil {
 		return nil, err
 	}
