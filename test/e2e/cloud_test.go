@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -92,11 +91,7 @@ func TestMachineThatIsGone(t *testing.T) {
 			// This machine stands for the one that dies, and must lose its mounts with it.
 			must(t, v.Unpublish, v.Unstage)
 			doomed.Node.Kill()
-			machine, err := strconv.Atoi(doomed.NodeID())
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.emulated.destroy(machine, time.Hour) // so long its record goes on naming the machine by itself
+			w.emulated.destroy(doomed.NodeID(), time.Hour) // so long its record goes on naming the machine by itself
 
 			here := v.On(w.Pair)
 			eventually(t, "the detach from the destroyed machine succeeds", func() bool { return v.Detach(t.Context()) == nil })

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -47,6 +49,15 @@ var clouds = []cloud{
 			}
 		},
 	},
+	{
+		place:  onYandex,
+		device: "virtio-",
+		ids: func(real string) map[string]string {
+			return map[string]string{
+				"is upper case": strings.ToUpper(real), "is a UUID": "00000000-0000-4000-8000-000000000000", "has a part": real + "-1",
+			}
+		},
+	},
 }
 
 var onDigitalOcean = placeOf("DigitalOcean", programs.DigitalOcean{}, func(t *testing.T) world {
@@ -56,6 +67,11 @@ var onDigitalOcean = placeOf("DigitalOcean", programs.DigitalOcean{}, func(t *te
 
 var onLinode = placeOf("Linode", programs.Linode{}, func(t *testing.T) world {
 	w, _ := startLinode(t, linode.Options{}, linode.Linode{})
+	return w
+})
+
+var onYandex = placeOf("Yandex", programs.Yandex{}, func(t *testing.T) world {
+	w, _ := startYandex(t, yandex.Options{})
 	return w
 })
 
@@ -77,7 +93,7 @@ type emulated struct {
 		Disarm()
 	}
 	// destroy takes a machine away; its volumes' records go on naming it for as long as lag.
-	destroy func(machine int, lag time.Duration)
+	destroy func(machine string, lag time.Duration)
 	// on is the machine that a volume's record names, "0" for none.
 	on func(volume string) string
 }
@@ -96,7 +112,7 @@ func startDigitalOcean(t *testing.T, opts digitalocean.Options, flags ...string)
 
 func ofDigitalOcean(account *digitalocean.Cloud) *emulated {
 	return &emulated{
-		Emulated: programs.DigitalOcean{Account: account}, api: account, destroy: account.RemoveDroplet,
+		Emulated: programs.DigitalOcean{Account: account}, api: account, destroy: numbered(account.RemoveDroplet),
 		on: func(volume string) string {
 			v, _ := account.Volume(volume)
 			return strconv.Itoa(v.DropletID)
@@ -117,11 +133,42 @@ func startLinode(t *testing.T, opts linode.Options, shape linode.Linode, flags .
 
 func ofLinode(account *linode.Cloud, shape linode.Linode) *emulated {
 	return &emulated{
-		Emulated: programs.Linode{Account: account, Shape: shape}, api: account, destroy: account.RemoveLinode,
+		Emulated: programs.Linode{Account: account, Shape: shape}, api: account, destroy: numbered(account.RemoveLinode),
 		on: func(volume string) string {
 			id, _ := strconv.Atoi(volume) // 0 is no volume
 			v, _ := account.Volume(id)
 			return strconv.Itoa(v.Linode)
+		},
+	}
+}
+
+// numbered takes the machines' ids as the texts that they are everywhere else.
+func numbered(destroy func(machine int, lag time.Duration)) func(string, time.Duration) {
+	return func(machine string, lag time.Duration) {
+		id, _ := strconv.Atoi(machine) // 0 is no machine
+		destroy(id, lag)
+	}
+}
+
+// startYandex starts a folder, and both programs on it with this machine as an instance.
+func startYandex(t *testing.T, opts yandex.Options, flags ...string) (world, *yandex.Cloud) {
+	t.Helper()
+	dir := folder(t)
+	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), yandex.Each(clock.Fixed(actionTime))
+	account := yandex.Start(t, opts)
+	return startEmulated(t, dir, ofYandex(account), flags), account
+}
+
+func ofYandex(account *yandex.Cloud) *emulated {
+	return &emulated{
+		Emulated: programs.Yandex{Account: account}, api: account,
+		destroy: func(machine string, lag time.Duration) {
+			// Nobody can detach a disk from an instance that is gone: its disks come free by themselves.
+			account.RemoveInstance(machine, min(lag, 2*time.Second))
+		},
+		on: func(volume string) string {
+			d, _ := account.Disk(volume)
+			return cmp.Or(d.Instance, "0")
 		},
 	}
 }

@@ -225,7 +225,7 @@ func (v victim) restart(t *testing.T, pair *programs.Pair) {
 var lives = []struct {
 	where place
 	kind  string
-}{{onPool("ext4"), "ext4"}, {onPool("xfs"), "xfs"}, {onPool("btrfs"), ""}, {onDigitalOcean, "xfs"}, {onLinode, "xfs"}}
+}{{onPool("ext4"), "ext4"}, {onPool("xfs"), "xfs"}, {onPool("btrfs"), ""}, {onDigitalOcean, "xfs"}, {onLinode, "xfs"}, {onYandex, "xfs"}}
 
 // TestKilledBetweenAnyTwoSteps kills either program between any two steps of a life. The next step then
 // works at once: nothing is leaked, nothing is doubled, the data is whole.

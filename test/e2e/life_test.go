@@ -17,7 +17,7 @@ import (
 // TestLife takes a volume of each kind through its life on each cloud, every call made twice, as callers
 // of CSI do.
 func TestLife(t *testing.T) {
-	for _, where := range []place{onPool("xfs"), onDigitalOcean, onLinode} {
+	for _, where := range []place{onPool("xfs"), onDigitalOcean, onLinode, onYandex} {
 		t.Run(where.name, func(t *testing.T) {
 			w := where.start(t)
 			for _, kind := range kinds {
