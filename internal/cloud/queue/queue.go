@@ -15,7 +15,9 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,9 @@ const defaultWatch = 10 * time.Minute
 type Config struct {
 	// Capacity is how many changes may be under way over all keys, or 0 for any number.
 	Capacity int
+	// Urgency says how urgent a change with this context is, the smallest number first, where the capacity is what
+	// is waited for. Whoever has waited for long comes first all the same. Nil: the oldest comes first.
+	Urgency func(ctx context.Context) int
 	// Watch bounds how long a key is held after the context of its change has ended. Zero means
 	// 10 minutes.
 	Watch time.Duration
@@ -105,7 +110,10 @@ func (q *Queue) Do(ctx context.Context, c Change) error {
 // Acquire waits for the turn of the key; "" waits for capacity only. The error is fault.Unavailable
 // and wraps the context's. The Slot must be released.
 func (q *Queue) Acquire(ctx context.Context, key string) (*Slot, error) {
-	s := &Slot{q: q, key: key, turn: make(chan struct{})}
+	s := &Slot{q: q, key: key, turn: make(chan struct{}), since: time.Now()}
+	if q.cfg.Urgency != nil {
+		s.urgency = q.cfg.Urgency(ctx)
+	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -120,18 +128,18 @@ func (q *Queue) Close() {
 	q.watchers.Wait()
 }
 
-// advance gives turns to those that wait: the oldest first, passing over those whose key is held.
+// starved is how long a change waits until it counts as the most urgent.
+const starved = 2 * time.Minute
+
+// advance gives turns to those that wait.
 func (q *Queue) advance() {
-	passed := q.waiting[:0]
-	for i, s := range q.waiting {
-		if q.cfg.Capacity > 0 && q.running >= q.cfg.Capacity {
-			passed = append(passed, q.waiting[i:]...)
-			break
+	for q.cfg.Capacity == 0 || q.running < q.cfg.Capacity {
+		at := q.next()
+		if at < 0 {
+			return
 		}
-		if !q.free(s) {
-			passed = append(passed, s)
-			continue
-		}
+		s := q.waiting[at]
+		q.waiting = slices.Delete(q.waiting, at, at+1)
 		q.running++
 		if s.key != "" {
 			q.held[s.key] = struct{}{}
@@ -140,8 +148,34 @@ func (q *Queue) advance() {
 		q.cfg.Metrics.moved(-1, +1)
 		close(s.turn)
 	}
-	clear(q.waiting[len(passed):])
-	q.waiting = passed
+}
+
+// next chooses the most urgent of those that wait, the oldest of several, passing over those whose key is held or
+// that somebody else waited for before.
+func (q *Queue) next() int {
+	best, found := -1, 0
+	now := time.Now()
+	before := map[string]struct{}{}
+	for i, s := range q.waiting {
+		_, behind := before[s.key]
+		if s.key != "" {
+			before[s.key] = struct{}{}
+		}
+		if !q.free(s) || behind && s.key != "" && !s.keeps {
+			continue
+		}
+		urgency := s.urgency
+		if now.Sub(s.since) >= starved {
+			urgency = math.MinInt
+		}
+		if best < 0 || urgency < found {
+			best, found = i, urgency
+		}
+		if q.cfg.Urgency == nil {
+			break
+		}
+	}
+	return best
 }
 
 // free reports whether the slot's key can be taken by it.

@@ -44,8 +44,10 @@ const (
 
 // Slot is a turn.
 type Slot struct {
-	q   *Queue
-	key string
+	q       *Queue
+	key     string
+	urgency int
+	since   time.Time
 
 	// Guarded by q.mu.
 	state state

@@ -34,6 +34,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	device := deviceName(id)
 	t := &turn{c: c, doing: doing, machine: machine, shows: func(s sight) bool { return attachedTo(s.disk, machine) }}
 	t.send = func(ctx context.Context) (*change, error) {
+		first := c.known.attaching(id, machine)
 		op, err := c.begin(ctx, diskKey(id), doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
 				InstanceId: machine,
@@ -43,7 +44,11 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 				},
 			})
 		})
-		return changeOf(op, id, kindAttach), err
+		ch := changeOf(op, id, kindAttach)
+		if ch != nil {
+			ch.grows = first
+		}
+		return ch, err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, machine)
@@ -59,7 +64,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if _, err := t.do(ctx); err != nil {
 		return cloud.Device{}, err
 	}
-	c.known.change(id, func(f *fact) { f.machine = machine })
+	c.known.attached(id, machine)
 	return deviceOf(device), nil
 }
 
@@ -206,11 +211,7 @@ func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, machine string) e
 	if err != nil {
 		return err
 	}
-	c.known.change(id, func(f *fact) {
-		if f.machine == machine {
-			f.machine = ""
-		}
-	})
+	c.known.attached(id, "")
 	if seen.gone {
 		return nil
 	}

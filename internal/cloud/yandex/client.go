@@ -150,7 +150,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log,
 		work: remote.NewWork(ctx),
 		changes: queue.New(queue.Config{
-			Capacity: cfg.Operations, Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue,
+			Capacity: cfg.Operations, Urgency: urgency, Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue,
 		}),
 	}
 	c.ends = poll.New(poll.Config[watch, sight]{
@@ -168,6 +168,14 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		c.work.Go(func() { c.sweepOften(cfg.SweepEvery) })
 	}
 	return c, nil
+}
+
+// urgency is the order in which changes get the folder's places for operations: that of the API's budget.
+func urgency(ctx context.Context) int {
+	if p := budget.PriorityOf(ctx); p != budget.Default {
+		return int(p)
+	}
+	return int(budget.Write)
 }
 
 func withDefaults(cfg Config) Config {

@@ -170,11 +170,15 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	}}
 	t := &turn{c: c, doing: doing, shows: isReady}
 	t.send = func(ctx context.Context) (*change, error) {
+		since := time.Now()
 		id, op, err := m.begin(ctx)
 		if op == "" {
 			return nil, err
 		}
-		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName()}, kind: kind, began: time.Now()}, err
+		if !m.joined {
+			c.known.making(cloud.VolumeID(id), since)
+		}
+		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true}, kind: kind, began: time.Now()}, err
 	}
 	seen, err := t.do(ctx)
 	switch {
@@ -274,6 +278,8 @@ type making struct {
 	earlier *compute.Disk
 	twins   []*compute.Disk
 	failure error
+	// joined: the operation was running already.
+	joined bool
 }
 
 // begin sends the create. It returns the id of what is being made and the operation, or no operation where it
@@ -291,6 +297,7 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 		}
 		known := m.c.chains.saw(begun.GetId())
 		if !begun.GetDone() {
+			m.joined = known
 			return id, begun.GetId(), nil
 		}
 		m.failure = failureOf(begun)

@@ -87,7 +87,11 @@ func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes)
 				DiskId: string(id), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}},
 			})
 		})
-		return changeOf(op, id, kindResize), err
+		ch := changeOf(op, id, kindResize)
+		if ch != nil {
+			ch.grows = true
+		}
+		return ch, err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, "")
@@ -138,14 +142,14 @@ func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth) error 
 	if labels[labelGrow] == d.GetLabels()[labelGrow] {
 		return nil
 	}
-	t := &turn{c: c, doing: "label disk " + string(id), shows: func(s sight) bool { return maps.Equal(s.disk.GetLabels(), labels) }}
+	t := &turn{c: c, doing: "label disk " + string(id)}
 	t.send = func(ctx context.Context) (*change, error) {
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Update(ctx, &compute.UpdateDiskRequest{
 				DiskId: string(id), Labels: labels, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
 			})
 		})
-		return changeOf(op, id, kindLabel), err
+		return changeOf(op, "", kindLabel), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, _, err := c.after(ctx, id, "")

@@ -2,7 +2,9 @@ package yandex
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
@@ -16,6 +18,18 @@ type fact struct {
 	size, block cloud.Bytes
 	machine     string
 	wish        bool
+
+	// made is when this process has sent the create; zero: it did not, or the disk was there before.
+	made time.Time
+	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
+	// alone. ready is when it was so for the first time. Zero: never.
+	settled, ready time.Time
+	// sent is when this process has sent the attach to the machine sentTo, if the disk was never there before.
+	sent   time.Time
+	sentTo string
+	// created is what the cloud says about when it made the disk.
+	created time.Time
+	been    []string // all machines that it was seen at
 }
 
 // facts are what this process remembers. Nothing here decides anything: without it there are more requests.
@@ -24,28 +38,62 @@ type facts struct {
 	disks map[cloud.VolumeID]fact
 }
 
-func factOf(d *compute.Disk) fact {
-	f := fact{diskType: d.GetTypeId(), size: sizeOf(d), block: cloud.Bytes(d.GetBlockSize())}
+func (f fact) seen(d *compute.Disk) fact {
+	f.diskType, f.size, f.block = d.GetTypeId(), sizeOf(d), cloud.Bytes(d.GetBlockSize())
+	f.created, f.machine = d.GetCreatedAt().AsTime(), ""
 	if machines := d.GetInstanceIds(); len(machines) > 0 {
 		f.machine = machines[0]
+		f.been = visited(f.been, machines[0])
 	}
 	_, f.wish = growthOf(d.GetLabels())
 	return f
 }
 
+// now notes that the state is known for certain.
+func (f fact) now() fact {
+	f.settled = time.Now()
+	if f.ready.IsZero() {
+		f.ready = f.settled
+	}
+	return f
+}
+
+func visited(been []string, machine string) []string {
+	if slices.Contains(been, machine) {
+		return been
+	}
+	return append(slices.Clone(been), machine)
+}
+
 // saw takes in the state of a disk. A fresh one was asked for alone; a list may lag behind, so it does
 // not unsay what is known already.
 func (k *facts) saw(d *compute.Disk, fresh bool) {
-	f := factOf(d)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.disks == nil {
 		k.disks = map[cloud.VolumeID]fact{}
 	}
-	if old, known := k.disks[idOf(d)]; known && !fresh {
+	old, known := k.disks[idOf(d)]
+	f := old.seen(d)
+	if known && !fresh {
 		f.size, f.machine, f.wish = max(f.size, old.size), old.machine, f.wish || old.wish
 	}
+	if fresh {
+		f = f.now()
+	}
 	k.disks[idOf(d)] = f
+}
+
+// making notes that this process is making a disk, since a moment before which nobody can have seen it.
+func (k *facts) making(id cloud.VolumeID, since time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.disks == nil {
+		k.disks = map[cloud.VolumeID]fact{}
+	}
+	f := k.disks[id]
+	f.made = since
+	k.disks[id] = f
 }
 
 // sawAll takes in a complete list, and forgets what is on it no more.
@@ -97,5 +145,45 @@ func (c *Cloud) know(ctx context.Context, id cloud.VolumeID) (fact, error) {
 	if err != nil {
 		return fact{}, err
 	}
-	return factOf(d), nil
+	return fact{}.seen(d), nil
+}
+
+// youngerThan returns a moment that a list of the folder is not older than, as far as it shows: it has a disk that
+// was not there before that moment, or one at a machine where it had never been. Zero: it shows nothing of that
+// kind. A list may come from a copy of the cloud's records that lags behind, and a disk that is free on it may have
+// been attached since.
+func (k *facts) youngerThan(all []*compute.Disk) (moment time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, d := range all {
+		f := k.disks[idOf(d)]
+		if f.made.After(moment) {
+			moment = f.made
+		}
+		if f.sent.After(moment) && attachedTo(d, f.sentTo) {
+			moment = f.sent
+		}
+	}
+	return moment
+}
+
+// attaching notes that an attach is being sent, and reports whether it is the first to that machine.
+func (k *facts) attaching(id cloud.VolumeID, machine string) (first bool) {
+	k.change(id, func(f *fact) {
+		if first = !f.made.IsZero() && !slices.Contains(f.been, machine); first {
+			f.sent, f.sentTo = time.Now(), machine
+		} else {
+			f.sent, f.sentTo = time.Time{}, ""
+		}
+		f.been = visited(f.been, machine)
+	})
+	return first
+}
+
+// attached notes that an attach has ended, or with no machine a detach.
+func (k *facts) attached(id cloud.VolumeID, machine string) {
+	k.change(id, func(f *fact) {
+		*f = f.now()
+		f.machine = machine
+	})
 }

@@ -534,3 +534,46 @@ func TestARefusalThatNothingExplainsIsNotRepeatedForLong(t *testing.T) {
 		})
 	}
 }
+
+// A9 and P5: a list that lags behind shows disks as they were before their last changes. No change is taken for done
+// by it: an attach, a detach and a delete end when the cloud has done them, however old the lists are.
+func TestAnOldListEndsNothing(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(2 * time.Second)), Rules: emulator.Rules{ParallelOperations: true}})
+		c := open(t, folder)
+		ids := []cloud.VolumeID{volume(t, c, "a").ID, volume(t, c, "b").ID, volume(t, c, "c").ID}
+		nodes := []cloud.NodeID{node1, node2, node1}
+		for age := range 12 {
+			folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleAge: clock.Fixed(time.Duration(age) * time.Second)}})
+			all := func(call func(n int) error, after func(n int)) {
+				t.Helper()
+				var calls sync.WaitGroup
+				for n := range ids {
+					calls.Go(func() {
+						if err := call(n); err != nil {
+							t.Errorf("with lists of %d s: %v", age, err)
+						}
+						after(n)
+					})
+				}
+				calls.Wait()
+			}
+			all(func(n int) error { _, err := c.Attach(t.Context(), ids[n], nodes[n]); return err }, func(n int) { at(t, folder, ids[n], string(nodes[n])) })
+			all(func(n int) error { return c.Detach(t.Context(), ids[n], nodes[n]) }, func(n int) { at(t, folder, ids[n], "") })
+			folder.Disarm()
+		}
+		var deletes sync.WaitGroup
+		folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleAge: clock.Fixed(time.Hour)}})
+		for _, id := range ids {
+			deletes.Go(func() {
+				if err := c.DeleteVolume(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+				if d, found := folder.Disk(string(id)); found {
+					t.Errorf("DeleteVolume answered while %+v", d)
+				}
+			})
+		}
+		deletes.Wait()
+	})
+}

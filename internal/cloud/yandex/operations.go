@@ -30,6 +30,8 @@ type watch struct {
 	snapshot cloud.SnapshotID
 	// name is set while a disk is made: others of that name are looked for too.
 	name string
+	// grows: what is waited for stays true when it is true once, so an old list can only make it late.
+	grows bool
 }
 
 // A sight is what a look has found.
@@ -88,26 +90,39 @@ func (c *Cloud) lookAtMany(ctx context.Context, keys []watch) (map[watch]sight, 
 	if int(c.count.Load()) > perPage*len(keys) {
 		return nil, nil
 	}
+	facts := make(map[cloud.VolumeID]fact, len(keys)) // as they are before the list
+	for _, key := range keys {
+		facts[key.disk], _ = c.known.of(key.disk)
+	}
 	all, err := c.allDisks(ctx, lookPriority)
 	if err != nil {
 		return nil, err
 	}
 	byID := make(map[cloud.VolumeID]*compute.Disk, len(all))
 	byName := make(map[string][]*compute.Disk, len(all))
+	var newest time.Time // of the disks, by the cloud's own clock
 	for _, d := range all {
+		if made := d.GetCreatedAt().AsTime(); made.After(newest) {
+			newest = made
+		}
 		byID[idOf(d)] = d
 		byName[d.GetName()] = append(byName[d.GetName()], d)
 	}
+	young := c.known.youngerThan(all)
 	found := make(map[watch]sight, len(keys))
 	for _, key := range keys {
 		d := byID[key.disk]
+		f := facts[key.disk]
+		certain := func(since time.Time) bool { return !since.IsZero() && !young.Before(since) }
 		switch {
-		case key.disk == "", d == nil && key.name != "":
+		case key.disk == "", d == nil && key.grows:
 			// A disk that is being made and not on the list may have failed: only the operation tells.
-		case d == nil:
+		case d == nil && (certain(f.ready) || !f.created.IsZero() && newest.After(f.created)):
 			found[key] = sight{gone: true}
-		default:
+		case d != nil && (key.grows || certain(f.settled)):
 			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk)}
+		default:
+			// The list may be older than the change before this one: only the operation is certain.
 		}
 	}
 	return found, nil

@@ -1,0 +1,181 @@
+package yandex_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+const createSnapshot = "SnapshotService/Create"
+
+func snapshotRequest(name string, of cloud.VolumeID) cloud.CreateSnapshotsRequest {
+	return cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{of}}
+}
+
+// A snapshot is answered while the cloud is still copying, and again until it can be restored.
+func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Durations{Snapshot: clock.Fixed(time.Hour)}})
+		c := stack(open(t, folder))
+		id := attached(t, c)
+		began := time.Now()
+		for range 3 { // as the sidecar asks until it is ready
+			snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+			if err != nil || len(snaps) != 1 || snaps[0].Ready || snaps[0].Volume != id || snaps[0].Size != cloud.GiB || snaps[0].Created.IsZero() {
+				t.Errorf("CreateSnapshots = %+v, %v, want one that is not ready", snaps, err)
+			}
+		}
+		if took := time.Since(began); took > time.Minute || len(folder.Snapshots()) != 1 {
+			t.Errorf("it took %s, and there are %d snapshots", took, len(folder.Snapshots()))
+		}
+		time.Sleep(2 * time.Hour)
+		snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+		if err != nil || !snaps[0].Ready {
+			t.Errorf("after its time CreateSnapshots = %+v, %v", snaps, err)
+		}
+	})
+}
+
+// C8: a snapshot whose answer was lost, or that the cloud gave up, is one snapshot when it is repeated.
+func TestALostOrFailedSnapshotIsMadeOnce(t *testing.T) {
+	for name, effect := range map[string]faults.Effect{
+		"lost before": {Lost: faults.LostBefore}, "lost after": {Lost: faults.LostAfter},
+		"given up": {Errored: true, ID: "INTERNAL"}, "given up for a quota": {Errored: true, ID: "RESOURCE_EXHAUSTED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(10 * time.Millisecond))})
+				c := stack(open(t, folder))
+				id := origin(t, c)
+				folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: effect})
+				var snaps []cloud.Snapshot
+				repeat(t, func() (err error) {
+					if snaps, err = c.CreateSnapshots(t.Context(), snapshotRequest("s", id)); err == nil && !snaps[0].Ready {
+						err = fault.Busy
+					}
+					return err
+				})
+				if all := folder.Snapshots(); len(all) != 1 || all[0].ID != string(snaps[0].ID) || all[0].Status != "READY" {
+					t.Errorf("the snapshots are %+v", all)
+				}
+			})
+		})
+	}
+}
+
+// C2, C3 and C5: a restore in any zone and to a larger size is one write; it and its repeat answer the same, with
+// the source and the size that the cloud shows.
+func TestARestoreInAnotherZoneToALargerSize(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := stack(open(t, folder))
+	id := origin(t, c)
+	folder.SetContent(string(id), "precious")
+	snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+	must(t, err)
+	repeat := request("copy")
+	repeat.Zones, repeat.Size, repeat.Source.Snapshot = []string{"ru-central1-d"}, 3*cloud.GiB, snaps[0].ID
+	first, err := c.CreateVolume(t.Context(), repeat)
+	must(t, err)
+	second, err := c.CreateVolume(t.Context(), repeat)
+	must(t, err)
+	if d, _ := folder.Disk(string(first.ID)); d.Content != "precious" || d.Size != int64(3*cloud.GiB) || d.Zone != "ru-central1-d" {
+		t.Errorf("the disk is %+v", d)
+	}
+	if fmt.Sprintf("%+v", first) != fmt.Sprintf("%+v", second) || first.Source != repeat.Source || first.Size != 3*cloud.GiB {
+		t.Errorf("the repeats answer\n%+v\n%+v", first, second)
+	}
+}
+
+// A restore that asks for less than the snapshot needs gets what it needs, or OutOfRange where a limit forbids it.
+func TestARestoreIsAsLargeAsItsSource(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := stack(open(t, folder))
+	big := request("origin")
+	big.Size = 4 * cloud.GiB
+	vol, err := c.CreateVolume(t.Context(), big)
+	must(t, err)
+	snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", vol.ID))
+	must(t, err)
+	for name, source := range map[string]cloud.Source{"restore": {Snapshot: snaps[0].ID}, "clone": {Volume: vol.ID}} {
+		t.Run(name, func(t *testing.T) {
+			req := request(name)
+			req.Source = source
+			made, err := c.CreateVolume(t.Context(), req)
+			if err != nil || made.Size != 4*cloud.GiB {
+				t.Errorf("CreateVolume = %+v, %v, want 4 GiB", made, err)
+			}
+			req.Name, req.Limit = name+" with a limit", 3*cloud.GiB
+			_, err = c.CreateVolume(t.Context(), req)
+			want(t, err, fault.OutOfRange, "4 GiB")
+		})
+	}
+	if n := len(folder.Snapshots()); n != 1 {
+		t.Errorf("there are %d snapshots, want the one that was asked for", n)
+	}
+	left(t, folder, 3)
+}
+
+// Clones leave no snapshot behind, whatever happens to the removal; a sweep gets what no repeat does, and
+// nothing that a call may still need.
+func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	vol := volume(t, c, "origin")
+	req := request("clone")
+	req.Source.Volume = vol.ID
+	folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+	_, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	if n := len(folder.Snapshots()); n != 1 {
+		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)
+	}
+	list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
+	if err != nil || len(list.Snapshots) > 0 {
+		t.Errorf("ListSnapshots = %+v, %v, want nothing that nobody asked for", list, err)
+	}
+	must(t, c.Sweep(t.Context()))
+	if n := len(folder.Snapshots()); n != 1 {
+		t.Errorf("a sweep took a snapshot that a call may still need: %d are left", n)
+	}
+	if _, err := stack(c).CreateVolume(t.Context(), req); err != nil || len(folder.Snapshots()) != 0 {
+		t.Errorf("the repeat = %v, and left are the snapshots %+v", err, folder.Snapshots())
+	}
+}
+
+func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	young := open(t, folder)
+	old := open(t, folder, func(cfg *yandex.Config) { cfg.LeftOverAge = time.Nanosecond })
+	vol := volume(t, young, "origin")
+	temporary := func(labels map[string]string) map[string]string {
+		labels["cloudblock-temporary"] = "clone"
+		return labels
+	}
+	anothers := labels("clone")
+	anothers["cloudblock-cluster"] = "two"
+	var all []string
+	for name, labels := range map[string]map[string]string{
+		"left-over": temporary(labels("clone")), "anothers": temporary(anothers), "wanted": labels("clone"), "somebodys": temporary(map[string]string{}),
+	} {
+		id, err := folder.AddSnapshot(emulator.Snapshot{Name: name, Disk: string(vol.ID), Labels: labels})
+		must(t, err)
+		all = append(all, id)
+	}
+	must(t, young.Sweep(t.Context()))
+	if left := folder.Snapshots(); len(left) != len(all) {
+		t.Errorf("a sweep took what a call may still need, left are %+v", left)
+	}
+	must(t, old.Sweep(t.Context()))
+	left := folder.Snapshots()
+	if len(left) != len(all)-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.Name == "left-over" }) {
+		t.Errorf("left are %+v, want all but the left-over", left)
+	}
+}
