@@ -356,12 +356,31 @@ func madeBy(op *operation.Operation) (string, error) {
 // mostChains bounds what is remembered of creates.
 const mostChains = 1 << 14
 
-// chains remember which keys of a name are used up, and which operations were answered before. It saves
-// requests: another process finds them anew.
+// chains remember which keys of a name are used up, which operations were answered before, and what is being
+// made under a name. It saves requests: another process finds them anew.
 type chains struct {
 	mu   sync.Mutex
 	all  map[string]string
 	seen map[string]bool
+	made map[string]string
+}
+
+// making notes the id of what is being made under a name; an empty one forgets it.
+func (c *chains) making(what, request, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil || len(c.made) >= mostChains {
+		c.made = map[string]string{}
+	}
+	if c.made[what+" "+request] = id; id == "" {
+		delete(c.made, what+" "+request)
+	}
+}
+
+func (c *chains) madeAs(what, request string) (id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made[what+" "+request]
 }
 
 func (c *chains) of(what, request string) string {

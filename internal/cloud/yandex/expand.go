@@ -37,7 +37,7 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	seen, machine, err := c.resize(ctx, id, want)
+	seen, machine, err := c.resize(ctx, id, want, nil)
 	if machine != "" {
 		return cloud.Expansion{}, c.keepWish(ctx, id, want, err)
 	}
@@ -77,15 +77,17 @@ func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, seen cloud.
 }
 
 // resize returns when the disk has the size. machine is the one that keeps it from growing while it is
-// attached there.
-func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (seen sight, machine string, err error) {
+// attached there. With labels the disk gets these too, in the same operation.
+func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, labels map[string]string) (seen sight, machine string, err error) {
+	body := &compute.UpdateDiskRequest{DiskId: string(id), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}}}
+	if labels != nil {
+		body.Labels, body.UpdateMask.Paths = labels, append(body.UpdateMask.Paths, "labels")
+	}
 	t := &turn{c: c, doing: fmt.Sprintf("expand disk %s to %s", id, size)}
 	t.shows = func(s sight) bool { return sizeOf(s.disk) >= size }
 	t.send = func(ctx context.Context) (*change, error) {
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
-			return c.disks.Update(ctx, &compute.UpdateDiskRequest{
-				DiskId: string(id), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}},
-			})
+			return c.disks.Update(ctx, body)
 		})
 		ch := changeOf(op, id, kindResize)
 		if ch != nil {
@@ -124,6 +126,16 @@ func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want cloud.Byte
 		"the disk grows in between (it is labelled %s=%s)", why, labelGrow, growth{size: want}.label())
 }
 
+// unwished are the labels of a disk without a wish. The cloud replaces all of them at once.
+func unwished(d *compute.Disk) map[string]string {
+	labels := maps.Clone(d.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	delete(labels, labelGrow)
+	return labels
+}
+
 // setWish writes a wish on a disk, or with the zero one takes it off. The cloud replaces all labels of a disk
 // at once, so they are read right before.
 func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth) error {
@@ -131,11 +143,7 @@ func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth) error 
 	if err != nil {
 		return err
 	}
-	labels := maps.Clone(d.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	delete(labels, labelGrow)
+	labels := unwished(d)
 	if g.size > 0 {
 		labels[labelGrow] = g.label()
 	}

@@ -27,6 +27,9 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	if snap, err := c.underWay(ctx, req); snap != nil || err != nil {
+		return snap, err
+	}
 	snap, err := c.takeSnapshot(ctx, taking{
 		doing: fmt.Sprintf("%s of disk %s", doing, req.Volumes[0]), what: keySnapshot, request: req.Name,
 		body: &compute.CreateSnapshotRequest{
@@ -36,6 +39,27 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	})
 	if err != nil {
 		return nil, err
+	}
+	c.chains.making(keySnapshot, req.Name, snap.GetId())
+	return []cloud.Snapshot{snapshotOf(snap)}, nil
+}
+
+// underWay answers a request that this process has begun: the sidecar asks again and again until the snapshot is
+// ready, and that needs a look and no write. None: there is nothing under way for it.
+func (c *Cloud) underWay(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+	id := c.chains.madeAs(keySnapshot, req.Name)
+	if id == "" {
+		return nil, nil
+	}
+	snap, err := c.snapshot(ctx, cloud.SnapshotID(id))
+	switch kind := fault.Of(err); {
+	case kind == fault.NotFound, err == nil && snap.GetStatus() != compute.Snapshot_CREATING && snap.GetStatus() != compute.Snapshot_READY:
+		c.chains.making(keySnapshot, req.Name, "") // it is asked for anew
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("create snapshot %q: %w", req.Name, err)
+	case snap.GetStatus() == compute.Snapshot_READY, snap.GetSourceDiskId() != string(req.Volumes[0]):
+		return nil, fmt.Errorf("create snapshot %q: an earlier call has made %s for it: %w", req.Name, id, fault.Conflict)
 	}
 	return []cloud.Snapshot{snapshotOf(snap)}, nil
 }

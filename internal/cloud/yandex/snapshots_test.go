@@ -36,6 +36,9 @@ func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
 		if took := time.Since(began); took > time.Minute || len(folder.Snapshots()) != 1 {
 			t.Errorf("it took %s, and there are %d snapshots", took, len(folder.Snapshots()))
 		}
+		if n := folder.Stats().Writes; n != 3 {
+			t.Errorf("%d writes for a disk, its attachment and a snapshot that is asked for three times", n)
+		}
 		time.Sleep(2 * time.Hour)
 		snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
 		if err != nil || !snaps[0].Ready {

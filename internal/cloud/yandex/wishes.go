@@ -44,12 +44,17 @@ func (c wishes) Look(ctx context.Context, id cloud.VolumeID) (wish.State, error)
 	return wish.State{Exists: true, Free: len(d.GetInstanceIds()) == 0, Size: sizeOf(d), Wished: g.size}, nil
 }
 
-// Grow makes a free disk larger.
+// Grow makes a free disk larger, and takes the wish off it in the same operation: each one holds the disk for a
+// while, and a pod waits.
 func (c wishes) Grow(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) error {
-	if _, _, err := c.resize(ctx, id, size); err != nil {
+	d, err := c.disk(ctx, id)
+	if err != nil {
 		return err
 	}
-	c.known.change(id, func(f *fact) { f.size = max(f.size, size) })
+	if _, _, err := c.resize(ctx, id, size, unwished(d)); err != nil {
+		return err
+	}
+	c.known.change(id, func(f *fact) { f.size, f.wish = max(f.size, size), false })
 	return nil
 }
 
