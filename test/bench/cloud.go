@@ -27,6 +27,8 @@ type target struct {
 	// limits are the real ones of its API. Where kinds of requests have limits of their own, an account always
 	// has these as well.
 	limits []budget.Window
+	// operations is how many an account runs at once; 0: as many as there are.
+	operations int
 	// flood is how many creates are more than it takes in a minute, twice.
 	flood int
 	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
@@ -67,6 +69,8 @@ type account interface {
 	Counted() counted
 	// Changes are those of volumes since the last Reset.
 	Changes() []change
+	// Add makes a volume without asking the API, as if somebody else had, and returns its id.
+	Add(name string) (id string, err error)
 	// Usable reports whether a machine has a volume's device, by their ids.
 	Usable(volume, machine string) bool
 	// Left names what there is of volumes, Troubles what must not have happened.
@@ -82,6 +86,8 @@ type account interface {
 type counted struct {
 	routes                 map[string]int
 	reads, writes, refused int
+	// atOnce is how many operations the account ran at once, where that is limited.
+	atOnce int
 }
 
 func (c counted) all() int { return c.reads + c.writes }
@@ -112,7 +118,7 @@ type change struct {
 }
 
 // targets are the clouds.
-var targets = []target{digitalOceanTarget, linodeTarget}
+var targets = []target{digitalOceanTarget, linodeTarget, yandexTarget}
 
 func targetOf(name string) (target, error) {
 	var known []string

@@ -50,6 +50,11 @@ func (d digitalOcean) Machines() []string { return texts(d.Account.Droplets()) }
 // Counted are the requests that reached the API.
 func (d digitalOcean) Counted() counted { return countedOf(d.Account.Stats().Stats) }
 
+// Add makes a volume that belongs to nobody.
+func (d digitalOcean) Add(name string) (string, error) {
+	return d.Account.AddVolume(emulator.Volume{Name: name, SizeGiB: 1})
+}
+
 // Usable reports whether a droplet has a volume.
 func (d digitalOcean) Usable(volume, machine string) bool {
 	v, _ := d.Account.Volume(volume)

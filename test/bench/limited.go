@@ -46,17 +46,8 @@ func (b *cloudBench) limited(t *testing.T, durations ...time.Duration) error {
 		if err != nil {
 			return err
 		}
-		need := spare * float64(free.all())
-		// Of the whole, and at each moment.
-		hour := []budget.Window{{Calls: int(math.Ceil(need)), Per: time.Hour, Told: true}}
-		steady := []budget.Window{{Calls: int(math.Ceil(need / free.took.Seconds() * instant.Seconds())), Per: instant, Told: true}}
 		b.table.limited(limit{what: "none", takes: takes, atOnce: 16}, free)
-		for _, l := range []limit{
-			{what: fmt.Sprintf("need + 10 %%: %s, learnt", text(hour)), atOnce: 16, cloud: hour, told: endless},
-			{what: fmt.Sprintf("need + 10 %%: %s", text(steady)), atOnce: 16, cloud: steady, told: steady},
-			{what: "the real ones: " + text(b.target.limits), atOnce: 16, cloud: b.target.limits},
-			{what: "the real ones: " + text(b.target.limits), atOnce: 100, cloud: b.target.limits},
-		} {
+		for _, l := range b.target.bounded(free) {
 			l.takes = takes
 			run, err := b.simulate(t, l)
 			if err != nil {
@@ -66,6 +57,31 @@ func (b *cloudBench) limited(t *testing.T, durations ...time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// bounded are the loads under limits, after one without.
+func (t target) bounded(free limitedRun) []limit {
+	if len(t.limits) == 0 { // an account has no others than of what it runs at once
+		return []limit{{what: t.bounds(), atOnce: 100}}
+	}
+	need := spare * float64(free.all())
+	// Of the whole, and at each moment.
+	hour := []budget.Window{{Calls: int(math.Ceil(need)), Per: time.Hour, Told: true}}
+	steady := []budget.Window{{Calls: int(math.Ceil(need / free.took.Seconds() * instant.Seconds())), Per: instant, Told: true}}
+	return []limit{
+		{what: fmt.Sprintf("need + 10 %%: %s, learnt", text(hour)), atOnce: 16, cloud: hour, told: endless},
+		{what: fmt.Sprintf("need + 10 %%: %s", text(steady)), atOnce: 16, cloud: steady, told: steady},
+		{what: "the real ones: " + t.bounds(), atOnce: 16, cloud: t.limits},
+		{what: "the real ones: " + t.bounds(), atOnce: 100, cloud: t.limits},
+	}
+}
+
+// bounds are the real limits in words.
+func (t target) bounds() string {
+	if t.operations > 0 {
+		return fmt.Sprintf("%d operations at once", t.operations)
+	}
+	return text(t.limits)
 }
 
 // endless is what a controller is told that has to find out by itself.

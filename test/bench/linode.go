@@ -65,6 +65,12 @@ func (l linodes) Machines() []string { return texts(l.Account.Linodes()) }
 // Counted are the requests that reached the API.
 func (l linodes) Counted() counted { return countedOf(l.Account.Stats().Stats) }
 
+// Add makes a volume that belongs to nobody.
+func (l linodes) Add(label string) (string, error) {
+	id, err := l.Account.AddVolume(emulator.Volume{Label: label})
+	return strconv.Itoa(id), err
+}
+
 // Usable reports whether a Linode has a volume's device; its id in the volume's record does not mean that.
 func (l linodes) Usable(volume, machine string) bool {
 	id, _ := strconv.Atoi(volume) // 0 is no volume

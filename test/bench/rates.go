@@ -83,6 +83,9 @@ func (b *cloudBench) rates(ctx context.Context, all ...rate) error {
 	}
 	for i, r := range all {
 		b.table.rate(r, results[i])
+		if most := b.target.operations; most > 0 {
+			b.table.row(fmt.Sprintf("%d at a time, %s: operations that ran at once", r.atOnce, r.lasts()), float64(results[i].atOnce), float64(most), "")
+		}
 		if r.takes == vendorTakes {
 			b.table.beside(b.target.vendor, r, results[i])
 		}
@@ -187,8 +190,10 @@ func (t *table) rate(r rate, m measured) {
 		t.row(what+" over the operation's own time, p50", percentile(all, 50, delay.over), median, "x")
 		t.row(what+" over the operation's own time, p99", percentile(all, 99, delay.over), slowest, "x")
 	}
-	last := delays(m.calls, m.changes, answered...)
-	t.row(strings.Join(answered, " and ")+" after the operation's end, p99", percentile(last, 99, delay.late), ms(bearable), "ms")
+	if len(answered) > 0 {
+		last := delays(m.calls, m.changes, answered...)
+		t.row(strings.Join(answered, " and ")+" after the operation's end, p99", percentile(last, 99, delay.late), ms(bearable), "ms")
+	}
 	t.row("controller program, resident at the end", m.resident, 0, "MiB")
 }
 

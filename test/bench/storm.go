@@ -21,7 +21,7 @@ const (
 // storm measures, in simulated time, how detaches fare when the API budget is spent by a flood of creates:
 // pods wait on other machines until the volumes are free.
 func (b *cloudBench) storm(t *testing.T) (err error) {
-	b.table.section(fmt.Sprintf("%d detaches %s after %d creates, limits %s (in simulated time, in one process)", moved, afterwards, b.target.flood, text(b.target.limits)))
+	b.table.section(fmt.Sprintf("%d detaches %s after %d creates, limits %s (in simulated time, in one process)", moved, afterwards, b.target.flood, b.target.bounds()))
 	synctest.Test(t, func(t *testing.T) {
 		err = b.inStorm(t.Context())
 	})
