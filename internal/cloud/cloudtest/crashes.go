@@ -7,16 +7,20 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Account is an emulated account of a cloud that is reached over HTTP.
+// Around is called for each request of a controller, with what sends it, and returns what came of it.
+type Around func(send func() error) error
+
+// Account is an emulated account of a cloud.
 type Account interface {
-	// Open makes a controller of it; around, unless it is nil, is put around its transport.
-	Open(t *testing.T, around func(http.RoundTripper) http.RoundTripper) cloud.Cloud
+	// Open makes a controller of it; around, unless it is nil, is put around each of its requests.
+	Open(t *testing.T, around Around) cloud.Cloud
 	// Left is how many volumes and snapshots it holds, when the controller has tidied up.
 	Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int)
 	// At is the node that the volume is on, or "".
@@ -34,6 +38,18 @@ type Crashes struct {
 	// Node is a machine, and Elsewhere are zones of which only a later one can serve.
 	Node      cloud.NodeID
 	Elsewhere []string
+	// Simulated plays in simulated time: nothing of the accounts is outside of the program then.
+	Simulated bool
+}
+
+// in plays something in the time of the test.
+func (cr Crashes) in(t *testing.T, play func(t *testing.T)) {
+	t.Helper()
+	if cr.Simulated {
+		synctest.Test(t, play)
+	} else {
+		play(t)
+	}
 }
 
 // A step is a call that a controller may be killed in, what comes before it, and what has to be true after
@@ -50,9 +66,11 @@ func (cr Crashes) Kill(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
 		cuts := 0
 		for _, after := range []bool{false, true} {
-			n := 1
-			for cr.killAt(t, s, n, after) {
-				n, cuts = n+1, cuts+1
+			for n, killed := 1, true; killed; n++ {
+				cr.in(t, func(t *testing.T) { killed = cr.killAt(t, s, n, after) })
+				if killed {
+					cuts++
+				}
 			}
 		}
 		if cuts < 2 {
@@ -68,13 +86,10 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	id := s.before(t, account.Open(t, nil))
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
-	var transport *cut
-	dying := account.Open(t, func(base http.RoundTripper) http.RoundTripper {
-		transport = &cut{base: base, at: n, after: after, kill: kill}
-		return transport
-	})
+	knife := &cut{at: n, after: after, kill: kill}
+	dying := account.Open(t, knife.request)
 	err := s.call(ctx, cr.Stack(dying), id)
-	if !transport.reached() {
+	if !knife.reached() {
 		if err != nil {
 			t.Fatalf("without a kill: %v", err)
 		}
@@ -93,20 +108,25 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 // correctness.
 func (cr Crashes) Race(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
-		account := cr.Fresh(t)
-		id := s.before(t, account.Open(t, nil))
-		controllers := []cloud.Cloud{account.Open(t, nil), account.Open(t, nil)}
-		var all sync.WaitGroup
-		for _, c := range controllers {
-			all.Go(func() {
-				if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(c), id) }); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		s.after(t, account, controllers[0], id)
+		cr.in(t, func(t *testing.T) { cr.race(t, s) })
 	})
+}
+
+func (cr Crashes) race(t *testing.T, s step) {
+	t.Helper()
+	account := cr.Fresh(t)
+	id := s.before(t, account.Open(t, nil))
+	controllers := []cloud.Cloud{account.Open(t, nil), account.Open(t, nil)}
+	var all sync.WaitGroup
+	for _, c := range controllers {
+		all.Go(func() {
+			if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(c), id) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	s.after(t, account, controllers[0], id)
 }
 
 // each plays every step that the cloud can do.
@@ -210,7 +230,7 @@ func on(node cloud.NodeID) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID
 
 // Repeat calls as a sidecar does, until it succeeds, and returns the error that no repeat mends.
 func Repeat(call func() error) error {
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
 		err := call()
 		switch fault.Of(err) {
 		case fault.Unavailable, fault.Uncertain, fault.Busy, fault.Precondition:
@@ -223,10 +243,9 @@ func Repeat(call func() error) error {
 	}
 }
 
-// cut is the transport of a controller that is killed at its n-th request: before it leaves, or after it
-// has had its effect. Nothing leaves after that.
+// cut kills a controller at its n-th request: before it leaves, or after it has had its effect. Nothing leaves
+// after that.
 type cut struct {
-	base  http.RoundTripper
 	at    int
 	after bool
 	kill  context.CancelFunc
@@ -237,28 +256,44 @@ type cut struct {
 
 var errKilled = errors.New("the controller was killed")
 
-// RoundTrip sends what comes before the kill.
-func (c *cut) RoundTrip(r *http.Request) (*http.Response, error) {
+// request sends what comes before the kill.
+func (c *cut) request(send func() error) error {
 	c.mu.Lock()
 	c.count++
 	n := c.count
 	c.mu.Unlock()
 	switch {
 	case n < c.at:
-		return c.base.RoundTrip(r)
+		return send()
 	case n == c.at && c.after:
-		if res, err := c.base.RoundTrip(r); err == nil {
-			_ = res.Body.Close()
-		}
+		_ = send() // whatever it answers, nobody gets to know
 	}
 	c.kill()
-	return nil, errKilled
+	return errKilled
 }
 
 func (c *cut) reached() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count >= c.at
+}
+
+// OverHTTP puts something around the requests of a transport. Nil: nothing.
+func OverHTTP(base http.RoundTripper, around Around) http.RoundTripper {
+	if around == nil {
+		return base
+	}
+	return RoundTripper(func(r *http.Request) (res *http.Response, err error) {
+		err = around(func() error {
+			res, err = base.RoundTrip(r) //nolint:bodyclose // it is the caller's, or closed below
+			return err
+		})
+		if err != nil && res != nil {
+			_ = res.Body.Close()
+			res = nil
+		}
+		return res, err
+	})
 }
 
 // RoundTripper is a transport made of a function.

@@ -1,7 +1,6 @@
 package digitalocean_test
 
 import (
-	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -25,12 +24,10 @@ func attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 // crashed is an account for whose controllers every temporary snapshot is old enough to be swept.
 type crashed struct{ *emulator.Cloud }
 
-func (a crashed) Open(t *testing.T, around func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *digitalocean.Config) {
 		cfg.LeftOverAge = time.Nanosecond
-		if around != nil {
-			cfg.Transport = around(cfg.Transport)
-		}
+		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }
 

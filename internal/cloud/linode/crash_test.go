@@ -1,7 +1,6 @@
 package linode_test
 
 import (
-	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -16,12 +15,10 @@ import (
 // crashed is an account for whose controllers every unfinished copy is old enough to be swept.
 type crashed struct{ *emulator.Cloud }
 
-func (a crashed) Open(t *testing.T, around func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *linode.Config) {
 		cfg.LeftOverAge = time.Nanosecond
-		if around != nil {
-			cfg.Transport = around(cfg.Transport)
-		}
+		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }
 

@@ -62,6 +62,9 @@ func newAPI(ctx context.Context, cfg Config) (*api, error) {
 	if cfg.UserAgent != "" {
 		dial = append(dial, grpc.WithUserAgent(cfg.UserAgent))
 	}
+	if cfg.Around != nil {
+		dial = append(dial, grpc.WithChainUnaryInterceptor(cfg.Around))
+	}
 	a.sdk, err = ycsdk.Build(ctx,
 		options.WithCredentials(credentials.NoAuthentication()), // the token is put on each request below
 		options.WithAuthenticator(noAuthenticator{}),

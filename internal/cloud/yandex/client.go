@@ -18,6 +18,7 @@ import (
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -42,6 +43,8 @@ type Config struct {
 	RootCAs *x509.CertPool
 	// Dial connects to an address in place of the network; nil: the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Around is put around each request; nil: nothing.
+	Around grpc.UnaryClientInterceptor
 	// Folder is the id of the folder that the disks are in.
 	Folder string
 	// Zone is used when a request names none.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -54,19 +55,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// want fails the test unless the error has the kind and the words.
-func want(t *testing.T, err error, kind fault.Kind, words ...string) {
-	t.Helper()
-	if fault.Of(err) != kind || (err == nil) != (kind == fault.None) {
-		t.Errorf("got %v, want the kind %q", err, kind)
-		return
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
-		}
-	}
-}
+var want = cloudtest.Want
 
 // simulated runs a test in a time of its own. It ends when nothing is left of the connections: sleeping takes no
 // real time there.
@@ -75,19 +64,7 @@ func simulated(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// until lets simulated time pass until the condition holds. It works inside synctest.Test only.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		synctest.Wait()
-		if holds() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen: %s", what)
-		}
-	}
-}
+var until = cloudtest.Until
 
 // at fails the test unless the folder shows the disk at exactly this machine ("": at none).
 func at(t *testing.T, folder *emulator.Cloud, id cloud.VolumeID, machine string) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -50,7 +51,7 @@ func TestAUsedUpKeyIsNotTheEnd(t *testing.T) {
 					left(t, folder, 0)
 					second := open(t, folder)
 					var vol cloud.Volume
-					repeat(t, func() (err error) { vol, err = stack(second).CreateVolume(t.Context(), request("a")); return err })
+					must(t, cloudtest.Repeat(func() (err error) { vol, err = stack(second).CreateVolume(t.Context(), request("a")); return err }))
 					again, err := stack(first).CreateVolume(t.Context(), request("a"))
 					if err != nil || again.ID != vol.ID {
 						t.Errorf("the first controller then has %s, %v, want %s", again.ID, err, vol.ID)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -60,12 +61,12 @@ func TestALostOrFailedSnapshotIsMadeOnce(t *testing.T) {
 				id := origin(t, c)
 				folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: effect})
 				var snaps []cloud.Snapshot
-				repeat(t, func() (err error) {
+				must(t, cloudtest.Repeat(func() (err error) {
 					if snaps, err = c.CreateSnapshots(t.Context(), snapshotRequest("s", id)); err == nil && !snaps[0].Ready {
 						err = fault.Busy
 					}
 					return err
-				})
+				}))
 				if all := folder.Snapshots(); len(all) != 1 || all[0].ID != string(snaps[0].ID) || all[0].Status != "READY" {
 					t.Errorf("the snapshots are %+v", all)
 				}

@@ -1,0 +1,165 @@
+package yandex
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// mostKeys is how many keys one call tries.
+const mostKeys = 4
+
+// A making is a create under an idempotency key. A key that the cloud knows is answered with the operation
+// that it began once, whatever has become of it: it may be running, which is the one to wait for; it may have
+// made what is there, which an earlier call knows of; and it may have failed, or what it made is gone. Then
+// the key is used up, and the next one follows from that operation, so every controller finds the same.
+type making struct {
+	c             *Cloud
+	doing         string
+	what, request string
+	send          func(ctx context.Context) (*operation.Operation, error)
+
+	// earlier is the disk that an operation had made which was over when it was asked for, and twins are
+	// others of its name. failure is why such an operation failed.
+	earlier *compute.Disk
+	twins   []*compute.Disk
+	failure error
+	// joined: the operation was running already.
+	joined bool
+}
+
+// begin sends the create. It returns the id of what is being made and the operation, or no operation where it
+// is made already.
+func (m *making) begin(ctx context.Context) (id, op string, err error) {
+	chain := m.c.chains.of(m.what, m.request)
+	for range mostKeys {
+		key := m.c.idempotencyKey(m.what, m.request, chain)
+		begun, err := m.c.begin(withKey(ctx, key), m.what+" "+m.request, m.doing, m.send)
+		if err != nil {
+			return "", "", err
+		}
+		if id, err = madeBy(begun); err != nil {
+			return "", "", err
+		}
+		known := m.c.chains.saw(begun.GetId())
+		if !begun.GetDone() {
+			m.joined = known
+			return id, begun.GetId(), nil
+		}
+		m.failure = failureOf(begun)
+		there, err := m.became(ctx, id)
+		switch {
+		case err != nil:
+			return "", "", fmt.Errorf("%s: what became of operation %s: %w: %w", m.doing, begun.GetId(), fault.Uncertain, err)
+		case there && known:
+			return "", "", fmt.Errorf("%s: an earlier call has made %s for it: %w", m.doing, id, fault.Conflict)
+		case there:
+			return id, "", nil
+		}
+		chain += "/" + begun.GetId()
+		m.c.chains.keep(m.what, m.request, chain)
+	}
+	if m.failure != nil {
+		return "", "", m.failure
+	}
+	return "", "", fmt.Errorf("%s: what earlier calls made for it was removed; the next attempt goes on from there: %w", m.doing, fault.Unavailable)
+}
+
+// became reports whether there is what an operation has made that was over when it was asked for. What a failed
+// one has left goes.
+func (m *making) became(ctx context.Context, id string) (there bool, err error) {
+	if m.what != keyDisk {
+		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), m.failure)
+	}
+	if m.failure != nil {
+		if err := m.c.discard(ctx, cloud.VolumeID(id), m.failure); fault.Of(err) == fault.Uncertain {
+			return false, err
+		}
+		return false, nil
+	}
+	d, err := m.c.look(ctx, cloud.VolumeID(id))
+	if err != nil || d == nil || d.GetStatus() != compute.Disk_READY {
+		return false, err
+	}
+	same, err := m.c.named(ctx, d.GetName())
+	m.earlier, m.twins = d, others(same, idOf(d))
+	return true, err
+}
+
+// madeBy is the id of what a create makes, which is known at once.
+func madeBy(op *operation.Operation) (string, error) {
+	if meta, err := op.GetMetadata().UnmarshalNew(); err == nil {
+		switch of := meta.(type) {
+		case *compute.CreateDiskMetadata:
+			return of.GetDiskId(), nil
+		case *compute.CreateSnapshotMetadata:
+			return of.GetSnapshotId(), nil
+		}
+	}
+	return "", fmt.Errorf("operation %s does not say what it makes: %w", op.GetId(), fault.Uncertain)
+}
+
+// mostChains bounds what is remembered of creates.
+const mostChains = 1 << 14
+
+// chains remember which keys of a name are used up, which operations were answered before, and what is being
+// made under a name. It saves requests: another process finds them anew.
+type chains struct {
+	mu   sync.Mutex
+	all  map[string]string
+	seen map[string]bool
+	made map[string]string
+}
+
+// making notes the id of what is being made under a name; an empty one forgets it.
+func (c *chains) making(what, request, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil || len(c.made) >= mostChains {
+		c.made = map[string]string{}
+	}
+	if c.made[what+" "+request] = id; id == "" {
+		delete(c.made, what+" "+request)
+	}
+}
+
+func (c *chains) madeAs(what, request string) (id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made[what+" "+request]
+}
+
+func (c *chains) of(what, request string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[what+" "+request]
+}
+
+func (c *chains) keep(what, request, chain string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || len(c.all) >= mostChains {
+		c.all = map[string]string{}
+	}
+	c.all[what+" "+request] = chain
+}
+
+// saw notes an operation and reports whether it was known.
+func (c *chains) saw(operation string) (known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known = c.seen[operation]; known {
+		return true
+	}
+	if c.seen == nil || len(c.seen) >= mostChains {
+		c.seen = map[string]bool{}
+	}
+	c.seen[operation] = true
+	return false
+}
