@@ -36,8 +36,9 @@ type volume struct {
 	encryption string
 	// created and updated are by the cloud's clock, in whole seconds.
 	created, updated time.Time
-	// asked is when this program asked for it.
-	asked time.Time
+	// asked is when this program asked for it. doubtful: it may be older than what is known.
+	asked    time.Time
+	doubtful bool
 }
 
 func volumeFrom(v *linodego.Volume, told bool) *volume {
@@ -316,7 +317,7 @@ const (
 )
 
 // readRegions reads what the regions can do.
-func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]place, error) {
+func (c *Cloud) readRegions(ctx context.Context) (map[string]place, error) {
 	ctx = budget.WithPriority(ctx, budget.Read)
 	all := map[string]place{}
 	pages := remote.Pages[linodego.Region](func(ctx context.Context, number int) ([]linodego.Region, bool, error) {

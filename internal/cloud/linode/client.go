@@ -117,8 +117,7 @@ type Cloud struct {
 	// edges are looks right before a detach and right after a delete. They come in flocks, with every list that
 	// shows the end of some changes, so each waits a little for others.
 	edges   *poll.Shared[int, *volume]
-	regions *poll.Shared[struct{}, map[string]place]
-	places  atomic.Pointer[atlas]
+	regions atlas
 	known   facts
 	copies  copies
 	volumes atomic.Int64 // how many the account has, as far as a list has told
@@ -145,15 +144,14 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		c.work.End()
 		return nil, err
 	}
-	looks := poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}
-	c.changes = poll.New(poll.Config[int, *volume]{Source: looks, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll})
-	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{Source: looks, Tick: cfg.Gather, Metrics: cfg.Metrics.Poll})
+	c.changes = poll.New(poll.Config[int, *volume]{
+		Source: poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll,
+	})
+	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{
+		Source: poll.Source[int, *volume]{One: c.lookAt, Many: c.edgesOf}, Tick: cfg.Gather, Metrics: cfg.Metrics.Poll,
+	})
 	c.states = poll.NewShared(poll.SharedConfig[int, *volume]{
 		Source:  poll.Source[int, *volume]{One: c.read, Many: c.several},
-		Metrics: cfg.Metrics.Poll,
-	})
-	c.regions = poll.NewShared(poll.SharedConfig[struct{}, map[string]place]{
-		Source:  poll.Source[struct{}, map[string]place]{One: c.readRegions},
 		Metrics: cfg.Metrics.Poll,
 	})
 	if cfg.SweepEvery > 0 {
@@ -203,7 +201,6 @@ func (c *Cloud) Close(ctx context.Context) error {
 	c.changes.Close()
 	c.edges.Close()
 	c.states.Close()
-	c.regions.Close()
 	return c.work.Wait(ctx)
 }
 

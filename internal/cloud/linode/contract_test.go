@@ -99,7 +99,6 @@ func TestContract(t *testing.T) {
 	slow.Delete = slow.Attach
 	for name, opts := range map[string]emulator.Options{
 		"changes are over at once":       {},
-		"changes take time":              {Durations: slow},
 		"stricter answers":               {Durations: slow, Rules: strict},
 		"a device that shows as it goes": {Durations: slow, Rules: emulator.Rules{ReadyWhileDetaching: true}},
 		"an older API without a device":  {Rules: emulator.Rules{NoIOReady: true}},

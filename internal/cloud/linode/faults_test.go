@@ -224,6 +224,41 @@ func oldListLife(t *testing.T, account *emulator.Cloud, c cloud.Cloud, name stri
 	return nil
 }
 
+// A9, A11: a list from when the volumes were being made shows them free, and ends no detach.
+func TestADetachIsNotOverBecauseAnOldListShowsTheVolumeFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Durations{Create: clock.Fixed(time.Second), Detach: clock.Fixed(3 * time.Second)}})
+		c := open(t, account)
+		ids := make([]cloud.VolumeID, 2)
+		var all sync.WaitGroup
+		for n := range ids {
+			all.Go(func() {
+				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
+				if err == nil {
+					_, err = c.Attach(t.Context(), vol.ID, []cloud.NodeID{node1, node2}[n])
+				}
+				if ids[n] = vol.ID; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Second)}})
+		for _, id := range ids {
+			all.Go(func() {
+				if err := c.Detach(t.Context(), id, ""); err != nil {
+					t.Error(err)
+				}
+				n, _ := strconv.Atoi(string(id))
+				if v, _ := account.Volume(n); v.Linode != 0 {
+					t.Errorf("detached, and the account has %+v", v)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // P5: that a list lacks a volume proves nothing if the list is older than the volume.
 func TestADeleteIsNotOverBecauseAnOldListLacksTheVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -18,7 +19,7 @@ func (c *Cloud) zones(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 		wanted = []string{c.region}
 	}
 	wanted = slices.DeleteFunc(slices.Clone(wanted), func(zone string) bool { return !slug.MatchString(zone) })
-	places, err := c.atlas(ctx)
+	places, err := c.regions.get(ctx, c.readRegions)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -39,25 +40,49 @@ func (c *Cloud) zones(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 	return able, nil
 }
 
-// atlasAge is for how long what the regions can do is believed. What they cannot do is asked for again, but
-// not with every create.
+// atlasAge is for how long what the regions can do is believed.
 const atlasAge = time.Hour
-
-// atlas returns what the regions can do.
-func (c *Cloud) atlas(ctx context.Context) (map[string]place, error) {
-	if a := c.places.Load(); a != nil && time.Since(a.read) < atlasAge {
-		return a.places, nil
-	}
-	places, err := c.regions.Get(ctx, struct{}{})
-	if err != nil {
-		return nil, err
-	}
-	c.places.Store(&atlas{places: places, read: time.Now()})
-	return places, nil
-}
 
 // atlas is what the regions can do, as it was read at a moment.
 type atlas struct {
+	mu     sync.Mutex
 	places map[string]place
 	read   time.Time
+	// reading is closed when the read under way has ended; nil: there is none.
+	reading chan struct{}
+}
+
+// get returns what the regions can do. Where it is not known, one caller reads it for all.
+func (a *atlas) get(ctx context.Context, read func(context.Context) (map[string]place, error)) (map[string]place, error) {
+	for {
+		a.mu.Lock()
+		if a.places != nil && time.Since(a.read) < atlasAge {
+			defer a.mu.Unlock()
+			return a.places, nil
+		}
+		under := a.reading
+		if under == nil {
+			a.reading = make(chan struct{})
+			a.mu.Unlock()
+			return a.fill(ctx, read)
+		}
+		a.mu.Unlock()
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("look which regions have volumes: %w: %w", fault.Unavailable, ctx.Err())
+		}
+	}
+}
+
+func (a *atlas) fill(ctx context.Context, read func(context.Context) (map[string]place, error)) (map[string]place, error) {
+	places, err := read(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.places, a.read = places, time.Now()
+	}
+	close(a.reading)
+	a.reading = nil
+	return places, err
 }

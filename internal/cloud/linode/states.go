@@ -44,6 +44,11 @@ func usualDurations() map[poll.Kind]time.Duration {
 // gone reports whether there is nothing of a volume any more; nil is one that does not exist.
 func gone(v *volume) bool { return v == nil || v.status == statusDeleted }
 
+// underWay reports whether a change of a volume shows that has not ended, so that no wait ends by this state.
+func (v *volume) underWay() bool {
+	return v.linode != 0 && v.told && !v.ready || v.status == statusCreating || v.status == statusResizing || v.status == statusDeleting
+}
+
 // errGivenUp is a change that the cloud took on and that is over without having happened. It never says why.
 const errGivenUp = givenUp("the cloud took it on and has not done it; it is sent again with the next attempt, and if that goes on, " +
 	"look at the Linode's and the volume's events in the Cloud Manager")
@@ -67,7 +72,12 @@ func errBroken(v *volume) error {
 // await returns the first state of a volume for which done says so, or its error. began is zero for a change
 // that was found running. A state of nil means that the volume is gone.
 func (c *Cloud) await(ctx context.Context, id int, kind poll.Kind, began time.Time, done func(v *volume) (bool, error)) (*volume, error) {
-	v, err := c.changes.Wait(ctx, poll.Operation[int]{Key: id, Kind: kind, Began: began}, done)
+	v, err := c.changes.Wait(ctx, poll.Operation[int]{Key: id, Kind: kind, Began: began}, func(v *volume) (bool, error) {
+		if v != nil && v.doubtful {
+			return false, nil
+		}
+		return done(v)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s of volume %d: %w", kind, id, err)
 	}
@@ -83,8 +93,14 @@ func (c *Cloud) lookAt(ctx context.Context, id int) (*volume, error) {
 	return c.look(budget.WithPriority(ctx, lookPriority), id)
 }
 
-// lookAtSeveral is a look of the poller for many.
+// lookAtSeveral is a look of the poller for many. Of a volume with a change under way it does not matter whether
+// that is the present one: whoever waits for it goes on waiting.
 func (c *Cloud) lookAtSeveral(ctx context.Context, ids []int) (map[int]*volume, error) {
+	return c.page(budget.WithPriority(ctx, lookPriority), ids, (*volume).underWay)
+}
+
+// edgesOf is a look for many right before or after a change.
+func (c *Cloud) edgesOf(ctx context.Context, ids []int) (map[int]*volume, error) {
 	return c.several(budget.WithPriority(ctx, lookPriority), ids)
 }
 
@@ -120,6 +136,11 @@ func (c *Cloud) look(ctx context.Context, id int) (*volume, error) {
 // several answers for several volumes with one page. One that it lacks, or shows as it was before something
 // that is known, is read by itself; one that the cloud has been told to delete is gone when it lacks it.
 func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error) {
+	return c.page(ctx, ids, func(*volume) bool { return false })
+}
+
+// page is several, which takes entries that may be old if they will do.
+func (c *Cloud) page(ctx context.Context, ids []int, willDo func(v *volume) bool) (map[int]*volume, error) {
 	if c.volumes.Load() > perPage {
 		return nil, nil
 	}
@@ -130,7 +151,7 @@ func (c *Cloud) several(ctx context.Context, ids []int) (map[int]*volume, error)
 	}
 	found := make(map[int]*volume, len(page))
 	for _, v := range page {
-		if c.known.listed(v, asked) {
+		if v.doubtful = !c.known.listed(v, asked); !v.doubtful || willDo(v) {
 			found[v.id] = v
 		}
 	}
