@@ -27,6 +27,8 @@ type target struct {
 	// limits are the real ones of its API. Where kinds of requests have limits of their own, an account always
 	// has these as well.
 	limits []budget.Window
+	// operations is how many an account runs at once; 0: as many as there are.
+	operations int
 	// flood is how many creates are more than it takes in a minute, twice.
 	flood int
 	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
@@ -84,6 +86,8 @@ type account interface {
 type counted struct {
 	routes                 map[string]int
 	reads, writes, refused int
+	// atOnce is how many operations the account ran at once, where that is limited.
+	atOnce int
 }
 
 func (c counted) all() int { return c.reads + c.writes }
@@ -114,7 +118,7 @@ type change struct {
 }
 
 // targets are the clouds.
-var targets = []target{digitalOceanTarget, linodeTarget}
+var targets = []target{digitalOceanTarget, linodeTarget, yandexTarget}
 
 func targetOf(name string) (target, error) {
 	var known []string

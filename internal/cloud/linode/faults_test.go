@@ -229,13 +229,13 @@ func TestADetachIsNotOverBecauseAnOldListShowsTheVolumeFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Durations{Create: clock.Fixed(time.Second), Detach: clock.Fixed(3 * time.Second)}})
 		c := open(t, account)
-		ids := make([]cloud.VolumeID, 2)
+		ids, nodes := make([]cloud.VolumeID, 2), []cloud.NodeID{node1, node2}
 		var all sync.WaitGroup
 		for n := range ids {
 			all.Go(func() {
 				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
 				if err == nil {
-					_, err = c.Attach(t.Context(), vol.ID, []cloud.NodeID{node1, node2}[n])
+					_, err = c.Attach(t.Context(), vol.ID, nodes[n])
 				}
 				if ids[n] = vol.ID; err != nil {
 					t.Error(err)
@@ -244,13 +244,13 @@ func TestADetachIsNotOverBecauseAnOldListShowsTheVolumeFree(t *testing.T) {
 		}
 		all.Wait()
 		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Second)}})
-		for _, id := range ids {
+		for n, id := range ids {
 			all.Go(func() {
-				if err := c.Detach(t.Context(), id, ""); err != nil {
+				if err := c.Detach(t.Context(), id, nodes[n]); err != nil {
 					t.Error(err)
 				}
-				n, _ := strconv.Atoi(string(id))
-				if v, _ := account.Volume(n); v.Linode != 0 {
+				number, _ := strconv.Atoi(string(id))
+				if v, _ := account.Volume(number); v.Linode != 0 {
 					t.Errorf("detached, and the account has %+v", v)
 				}
 			})
