@@ -22,6 +22,7 @@ var metadataScript string
 var emulatedClouds = map[string]leading{
 	"digitalocean": {Cloud: "digitalocean", Secret: "digitalocean", Key: "access-token", Container: 1},
 	"linode":       {Cloud: "linode", Secret: "linode", Key: "token"},
+	"yandex":       {Cloud: "yandex", Secret: "yandex", Key: "key.json", Container: 1},
 }
 
 // leading is what differs between the clouds' overlays in the changes that lead them to the emulator.

@@ -53,16 +53,17 @@ func read[T any](ctx context.Context, a account, what string) (T, error) {
 
 // disk is a volume or a snapshot of the account, in the words of whichever cloud it is in.
 type disk struct {
-	ID      json.RawMessage `json:"id"`
-	Name    string          `json:"name"`
-	Label   string          `json:"label"`
-	Droplet int             `json:"droplet_id"`
-	Linode  int             `json:"linode"`
+	ID       json.RawMessage `json:"id"`
+	Name     string          `json:"name"`
+	Label    string          `json:"label"`
+	Droplet  int             `json:"droplet_id"`
+	Linode   int             `json:"linode"`
+	Instance string          `json:"instance"`
 }
 
-func (d disk) id() string   { return strings.Trim(string(d.ID), `"`) }
-func (d disk) name() string { return cmp.Or(d.Name, d.Label) }
-func (d disk) machine() int { return cmp.Or(d.Droplet, d.Linode) }
+func (d disk) id() string     { return strings.Trim(string(d.ID), `"`) }
+func (d disk) name() string   { return cmp.Or(d.Name, d.Label) }
+func (d disk) attached() bool { return d.Droplet != 0 || d.Linode != 0 || d.Instance != "" }
 
 // look finds wrong, beside what must never have happened, a device without an attachment.
 func (a account) look(ctx context.Context) (held []thing, wrong []string, err error) {
@@ -73,8 +74,9 @@ func (a account) look(ctx context.Context) (held []thing, wrong []string, err er
 			return nil, nil, err
 		}
 		for _, d := range disks {
-			attached[d.name()] = d.machine() != 0
-			held = append(held, thing{d.id(), fmt.Sprintf("in the account: %s %s (machine %d)", d.name(), d.id(), d.machine())})
+			// A link has the one or the other.
+			attached[d.name()], attached[d.id()] = d.attached(), d.attached()
+			held = append(held, thing{d.id(), fmt.Sprintf("in the account: %s %s (attached: %t)", d.name(), d.id(), d.attached())})
 		}
 	}
 	bound, err := loops(func(file string) bool {
@@ -102,13 +104,14 @@ func (a account) incidents(ctx context.Context) ([]string, error) {
 		What       string `json:"what"`
 		VolumeName string `json:"volume_name"`
 		Label      string `json:"label"`
+		DiskName   string `json:"disk_name"`
 	}](ctx, a, "violations")
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for _, v := range violations {
-		found = append(found, "violation: "+v.What+" of "+cmp.Or(v.VolumeName, v.Label))
+		found = append(found, "violation: "+v.What+" of "+cmp.Or(v.VolumeName, v.Label, v.DiskName))
 	}
 	contract, err := read[struct {
 		Mismatches int `json:"mismatches"`

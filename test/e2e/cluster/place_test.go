@@ -79,6 +79,14 @@ var places = map[string]place{
 		steps:   reattached,
 		find:    account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}}.at,
 	},
+	"yandex": {
+		cloud: "yandex", driver: "yandex.csi.cloudblock.io", topologyKey: "topology.yandex.csi.cloudblock.io/zone",
+		classes: map[string]string{"ext4": "cloudblock-yandex", "xfs": "cloudblock-yandex-xfs"},
+		whole:   gib,
+		words:   []string{"cloudblock-local", "cloudblock-yandex", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
+		steps:   attached,
+		find:    account{link: "virtio-", kinds: []string{"disks", "snapshots"}}.at,
+	},
 }
 
 // reattached is the story where a machine sees a volume's growth only once the volume is attached anew, and

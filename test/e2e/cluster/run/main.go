@@ -40,6 +40,7 @@ var parts = map[string][]string{
 	"local":        {"first", "story", "sabotage", "upstream", "nothing-left"},
 	"digitalocean": withControllers,
 	"linode":       withControllers,
+	"yandex":       withControllers,
 }
 
 var withControllers = []string{"first", "story", "sabotage", "patrol", "upstream", "upstream-patrol", "nothing-left"}

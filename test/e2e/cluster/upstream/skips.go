@@ -27,7 +27,7 @@ func of(cloud string, skips []Skip) []Skip {
 // The clouds that reasons are about: pools on the nodes, and those that attach volumes to machines.
 var (
 	pools     = []string{"local"}
-	attaching = []string{"digitalocean", "linode"}
+	attaching = []string{"digitalocean", "linode", "yandex"}
 )
 
 func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
@@ -47,9 +47,9 @@ var excuses = []Skip{
 		Said: said(`ROX access mode|singleNodeVolume|doesn't support RWX|No topology with at least 2 nodes found|ReadOnlyMany|multi-topology environment|separate topology segments`)},
 	{Reason: "a volume is attached to one machine at a time", Only: attaching,
 		Said: said(`ROX access mode|doesn't support RWX|ReadOnlyMany`)},
-	{Reason: "the nodes are in one region, so there is one topology", Only: attaching,
+	{Reason: "the nodes are in one region, or one zone, so there is one topology", Only: attaching,
 		Said: said(`multi-topology environment|separate topology segments|Not enough topologies in cluster`)},
-	{Reason: "nobody is told how much room a region has", Only: attaching,
+	{Reason: "nobody is told how much room a region or zone has", Only: attaching,
 		Said: said(`doesn't publish storage capacity`)},
 	{Reason: "local has no limit of volumes per node but the pool's size", Only: pools,
 		Said: said(`does not support volume limits`)},
