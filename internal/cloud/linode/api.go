@@ -267,33 +267,33 @@ func (c *Cloud) machine(ctx context.Context, id int) (*machine, error) {
 // least 8 and at most 64.
 func placesFor(memory int) int { return min(64, max(8, memory/1024)) }
 
-// events reads the newest events that a filter lets through. Where they cannot be read, since that is a
-// permission of its own, there are none.
-func (c *Cloud) events(ctx context.Context, size int, filter map[string]any) ([]linodego.Event, error) {
-	page, _, _, err := listed(ctx, c, listing{number: 1, size: size, filter: filter}, c.api.ListEvents)
+// events reads the newest events that a filter lets through. known is false where they cannot be read, since that
+// is a permission of its own.
+func (c *Cloud) events(ctx context.Context, size int, filter map[string]any) (page []linodego.Event, known bool, err error) {
+	page, _, _, err = listed(ctx, c, listing{number: 1, size: size, filter: filter}, c.api.ListEvents)
 	if a := apiErrors.Of(err); a != nil && a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
-		return nil, nil
+		return nil, false, nil
 	}
-	return page, err
+	return page, err == nil, err
 }
 
-// detachUnderWay reports whether the cloud is taking a volume off its Linode, as far as that is known. The volume
-// itself does not show it.
-func (c *Cloud) detachUnderWay(ctx context.Context, id int) (bool, error) {
-	page, err := c.events(ctx, leastPage, map[string]any{
+// detachUnderWay reports whether the cloud is taking a volume off its Linode, and whether that is known. The
+// volume itself does not show it.
+func (c *Cloud) detachUnderWay(ctx context.Context, id int) (underWay, known bool, err error) {
+	page, known, err := c.events(ctx, leastPage, map[string]any{
 		"action": string(linodego.ActionVolumeDetach), "entity.id": id, "entity.type": string(linodego.EntityVolume),
 	})
 	for _, e := range page {
 		if e.Status == linodego.EventScheduled || e.Status == linodego.EventStarted {
-			return true, nil
+			return true, true, nil
 		}
 	}
-	return false, err
+	return false, known, err
 }
 
 // deleted returns the volumes whose deletion has ended lately, as far as that is known.
 func (c *Cloud) deleted(ctx context.Context) map[int]bool {
-	page, _ := c.events(ctx, perPage, map[string]any{ // without an answer each is looked at by itself
+	page, _, _ := c.events(ctx, perPage, map[string]any{ // without an answer each is looked at by itself
 		"action": string(linodego.ActionVolumeDelete), "status": string(linodego.EventFinished),
 	})
 	ended := make(map[int]bool, len(page))

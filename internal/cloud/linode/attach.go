@@ -175,7 +175,7 @@ func (m *move) decideAttach(ctx context.Context, v *volume, refusal error) error
 // isHere decides about a volume that names this Linode already: it is there, or on its way, or on its way out.
 // An attachment that is being undone is none (failure A1 of the catalogue), and the volume does not show that.
 func (m *move) isHere(ctx context.Context, v *volume, refusal error) error {
-	leaving, err := m.c.detachUnderWay(ctx, m.id)
+	leaving, _, err := m.c.detachUnderWay(ctx, m.id)
 	switch {
 	case err != nil:
 		return apiErrors.Read(fmt.Sprintf("look at the events of volume %d", m.id), err)
@@ -304,6 +304,7 @@ func (m *move) decideDetach(ctx context.Context, refusal error) error {
 // waitDetach returns when the volume is free of the Linode.
 func (m *move) waitDetach(ctx context.Context) error {
 	left := false
+	asked := time.Now()
 	_, err := m.c.await(ctx, m.id, kindDetach, m.since(), func(v *volume) (bool, error) {
 		if gone(v) || v.linode != m.linode {
 			return true, nil
@@ -313,7 +314,31 @@ func (m *move) waitDetach(ctx context.Context) error {
 			return false, failed(v)
 		}
 		left = left || v.told && !v.ready
-		return false, nil
+		if time.Since(asked) < max(longDetach, 2*m.c.changes.Usual(kindDetach)) {
+			return false, nil
+		}
+		asked = time.Now()
+		return m.stays(ctx)
 	})
 	return err
+}
+
+// longDetach is how long a detach may take until the events are asked about it.
+const longDetach = 10 * time.Second
+
+// stays fails if the cloud has given the detach up, and reports whether it has ended otherwise. The volume may show
+// that it is attached until the very end, so only the events tell.
+func (m *move) stays(ctx context.Context) (over bool, err error) {
+	leaving, known, err := m.c.detachUnderWay(ctx, m.id)
+	if err != nil || leaving || !known {
+		return false, nil //nolint:nilerr // a look that failed is a delay
+	}
+	v, err := m.c.look(ctx, m.id)
+	switch {
+	case err != nil:
+		return false, nil //nolint:nilerr // the same
+	case gone(v) || v.linode != m.linode:
+		return true, nil
+	}
+	return false, failed(v)
 }

@@ -44,6 +44,37 @@ func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A detach that the cloud gives up without a word is not waited for until its caller gives up, and does not hold
+// up the other volumes of the Linode, whatever the volume shows meanwhile.
+func TestADetachThatIsGivenUpInSilenceHoldsUpNobody(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{
+		"the device shows as it goes": {ReadyWhileDetaching: true}, "the API says nothing of devices": {NoIOReady: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Rules: rules, Durations: emulator.Durations{Detach: clock.Fixed(time.Second)}})
+				c := open(t, account)
+				vol, other := volume(t, c, "ab"), volume(t, c, "cd")
+				_, err := c.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				post(account, detachRoute, faults.Effect{Errored: true})
+				began := time.Now()
+				done := make(chan error, 1)
+				go func() { done <- c.Detach(t.Context(), vol.ID, node1) }()
+				synctest.Wait()
+				_, err = c.Attach(t.Context(), other.ID, node1)
+				must(t, err)
+				want(t, <-done, fault.Unavailable, "sent again")
+				if took := time.Since(began); took > 30*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				must(t, c.Detach(t.Context(), vol.ID, node1))
+				at(t, account, vol.ID, 0)
+			})
+		})
+	}
+}
+
 // A1: a detach that comes late takes nothing off another Linode, although the API has no word for from where.
 func TestALateDetachTakesNothingOffAnotherLinode(t *testing.T) {
 	for name, node := range map[string]cloud.NodeID{"from its Linode": node1, "from wherever it is": ""} {
