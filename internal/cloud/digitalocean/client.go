@@ -60,9 +60,6 @@ type Config struct {
 	Metrics   remote.Metrics
 }
 
-// Metrics are those of the shared machinery.
-type Metrics = remote.Metrics
-
 const (
 	defaultEndpoint         = "https://api.digitalocean.com"
 	defaultOperationTimeout = 5 * time.Minute
