@@ -1,0 +1,183 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+// growMark is the label that keeps a wish to grow.
+const growMark = "cloudblock-grow"
+
+// marked reports whether a disk waits for its growth.
+func marked(account *yandex.Cloud, id string) bool {
+	d, _ := account.Disk(id)
+	_, is := d.Labels[growMark]
+	return is
+}
+
+// wantDisk checks a disk's size, and whether it waits for another one.
+func wantDisk(t *testing.T, account *yandex.Cloud, id string, size int64, waits bool) {
+	t.Helper()
+	if d, _ := account.Disk(id); d.Size != size || marked(account, id) != waits {
+		t.Errorf("the disk has %d bytes, waits to grow: %v; want %d and %v", d.Size, marked(account, id), size, waits)
+	}
+}
+
+// TestGrowthInUseOnYandex: the cloud of today grows a disk that a pod has.
+func TestGrowthInUseOnYandex(t *testing.T) {
+	w, account := startYandex(t, yandex.Options{})
+	v := create(t, w.Pair, programs.Claim{Name: "grows", Filesystem: "xfs", Size: gib})
+	must(t, v.Attach, v.Stage, v.Publish)
+	write(t, data(v), 1, 8*mib)
+	wantCode(t, "growing in use", second(v.Expand(t.Context(), 2*gib)), codes.OK)
+	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
+		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
+	}
+	wantDisk(t, account, v.ID, 2*gib, false)
+	wantBytes(t, data(v), 1, 8*mib)
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
+	w.wantNothingLeft(t)
+}
+
+// TestGrowthThatYandexRefuses (failures E4 and A10 of the catalogue): where a disk cannot grow while it is
+// attached the wish waits on the disk, through restarts of the pod and of the controller, and costs the pod
+// hardly more than what the cloud takes to detach, grow and attach.
+func TestGrowthThatYandexRefuses(t *testing.T) {
+	for dies, kind := range map[string]string{never: "ext4", afterMark: "xfs", afterDetach: "ext4", afterGrowth: "xfs"} {
+		t.Run(kindName(kind)+", the controller dies "+dies, func(t *testing.T) {
+			t.Parallel()
+			away, cloud := awayToGrow(t, kind, dies)
+			bar := cloud*110/100 + 300*time.Millisecond // which nobody notices
+			if dies != never {
+				bar = cloud * 125 / 100 // a controller that has just started does not know yet when to look
+			}
+			t.Logf("away for %s, of which the cloud takes %s", away.Round(time.Millisecond), cloud)
+			if away > bar {
+				t.Errorf("the volume was away for %s, want at most %s", away, bar)
+			}
+		})
+	}
+}
+
+// When the controller dies.
+const (
+	never       = "never"
+	afterMark   = "after the mark"
+	afterDetach = "after the detach"
+	afterGrowth = "after the growth"
+)
+
+// awayToGrow lets a pod's volume grow where the cloud refuses that in use. It returns how long the volume was
+// away, and what the cloud takes for that.
+func awayToGrow(t *testing.T, kind, dies string) (away, cloud time.Duration) {
+	const takes = 4 * time.Second
+	w, account := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
+	account.SetDurations(yandex.Each(clock.Fixed(takes)))
+	kill := func(moment string) {
+		if dies == moment {
+			w.Controller.Kill()
+			must(t, w.Controller.Start)
+		}
+	}
+	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: kind, Size: gib})
+	// From another volume the controller learns how long the cloud takes, until it dies.
+	other := create(t, w.Pair, programs.Claim{Name: "other", Filesystem: kind, Size: gib})
+	must(t, other.Attach, other.Detach, func(ctx context.Context) error {
+		return second(csi.NewControllerClient(w.Controller.Conn).ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+			VolumeId: other.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib},
+		}))
+	})
+
+	must(t, v.Attach, v.Stage, v.Publish)
+	write(t, data(v), 1, 8*mib)
+	wantCode(t, "growing in use", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)
+	kill(afterMark)
+	// The pod starts again on this machine: the disk stays attached and goes on waiting.
+	must(t, v.Unpublish, v.Unstage, v.Attach, v.Stage, v.Publish)
+	wantBytes(t, data(v), 1, 8*mib)
+	wantDisk(t, account, v.ID, gib, true)
+
+	must(t, v.Unpublish, v.Unstage)
+	left := time.Now()
+	must(t, v.Detach)
+	kill(afterDetach)
+	if dies == afterGrowth {
+		eventually(t, "the disk grows", func() bool {
+			d, _ := account.Disk(v.ID)
+			return d.Size == 2*gib
+		})
+	}
+	kill(afterGrowth)
+	must(t, v.Attach)
+	away = time.Since(left)
+
+	must(t, v.Stage, v.Publish)
+	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
+		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
+	}
+	wantBytes(t, data(v), 1, 8*mib)
+	eventually(t, "the mark goes", func() bool { return !marked(account, v.ID) })
+	account.SetDurations(yandex.Durations{})
+	wantCode(t, "asking for the same growth again", second(v.Expand(t.Context(), 2*gib)), codes.OK)
+	wantDisk(t, account, v.ID, 2*gib, false)
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete, other.Delete)
+	w.wantNothingLeft(t)
+	return away, 3 * takes
+}
+
+// TestGrowthMarksEnd: the last wish counts, one that is fulfilled already is none, and one that the cloud
+// refuses keeps no pod away and is tried again another time.
+func TestGrowthMarksEnd(t *testing.T) {
+	w, account := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
+	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
+	must(t, v.Attach, v.Stage, v.Publish)
+	write(t, data(v), 1, 8*mib)
+	moves := func() {
+		t.Helper()
+		must(t, v.Unpublish, v.Unstage, v.Detach, v.Attach, v.Stage, v.Publish)
+		wantBytes(t, data(v), 1, 8*mib)
+	}
+	wishes := func(size int64, want codes.Code) {
+		t.Helper()
+		wantCode(t, name("growing in use to ", size), second(v.Expand(t.Context(), size)), want)
+	}
+
+	wishes(4*gib, codes.FailedPrecondition)
+	wishes(gib, codes.OK)
+	wantDisk(t, account, v.ID, gib, false)
+
+	wishes(4*gib, codes.FailedPrecondition)
+	wishes(2*gib, codes.FailedPrecondition)
+	moves()
+	wantDisk(t, account, v.ID, 2*gib, false)
+
+	wishes(3*gib, codes.FailedPrecondition)
+	refusal := account.Arm(yandex.Fault{
+		Route: "DiskService/Update", Body: name(`"size":"`, 3*gib),
+		Effect: faults.Effect{Status: int(codes.ResourceExhausted), Message: "Quota limit compute.disks.size exceeded"},
+	})
+	moves()
+	wantDisk(t, account, v.ID, 2*gib, true)
+	if refusal.Hits() == 0 {
+		t.Error("nobody tried to grow the disk, so this proves nothing")
+	}
+	refusal.Disarm()
+	moves()
+	wantDisk(t, account, v.ID, 3*gib, false)
+	if got := filesystemSize(t, v.Target); got < 3*gib*85/100 {
+		t.Errorf("the pod sees %d bytes, want nearly 3 GiB", got)
+	}
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
+	w.wantNothingLeft(t)
+}
