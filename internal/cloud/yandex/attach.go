@@ -34,7 +34,6 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	device := deviceName(id)
 	t := &turn{c: c, doing: doing, machine: machine, shows: func(s sight) bool { return attachedTo(s.disk, machine) }}
 	t.send = func(ctx context.Context) (*change, error) {
-		first := c.known.attaching(id, machine)
 		op, err := c.begin(ctx, diskKey(id), doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
 				InstanceId: machine,
@@ -44,11 +43,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 				},
 			})
 		})
-		ch := changeOf(op, id, kindAttach)
-		if ch != nil {
-			ch.grows = first
-		}
-		return ch, err
+		return changeOf(op, id, kindAttach).on(machine), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, machine)
@@ -61,10 +56,11 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		}
 		return c.decideAttach(ctx, t, joined, d, refusal)
 	}
-	if _, err := t.do(ctx); err != nil {
+	seen, err := t.do(ctx)
+	if err != nil {
 		return cloud.Device{}, err
 	}
-	c.known.attached(id, machine)
+	c.known.attached(id, machine, seen.at)
 	return deviceOf(device), nil
 }
 
@@ -186,7 +182,7 @@ func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, machine string) e
 				InstanceId: machine, Disk: &compute.DetachInstanceDiskRequest_DiskId{DiskId: string(id)},
 			})
 		})
-		return changeOf(op, id, kindDetach), err
+		return changeOf(op, id, kindDetach).on(machine), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, machine)
@@ -211,7 +207,7 @@ func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, machine string) e
 	if err != nil {
 		return err
 	}
-	c.known.attached(id, "")
+	c.known.attached(id, "", seen.at)
 	if seen.gone {
 		return nil
 	}

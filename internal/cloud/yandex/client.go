@@ -124,6 +124,7 @@ type Cloud struct {
 	known   facts
 	paces   paces
 	chains  chains
+	manners manners
 	count   atomic.Int64 // how many disks the folder has, as far as a list has told
 }
 

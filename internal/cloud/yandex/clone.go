@@ -100,7 +100,7 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 // wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.
 func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*compute.Snapshot, error) {
 	if snap.GetStatus() == compute.Snapshot_CREATING {
-		ch := change{watch: watch{snapshot: cloud.SnapshotID(snap.GetId())}, kind: kindSnapshot}
+		ch := change{watch: watch{snapshot: cloud.SnapshotID(snap.GetId()), kind: kindSnapshot}}
 		seen, err := c.await(ctx, ch, func(s sight) bool { return s.snapshot.GetStatus() != compute.Snapshot_CREATING })
 		if err != nil {
 			return nil, fmt.Errorf("snapshot %s is being made: %w: %w", snap.GetId(), fault.Unavailable, err)

@@ -177,7 +177,7 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 		if !m.joined {
 			c.known.making(cloud.VolumeID(id), since)
 		}
-		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true}, kind: kind, began: time.Now()}, err
+		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true, kind: kind}, began: time.Now()}, err
 	}
 	seen, err := t.do(ctx)
 	switch {
@@ -190,7 +190,8 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	c.known.saw(made, true)
+	c.known.saw(made, false)
+	c.known.settle(idOf(made), seen.at)
 	return c.chosen(ctx, req, made, append(seen.twins, m.twins...))
 }
 

@@ -2,7 +2,7 @@ package yandex
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,12 +24,10 @@ type fact struct {
 	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
 	// alone. ready is when it was so for the first time. Zero: never.
 	settled, ready time.Time
-	// sent is when this process has sent the attach to the machine sentTo, if the disk was never there before.
-	sent   time.Time
-	sentTo string
 	// created is what the cloud says about when it made the disk.
 	created time.Time
-	been    []string // all machines that it was seen at
+	// deleting is when this process has sent its delete; zero: it has not.
+	deleting time.Time
 }
 
 // facts are what this process remembers. Nothing here decides anything: without it there are more requests.
@@ -43,26 +41,18 @@ func (f fact) seen(d *compute.Disk) fact {
 	f.created, f.machine = d.GetCreatedAt().AsTime(), ""
 	if machines := d.GetInstanceIds(); len(machines) > 0 {
 		f.machine = machines[0]
-		f.been = visited(f.been, machines[0])
 	}
 	_, f.wish = growthOf(d.GetLabels())
 	return f
 }
 
-// now notes that the state is known for certain.
-func (f fact) now() fact {
-	f.settled = time.Now()
+// knownAt notes that the state was known for certain at a moment.
+func (f fact) knownAt(at time.Time) fact {
+	f.settled = at
 	if f.ready.IsZero() {
 		f.ready = f.settled
 	}
 	return f
-}
-
-func visited(been []string, machine string) []string {
-	if slices.Contains(been, machine) {
-		return been
-	}
-	return append(slices.Clone(been), machine)
 }
 
 // saw takes in the state of a disk. A fresh one was asked for alone; a list may lag behind, so it does
@@ -79,9 +69,14 @@ func (k *facts) saw(d *compute.Disk, fresh bool) {
 		f.size, f.machine, f.wish = max(f.size, old.size), old.machine, f.wish || old.wish
 	}
 	if fresh {
-		f = f.now()
+		f = f.knownAt(time.Now())
 	}
 	k.disks[idOf(d)] = f
+}
+
+// settle notes that the state of a disk was known for certain at a moment.
+func (k *facts) settle(id cloud.VolumeID, at time.Time) {
+	k.change(id, func(f *fact) { *f = f.knownAt(at) })
 }
 
 // making notes that this process is making a disk, since a moment before which nobody can have seen it.
@@ -148,42 +143,65 @@ func (c *Cloud) know(ctx context.Context, id cloud.VolumeID) (fact, error) {
 	return fact{}.seen(d), nil
 }
 
-// youngerThan returns a moment that a list of the folder is not older than, as far as it shows: it has a disk that
-// was not there before that moment, or one at a machine where it had never been. Zero: it shows nothing of that
-// kind. A list may come from a copy of the cloud's records that lags behind, and a disk that is free on it may have
-// been attached since.
-func (k *facts) youngerThan(all []*compute.Disk) (moment time.Time) {
+// all returns what is known of all disks.
+func (k *facts) all() map[cloud.VolumeID]fact {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, d := range all {
-		f := k.disks[idOf(d)]
-		if f.made.After(moment) {
-			moment = f.made
-		}
-		if f.sent.After(moment) && attachedTo(d, f.sentTo) {
-			moment = f.sent
-		}
-	}
-	return moment
+	return maps.Clone(k.disks)
 }
 
-// attaching notes that an attach is being sent, and reports whether it is the first to that machine.
-func (k *facts) attaching(id cloud.VolumeID, machine string) (first bool) {
-	k.change(id, func(f *fact) {
-		if first = !f.made.IsZero() && !slices.Contains(f.been, machine); first {
-			f.sent, f.sentTo = time.Now(), machine
-		} else {
-			f.sent, f.sentTo = time.Time{}, ""
+// A listing is a list of the folder's disks beside what was known before it was asked for. It may come from a copy of
+// the cloud's records that lags behind, and a disk that is free on it may have been attached since.
+type listing struct {
+	disks map[cloud.VolumeID]*compute.Disk
+	known map[cloud.VolumeID]fact
+	// newest is when the cloud made the youngest of the disks: the list is not older than that.
+	newest time.Time
+	// younger is a moment by this program's clock that the list is not older than: it shows a disk that this process
+	// began to make then, or lacks one that it began to delete then. Zero: it shows nothing of that kind.
+	younger time.Time
+}
+
+func newListing(all []*compute.Disk, known map[cloud.VolumeID]fact) listing {
+	l := listing{disks: make(map[cloud.VolumeID]*compute.Disk, len(all)), known: known}
+	for _, d := range all {
+		l.disks[idOf(d)] = d
+		if made := d.GetCreatedAt().AsTime(); made.After(l.newest) {
+			l.newest = made
 		}
-		f.been = visited(f.been, machine)
-	})
-	return first
+		if made := known[idOf(d)].made; made.After(l.younger) {
+			l.younger = made
+		}
+	}
+	for id, f := range known {
+		if f.deleting.After(l.younger) && l.lacks(id) {
+			l.younger = f.deleting
+		}
+	}
+	return l
+}
+
+// lacks reports whether a disk was there and is no more: the list is from after its creation, and does not have it.
+func (l listing) lacks(id cloud.VolumeID) bool {
+	f := l.known[id]
+	return l.disks[id] == nil && !f.created.IsZero() && l.newest.After(f.created)
+}
+
+// since reports whether the list is certainly from that moment or later.
+func (l listing) since(moment time.Time) bool { return !moment.IsZero() && !l.younger.Before(moment) }
+
+// deletes notes that a delete is being sent.
+func (k *facts) deletes(id cloud.VolumeID) {
+	k.change(id, func(f *fact) { f.deleting = time.Now() })
 }
 
 // attached notes that an attach has ended, or with no machine a detach.
-func (k *facts) attached(id cloud.VolumeID, machine string) {
+func (k *facts) attached(id cloud.VolumeID, machine string, at time.Time) {
+	if at.IsZero() {
+		at = time.Now()
+	}
 	k.change(id, func(f *fact) {
-		*f = f.now()
+		*f = f.knownAt(at)
 		f.machine = machine
 	})
 }

@@ -32,6 +32,21 @@ type watch struct {
 	name string
 	// grows: what is waited for stays true when it is true once, so an old list can only make it late.
 	grows bool
+	kind  poll.Kind
+	// machine is the one that the disk is attached to or detached from.
+	machine string
+}
+
+// under reports whether a disk shows that what is waited for is not there yet. That is harmless to believe.
+func (w watch) under(d *compute.Disk) bool {
+	switch w.kind {
+	case kindAttach:
+		return !attachedTo(d, w.machine)
+	case kindDetach:
+		return attachedTo(d, w.machine)
+	default:
+		return w.kind == kindDelete
+	}
 }
 
 // A sight is what a look has found.
@@ -44,13 +59,14 @@ type sight struct {
 	twins []*compute.Disk
 	// operation is nil where the disk was looked at and not the operation.
 	operation *operation.Operation
+	// at is when the look was answered: what it shows is not younger.
+	at time.Time
 }
 
 // A change is an operation that the cloud has taken on.
 type change struct {
 	watch
 
-	kind  poll.Kind
 	began time.Time // zero: found running
 }
 
@@ -59,15 +75,89 @@ type change struct {
 func (c *Cloud) await(ctx context.Context, ch change, shows func(sight) bool) (sight, error) {
 	defer c.paces.forget(ch.operation)
 	seen, err := c.ends.Wait(ctx, poll.Operation[watch]{Key: ch.watch, Kind: ch.kind, Began: ch.began}, func(s sight) (bool, error) {
-		if !s.operation.GetDone() { // an error may show before the end: what was begun is being taken back then
+		switch {
+		case s.operation.GetDone():
+			return true, failureOf(s.operation)
+		case s.operation != nil: // an error may show before the end: what was begun is being taken back then
+			return false, c.probe(ctx, ch, shows)
+		default:
 			return shows != nil && shows(s), nil
 		}
-		return true, failureOf(s.operation)
 	})
 	if err != nil {
 		return seen, fmt.Errorf("operation %s (%s): %w", ch.operation, ch.kind, err)
 	}
 	return seen, nil
+}
+
+// manners are what has been seen of when the cloud shows what an operation of a kind does: with its end, or
+// before. An attach that shows before its end may still fail, and then lists say nothing.
+type manners struct {
+	mu      sync.Mutex
+	known   map[poll.Kind]bool // whether it shows with the end only
+	probing map[poll.Kind]bool
+}
+
+// probe claims the kind for a probe, which only one at a time makes; done gives it back.
+func (m *manners) probe(kind poll.Kind) (done func(), mine bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.known[kind]; known || m.probing[kind] {
+		return nil, false
+	}
+	if m.probing == nil {
+		m.probing = map[poll.Kind]bool{}
+	}
+	m.probing[kind] = true
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.probing, kind)
+	}, true
+}
+
+// shown reports whether the state of a disk tells the end of an operation of a kind.
+func (m *manners) shown(kind poll.Kind) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known[kind]
+}
+
+func (m *manners) note(kind poll.Kind, atEnd bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[poll.Kind]bool{}
+	}
+	if before, known := m.known[kind]; !known || before { // seen early once is enough
+		m.known[kind] = atEnd
+	}
+}
+
+// probe learns from an operation that is running whether the state of its disk shows its change already. Once for
+// each kind.
+func (c *Cloud) probe(ctx context.Context, ch change, shows func(sight) bool) error {
+	if shows == nil || ch.disk == "" {
+		return nil
+	}
+	done, mine := c.manners.probe(ch.kind)
+	if !mine {
+		return nil
+	}
+	defer done()
+	d, err := c.look(budget.WithPriority(ctx, lookPriority), ch.disk)
+	if err != nil {
+		return nil //nolint:nilerr // the next look will do as well
+	}
+	if !shows(sight{disk: d, gone: d == nil}) {
+		c.manners.note(ch.kind, true)
+		return nil
+	}
+	op, err := c.operation(budget.WithPriority(ctx, lookPriority), ch.operation)
+	if err == nil && !op.GetDone() {
+		c.manners.note(ch.kind, false)
+	}
+	return nil
 }
 
 // failureOf is the error of an operation that has ended, or nil.
@@ -90,37 +180,26 @@ func (c *Cloud) lookAtMany(ctx context.Context, keys []watch) (map[watch]sight, 
 	if int(c.count.Load()) > perPage*len(keys) {
 		return nil, nil
 	}
-	facts := make(map[cloud.VolumeID]fact, len(keys)) // as they are before the list
-	for _, key := range keys {
-		facts[key.disk], _ = c.known.of(key.disk)
-	}
+	known := c.known.all() // as it is before the list
 	all, err := c.allDisks(ctx, lookPriority)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[cloud.VolumeID]*compute.Disk, len(all))
+	now, list := time.Now(), newListing(all, known)
 	byName := make(map[string][]*compute.Disk, len(all))
-	var newest time.Time // of the disks, by the cloud's own clock
 	for _, d := range all {
-		if made := d.GetCreatedAt().AsTime(); made.After(newest) {
-			newest = made
-		}
-		byID[idOf(d)] = d
 		byName[d.GetName()] = append(byName[d.GetName()], d)
 	}
-	young := c.known.youngerThan(all)
 	found := make(map[watch]sight, len(keys))
 	for _, key := range keys {
-		d := byID[key.disk]
-		f := facts[key.disk]
-		certain := func(since time.Time) bool { return !since.IsZero() && !young.Before(since) }
+		d, f := list.disks[key.disk], known[key.disk]
 		switch {
-		case key.disk == "", d == nil && key.grows:
+		case key.disk == "", d == nil && key.grows, key.operation != "" && !c.manners.shown(key.kind):
 			// A disk that is being made and not on the list may have failed: only the operation tells.
-		case d == nil && (certain(f.ready) || !f.created.IsZero() && newest.After(f.created)):
-			found[key] = sight{gone: true}
-		case d != nil && (key.grows || certain(f.settled)):
-			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk)}
+		case d == nil && (list.since(f.ready) || list.lacks(key.disk)):
+			found[key] = sight{gone: true, at: now}
+		case d != nil && (key.grows || key.under(d) || list.since(f.settled)):
+			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk), at: now}
 		default:
 			// The list may be older than the change before this one: only the operation is certain.
 		}
@@ -141,6 +220,7 @@ func others(disks []*compute.Disk, but cloud.VolumeID) (twins []*compute.Disk) {
 // lookAtOne looks at one operation. Of a disk that is being made the disk is looked at first: a list by its
 // name shows that it is ready, and others of that name with it.
 func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
+	defer func() { s.at = time.Now() }()
 	ctx = budget.WithPriority(ctx, lookPriority)
 	switch {
 	case key.name != "":
@@ -154,7 +234,7 @@ func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
 				s.disk = d
 			}
 		}
-		if s.disk.GetStatus() == compute.Disk_READY {
+		if s.disk.GetStatus() == compute.Disk_READY && c.manners.shown(key.kind) {
 			return s, nil
 		}
 	case key.snapshot != "":
@@ -269,7 +349,7 @@ func (c *Cloud) join(ctx context.Context, id cloud.VolumeID, machine string) (jo
 		running = append(running, more...)
 	}
 	for _, op := range running {
-		_, err := c.await(ctx, change{watch: watch{operation: op}, kind: kindOther}, nil)
+		_, err := c.await(ctx, change{watch: watch{operation: op, kind: kindOther}}, nil)
 		if err != nil && !hasFailed(err) && fault.Of(err) != fault.NotFound {
 			return true, fmt.Errorf("disk %s: wait for what is under way with it: %w", id, err)
 		}

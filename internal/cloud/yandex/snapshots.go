@@ -106,7 +106,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, t taking) (*compute.Snapshot, 
 	if err != nil {
 		return nil, err
 	}
-	began := change{watch: watch{operation: op}, kind: kindSnapshot, began: time.Now()}
+	began := change{watch: watch{operation: op, kind: kindSnapshot}, began: time.Now()}
 	end := func(ctx context.Context) error {
 		if op == "" {
 			return nil // it had ended before it was asked for
@@ -254,7 +254,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, queued 
 		if op == nil {
 			return nil, err
 		}
-		return &change{watch: watch{operation: op.GetId()}, kind: kindDelete, began: time.Now()}, err
+		return &change{watch: watch{operation: op.GetId(), kind: kindDelete}, began: time.Now()}, err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		_, err := c.snapshot(ctx, id)

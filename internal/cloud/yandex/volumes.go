@@ -48,7 +48,7 @@ func (c *Cloud) whenReady(ctx context.Context, d *compute.Disk) (cloud.Volume, e
 	}
 	if d.GetStatus() == compute.Disk_CREATING {
 		var now *compute.Disk
-		ch := change{watch: watch{disk: idOf(d)}, kind: kindOther}
+		ch := change{watch: watch{disk: idOf(d), kind: kindOther}}
 		_, err := c.await(ctx, ch, func(s sight) bool {
 			now = s.disk
 			return s.gone || s.disk.GetStatus() != compute.Disk_CREATING
@@ -92,6 +92,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	defer cancel()
 	t := &turn{c: c, doing: "delete disk " + string(id), shows: func(s sight) bool { return s.gone }}
 	t.send = func(ctx context.Context) (*change, error) {
+		c.known.deletes(id)
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
 		})
@@ -124,7 +125,15 @@ func changeOf(op *operation.Operation, id cloud.VolumeID, kind poll.Kind) *chang
 	if op == nil {
 		return nil
 	}
-	return &change{watch: watch{operation: op.GetId(), disk: id}, kind: kind, began: time.Now()}
+	return &change{watch: watch{operation: op.GetId(), disk: id, kind: kind}, began: time.Now()}
+}
+
+// on names the machine of a change, if there is one.
+func (ch *change) on(machine string) *change {
+	if ch != nil {
+		ch.machine = machine
+	}
+	return ch
 }
 
 // after returns the state of a disk, nil if there is none, when everything has ended that is under way with

@@ -1,0 +1,189 @@
+package yandex_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// A1: an attachment that an earlier detach is still undoing is none. The attach that meets it waits for the
+// detach, and attaches then.
+func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		dying, living := open(t, folder), open(t, folder)
+		vol := volume(t, dying, "a")
+		_, err := dying.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		folder.Arm(emulator.Fault{Route: detachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(200 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
+		_, err = living.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		if running := folder.Running(); len(running) > 0 {
+			t.Errorf("Attach answered while %+v", running)
+		}
+		at(t, folder, vol.ID, machine1)
+	})
+}
+
+// A1: "not attached" is free only when no attach is under way; and a detach that comes late takes nothing off
+// another machine.
+func TestADetachWaitsForAnAttachThatIsUnderWay(t *testing.T) {
+	for name, node := range map[string]cloud.NodeID{"from its machine": node1, "from wherever it is": ""} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{})
+				dying, living := open(t, folder), open(t, folder)
+				vol := volume(t, dying, "a")
+				folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(150 * time.Millisecond)}})
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				defer cancel()
+				_, err := dying.Attach(ctx, vol.ID, node1)
+				want(t, err, fault.Uncertain)
+				must(t, living.Detach(t.Context(), vol.ID, node))
+				if running := folder.Running(); len(running) > 0 {
+					t.Errorf("Detach answered while %+v", running)
+				}
+				at(t, folder, vol.ID, "")
+				_, err = living.Attach(t.Context(), vol.ID, node2)
+				must(t, err)
+				must(t, dying.Detach(t.Context(), vol.ID, node1))
+				at(t, folder, vol.ID, machine2)
+			})
+		})
+	}
+}
+
+// A1: an attach whose caller has gone before it was answered lands before the detach that follows it.
+func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := c.Attach(ctx, vol.ID, node1)
+		want(t, err, fault.Uncertain)
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		time.Sleep(200 * time.Millisecond)
+		at(t, folder, vol.ID, "")
+	})
+}
+
+// A2 and A9: "already attached" is settled by a fresh look: here is OK, under whatever name it is attached;
+// elsewhere names the machine, and an old list changes nothing about it.
+func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	vol := volume(t, c, "a")
+	folder.Attached(string(vol.ID), machine2)
+	folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleChanges: 2}})
+	_, err := c.Attach(t.Context(), vol.ID, node1)
+	want(t, err, fault.Precondition, machine2)
+	dev, err := c.Attach(t.Context(), vol.ID, node2)
+	if id := string(vol.ID); err != nil || dev != (cloud.Device{Name: "virtio-" + id, Serial: id}) {
+		t.Errorf("Attach where it is = %+v, %v", dev, err)
+	}
+	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.Device = "csi-25174384" })
+	dev, err = c.Attach(t.Context(), vol.ID, node2)
+	if err != nil || dev != (cloud.Device{Name: "virtio-csi-25174384", Serial: "csi-25174384"}) {
+		t.Errorf("Attach where the vendor's driver has attached it = %+v, %v", dev, err)
+	}
+	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.ReadOnly = true })
+	_, err = c.Attach(t.Context(), vol.ID, node2)
+	want(t, err, fault.Precondition, "reading only")
+	must(t, c.Detach(t.Context(), vol.ID, node2))
+	_, err = c.Attach(t.Context(), vol.ID, node1)
+	must(t, err)
+}
+
+// A3 and A11: a machine that is gone gives its disks back, and success is said only when the disk's own record
+// shows it.
+func TestDetachFromAMachineThatIsGoneWaitsForTheRecord(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		folder.RemoveInstance(machine1, 100*time.Millisecond)
+		err = c.Detach(t.Context(), vol.ID, node1)
+		want(t, err, fault.Unavailable, "when the machine is gone")
+		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+			err = stack(c).Detach(t.Context(), vol.ID, node1)
+		}
+		must(t, err)
+		at(t, folder, vol.ID, "")
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		want(t, err, fault.NotFound, "no such machine")
+		_, err = c.Attach(t.Context(), vol.ID, node2)
+		must(t, err)
+	})
+}
+
+// A machine that somebody else is changing delays an attach and does not fail it, whatever the code.
+func TestAForeignOperationIsADelay(t *testing.T) {
+	for _, code := range []string{"FAILED_PRECONDITION", "ABORTED"} {
+		t.Run(code, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{Rules: emulator.Rules{Codes: map[string]string{"busy_instance": code}}})
+				mine, other := open(t, folder), open(t, folder, inCluster("two"))
+				vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
+				folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
+				done := make(chan error, 1)
+				go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
+				until(t, "a change is under way", func() bool { return len(folder.Running()) > 0 })
+				_, err := mine.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				must(t, <-done)
+				at(t, folder, vol.ID, machine1)
+				at(t, folder, theirs.ID, machine1)
+			})
+		})
+	}
+}
+
+// Many attaches to one machine queue here instead of colliding there, and so do more creates than the folder can
+// have operations: no refusal is ever seen.
+func TestChangesQueue(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(50 * time.Millisecond))})
+		c := open(t, folder)
+		ids := make([]cloud.VolumeID, 40)
+		var all sync.WaitGroup
+		for n := range ids {
+			all.Go(func() {
+				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
+				if err != nil {
+					t.Error(err)
+				}
+				ids[n] = vol.ID
+			})
+		}
+		all.Wait()
+		for n, id := range ids[:6] {
+			node := []cloud.NodeID{node1, node2}[n%2]
+			all.Go(func() {
+				if _, err := c.Attach(t.Context(), id, node); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		stats := folder.Stats()
+		if most := stats.MaxParallel; most[folder.Folder] > 15 || most[machine1] != 1 || most[machine2] != 1 || stats.Writes != 46 {
+			t.Errorf("%d writes for 46 changes, at most %v at once", stats.Writes, most)
+		}
+	})
+}
