@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/remote":     {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish"},
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/linode": {

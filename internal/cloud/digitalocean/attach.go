@@ -101,7 +101,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, fmt.Errorf("attach volume %s to droplet %d: %w", id, droplet, err)
 	}
-	c.growBeforeAttach(ctx, id, f.wish)
+	c.growing.Before(ctx, id, f.wish)
 	m := &move{c: c, id: id, droplet: droplet, kind: kindAttach}
 	m.decide = func(ctx context.Context, vol *godo.Volume, refusal error) error {
 		return c.decideAttach(ctx, vol, droplet, refusal)
@@ -172,7 +172,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err := c.detach(ctx, id, droplet); err != nil {
 		return err
 	}
-	c.growSoon(id)
+	c.growing.Soon(id)
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (c *Cloud) detachAll(ctx context.Context, id cloud.VolumeID) error {
 		case vol == nil:
 			return nil
 		case len(vol.DropletIDs) == 0:
-			c.growSoon(id)
+			c.growing.Soon(id)
 			return nil
 		}
 		if err := c.detach(ctx, id, vol.DropletIDs[0]); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	grow "github.com/cloudblock-csi/cloudblock-csi/internal/cloud/wish"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -94,17 +95,16 @@ type Cloud struct {
 	leftOld time.Duration
 	log     *zap.Logger
 
-	wishFailed func()
-	machines   *queue.Queue
-	actions    *poll.Poller[actionKey, string]
-	states     *poll.Shared[cloud.VolumeID, *godo.Volume]
-	wishes     *poll.Shared[cloud.VolumeID, *godo.Volume]
-	regions    *poll.Shared[struct{}, map[string]bool]
-	known      facts
-	volumes    atomic.Int64 // how many the account has, as far as a list has told
+	machines *queue.Queue
+	actions  *poll.Poller[actionKey, string]
+	states   *poll.Shared[cloud.VolumeID, *godo.Volume]
+	wished   *poll.Shared[cloud.VolumeID, *godo.Volume]
+	regions  *poll.Shared[struct{}, map[string]bool]
+	known    facts
+	volumes  atomic.Int64 // how many the account has, as far as a list has told
 
 	work    *remote.Work // requests and growths that outlive their call
-	growing growths
+	growing *grow.Keeper
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -125,7 +125,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{
 		api: api, region: cfg.Region, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
-		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, wishFailed: cfg.Metrics.WishFailed,
+		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log,
 		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue}),
 	}
 	c.work = remote.NewWork(ctx)
@@ -139,7 +139,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Source:  poll.Source[cloud.VolumeID, *godo.Volume]{One: c.volume, Many: c.manyVolumes},
 		Metrics: cfg.Metrics.Poll,
 	})
-	c.wishes = poll.NewShared(poll.SharedConfig[cloud.VolumeID, *godo.Volume]{
+	c.wished = poll.NewShared(poll.SharedConfig[cloud.VolumeID, *godo.Volume]{
 		Source:  c.wishSource(),
 		Metrics: cfg.Metrics.Poll,
 	})
@@ -147,6 +147,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Source:  poll.Source[struct{}, map[string]bool]{One: c.readRegions},
 		Metrics: cfg.Metrics.Poll,
 	})
+	c.growing = c.newKeeper(cfg)
 	if cfg.SweepEvery > 0 {
 		c.work.Every(cfg.SweepEvery, c.sweep)
 	}
@@ -214,7 +215,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 	c.machines.Close()
 	c.actions.Close()
 	c.states.Close()
-	c.wishes.Close()
+	c.wished.Close()
 	c.regions.Close()
 	return c.work.Wait(ctx)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/digitalocean/godo"
 	"go.uber.org/zap"
@@ -14,16 +12,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	grow "github.com/cloudblock-csi/cloudblock-csi/internal/cloud/wish"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// longestGrowth bounds how long an attach waits for a wish: a wish never blocks a pod.
-const longestGrowth = time.Minute
+// wishes is what a growth that waits for a detach needs of the cloud.
+type wishes struct{ *Cloud }
 
-// growths are those that go on in the background after a detach.
-type growths struct {
-	mu    sync.Mutex
-	ended map[cloud.VolumeID]chan struct{}
+var _ grow.Volumes = wishes{}
+
+func (c *Cloud) newKeeper(cfg Config) *grow.Keeper {
+	return grow.NewKeeper(grow.Config{
+		Volumes: wishes{c}, Work: c.work, Patience: c.patient, Failed: cfg.Metrics.WishFailed, Log: c.log,
+	})
 }
 
 // keepWish writes on the volume itself that it is to grow, in place of an earlier wish, and returns what
@@ -45,37 +46,13 @@ func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want int64, why
 		"the volume grows in between (it is tagged %s)", why, wanted.word())
 }
 
-// growSoon carries out the wish of a volume that is free now, should it have one, in the background: nobody
-// has to wait. Another controller may have written it, so it is looked for each time, with one read for all
-// whose detach ended at the same look.
-func (c *Cloud) growSoon(id cloud.VolumeID) {
-	c.growing.mu.Lock()
-	defer c.growing.mu.Unlock()
-	if c.work.Life().Err() != nil || c.growing.ended[id] != nil {
-		return
+// Wishes reports whether a volume that was free a moment ago has a wish.
+func (c wishes) Wishes(ctx context.Context, id cloud.VolumeID) (bool, error) {
+	if f, _ := c.known.of(id); f.wish {
+		return true, nil
 	}
-	if c.growing.ended == nil {
-		c.growing.ended = map[cloud.VolumeID]chan struct{}{}
-	}
-	ended := make(chan struct{})
-	c.growing.ended[id] = ended
-	c.work.Go(func() {
-		defer func() {
-			c.growing.mu.Lock()
-			delete(c.growing.ended, id)
-			c.growing.mu.Unlock()
-			close(ended)
-		}()
-		ctx, cancel := context.WithTimeout(budget.WithPriority(c.work.Life(), budget.Attach), c.patient)
-		defer cancel()
-		if f, _ := c.known.of(id); !f.wish {
-			vol, err := c.wishes.Get(ctx, id)
-			if err != nil || vol == nil || len(wishWords(vol.Tags)) == 0 {
-				return // the next detach looks again
-			}
-		}
-		c.carryOut(ctx, id)
-	})
+	vol, err := c.wished.Get(ctx, id)
+	return err == nil && vol != nil && len(wishWords(vol.Tags)) > 0, err
 }
 
 // wishSource reads volumes that are free now. It is as urgent as the attach that may wait for it.
@@ -96,71 +73,61 @@ func (c *Cloud) wishSource() poll.Source[cloud.VolumeID, *godo.Volume] {
 	}
 }
 
-// growBeforeAttach joins a growth that goes on, or carries out a wish that nobody did. It fails no attach.
-func (c *Cloud) growBeforeAttach(ctx context.Context, id cloud.VolumeID, wished bool) {
-	ctx, cancel := context.WithTimeout(ctx, longestGrowth)
-	defer cancel()
-	c.growing.mu.Lock()
-	ended := c.growing.ended[id]
-	c.growing.mu.Unlock()
-	if ended != nil {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-		}
-		return // it was tried once since the detach
-	}
-	if wished {
-		c.carryOut(ctx, id)
-	}
-}
-
-// carryOut grows a volume that is free to the size on its tag, once, and removes the tag. What fails is
-// written into the tag for the operator, and the wish stays.
-func (c *Cloud) carryOut(ctx context.Context, id cloud.VolumeID) {
+// Look returns the present state of a volume.
+func (c wishes) Look(ctx context.Context, id cloud.VolumeID) (grow.State, error) {
 	vol, err := c.look(ctx, id)
-	if err != nil || vol == nil || len(vol.DropletIDs) > 0 {
-		return // gone, or in use: the next detach comes back to it
+	if err != nil || vol == nil {
+		return grow.State{}, err
 	}
-	wanted, has := wishOf(vol.Tags)
-	if !has {
-		return
-	}
-	if vol.SizeGigaBytes < wanted.gib {
-		r := &resize{c: c, id: id, gib: wanted.gib, region: regionOf(vol)}
-		if err := r.do(ctx, 0); err != nil {
-			c.wishHasFailed(ctx, vol, wanted, err)
-			return
-		}
-		c.known.change(id, func(f *fact) { f.gib = max(f.gib, wanted.gib) })
-		c.log.Info("the volume has grown as it was wished", zap.String("volume_id", string(id)), zap.Int64("gib", wanted.gib))
-	}
-	c.untag(ctx, id, wishWords(vol.Tags))
+	wanted, _ := wishOf(vol.Tags)
+	return grow.State{
+		Exists: true, Free: len(vol.DropletIDs) == 0,
+		Size: cloud.Bytes(vol.SizeGigaBytes) * cloud.GiB, Wished: cloud.Bytes(wanted.gib) * cloud.GiB,
+	}, nil
 }
 
-func (c *Cloud) wishHasFailed(ctx context.Context, vol *godo.Volume, wanted wish, err error) {
-	if ctx.Err() != nil {
-		return // nothing has failed, it only goes on without us
+// Grow makes a free volume larger.
+func (c wishes) Grow(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) error {
+	f, err := c.know(ctx, id)
+	if err != nil {
+		return err
 	}
-	c.wishFailed()
-	c.log.Warn("the volume was to grow while it was detached, and could not; it is attached all the same and tried again after the next detach",
-		zap.String("volume_id", vol.ID), zap.Int64("gib", wanted.gib), zap.Error(err))
-	reason := string(fault.Of(err))
-	if a := answerOf(err); a != nil {
+	r := &resize{c: c.Cloud, id: id, gib: gib(size), region: f.region}
+	if err := r.do(ctx, 0); err != nil {
+		return err
+	}
+	c.known.change(id, func(f *fact) { f.gib = max(f.gib, gib(size)) })
+	return nil
+}
+
+// Fulfil takes the wish off the volume.
+func (c wishes) Fulfil(ctx context.Context, id cloud.VolumeID) {
+	if vol, err := c.look(ctx, id); err == nil && vol != nil {
+		c.untag(ctx, id, wishWords(vol.Tags))
+	}
+}
+
+// Note writes on the volume why its wish failed.
+func (c wishes) Note(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, why error) error {
+	reason := string(fault.Of(why))
+	if a := answerOf(why); a != nil {
 		reason = a.Words
 	}
-	failed := wish{gib: wanted.gib, failed: tagRule.Safe(reason, longestReason)}
+	failed := wish{gib: gib(size), failed: tagRule.Safe(reason, longestReason)}
+	vol, err := c.volume(ctx, id)
+	if err != nil {
+		return err
+	}
 	words := wishWords(vol.Tags)
 	if slices.Contains(words, failed.word()) {
-		return
+		return nil
 	}
-	id := cloud.VolumeID(vol.ID)
 	if err := c.tag(ctx, id, failed.word()); err != nil {
-		c.log.Warn("the reason could not be written on the volume", zap.String("volume_id", vol.ID), zap.Error(err))
-		return
+		return err
 	}
 	c.untag(ctx, id, words) // after the new one: in between there are two of the same size
 	c.known.change(id, func(f *fact) { f.wish = true })
+	return nil
 }
 
 // tag puts a word on a volume. The cloud wants it to exist before it is put on anything.
