@@ -18,7 +18,9 @@ const (
 	mostRaces = 100
 	// goneWithin is how long a passing reader, such as udev's probe, may keep a device that is leaving.
 	goneWithin = 2 * time.Second
-	pause      = 10 * time.Millisecond
+	// copiedFor is how long a new mount namespace may keep what is mounted no more.
+	copiedFor = 500 * time.Millisecond
+	pause     = 10 * time.Millisecond
 )
 
 // attach makes a loop device of a file and returns its name.
@@ -58,9 +60,7 @@ func detach(name, path string) (inUse bool, err error) {
 	if !bound(name, path) {
 		return false, nil // somebody else detached it
 	}
-	// A mount, a device mapping or another exclusive user, in whatever mount namespace, makes this fail;
-	// while we have the device none can come.
-	device, err := openNode(name, os.O_RDONLY|unix.O_EXCL)
+	device, err := openAlone(name)
 	if errors.Is(err, unix.EBUSY) {
 		return true, nil
 	} else if err != nil {
@@ -85,6 +85,27 @@ func detach(name, path string) (inUse bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// openAlone opens a loop device as its only exclusive user. A mount, a device mapping or another exclusive
+// user, in whatever mount namespace, makes it fail; while we have the device none can come. A container that
+// starts has for a moment a copy of every mount there was, so one refusal says nothing.
+func openAlone(name string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), copiedFor)
+	defer cancel()
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		device, err := openNode(name, os.O_RDONLY|unix.O_EXCL)
+		if !errors.Is(err, unix.EBUSY) {
+			return device, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // bound reports whether a loop device stands on a file. Another device may have its name by now.
