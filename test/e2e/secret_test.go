@@ -110,7 +110,11 @@ func failingLife(t *testing.T, account *emulated, pair *programs.Pair, seen map[
 	suffix := strings.ReplaceAll(what, " ", "-")
 	v := create(t, pair, programs.Claim{Name: "of-" + suffix, Filesystem: "ext4", Size: gib})
 	account.api.Arm(faults.Fault{Effect: effect})
-	defer account.api.Disarm()
+	defer func() {
+		account.api.Disarm()
+		// A slow machine formats on when the stage has been given up.
+		eventually(t, "the node is done with "+v.Name, func() bool { return v.Unstage(t.Context()) == nil })
+	}()
 	for _, call := range []struct {
 		name string
 		do   func(context.Context) error
