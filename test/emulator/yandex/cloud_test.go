@@ -163,8 +163,7 @@ func TestEachOperationRunsOnAfterItsAnswer(t *testing.T) {
 				t.Errorf("%s is done when it is answered", op.GetDescription())
 			}
 			time.Sleep(lasts / 2)
-			expect(during)
-			if mustPoll(t, a, op.GetId()).GetDone() {
+			if expect(during); mustPoll(t, a, op.GetId()).GetDone() {
 				t.Errorf("%s is done after half its time", op.GetDescription())
 			}
 			time.Sleep(lasts)
@@ -200,8 +199,7 @@ func TestEachOperationRunsOnAfterItsAnswer(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != "create attach resize detach delete" {
 			t.Errorf("operations = %s", got)
 		}
-		stats := c.Stats()
-		if stats.Writes != 5 || stats.Routes["InstanceService/AttachDisk"] != 1 || stats.MaxParallel[c.Folder] != 1 {
+		if stats := c.Stats(); stats.Writes != 5 || stats.Routes["InstanceService/AttachDisk"] != 1 || stats.MaxParallel[c.Folder] != 1 {
 			t.Errorf("Stats() = %+v, want five writes one at a time", stats)
 		}
 	})

@@ -79,56 +79,59 @@ func TestADiskIsMadeWithinTheDocumentedBounds(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDoneIsRefused(t *testing.T) {
-	c, a, instance := start(t, emulator.Options{})
+// refusals are calls with what they must be told; no text means any.
+type refusals []struct {
+	name string
+	call func() error
+	code codes.Code
+	text string
+}
+
+// check makes the calls, and checks that no operation begins.
+func (r refusals) check(t *testing.T, c *emulator.Cloud) {
+	t.Helper()
+	before := len(c.Operations())
+	for _, row := range r {
+		refused(t, row.name, row.call(), row.code, row.text)
+	}
+	if after := len(c.Operations()); after != before {
+		t.Errorf("%d operations began", after-before)
+	}
+}
+
+const invalidState = "Disk %q has an invalid state for this operation: "
+
+func TestAttachesThatCannotBe(t *testing.T) {
+	c, a, instance := start(t, emulator.Options{Rules: emulator.Rules{KeyDenied: true}})
 	ctx := as(t.Context())
-	free, attached, encrypted := mustCreate(t, a, "free"), mustCreate(t, a, "attached"), mustCreate(t, a, "encrypted", func(r *compute.CreateDiskRequest) { r.KmsKeyId = "abjkey" })
+	free, attached := mustCreate(t, a, "free"), mustCreate(t, a, "attached")
+	encrypted := mustCreate(t, a, "encrypted", func(r *compute.CreateDiskRequest) { r.KmsKeyId = "abjkey" })
 	elsewhere := mustCreate(t, a, "elsewhere", func(r *compute.CreateDiskRequest) { r.ZoneId = "ru-central1-b" })
-	mustAttach(t, a, attached, instance)
-	snapshot := mustSnapshot(t, a, attached, "snap-1")
 	broken, err := c.AddDisk(emulator.Disk{Name: "broken", Status: "ERROR"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	mustAttach(t, a, attached, instance)
 	stopping := c.AddInstance(emulator.Instance{Status: "STOPPING"})
-	c.SetRules(func(r *emulator.Rules) { r.KeyDenied = true })
 	boot, err := a.instances.Get(ctx, &compute.GetInstanceRequest{InstanceId: instance})
 	if err != nil {
 		t.Fatal(err)
 	}
-	attach := func(disk, instance string) func() error {
+	attachAs := func(disk, instance, device string) func() error {
 		return func() error {
-			_, err := a.instances.AttachDisk(ctx, attachRequest(disk, instance))
+			ask := attachRequest(disk, instance)
+			ask.AttachedDiskSpec.DeviceName = device
+			_, err := a.instances.AttachDisk(ctx, ask)
 			return err
 		}
 	}
+	attach := func(disk, instance string) func() error { return attachAs(disk, instance, disk) }
 	detach := func(disk, instance string) func() error {
-		return func() error {
-			_, err := a.instances.DetachDisk(ctx, detachRequest(disk, instance))
-			return err
-		}
+		return func() error { _, err := a.instances.DetachDisk(ctx, detachRequest(disk, instance)); return err }
 	}
-	update := func(ask *compute.UpdateDiskRequest) func() error {
-		return func() error { _, err := a.disks.Update(ctx, ask); return err }
-	}
-	const state = "Disk %q has an invalid state for this operation: "
-	for _, row := range []struct {
-		name string
-		call func() error
-		code codes.Code
-		text string
-	}{
-		{"delete while attached", func() error {
-			_, err := a.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: attached})
-			return err
-		}, codes.FailedPrecondition, fmt.Sprintf(state+"attached to instance", attached)},
-		{"delete what is not there", func() error {
-			_, err := a.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: "fhm0"})
-			return err
-		}, codes.NotFound, "Disk fhm0 not found"},
-		{"delete nothing", func() error { _, err := a.disks.Delete(ctx, &compute.DeleteDiskRequest{}); return err }, codes.InvalidArgument, ""},
-		{"attach what is attached", attach(attached, instance), codes.FailedPrecondition, fmt.Sprintf(state+"attached to instance", attached)},
-		{"attach what is broken", attach(broken, instance), codes.FailedPrecondition, fmt.Sprintf(state+"ERROR", broken)},
+	refusals{
+		{"attach what is attached", attach(attached, instance), codes.FailedPrecondition, fmt.Sprintf(invalidState+"attached to instance", attached)},
+		{"attach what is broken", attach(broken, instance), codes.FailedPrecondition, fmt.Sprintf(invalidState+"ERROR", broken)},
 		{"attach in another zone", attach(elsewhere, instance), codes.FailedPrecondition, ""},
 		{"attach without the right to the key", attach(encrypted, instance), codes.PermissionDenied, ""},
 		{"attach to an instance that is not there", attach(free, "fhm0"), codes.NotFound, "Instance fhm0 not found"},
@@ -138,46 +141,50 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 			_, err := a.instances.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{InstanceId: instance})
 			return err
 		}, codes.InvalidArgument, ""},
-		{"attach under a name of 21 letters", func() error {
-			ask := attachRequest(free, instance)
-			ask.AttachedDiskSpec.DeviceName = strings.Repeat("a", 21)
-			_, err := a.instances.AttachDisk(ctx, ask)
-			return err
-		}, codes.InvalidArgument, ""},
-		{"attach under a name that is taken", func() error {
-			ask := attachRequest(free, instance)
-			ask.AttachedDiskSpec.DeviceName = attached
-			_, err := a.instances.AttachDisk(ctx, ask)
-			return err
-		}, codes.InvalidArgument, ""},
+		{"attach under a name of 21 letters", attachAs(free, instance, strings.Repeat("a", 21)), codes.InvalidArgument, ""},
+		{"attach under a name that is taken", attachAs(free, instance, attached), codes.InvalidArgument, ""},
 		{"detach what is free", detach(free, instance), codes.FailedPrecondition, ""},
 		{"detach what is not there", detach("fhm0", instance), codes.NotFound, ""},
 		{"detach from another instance", detach(attached, c.AddInstance(emulator.Instance{})), codes.FailedPrecondition, ""},
 		{"detach the boot disk", detach(boot.GetBootDisk().GetDiskId(), instance), codes.FailedPrecondition, ""},
 		{"detach nothing", detach("", instance), codes.InvalidArgument, ""},
+	}.check(t, c)
+}
+
+func TestChangesThatCannotBe(t *testing.T) {
+	c, a, instance := start(t, emulator.Options{})
+	ctx := as(t.Context())
+	free, attached := mustCreate(t, a, "free"), mustCreate(t, a, "attached")
+	mustAttach(t, a, attached, instance)
+	snapshot := mustSnapshot(t, a, attached, "snap-1")
+	broken, err := c.AddDisk(emulator.Disk{Name: "broken", Status: "ERROR"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := func(disk string) func() error {
+		return func() error { _, err := a.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: disk}); return err }
+	}
+	update := func(ask *compute.UpdateDiskRequest) func() error {
+		return func() error { _, err := a.disks.Update(ctx, ask); return err }
+	}
+	take := func(disk, name string) func() error {
+		return func() error { _, err := a.snapshots.Create(ctx, snapshotRequest(disk, name)); return err }
+	}
+	refusals{
+		{"delete while attached", remove(attached), codes.FailedPrecondition, fmt.Sprintf(invalidState+"attached to instance", attached)},
+		{"delete what is not there", remove("fhm0"), codes.NotFound, "Disk fhm0 not found"},
+		{"delete nothing", remove(""), codes.InvalidArgument, ""},
 		{"shrink", update(resizeRequest(attached, gib/2)), codes.InvalidArgument, ""},
 		{"grow beyond 4 TiB", update(resizeRequest(attached, 5<<40)), codes.InvalidArgument, ""},
 		{"update without a mask", update(&compute.UpdateDiskRequest{DiskId: free, Name: "other"}), codes.InvalidArgument, ""},
 		{"update of an unknown field", update(&compute.UpdateDiskRequest{DiskId: free, UpdateMask: mask("zone_id")}), codes.InvalidArgument, ""},
 		{"rename to a name that is taken", update(&compute.UpdateDiskRequest{DiskId: free, Name: "attached", UpdateMask: mask("name")}), codes.AlreadyExists, ""},
 		{"restore to a smaller size", func() error {
-			_, err := a.disks.Create(ctx, request("small", func(r *compute.CreateDiskRequest) {
-				r.Size, r.Source = gib/2, &compute.CreateDiskRequest_SnapshotId{SnapshotId: snapshot}
-			}))
+			smaller := func(r *compute.CreateDiskRequest) { r.Size = gib / 2 }
+			_, err := a.disks.Create(ctx, request("small", smaller, from(snapshot)))
 			return err
 		}, codes.InvalidArgument, ""},
-		{"a second snapshot of a name", func() error {
-			_, err := a.snapshots.Create(ctx, snapshotRequest(free, "snap-1"))
-			return err
-		}, codes.AlreadyExists, ""},
-		{"a snapshot of what is broken", func() error {
-			_, err := a.snapshots.Create(ctx, snapshotRequest(broken, "snap-2"))
-			return err
-		}, codes.FailedPrecondition, ""},
-	} {
-		refused(t, row.name, row.call(), row.code, row.text)
-	}
-	if got := len(c.Operations()); got != 6 {
-		t.Errorf("%d operations began, want only the six that prepared this", got)
-	}
+		{"a second snapshot of a name", take(free, "snap-1"), codes.AlreadyExists, ""},
+		{"a snapshot of what is broken", take(broken, "snap-2"), codes.FailedPrecondition, ""},
+	}.check(t, c)
 }
