@@ -42,7 +42,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 			token, expires, err := metadata.YandexToken(ctx, c.MetadataEndpoint)
 			return yandex.Token{Text: token, Expires: expires}, err
 		},
-		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		ClusterID: c.clusterID, NamePrefix: c.namePrefix, VendorNames: c.Names.Vendor != nil, OperationTimeout: c.operationTimeout,
 		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
 	})
 	if err != nil {

@@ -82,6 +82,9 @@ func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, e
 		}
 		n.Topology = append(n.Topology, key)
 	}
+	if len(mistakes) == 0 && len(n.Topology) > 0 && !slices.ContainsFunc(n.Topology, func(k TopologyKey) bool { return k.Scope == scope }) {
+		mistakes = append(mistakes, fmt.Errorf("--topology-key: volumes of this cloud are bound to a %s, and no key says which: %w", scope, fault.InvalidArgument))
+	}
 	if len(topologyFlags) == 0 {
 		n.Topology = []TopologyKey{{Key: "topology." + cloud + "." + domain + "/" + scope, Scope: scope}}
 	}
@@ -114,33 +117,62 @@ func parseTopologyKey(flag, scope string) (TopologyKey, error) {
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the key is not a label name: %w", flag, fault.InvalidArgument)
 	case got != ScopeRegion && got != ScopeZone && got != ScopeNode:
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the scope is not region, zone or node: %w", flag, fault.InvalidArgument)
-	case got != scope:
+	case got != scope && !(got == ScopeRegion && scope == ScopeZone):
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: volumes of this cloud are bound to a %s, not to a %s: %w",
 			flag, scope, got, fault.InvalidArgument)
 	}
 	return TopologyKey{Key: key, Scope: got}, nil
 }
 
-// Segments returns the topology of a place: every key with the place as its value.
+// Segments returns the topology of a place: every key with the place as its value, or a key of regions beside one
+// of zones with the region of the zone.
 func (n Names) Segments(zone string) map[string]string {
 	segments := make(map[string]string, len(n.Topology))
 	for _, k := range n.Topology {
-		segments[k.Key] = zone
+		segments[k.Key] = n.value(k, zone)
 	}
 	return segments
 }
 
+// value is what a place is called under a key.
+func (n Names) value(k TopologyKey, zone string) string {
+	if n.follows(k) {
+		return regionOf(zone)
+	}
+	return zone
+}
+
+// follows reports whether the key's value follows from another one's: a region from a zone.
+func (n Names) follows(k TopologyKey) bool {
+	return k.Scope == ScopeRegion && slices.ContainsFunc(n.Topology, func(other TopologyKey) bool { return other.Scope == ScopeZone })
+}
+
+// regionOf is the region of a zone, in the clouds that call zones after their regions: ru-central1-a.
+func regionOf(zone string) string {
+	if at := strings.LastIndex(zone, "-"); at > 0 {
+		return zone[:at]
+	}
+	return zone
+}
+
 // Zone returns the place that the segments name under any of our keys. It is false when none of the
-// keys is there, and when two of them name different places, which no machine can be in.
+// keys is there, and when two of them name different places, which no machine can be in. A region alone names
+// none where volumes are bound to zones.
 func (n Names) Zone(segments map[string]string) (string, bool) {
 	found := make(map[string]bool, 1)
 	for _, k := range n.Topology {
-		if zone := segments[k.Key]; zone != "" {
+		if zone := segments[k.Key]; zone != "" && !n.follows(k) {
 			found[zone] = true
 		}
 	}
 	if len(found) != 1 {
 		return "", false
 	}
-	return slices.Collect(maps.Keys(found))[0], true
+	zone := slices.Collect(maps.Keys(found))[0]
+	for _, k := range n.Topology {
+		if region := segments[k.Key]; region != "" && n.follows(k) && region != regionOf(zone) {
+			return "", false
+		}
+	}
+	return zone, true
 }

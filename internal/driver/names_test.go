@@ -142,6 +142,39 @@ func TestZone(t *testing.T) {
 	}
 }
 
+// A cloud whose volumes are bound to zones may tell the region beside: it follows from the zone, must agree with it
+// and says nothing alone.
+func TestARegionBesideAZone(t *testing.T) {
+	n, err := driver.NewNames("yandex", driver.ScopeZone, "yandex.csi.flant.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const zone, region = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+	want := map[string]string{zone: "ru-central1-d", region: "ru-central1"}
+	if got := n.Segments("ru-central1-d"); !reflect.DeepEqual(got, want) {
+		t.Errorf("Segments = %v, want %v", got, want)
+	}
+	for name, tc := range map[string]struct {
+		segments map[string]string
+		want     string
+	}{
+		"both":                     {want, "ru-central1-d"},
+		"the zone alone":           {map[string]string{zone: "ru-central1-d"}, "ru-central1-d"},
+		"the region alone":         {map[string]string{region: "ru-central1"}, ""},
+		"a zone of another region": {map[string]string{zone: "ru-central1-d", region: "kz1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ours := n.Zone(tc.segments); got != tc.want || ours != (tc.want != "") {
+				t.Errorf("Zone(%v) = %q, %v, want %q", tc.segments, got, ours, tc.want)
+			}
+		})
+	}
+	_, err = driver.NewNames("yandex", driver.ScopeZone, "", []string{"a.b/region=region"})
+	if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "no key says which") {
+		t.Errorf("NewNames with a region alone = %v", err)
+	}
+}
+
 func FuzzNewNames(f *testing.F) {
 	f.Add("", "a.b/c=node")
 	f.Add("local.csi.cloudblock.io", "=node")

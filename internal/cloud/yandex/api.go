@@ -32,7 +32,7 @@ import (
 
 // An api sends requests, each to the address of its service. The SDK keeps the connections and finds the
 // addresses; the token, the budget and what is known of a request that failed are here, because what a
-// repeat is worth is for the layers above to know (docs/adr/0014).
+// repeat is worth is for the layers above to know (docs/adr/0016).
 type api struct {
 	sdk      *ycsdk.SDK
 	dir      *directory

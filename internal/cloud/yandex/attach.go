@@ -31,14 +31,14 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		return cloud.Device{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	c.growing.Before(ctx, id, f.wish)
-	device := deviceName(id)
+	device := c.deviceName(id)
 	t := &turn{c: c, doing: doing, machine: machine, shows: func(s sight) bool { return attachedTo(s.disk, machine) }}
 	t.send = func(ctx context.Context) (*change, error) {
 		op, err := c.begin(ctx, diskKey(id), doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
 				InstanceId: machine,
 				AttachedDiskSpec: &compute.AttachedDiskSpec{
-					Mode: compute.AttachedDiskSpec_READ_WRITE, DeviceName: deviceName(id),
+					Mode: compute.AttachedDiskSpec_READ_WRITE, DeviceName: c.deviceName(id),
 					Disk: &compute.AttachedDiskSpec_DiskId{DiskId: string(id)},
 				},
 			})
@@ -124,7 +124,7 @@ func (c *Cloud) deviceOn(ctx context.Context, id cloud.VolumeID, machine string)
 		return "", fmt.Errorf("it is attached there for reading only; somebody else has done that and has to detach it: %w", fault.Precondition)
 	}
 	if on.GetDeviceName() == "" {
-		return deviceName(id), nil
+		return c.deviceName(id), nil
 	}
 	return on.GetDeviceName(), nil
 }

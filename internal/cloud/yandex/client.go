@@ -53,6 +53,8 @@ type Config struct {
 	ClusterID string
 	// NamePrefix begins the names of everything made.
 	NamePrefix string
+	// VendorNames attaches disks under the names that the vendor's driver gives them.
+	VendorNames bool
 	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
 	OperationTimeout time.Duration
 	// Operations is how many the cloud runs at a time in a folder. Zero means 15.
@@ -113,6 +115,7 @@ type Cloud struct {
 	operations operation.OperationServiceClient
 
 	folder, zone, cluster, prefix string
+	vendorNames                   bool
 	patient, leftOld              time.Duration
 	log                           *zap.Logger
 
@@ -150,7 +153,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		api: conn, disks: compute.NewDiskServiceClient(conn), machines: compute.NewInstanceServiceClient(conn),
 		snapshots: compute.NewSnapshotServiceClient(conn), diskTypes: compute.NewDiskTypeServiceClient(conn),
 		operations: operation.NewOperationServiceClient(conn),
-		folder:     cfg.Folder, zone: cfg.Zone, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
+		folder:     cfg.Folder, zone: cfg.Zone, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
 		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log,
 		work: remote.NewWork(ctx),
 		changes: queue.New(queue.Config{
@@ -169,7 +172,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	})
 	c.growing = c.newKeeper(cfg)
 	if cfg.SweepEvery > 0 {
-		c.work.Go(func() { c.sweepOften(cfg.SweepEvery) })
+		c.work.Every(cfg.SweepEvery, c.sweep)
 	}
 	return c, nil
 }

@@ -158,20 +158,10 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 	return s.GetLabels()[labelTemporary] != "" && c.madeHere(s.GetLabels())
 }
 
-// sweepOften removes left-over temporary snapshots, now and then, until Close.
-func (c *Cloud) sweepOften(every time.Duration) {
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-c.work.Life().Done():
-			return
-		}
-		if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
-			c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
-		}
-		timer.Reset(every)
+// sweep removes left-over temporary snapshots, now and then.
+func (c *Cloud) sweep() {
+	if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
+		c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
 	}
 }
 

@@ -18,7 +18,7 @@ func idOf(d *compute.Disk) cloud.VolumeID { return cloud.VolumeID(d.GetId()) }
 func sizeOf(d *compute.Disk) cloud.Bytes { return cloud.Bytes(d.GetSize()) }
 
 // volumeOf translates a disk.
-func volumeOf(d *compute.Disk) cloud.Volume {
+func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         idOf(d),
 		Name:       d.GetName(),
@@ -26,7 +26,7 @@ func volumeOf(d *compute.Disk) cloud.Volume {
 		Zone:       d.GetZoneId(),
 		Source:     sourceOf(d),
 		Parameters: parametersOf(d),
-		Device:     deviceOf(deviceName(idOf(d))),
+		Device:     deviceOf(c.deviceName(idOf(d))),
 		Tags:       tagsOf(d.GetLabels()),
 	}
 	for _, id := range d.GetInstanceIds() {

@@ -230,7 +230,7 @@ func (c *Cloud) chosen(ctx context.Context, req cloud.CreateVolumeRequest, made 
 		}
 		return cloud.Volume{}, c.remove(ctx, idOf(made), why)
 	}
-	vol := volumeOf(made)
+	vol := c.volumeOf(made)
 	if !req.FitsExisting(vol) { // an earlier call with other wishes was still making it
 		return cloud.Volume{}, fmt.Errorf("create volume %q: disk %s has its name and is another one: %w", req.Name, vol.ID, fault.Conflict)
 	}

@@ -100,7 +100,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	part, next := remote.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
 	list := cloud.VolumeList{Next: tokenOf(next)}
 	for _, d := range part {
-		list.Volumes = append(list.Volumes, volumeOf(d))
+		list.Volumes = append(list.Volumes, c.volumeOf(d))
 	}
 	return list, nil
 }

@@ -40,9 +40,10 @@ func (c *Cloud) temporaryName(request string) string {
 }
 
 // deviceName is the name under which a disk is attached: its id, which is unique and fits. An id that does
-// not fit would be the first of its kind; it gets the name that the vendor's driver made.
-func deviceName(disk cloud.VolumeID) string {
-	if deviceWord.MatchString(string(disk)) {
+// not fit would be the first of its kind; it gets the name that the vendor's driver makes, and so do all in the
+// place of that driver, since its node program may still look for them.
+func (c *Cloud) deviceName(disk cloud.VolumeID) string {
+	if !c.vendorNames && deviceWord.MatchString(string(disk)) {
 		return string(disk)
 	}
 	return vendorDeviceName(disk)

@@ -16,13 +16,13 @@ func TestDeviceNames(t *testing.T) {
 		"4hm4aq4hvq5g00000000":  vendorDeviceName("4hm4aq4hvq5g00000000"),
 		"fhm4aq4hvq5g0000000x1": vendorDeviceName("fhm4aq4hvq5g0000000x1"),
 	} {
-		if got := deviceName(id); got != want || !deviceWord.MatchString(got) {
+		if got := (&Cloud{}).deviceName(id); got != want || !deviceWord.MatchString(got) {
 			t.Errorf("deviceName(%s) = %s, want %s", id, got, want)
 		}
 	}
 	for id, want := range map[cloud.VolumeID]string{"epd3ngm5h9o0abc953qj": "csi-25174384", "fhm4aq4hvq5g00000000": "csi-1328705469"} {
-		if got := vendorDeviceName(id); got != want {
-			t.Errorf("vendorDeviceName(%s) = %s, want %s", id, got, want)
+		if got := (&Cloud{vendorNames: true}).deviceName(id); got != want {
+			t.Errorf("deviceName(%s) in the vendor's place = %s, want %s", id, got, want)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (c *Cloud) whenReady(ctx context.Context, d *compute.Disk) (cloud.Volume, e
 		}
 		d = now
 	}
-	return volumeOf(d), nil
+	return c.volumeOf(d), nil
 }
 
 func inError(d *compute.Disk) error {
@@ -80,7 +80,7 @@ func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return volumeOf(d), nil
+	return c.volumeOf(d), nil
 }
 
 // DeleteVolume removes a disk.

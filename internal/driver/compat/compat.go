@@ -42,6 +42,7 @@ var vendors = []*Vendor{
 	digitalOcean("dobs.csi.digitalocean.com"),
 	digitalOcean("com.digitalocean.csi.dobs"),
 	linode(),
+	yandex(),
 }
 
 // Of returns the vendor whose driver has this name; nil if it is no vendor's.

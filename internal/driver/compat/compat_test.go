@@ -23,6 +23,9 @@ func TestEachSideReadsTheOther(t *testing.T) {
 		"DigitalOcean of old": {
 			"com.digitalocean.csi.dobs", "scsi-0DO_Volume_pvc-1", map[string]string{"com.digitalocean.csi.dobs/volume-name": "pvc-1"},
 		},
+		"Yandex Cloud": {
+			"yandex.csi.flant.com", "virtio-csi-786459023", map[string]string{"yandex.csi.flant.com/volume-name": "csi-786459023"},
+		},
 		"Linode": {
 			"linodebs.csi.linode.com", "scsi-0Linode_Volume_pvc-1", map[string]string{"devicePath": "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"},
 		},
@@ -64,7 +67,7 @@ func TestNoVendor(t *testing.T) {
 
 func TestVendorsAreComplete(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z0-9./-]+=(region|zone)$`)
-	for _, name := range []string{"dobs.csi.digitalocean.com", "com.digitalocean.csi.dobs", "linodebs.csi.linode.com"} {
+	for _, name := range []string{"dobs.csi.digitalocean.com", "com.digitalocean.csi.dobs", "linodebs.csi.linode.com", "yandex.csi.flant.com"} {
 		v := compat.Of(name)
 		if v.Cloud == "" || len(v.TopologyKeys) == 0 || slices.ContainsFunc(v.TopologyKeys, func(k string) bool { return !key.MatchString(k) }) {
 			t.Errorf("Of(%s) = %+v, want a cloud and topology keys with scopes", name, v)
@@ -138,5 +141,19 @@ func TestLinodeRefuses(t *testing.T) {
 				t.Errorf("another vendor's refuses it too: %s", other)
 			}
 		})
+	}
+}
+
+// Yandex's driver attaches a disk under a hash of its id, as these that it has made.
+func TestYandexDeviceNames(t *testing.T) {
+	v := compat.Of("yandex.csi.flant.com")
+	told := map[string]string{"yandex.csi.flant.com/volume-name": "pvc-1"}
+	for id, want := range map[string]string{"epd3ngm5h9o0abc953qj": "virtio-csi-25174384", "fhm4aq4hvq5g00000000": "virtio-csi-1328705469"} {
+		if got := v.Link(id, told); got != want {
+			t.Errorf("Link(%s) = %s, want %s", id, got, want)
+		}
+	}
+	if got := v.Tell("virtio-fhm4aq4hvq5g00000000"); got != nil {
+		t.Errorf("Tell of a disk that its node program would not find = %v", got)
 	}
 }
