@@ -117,7 +117,7 @@ func parseTopologyKey(flag, scope string) (TopologyKey, error) {
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the key is not a label name: %w", flag, fault.InvalidArgument)
 	case got != ScopeRegion && got != ScopeZone && got != ScopeNode:
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the scope is not region, zone or node: %w", flag, fault.InvalidArgument)
-	case got != scope && !(got == ScopeRegion && scope == ScopeZone):
+	case got != scope && (got != ScopeRegion || scope != ScopeZone):
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: volumes of this cloud are bound to a %s, not to a %s: %w",
 			flag, scope, got, fault.InvalidArgument)
 	}
