@@ -39,7 +39,9 @@ type programFleet struct {
 	ended sync.WaitGroup
 	mu    sync.Mutex
 	lives map[int]*process
-	over  bool
+	// gone has, for each controller, what is closed when its last process has ended.
+	gone map[int]chan struct{}
+	over bool
 }
 
 // process is one life of a controller.
@@ -47,6 +49,7 @@ type process struct {
 	cmd    *exec.Cmd
 	conn   *grpc.ClientConn
 	api    *http.Server
+	gone   chan struct{}
 	mu     sync.Mutex
 	killed bool
 }
@@ -56,6 +59,14 @@ const readyTimeout = 30 * time.Second
 
 func (f *programFleet) start(number int) error {
 	l := &process{}
+	f.mu.Lock()
+	before, mine := f.gone[number], make(chan struct{})
+	f.gone[number] = mine
+	f.mu.Unlock()
+	if before != nil {
+		<-before // on a busy machine even a killed process serves its socket for a while
+	}
+	l.gone = mine
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -101,6 +112,7 @@ func (f *programFleet) launch(number int, l *process, api string) error {
 	}
 	f.ended.Go(func() {
 		err := l.cmd.Wait()
+		close(l.gone)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.killed {
@@ -196,7 +208,7 @@ func executeBinary(p Plan, world maker, bin string) (o outcome, dir string, err 
 	}
 	s.world = w
 	s.fleet = &programFleet{
-		world: web, bin: bin, dir: dir, lives: map[int]*process{}, died: func() { s.set(func() {}) },
+		world: web, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: func() { s.set(func() {}) },
 		fell: func(number int, err error) {
 			s.set(func() { s.wrong(BadCode, "controller %d ended by itself: %v", number, err) })
 		},

@@ -108,6 +108,7 @@ var scenes = map[string]scene{
 	"digitalocean": emulated("digitalocean", driver.ScopeRegion, newDigitalOcean, scene{snapshots: true}),
 	"linode":       emulated("linode", driver.ScopeRegion, newLinode, scene{claims: true}),
 	"memory":       {open: newMemoryWorld, snapshots: true},
+	"yandex":       emulated("yandex", driver.ScopeZone, newYandex, scene{snapshots: true}),
 }
 
 // emulated completes a scene by both worlds of an emulated account.

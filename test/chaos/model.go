@@ -64,7 +64,9 @@ func (s *sim) check() {
 		if d.Foreign {
 			continue
 		}
-		count[d.Name]++
+		if !d.Dying {
+			count[d.Name]++
+		}
 		if count[d.Name] > 1 {
 			s.wrong(Doubled, "there are two volumes %s", d.Name)
 		}
@@ -74,7 +76,7 @@ func (s *sim) check() {
 		s.checkPlace(id, d)
 	}
 	for _, d := range truth.Snapshots {
-		if !d.Foreign {
+		if !d.Foreign && !d.Dying {
 			count["snapshot "+d.Name]++
 			if count["snapshot "+d.Name] > 1 {
 				s.wrong(Doubled, "there are two snapshots %s", d.Name)

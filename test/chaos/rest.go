@@ -95,6 +95,7 @@ const (
 	toReadMany
 	toChange     // that is through with its answer
 	toBuild      // of something new, which is there with the answer
+	toTakeLater  // a snapshot, which does not fail once it was accepted
 	toBuildLater // which is there some time after the answer
 	toChangeLater
 	toRemoveLater
@@ -103,7 +104,7 @@ const (
 )
 
 // later says that the change goes on after the answer.
-func (s sort) later() bool { return s >= toBuildLater }
+func (s sort) later() bool { return s >= toTakeLater }
 
 // odds are the probabilities of faults for each request that can meet them.
 type odds struct{ stale, full, pending float64 }
@@ -218,12 +219,12 @@ func (w *restWorld) decide(r request) faults.Effect {
 
 // chances are what can happen to a request of a sort.
 func (w *restWorld) chances(s sort) []chance {
-	odds := w.site.odds()
+	likely := w.site.odds()
 	if s == toReadOne || s == toReadMany {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
 		if s == toReadMany && !w.in.since(time.Now().Add(-lag), Full) {
-			all = append(all, chance{Stale, odds.stale})
+			all = append(all, chance{Stale, likely.stale})
 		}
 		return all
 	}
@@ -232,11 +233,11 @@ func (w *restWorld) chances(s sort) []chance {
 	case toGrow:
 		all = append(all, chance{Full, .15}, chance{Failed, .1})
 	case toMove:
-		all = append(all, chance{Failed, .08}, chance{Pending, odds.pending})
-	case toBuild:
-		all = append(all, chance{Full, odds.full})
+		all = append(all, chance{Failed, .08}, chance{Pending, likely.pending})
+	case toBuild, toTakeLater:
+		all = append(all, chance{Full, likely.full})
 	case toBuildLater, toChangeLater:
-		all = append(all, chance{Full, odds.full}, chance{Failed, .05})
+		all = append(all, chance{Full, likely.full}, chance{Failed, .05})
 	case toRemoveLater:
 		all = append(all, chance{Failed, .05})
 	}
@@ -285,6 +286,8 @@ func (w *restWorld) Flags(api, dir string) ([]string, error) {
 	return append(w.site.flags(),
 		"--cloud="+w.cloud, "--api-endpoint="+api, "--credentials-file="+token, "--region="+w.site.region(),
 		"--cluster-id="+ourCluster, "--log-level=debug",
+		// As patient as ever by the cluster's clock: a change that failed unseen holds up its machine so long.
+		"--operation-timeout="+(5*time.Minute/binarySpeed).String(),
 	), os.WriteFile(token, []byte(w.site.token()), 0o600)
 }
 

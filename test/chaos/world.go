@@ -68,7 +68,9 @@ type Disk struct {
 	On      []cloud.NodeID
 	// Halfway: the machine has no device of it, because it is still coming or going.
 	Halfway bool
-	Stamp   string
+	// Dying: it is being deleted, or the cloud has broken it, so that nobody can use it.
+	Dying bool
+	Stamp string
 }
 
 // Image is a snapshot as it really is.
@@ -76,6 +78,7 @@ type Image struct {
 	Name    string
 	Foreign bool
 	Of      cloud.VolumeID
+	Dying   bool // as of a disk
 	Stamp   string
 	// Later: the driver removes it by itself, after more time than the run has.
 	Later bool
