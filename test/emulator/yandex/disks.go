@@ -248,7 +248,13 @@ func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest)
 			}
 			return nil
 		}
-		j.fail = func() { c.changeDisk(d.ID, func(now *disk) { *now = d }) } // no other operation changed it meanwhile
+		j.fail = func() {
+			c.changeDisk(d.ID, func(now *disk) {
+				content := now.Content
+				*now = d // no other operation changed it meanwhile
+				now.Content = content
+			})
+		}
 		j.finish = func() proto.Message {
 			now := c.changeDisk(d.ID, change)
 			if asked("size") {

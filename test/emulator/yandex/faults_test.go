@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -66,6 +67,23 @@ func TestFaultsStrikeTheCallsThatTheyName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a machine writes to a disk while the cloud fails to change the disk's record stays.
+func TestAFailedChangeKeepsTheData(t *testing.T) {
+	opts := emulator.Options{Durations: emulator.Durations{Resize: clock.Fixed(2 * time.Second)}}
+	simulated(t, opts, func(t *testing.T, c *emulator.Cloud, a *api, _ string) {
+		id := mustCreate(t, a, "pvc-1")
+		c.Arm(emulator.Fault{Method: "Update", Times: 1, Effect: faults.Effect{Errored: true}})
+		must(t, "Update")(a.disks.Update(as(t.Context()), &compute.UpdateDiskRequest{
+			DiskId: id, Size: 2 * request("").GetSize(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}},
+		}))
+		c.SetContent(id, "written meanwhile")
+		time.Sleep(3 * time.Second)
+		if d, _ := c.Disk(id); d.Content != "written meanwhile" || d.Size != request("").GetSize() {
+			t.Errorf("after a resize that failed the disk is %+v, want its old size and the new data", d)
+		}
+	})
 }
 
 func TestAFaultsHeaderComesWithIt(t *testing.T) {
