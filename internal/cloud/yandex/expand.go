@@ -30,8 +30,19 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	if size <= f.size { // disks never shrink, so what was seen once is still there
-		return c.alreadyLarge(ctx, id, f.size)
+	if size <= f.certain { // disks never shrink, so what it had once is still there
+		return c.alreadyLarge(ctx, id, f.certain)
+	}
+	if size <= f.size { // a size that is shown may be one that an operation is about to take back
+		_, d, err := c.after(ctx, id, "")
+		switch {
+		case err != nil:
+			return cloud.Expansion{}, fmt.Errorf("%s: %w", doing, err)
+		case d == nil:
+			return cloud.Expansion{}, fmt.Errorf("%s: %w: there is no such disk", doing, fault.NotFound)
+		case sizeOf(d) >= size:
+			return c.hasGrown(ctx, id, sizeOf(d), d)
+		}
 	}
 	want, err := fitted(size, 0, f.diskType, f.block)
 	if err != nil {
@@ -57,7 +68,7 @@ func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want cloud.Byte
 		return cloud.Expansion{}, fmt.Errorf("expand disk %s: its growth to %s has ended; look at it after that: %w", id, want, err)
 	}
 	got := max(want, sizeOf(d)) // the operation that has ended is newer than a look that lags behind
-	c.known.change(id, func(f *fact) { f.size = got })
+	c.known.change(id, func(f *fact) { f.size, f.certain = got, got })
 	if _, wished := growthOf(d.GetLabels()); wished {
 		c.unwish(ctx, id)
 	}

@@ -18,6 +18,8 @@ type fact struct {
 	size, block cloud.Bytes
 	machine     string
 	wish        bool
+	// certain is the size that it had for sure: at the end of an operation of this process.
+	certain cloud.Bytes
 
 	// made is when this process has sent the create; zero: it did not, or the disk was there before.
 	made time.Time

@@ -54,7 +54,7 @@ func (c wishes) Grow(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) e
 	if _, _, err := c.resize(ctx, id, size, unwished(d)); err != nil {
 		return err
 	}
-	c.known.change(id, func(f *fact) { f.size, f.wish = max(f.size, size), false })
+	c.known.change(id, func(f *fact) { f.size, f.certain, f.wish = max(f.size, size), size, false })
 	return nil
 }
 
