@@ -164,8 +164,8 @@ func (c *Cloud) page(ctx context.Context, ids []int, willDo func(v *volume) bool
 	return found, nil
 }
 
-// mostLag is more than a list can lag behind.
-const mostLag = 5 * time.Minute
+// mostLag is more than a list can lag behind, and the cloud's clock behind this one.
+const mostLag = 90 * time.Second
 
 // absent marks as gone what has been told to go and what a complete list lacks, if the list is younger than the
 // volume: it shows one that was made after it, or nothing is as old. Of several without that proof one look at
