@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,31 +43,40 @@ func openDigitalOceanVendor(t *testing.T, dir string) vendor {
 	return digitalOceanVendor{programs.DigitalOcean{Account: account}, api}
 }
 
-func (digitalOceanVendor) driver() string                    { return doName }
-func (digitalOceanVendor) places() (key, here, there string) { return "region", "fra1", "nyc3" }
-func (digitalOceanVendor) link(volume string) string         { return "scsi-0DO_Volume_" + volume }
-func (digitalOceanVendor) attributes() map[string]string     { return map[string]string{} }
-func (digitalOceanVendor) class() map[string]string          { return map[string]string{"fstype": "xfs"} }
-func (digitalOceanVendor) typo() (wrong, right string)       { return "fstyp", "fstype" }
+func (digitalOceanVendor) driver() string                 { return doName }
+func (digitalOceanVendor) link(v *programs.Volume) string { return "scsi-0DO_Volume_" + v.Name }
+func (digitalOceanVendor) attributes() map[string]string  { return map[string]string{} }
+func (digitalOceanVendor) class() map[string]string       { return map[string]string{"fstype": "xfs"} }
+func (digitalOceanVendor) typo() (wrong, right string)    { return "fstyp", "fstype" }
 
-func (digitalOceanVendor) told(volume string) map[string]string {
-	return map[string]string{doAttach: volume}
+func (digitalOceanVendor) places() (here, there map[string]string) {
+	return map[string]string{"region": "fra1"}, map[string]string{"region": "nyc3"}
+}
+
+func (digitalOceanVendor) told(v *programs.Volume) map[string]string {
+	return map[string]string{doAttach: v.Name}
 }
 
 func (d digitalOceanVendor) add(volume string) (string, error) {
 	return d.Account.AddVolume(emulator.Volume{Name: volume, SizeGiB: 1, Description: "Created by DigitalOcean CSI driver"})
 }
 
-func (d digitalOceanVendor) attach(ctx context.Context, id string, droplet int) error {
-	_, _, err := d.api.StorageActions.Attach(ctx, id, droplet)
+func (d digitalOceanVendor) attach(ctx context.Context, id, machine string) error {
+	droplet, err := strconv.Atoi(machine)
+	if err == nil {
+		_, _, err = d.api.StorageActions.Attach(ctx, id, droplet)
+	}
 	if v := d.after(ctx, id); err != nil || v.DropletID != droplet {
 		return fmt.Errorf("attach: %+v, %w", v, err)
 	}
 	return nil
 }
 
-func (d digitalOceanVendor) detach(ctx context.Context, id string, droplet int) error {
-	_, _, err := d.api.StorageActions.DetachByDropletID(ctx, id, droplet)
+func (d digitalOceanVendor) detach(ctx context.Context, id, machine string) error {
+	droplet, err := strconv.Atoi(machine)
+	if err == nil {
+		_, _, err = d.api.StorageActions.DetachByDropletID(ctx, id, droplet)
+	}
 	if v := d.after(ctx, id); err != nil || v.DropletID != 0 {
 		return fmt.Errorf("detach: %+v, %w", v, err)
 	}
@@ -108,7 +118,7 @@ func (d digitalOceanVendor) neverFormatted(c takenOver) {
 			c.Errorf("Stage = %v, want an error that names the attribute", err)
 		}
 		c.wantUntouched(v)
-		command(c.T, "mkfs.ext4", "-q", filepath.Join(c.devices, c.link(v.Name)))
+		command(c.T, "mkfs.ext4", "-q", filepath.Join(c.devices, c.link(v)))
 		must(c.T, v.Stage, v.Publish, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 	}
 }

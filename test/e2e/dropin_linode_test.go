@@ -39,17 +39,18 @@ func openLinodeVendor(t *testing.T, dir string) vendor {
 }
 
 func (linodeVendor) driver() string { return linodeName }
-func (linodeVendor) places() (key, here, there string) {
-	return "topology.linode.com/region", "us-ord", "us-east"
+func (linodeVendor) places() (here, there map[string]string) {
+	const key = "topology.linode.com/region"
+	return map[string]string{key: "us-ord"}, map[string]string{key: "us-east"}
 }
-func (linodeVendor) link(volume string) string { return "scsi-0Linode_Volume_" + volume }
+func (linodeVendor) link(v *programs.Volume) string { return "scsi-0Linode_Volume_" + v.Name }
 
 func (linodeVendor) attributes() map[string]string {
 	return map[string]string{"topology.linode.com/region": "us-ord"}
 }
 
-func (v linodeVendor) told(volume string) map[string]string {
-	return map[string]string{"devicePath": "/dev/disk/by-id/" + v.link(volume)}
+func (v linodeVendor) told(vol *programs.Volume) map[string]string {
+	return map[string]string{"devicePath": "/dev/disk/by-id/" + v.link(vol)}
 }
 
 func (linodeVendor) class() map[string]string {
@@ -74,9 +75,10 @@ func number(handle string) (int, error) {
 	return strconv.Atoi(id)
 }
 
-func (v linodeVendor) attach(ctx context.Context, handle string, linode int) error {
+func (v linodeVendor) attach(ctx context.Context, handle, machine string) error {
 	id, err := number(handle)
-	if err != nil {
+	linode, machineErr := strconv.Atoi(machine)
+	if err := errors.Join(err, machineErr); err != nil {
 		return err
 	}
 	persists := false
@@ -86,7 +88,7 @@ func (v linodeVendor) attach(ctx context.Context, handle string, linode int) err
 	return v.until(ctx, id, func(v linodego.Volume) bool { return v.LinodeID != nil && *v.LinodeID == linode && v.IOReady })
 }
 
-func (v linodeVendor) detach(ctx context.Context, handle string, _ int) error {
+func (v linodeVendor) detach(ctx context.Context, handle, _ string) error {
 	id, err := number(handle)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -25,19 +24,19 @@ import (
 type vendor interface {
 	programs.Emulated
 
-	// driver is its name, and key the label of its nodes; here is where they are, and there another place.
+	// driver is its name. The labels of its nodes are here, and there is another place.
 	driver() string
-	places() (key, here, there string)
+	places() (here, there map[string]string)
 	// link is the base name of the link to a volume's disk, and told what the controller says of an attach.
-	link(volume string) string
-	told(volume string) map[string]string
+	link(v *programs.Volume) string
+	told(v *programs.Volume) map[string]string
 	// attributes are those of every PersistentVolume.
 	attributes() map[string]string
 	// add makes a volume that is free and blank, and returns its handle.
 	add(volume string) (handle string, err error)
 	// attach and detach return when the volume is there, or free.
-	attach(ctx context.Context, handle string, machine int) error
-	detach(ctx context.Context, handle string, machine int) error
+	attach(ctx context.Context, handle, machine string) error
+	detach(ctx context.Context, handle, machine string) error
 	// remove deletes a volume past every driver.
 	remove(ctx context.Context, handle string) error
 	// tags are those of a volume that exists.
@@ -57,7 +56,7 @@ type takenOver struct {
 	*testing.T
 	vendor
 	pair    *programs.Pair
-	machine int
+	machine string
 	devices string // the folder of the links that udev would make
 }
 
@@ -65,7 +64,7 @@ type takenOver struct {
 // whatever point of a volume's life the cluster changes over.
 func TestDropIn(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, dir string) vendor{
-		"DigitalOcean": openDigitalOceanVendor, "Linode": openLinodeVendor,
+		"DigitalOcean": openDigitalOceanVendor, "Linode": openLinodeVendor, "Yandex Cloud": openYandexVendor,
 	} {
 		t.Run(name, func(t *testing.T) { takeOver(t, open) })
 	}
@@ -80,14 +79,11 @@ func takeOver(t *testing.T, open func(t *testing.T, dir string) vendor) {
 			t.Errorf("left or wrong in the account: %s", what)
 		}
 	})
-	var err error
-	if c.machine, err = strconv.Atoi(c.pair.NodeID()); err != nil {
-		t.Fatalf("the node registers as %q, want the machine's id", c.pair.NodeID())
-	}
-	key, here, _ := c.places()
+	c.machine = c.pair.NodeID()
+	here, _ := c.places()
 	info, err := csi.NewNodeClient(c.pair.Node.Conn).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
-	if got := info.GetAccessibleTopology().GetSegments(); err != nil || !maps.Equal(got, map[string]string{key: here}) {
-		t.Errorf("the node states the topology %v, %v, want the vendor's key and no other", got, err)
+	if got := info.GetAccessibleTopology().GetSegments(); err != nil || !maps.Equal(got, here) {
+		t.Errorf("the node states the topology %v, %v, want the vendor's labels and no other", got, err)
 	}
 	for _, kind := range []string{"ext4", "xfs", ""} {
 		t.Run(kindName(kind)+" that is free", func(t *testing.T) { c.at(t).free(kind) })
@@ -158,8 +154,8 @@ func (c takenOver) attachAsVendor(v *programs.Volume) string {
 	if err := c.attach(c.Context(), v.ID, c.machine); err != nil {
 		c.Fatal(err)
 	}
-	v.Published = c.told(v.Name)
-	return filepath.Join(c.devices, c.link(v.Name))
+	v.Published = c.told(v)
+	return filepath.Join(c.devices, c.link(v))
 }
 
 // free: nothing is attached when our driver takes over.
@@ -175,7 +171,7 @@ func (c takenOver) free(kind string) {
 // wantTold: the vendor's node program, which may still run here, is told what it needs.
 func (c takenOver) wantTold(v *programs.Volume) {
 	c.Helper()
-	for key, want := range c.told(v.Name) {
+	for key, want := range c.told(v) {
 		if got := v.Published[key]; got != want {
 			c.Errorf("the vendor's node program is told %s=%q, want %q", key, got, want)
 		}
@@ -271,7 +267,7 @@ func (c takenOver) blank() {
 // wantUntouched: nothing was written to the start of a disk.
 func (c takenOver) wantUntouched(v *programs.Volume) {
 	c.Helper()
-	if first := readStart(c.T, filepath.Join(c.devices, c.link(v.Name))); strings.Trim(first, "\x00") != "" {
+	if first := readStart(c.T, filepath.Join(c.devices, c.link(v))); strings.Trim(first, "\x00") != "" {
 		c.Errorf("the disk was written to: %q", first)
 	}
 }
@@ -305,8 +301,7 @@ func (c takenOver) newVolume() {
 	write(c.T, data(v), 3, mib)
 	must(c.T, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 
-	key, _, there := c.places()
-	elsewhere := map[string]string{key: there}
+	_, elsewhere := c.places()
 	answer, err := csi.NewControllerClient(c.pair.Controller.Conn).CreateVolume(c.Context(), &csi.CreateVolumeRequest{
 		Name: "placed", CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size()}, VolumeCapabilities: []*csi.VolumeCapability{v.Capability()},
 		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: elsewhere}}},
