@@ -23,6 +23,10 @@ func TestVendorComponents(t *testing.T) {
 			"linodebs.csi.linode.com", "linode", "token",
 			[]string{"linode-block-storage", "linode-block-storage-retain"},
 		},
+		"vendor-yandex": {
+			"yandex.csi.flant.com", "csi-credentials", "serviceAccountJSON",
+			[]string{"network-hdd", "network-ssd", "network-ssd-nonreplicated", "network-ssd-io-m3"},
+		},
 	}
 	for component, tc := range tests {
 		t.Run(component, func(t *testing.T) {
