@@ -205,11 +205,21 @@ func (c *Cloud) know(ctx context.Context, id int) (volume, error) {
 	if v, known := c.known.of(id); known {
 		return v, nil
 	}
-	v, err := c.states.Get(ctx, id)
+	v, err := c.present(ctx, id)
 	if err != nil {
 		return volume{}, err
 	}
 	return *v, nil
+}
+
+// present returns the present state of a volume, by a look that it may share with others. Such a look may say
+// that there is none, where one alone is an error.
+func (c *Cloud) present(ctx context.Context, id int) (*volume, error) {
+	v, err := c.states.Get(ctx, id)
+	if err == nil && gone(v) {
+		err = fmt.Errorf("volume %d does not exist: %w", id, fault.NotFound)
+	}
+	return v, err
 }
 
 // shown returns the state of a volume by a look that began after the moment; nil when there is none. A look for

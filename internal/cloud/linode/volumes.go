@@ -296,7 +296,7 @@ func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	if !ok {
 		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	}
-	v, err := c.states.Get(ctx, n)
+	v, err := c.present(ctx, n)
 	if err != nil {
 		return cloud.Volume{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,5 +311,32 @@ func TestTheLimitsOfListsAndCreatesDelay(t *testing.T) {
 		if s := account.Stats(); s.Refused > 0 {
 			t.Errorf("%d requests were refused: %v", s.Refused, s.Statuses)
 		}
+	})
+}
+
+// A look that several share says of a volume that has just gone that there is none.
+func TestAVolumeIsReadWhileItGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Durations{Delete: clock.Fixed(time.Second)}})
+		c := open(t, account, func(cfg *linode.Config) { cfg.Usual["delete"] = 10 * time.Second })
+		going, staying := volume(t, c, "going").ID, volume(t, c, "staying").ID
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := c.DeleteVolume(t.Context(), going); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(3 * time.Second) // gone, and the delete has not looked yet
+		for _, id := range []cloud.VolumeID{going, staying} {
+			for range 3 {
+				all.Go(func() {
+					vol, err := c.GetVolume(t.Context(), id)
+					if id == staying && (err != nil || vol.ID != id) || id == going && fault.Of(err) != fault.NotFound {
+						t.Errorf("GetVolume(%s) = %+v, %v", id, vol, err)
+					}
+				})
+			}
+		}
+		all.Wait()
 	})
 }
