@@ -53,7 +53,10 @@ var strict = emulator.Rules{DetachOfFreeRefused: true, ResizeToSameRefused: true
 // one that is asked the same converges, and nothing is left or doubled.
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{"as far as is known": {}, "stricter answers": strict} {
-		t.Run(name, func(t *testing.T) { crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
+		})
 	}
 }
 
@@ -62,6 +65,7 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{"as far as is known": {}, "stricter answers": strict} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)
 		})
 	}

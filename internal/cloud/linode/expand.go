@@ -111,5 +111,6 @@ func (c *Cloud) decideGrowth(ctx context.Context, id int, want int64, refusal er
 	case fault.Of(refusal) == fault.OutOfRange, fault.Of(refusal) == fault.Exhausted:
 		return nil, refusal
 	}
-	return nil, fmt.Errorf("%w: %w", fault.Precondition, refusal)
+	// What was in the way has ended before the look, or the API does not tell what it was.
+	return nil, fmt.Errorf("%w: %w", fault.Busy, refusal)
 }
