@@ -34,6 +34,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	device := c.deviceName(id)
 	t := &turn{c: c, doing: doing, machine: machine, shows: func(s sight) bool { return attachedTo(s.disk, machine) }}
 	t.send = func(ctx context.Context) (*change, error) {
+		since := c.known.unsettle(id)
 		op, err := c.begin(ctx, diskKey(id), doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
 				InstanceId: machine,
@@ -43,7 +44,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 				},
 			})
 		})
-		return changeOf(op, id, kindAttach).on(machine), err
+		return changeOf(op, id, kindAttach).on(machine, since), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, machine)
@@ -177,12 +178,13 @@ func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, machine string) e
 	t := &turn{c: c, doing: fmt.Sprintf("detach disk %s from the machine %s", id, machine), machine: machine}
 	t.shows = func(s sight) bool { return s.gone || s.disk != nil && !attachedTo(s.disk, machine) }
 	t.send = func(ctx context.Context) (*change, error) {
+		since := c.known.unsettle(id)
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.DetachDisk(ctx, &compute.DetachInstanceDiskRequest{
 				InstanceId: machine, Disk: &compute.DetachInstanceDiskRequest_DiskId{DiskId: string(id)},
 			})
 		})
-		return changeOf(op, id, kindDetach).on(machine), err
+		return changeOf(op, id, kindDetach).on(machine, since), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {
 		joined, d, err := c.after(ctx, id, machine)

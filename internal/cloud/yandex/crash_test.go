@@ -67,8 +67,10 @@ var worlds = map[string]emulator.Rules{
 // C1, C2, A10: a controller is killed at each of its requests in turn, before and after the request's effect; a new
 // one that is asked the same converges, and nothing is left or doubled.
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
+	t.Parallel()
 	for world, rules := range worlds {
 		t.Run(world, func(t *testing.T) {
+			t.Parallel()
 			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
 		})
 	}
@@ -77,8 +79,10 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 // Two controllers on one folder are asked the same at once: locks and queues of one process carry no
 // correctness.
 func TestTwoControllersAtOnceConverge(t *testing.T) {
+	t.Parallel()
 	for world, rules := range worlds {
 		t.Run(world, func(t *testing.T) {
+			t.Parallel()
 			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)
 		})
 	}

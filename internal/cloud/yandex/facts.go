@@ -26,6 +26,8 @@ type fact struct {
 	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
 	// alone. ready is when it was so for the first time. Zero: never.
 	settled, ready time.Time
+	// open: an attach or detach was sent, and nobody has seen its end.
+	open bool
 	// created is what the cloud says about when it made the disk.
 	created time.Time
 	// deleting is when this process has sent its delete; zero: it has not.
@@ -50,7 +52,7 @@ func (f fact) seen(d *compute.Disk) fact {
 
 // knownAt notes that the state was known for certain at a moment.
 func (f fact) knownAt(at time.Time) fact {
-	f.settled = at
+	f.settled, f.open = at, false
 	if f.ready.IsZero() {
 		f.ready = f.settled
 	}
@@ -70,10 +72,23 @@ func (k *facts) saw(d *compute.Disk, fresh bool) {
 	if known && !fresh {
 		f.size, f.machine, f.wish = max(f.size, old.size), old.machine, f.wish || old.wish
 	}
-	if fresh {
+	if fresh && !f.open {
 		f = f.knownAt(time.Now())
 	}
 	k.disks[idOf(d)] = f
+}
+
+// unsettle is called when a change of a disk is about to be sent. It returns when the state before it was known for
+// certain; from now on it is not, until somebody has seen the end of the change.
+func (k *facts) unsettle(id cloud.VolumeID) (settled time.Time) {
+	k.change(id, func(f *fact) { settled, f.settled, f.open = f.settled, time.Time{}, true })
+	return settled
+}
+
+// joined is called when everything has ended that was under way with a disk: the next look shows a state that is
+// certain.
+func (k *facts) joined(id cloud.VolumeID) {
+	k.change(id, func(f *fact) { f.open = false })
 }
 
 // settle notes that the state of a disk was known for certain at a moment.

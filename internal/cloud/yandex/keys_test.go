@@ -201,7 +201,7 @@ func TestIdsAreEnough(t *testing.T) {
 func TestALongListIsComplete(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 })
-	const many = 2300
+	const many = 1100
 	for n := range many {
 		_, err := folder.AddDisk(emulator.Disk{Name: fmt.Sprintf("d%d", n)})
 		must(t, err)

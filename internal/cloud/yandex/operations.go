@@ -33,8 +33,10 @@ type watch struct {
 	// grows: what is waited for stays true when it is true once, so an old list can only make it late.
 	grows bool
 	kind  poll.Kind
-	// machine is the one that the disk is attached to or detached from.
+	// machine is the one that the disk is attached to or detached from, and since when the state before that was
+	// known for certain; zero: it was not.
 	machine string
+	since   time.Time
 }
 
 // under reports whether a disk shows that what is waited for is not there yet. That is harmless to believe.
@@ -198,7 +200,7 @@ func (c *Cloud) lookAtMany(ctx context.Context, keys []watch) (map[watch]sight, 
 			// A disk that is being made and not on the list may have failed: only the operation tells.
 		case d == nil && (list.since(f.ready) || list.lacks(key.disk)):
 			found[key] = sight{gone: true, at: now}
-		case d != nil && (key.grows || key.under(d) || list.since(f.settled)):
+		case d != nil && (key.grows || key.under(d) || list.since(key.since)):
 			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk), at: now}
 		default:
 			// The list may be older than the change before this one: only the operation is certain.

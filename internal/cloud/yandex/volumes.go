@@ -128,10 +128,10 @@ func changeOf(op *operation.Operation, id cloud.VolumeID, kind poll.Kind) *chang
 	return &change{watch: watch{operation: op.GetId(), disk: id, kind: kind}, began: time.Now()}
 }
 
-// on names the machine of a change, if there is one.
-func (ch *change) on(machine string) *change {
+// on names the machine of a change, if there is one, and since when the state before it is known.
+func (ch *change) on(machine string, since time.Time) *change {
 	if ch != nil {
-		ch.machine = machine
+		ch.machine, ch.since = machine, since
 	}
 	return ch
 }
@@ -142,6 +142,7 @@ func (c *Cloud) after(ctx context.Context, id cloud.VolumeID, machine string) (j
 	if joined, err = c.join(ctx, id, machine); err != nil {
 		return joined, nil, err
 	}
+	c.known.joined(id)
 	d, err = c.look(ctx, id)
 	return joined, d, err
 }
