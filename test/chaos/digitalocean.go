@@ -154,7 +154,7 @@ func (a digitalOcean) complaints() []string {
 	return texts
 }
 
-func (a digitalOcean) odds() odds { return odds{stale: .18, full: .08, pending: .08} }
+func (a digitalOcean) odds(bool) odds { return odds{stale: .18, full: .08, pending: .08} }
 
 func (a digitalOcean) sort(r request) sort {
 	switch {

@@ -143,7 +143,13 @@ func (a linodeSite) complaints() []string {
 	return texts
 }
 
-func (a linodeSite) odds() odds { return odds{stale: .03, full: .13, pending: .14} }
+// odds: in real time much less is waited for, so that there are fewer lists.
+func (a linodeSite) odds(real bool) odds {
+	if real {
+		return odds{stale: .11, full: .1, pending: .14}
+	}
+	return odds{stale: .03, full: .13, pending: .14}
+}
 
 func (a linodeSite) sort(r request) sort {
 	switch {

@@ -70,7 +70,7 @@ type site interface {
 	// sort says what a request is for, and odds how often what goes wrong: so that each kind of fault has its
 	// share, with a backend that lists much or moves little.
 	sort(r request) sort
-	odds() odds
+	odds(real bool) odds
 	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
 	// room, of a machine that is busy.
 	refusal(kind Kind, rng *rand.Rand) faults.Effect
@@ -219,7 +219,7 @@ func (w *restWorld) decide(r request) faults.Effect {
 
 // chances are what can happen to a request of a sort.
 func (w *restWorld) chances(s sort) []chance {
-	likely := w.site.odds()
+	likely := w.site.odds(w.real)
 	if s == toReadOne || s == toReadMany {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
