@@ -161,7 +161,7 @@ func (a yandexSite) complaints() []string {
 	return texts
 }
 
-func (a yandexSite) odds(bool) odds { return odds{stale: .06, full: .08, pending: .14} }
+func (a yandexSite) odds(bool) odds { return odds{stale: .04, full: .13, pending: .2} }
 
 func (a yandexSite) sort(r request) sort {
 	service, method, _ := strings.Cut(r.Route, "/")
