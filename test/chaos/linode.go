@@ -71,12 +71,16 @@ func (a linodeSite) open(ctx context.Context, by way) (cloud.Cloud, func(context
 	return c, c.Close, nil
 }
 
-func (a linodeSite) truth(bool) Truth {
+// copying is what the label of a copy begins with that was never handed out: the driver sweeps those.
+const copying = "clone-"
+
+func (a linodeSite) truth(real bool) Truth {
 	t := Truth{Volumes: map[cloud.VolumeID]Disk{}}
 	for _, v := range a.Volumes() {
 		t.Volumes[cloud.VolumeID(strconv.Itoa(v.ID))] = Disk{
 			Name: v.Label, Foreign: slices.Contains(v.Tags, theirTags[0]), Size: cloud.Bytes(v.SizeGiB) * cloud.GiB, Stamp: v.Content,
 			On: nodesOf(nodeNumbered(v.Linode)), Halfway: v.Linode != 0 && !v.IOReady,
+			Later: real && v.Linode == 0 && strings.HasPrefix(v.Label, copying),
 		}
 	}
 	return t

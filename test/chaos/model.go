@@ -254,9 +254,10 @@ func (s *sim) finalCheck() {
 	defer s.mu.Unlock()
 	truth := s.world.Truth()
 	for id, d := range truth.Volumes {
-		if !d.Foreign {
+		switch {
+		case !d.Foreign && !d.Later:
 			s.wrong(Leaked, "volume %s (%s) is left", d.Name, id)
-		} else if !s.foreign[id] {
+		case d.Foreign && !s.foreign[id]:
 			s.wrong(Leaked, "volume %s was deleted by its exact id and is there", id)
 		}
 	}

@@ -71,6 +71,8 @@ type Disk struct {
 	// Dying: it is being deleted, or the cloud has broken it, so that nobody can use it.
 	Dying bool
 	Stamp string
+	// Later: the driver removes it by itself, after more time than the run has.
+	Later bool
 }
 
 // Image is a snapshot as it really is.
@@ -80,8 +82,7 @@ type Image struct {
 	Of      cloud.VolumeID
 	Dying   bool // as of a disk
 	Stamp   string
-	// Later: the driver removes it by itself, after more time than the run has.
-	Later bool
+	Later   bool // as of a disk
 }
 
 // Program is one life of a controller, as its cloud sees it.
