@@ -27,6 +27,7 @@ func beside(t *testing.T, pair *programs.Pair) *programs.Pair {
 // TestMoveToAnotherMachine: a volume is on one machine at a time, its data goes with it, and its
 // attachments are where the controller says they are.
 func TestMoveToAnotherMachine(t *testing.T) {
+	t.Parallel()
 	for _, where := range clouds {
 		t.Run(where.name, func(t *testing.T) {
 			w := where.start(t)
@@ -81,6 +82,7 @@ func wantNodes(t *testing.T, pair *programs.Pair, id string, want ...string) {
 // TestMachineThatIsGone (failures A3 and A11 of the catalogue): the detach from a destroyed machine ends
 // with success, but not before the volume is free; then it goes on elsewhere with its data.
 func TestMachineThatIsGone(t *testing.T) {
+	t.Parallel()
 	for _, where := range clouds {
 		t.Run(where.name, func(t *testing.T) {
 			w := where.start(t)
@@ -109,6 +111,7 @@ func TestMachineThatIsGone(t *testing.T) {
 // TestOnlyIDAndPaths: after the stage the kubelet names a volume by its id and its paths alone, also to a
 // node program that has just started.
 func TestOnlyIDAndPaths(t *testing.T) {
+	t.Parallel()
 	for _, where := range clouds {
 		for _, kind := range []string{"xfs", "btrfs", ""} {
 			t.Run(where.name+", "+kindName(kind), func(t *testing.T) { liveByID(t, where.place, kind) })
@@ -164,6 +167,7 @@ func liveByID(t *testing.T, where place, kind string) {
 // TestGrowthThatTheCloudRefuses (failure E4 of the catalogue): where a volume cannot grow while it is
 // attached, the pod is away for one detach, and comes back to a larger filesystem.
 func TestGrowthThatTheCloudRefuses(t *testing.T) {
+	t.Parallel()
 	w, _ := startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})
 	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "ext4", Size: gib})
 	must(t, v.Attach, v.Stage, v.Publish)

@@ -63,6 +63,7 @@ type takenOver struct {
 // TestDropIn: under the vendor's driver name both programs serve what the vendor's driver made, at
 // whatever point of a volume's life the cluster changes over.
 func TestDropIn(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, dir string) vendor{
 		"DigitalOcean": openDigitalOceanVendor, "Linode": openLinodeVendor, "Yandex Cloud": openYandexVendor,
 	} {

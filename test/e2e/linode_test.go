@@ -23,6 +23,7 @@ import (
 // again, the cloud's part is done at once, the node never claims the rest, and the next stage does it. The
 // repeats are OK also where the cloud refuses to grow a volume to the size that it has.
 func TestGrowthThatTheMachineSeesLater(t *testing.T) {
+	t.Parallel()
 	for name, rules := range map[string]linode.Rules{"as usual": {}, "strict": {ResizeToSameRefused: true, DetachOfFreeRefused: true}} {
 		for _, kind := range kinds {
 			t.Run(kindName(kind)+", "+name, func(t *testing.T) {
@@ -85,6 +86,7 @@ func wantGrown(t *testing.T, v *programs.Volume, size int64) {
 // TestCloneThatIsLarger (failures C5, C9 and C10 of the catalogue): a clone has the size that was asked for,
 // in the answer, in the cloud and in its filesystem, and its source's data beside its source.
 func TestCloneThatIsLarger(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kindName(kind), func(t *testing.T) {
 			w, account := startLinode(t, linode.Options{}, linode.Linode{})
@@ -162,6 +164,7 @@ func TestTheLimitOfAMachine(t *testing.T) {
 // TestRenamedVolume (failure C13 of the catalogue): after its creation a volume is its id alone. Whatever
 // somebody calls it, and whenever, it comes and goes with its data.
 func TestRenamedVolume(t *testing.T) {
+	t.Parallel()
 	w, account := startLinode(t, linode.Options{}, linode.Linode{})
 	devices := filepath.Join(w.Dir(), "by-id")
 	for _, kind := range kinds {
@@ -204,6 +207,7 @@ func rename(t *testing.T, account *linode.Cloud, id, label string) {
 // doing so until a detach is over. Neither moment counts as attached or free, not even for a controller that
 // has just started.
 func TestAClaimIsNoAttachment(t *testing.T) {
+	t.Parallel()
 	w, account := startLinode(t, linode.Options{}, linode.Linode{})
 	v := create(t, w.Pair, programs.Claim{Name: "claimed", Filesystem: "ext4", Size: 10 * gib})
 	id, err := strconv.Atoi(v.ID)

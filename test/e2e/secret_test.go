@@ -45,6 +45,7 @@ func (l listening) Machine(dir string) ([]string, error) {
 // through every way in which the cloud fails, the token of the credentials file is in no error, log,
 // metric, command line or environment, and in no file but its own.
 func TestTokenShowsNowhere(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, dir string) *emulated{
 		"DigitalOcean": func(t *testing.T, dir string) *emulated {
 			return ofDigitalOcean(digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir}))

@@ -36,6 +36,7 @@ func wantDisk(t *testing.T, account *yandex.Cloud, id string, size int64, waits 
 
 // TestGrowthInUseOnYandex: the cloud of today grows a disk that a pod has.
 func TestGrowthInUseOnYandex(t *testing.T) {
+	t.Parallel()
 	w, account := startYandex(t, yandex.Options{})
 	v := create(t, w.Pair, programs.Claim{Name: "grows", Filesystem: "xfs", Size: gib})
 	must(t, v.Attach, v.Stage, v.Publish)
@@ -139,6 +140,7 @@ func awayToGrow(t *testing.T, kind, dies string) (away, cloud time.Duration) {
 // TestGrowthMarksEnd: the last wish counts, one that is fulfilled already is none, and one that the cloud
 // refuses keeps no pod away and is tried again another time.
 func TestGrowthMarksEnd(t *testing.T) {
+	t.Parallel()
 	w, account := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
 	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
 	must(t, v.Attach, v.Stage, v.Publish)
