@@ -280,7 +280,8 @@ func TestKilledWithinAnyStep(t *testing.T) {
 			usual := map[string]time.Duration{}
 			for round := range 3 {
 				for i, who := range victims {
-					l := &life{t: t, pair: w.Pair, where: tc.where, kind: tc.kind, n: fmt.Sprintf("-%d-%d", round, i), syncs: true}
+					l := &life{t: t, pair: w.Pair, where: tc.where, kind: tc.kind, n: fmt.Sprintf("-%d-%d", round, i)}
+					l.syncs = w.Attaches() || who.name != "the controller"
 					for _, step := range l.steps() {
 						if round == 0 { // to learn how long a step takes
 							begin := time.Now()
