@@ -197,7 +197,7 @@ func TestIdsAreEnough(t *testing.T) {
 	left(t, folder, 0)
 }
 
-// P5: the list of a large folder is complete, whatever comes and goes while it is read.
+// P5: the list of a folder with more disks than fit on one page of the cloud is complete.
 func TestALongListIsComplete(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 })
