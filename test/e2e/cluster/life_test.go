@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -32,33 +34,54 @@ func (s *story) podRestarts(ctx context.Context) error {
 	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
 }
 
-func (s *story) growOnline(ctx context.Context) error {
-	p, err := s.run(ctx, "xfs.yaml")
-	if err != nil {
-		return err
+// growsOnline: a volume grows while the pod of an example uses it.
+func growsOnline(file string) func(*story, context.Context) error {
+	return func(s *story, ctx context.Context) error {
+		p, err := s.run(ctx, file)
+		if err != nil {
+			return err
+		}
+		if err := s.write(ctx, p); err != nil {
+			return err
+		}
+		name, _, _ := p.Claimed()
+		claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+		if err != nil {
+			return err
+		}
+		size := claim.Bytes() + s.env.round(512*mib)
+		s.follow(name)
+		if err := s.grow(ctx, name, size); err != nil {
+			return err
+		}
+		if err := s.wantGrown(ctx, p, size); err != nil {
+			return err
+		}
+		return s.wantSamePod(ctx, p)
 	}
-	if err := s.write(ctx, p); err != nil {
-		return err
-	}
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
-	if err != nil {
-		return err
-	}
-	size := claim.Bytes() + s.env.round(512*mib)
-	if err := s.grow(ctx, name, size); err != nil {
-		return err
-	}
-	if err := s.UntilSize(ctx, name, size, patience); err != nil {
-		return err
-	}
-	if err := s.wantFilesystem(ctx, p, size); err != nil {
-		return err
-	}
-	if err := s.wantSamePod(ctx, p); err != nil {
-		return err
-	}
-	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
+}
+
+// follow shows from now on what a claim says, each time that it says something else, until the step ends.
+func (s *story) follow(claim string) {
+	ctx, stop := context.WithCancel(s.t.Context())
+	client, log, begin := s.Client, s.Log, time.Now()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		last := ""
+		err := kube.Watch(ctx, client, "pvc", claim, func(c kube.Claim) {
+			if now := c.State(); now != last {
+				log("claim %s after %.1f s: %s", claim, time.Since(begin).Seconds(), now)
+				last = now
+			}
+		})
+		if ctx.Err() == nil {
+			log("nobody tells any more what claim %s says: %v", claim, err)
+		}
+	})
+	s.t.Cleanup(func() {
+		stop()
+		watch.Wait()
+	})
 }
 
 // wantSamePod checks that a pod has been running all the time.
@@ -90,6 +113,7 @@ func (s *story) growExt4(ctx context.Context) error {
 		return err
 	}
 	size := claim.Bytes() + s.env.round(256*mib)
+	s.follow(name)
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
 	}

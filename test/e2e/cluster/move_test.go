@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -21,11 +22,7 @@ func (s *story) podsMove(ctx context.Context) error {
 			return err
 		}
 		sum := s.sums[p.Metadata.Name]
-		node := s.env.nodes[0]
-		if node == p.Spec.NodeName {
-			node = s.env.nodes[1]
-		}
-		moved, err := s.move(ctx, file, node)
+		moved, err := s.move(ctx, file, s.env.otherThan(p.Spec.NodeName))
 		if err != nil {
 			return err
 		}
@@ -43,6 +40,14 @@ func (s *story) podsMove(ctx context.Context) error {
 		s.Log("pod %s moved from %s to %s", p.Metadata.Name, p.Spec.NodeName, moved.Spec.NodeName)
 	}
 	return nil
+}
+
+// otherThan returns another node than one, if there is another.
+func (e *env) otherThan(node string) string {
+	if i := slices.IndexFunc(e.nodes, func(other string) bool { return other != node }); i >= 0 {
+		return e.nodes[i]
+	}
+	return node
 }
 
 // move deletes the pod of an example and at once makes it anew on a node, as a Deployment does whose node

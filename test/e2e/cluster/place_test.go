@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,7 +49,7 @@ var places = map[string]place{
 		steps: []step{
 			{"a claim and a pod with data", (*story).claimAndPod},
 			{"the pod restarts", (*story).podRestarts},
-			{"xfs grows while the pod runs", (*story).growOnline},
+			{"xfs grows while the pod runs", growsOnline("xfs.yaml")},
 			{"snapshot of a volume in use", (*story).snapshot},
 			{"restore into a larger claim", (*story).restore},
 			{"clone beside its source", (*story).clone},
@@ -69,7 +70,7 @@ var places = map[string]place{
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-digitalocean", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
 		steps:   attached,
-		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}}.at,
+		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}, described: true}.at,
 	},
 	"linode": {
 		cloud: "linode", driver: "linode.csi.cloudblock.io", topologyKey: "topology.linode.csi.cloudblock.io/region",
@@ -77,14 +78,14 @@ var places = map[string]place{
 		whole:   10 * gib,
 		words:   []string{"cloudblock-local", "cloudblock-linode", "128Mi", "10Gi", "512Mi", "10Gi", "768Mi", "20Gi"},
 		steps:   reattached,
-		find:    account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}}.at,
+		find:    account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}, described: true}.at,
 	},
 	"yandex": {
 		cloud: "yandex", driver: "yandex.csi.cloudblock.io", topologyKey: "topology.yandex.csi.cloudblock.io/zone",
 		classes: map[string]string{"ext4": "cloudblock-yandex", "xfs": "cloudblock-yandex-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-yandex", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   attached,
+		steps:   refusable,
 		find:    account{link: "virtio-", kinds: []string{"disks", "snapshots"}}.at,
 	},
 }
@@ -112,11 +113,12 @@ var reattached = []step{
 var attached = []step{
 	{"a claim and a pod with data", (*story).claimAndPod},
 	{"the pod restarts", (*story).podRestarts},
-	{"xfs grows while the pod runs", (*story).growOnline},
+	{"xfs grows while the pod runs", growsOnline("xfs.yaml")},
 	{"snapshot of a volume in use", (*story).snapshot},
 	{"restore into a larger claim", (*story).restore},
 	{"clone beside its source", (*story).clone},
 	{"raw block", (*story).rawBlock},
+	{"raw block grows while the pod runs", growsOnline("block.yaml")},
 	{"ReadWriteOncePod", (*story).readWriteOncePod},
 	{"ext4 grows", (*story).growExt4},
 	{"pods move to the other node with their data", (*story).podsMove},
@@ -124,6 +126,12 @@ var attached = []step{
 	{"metrics and health of the driver", (*story).metrics},
 	{"everything deleted", (*story).everythingDeleted},
 }
+
+// refusable is that story where the cloud may refuse to let an attached volume grow. It does so in two steps.
+var refusable = slices.Insert(slices.Clone(attached), len(attached)-4,
+	step{"growth that the cloud refuses in use comes after the detach", refusing((*story).growsAfterDetach)},
+	step{"xfs grows without a pod, where growth in use is refused", refusing(growsFree("xfs.yaml"))},
+)
 
 // here is the cloud of the cluster that is tested.
 func here() (place, error) {

@@ -87,6 +87,7 @@ func (s *story) growClaim(ctx context.Context, p kube.Pod) (claim string, size i
 		return claim, 0, err
 	}
 	size = c.Bytes() + s.env.whole
+	s.follow(claim)
 	return claim, size, s.grow(ctx, claim, size)
 }
 
@@ -139,7 +140,13 @@ func (s *story) grown(ctx context.Context, file string, size int64) error {
 	if err != nil {
 		return err
 	}
-	claim, path, block := p.Claimed()
+	return s.wantGrown(ctx, p, size)
+}
+
+// wantGrown waits until the claim of a pod has a size and nothing more to wait for, and checks that the pod
+// has that size, and its data.
+func (s *story) wantGrown(ctx context.Context, p kube.Pod, size int64) error {
+	claim, _, _ := p.Claimed()
 	if err := s.UntilSize(ctx, claim, size, patience); err != nil {
 		return err
 	}
@@ -147,19 +154,22 @@ func (s *story) grown(ctx context.Context, file string, size int64) error {
 	if err != nil {
 		return err
 	}
-	s.Log("after the next attach: %s", now.State())
+	s.Log("%s has grown: %s", p.Metadata.Name, now.State())
 	if len(now.Status.Conditions) > 0 || len(now.Status.AllocatedResourceStatuses) > 0 {
 		return fmt.Errorf("claim %s has grown and still waits for something: %s", claim, now.State())
 	}
-	if block {
-		err = s.wantDevice(ctx, p, path, size)
-	} else {
-		err = s.wantFilesystem(ctx, p, size)
-	}
-	if err != nil {
+	if err := s.wantSize(ctx, p, size); err != nil {
 		return err
 	}
-	return s.wantData(ctx, p, s.sums[name])
+	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
+}
+
+// wantSize checks that a pod has a volume of a size, be it a filesystem or a device.
+func (s *story) wantSize(ctx context.Context, p kube.Pod, size int64) error {
+	if _, path, raw := p.Claimed(); raw {
+		return s.wantDevice(ctx, p, path, size)
+	}
+	return s.wantFilesystem(ctx, p, size)
 }
 
 // wantDevice checks the size of a pod's raw device by what can be read of its end.

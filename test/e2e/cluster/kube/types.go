@@ -156,7 +156,7 @@ func (c Claim) State() string {
 		state += "; " + s
 	}
 	for _, cond := range c.Status.Conditions {
-		state += "; " + cond.Type + " " + cond.Message
+		state += "; " + cond.Type + " " + cond.Status + " " + cond.Message
 	}
 	return state
 }
