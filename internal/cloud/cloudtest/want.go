@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,25 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+// CloseAfter closes a backend when the test is over. It may take a while for what is still under way.
+func CloseAfter(t *testing.T, closeIt func(ctx context.Context) error) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := closeIt(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Must ends the test on an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Want fails the test unless the error has the kind and the words.
 func Want(t *testing.T, err error, kind fault.Kind, words ...string) {

@@ -33,20 +33,11 @@ func request(name string) cloud.CreateVolumeRequest {
 func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
 	vol, err := c.CreateVolume(t.Context(), request(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return vol
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-var want, until = cloudtest.Want, cloudtest.Until
+var must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
 
 // droplets fails the test unless the account shows the volume at exactly this droplet (0: at none).
 func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {

@@ -1,7 +1,6 @@
 package linode_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -33,16 +31,8 @@ func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *
 		e(&cfg)
 	}
 	c, err := linode.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	cloudtest.CloseAfter(t, c.Close)
 	return c
 }
 
@@ -70,7 +60,7 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 	return account
 }
 
-func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtest.Harness {
+func harness(opts emulator.Options) cloudtest.Harness {
 	var newest *emulator.Cloud
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
@@ -80,15 +70,15 @@ func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtes
 		Zones: []string{emulator.DefaultRegion, "us-east"},
 		Nodes: []cloud.NodeID{node1, node2},
 		Slow:  opts.Durations != emulator.Durations{},
-		New:   func(t *testing.T) cloud.Cloud { return wrap(open(t, fresh(t))) },
+		New:   func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			account := fresh(t)
-			return wrap(open(t, account)), wrap(open(t, account, inCluster("two")))
+			return open(t, account), open(t, account, inCluster("two"))
 		},
 		Denied: func(t *testing.T) cloud.Cloud {
-			return wrap(open(t, fresh(t), func(cfg *linode.Config) {
+			return open(t, fresh(t), func(cfg *linode.Config) {
 				cfg.Token = func() (string, error) { return "another", nil }
-			}))
+			})
 		},
 		Requests: func() int { return len(newest.Exchanges()) },
 	}
@@ -104,20 +94,11 @@ func TestContract(t *testing.T) {
 		"an older API without a device":  {Rules: emulator.Rules{NoIOReady: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Run("bare", func(t *testing.T) {
-				cloudtest.Run(t, harness(opts, func(c cloud.Cloud) cloud.Cloud { return c }))
-			})
+			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules.NoIOReady || opts.Rules.ReadyWhileDetaching {
 				return // what the cloud's rules change is below the stack
 			}
-			t.Run("in the stack", func(t *testing.T) {
-				h := harness(opts, func(c cloud.Cloud) cloud.Cloud {
-					return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: 2 * time.Millisecond, Most: 20 * time.Millisecond}})
-				})
-				h.Idempotent = true
-				h.Requests = nil // behind the stack a refused create is followed by a look for its name
-				cloudtest.Run(t, h)
-			})
+			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })
 		})
 	}
 }

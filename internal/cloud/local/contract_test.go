@@ -69,10 +69,8 @@ func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 func runContract(t *testing.T, h cloudtest.Harness) {
 	t.Helper()
 	t.Run("bare", func(t *testing.T) { cloudtest.Run(t, h) })
-	bare := h.New
-	h.New = func(t *testing.T) cloud.Cloud { return middleware.Stack(bare(t), middleware.Options{}) }
-	h.Idempotent = true
-	t.Run("decorated", func(t *testing.T) { cloudtest.Run(t, h) })
+	stack := func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) }
+	t.Run("decorated", func(t *testing.T) { cloudtest.Run(t, h.InStack(stack)) })
 }
 
 func TestContract(t *testing.T) {

@@ -17,27 +17,23 @@ func harness(cfg memory.Config) cloudtest.Harness {
 		cfg.Space = 90 * cloud.GiB // less than the largest volume
 	}
 	var newest *memory.Account
-	wrap := func(c cloud.Cloud) cloud.Cloud {
-		return middleware.Stack(c, middleware.Options{})
-	}
 	h := cloudtest.Harness{
-		Idempotent: true,
-		Zones:      []string{"zone-a", "zone-b"},
-		Nodes:      []cloud.NodeID{"node-1", "node-2"},
-		Lag:        cfg.ReadLag,
-		Slow:       cfg.ReadLag > 0 || cfg.OperationTime > 0,
+		Zones: []string{"zone-a", "zone-b"},
+		Nodes: []cloud.NodeID{"node-1", "node-2"},
+		Lag:   cfg.ReadLag,
+		Slow:  cfg.ReadLag > 0 || cfg.OperationTime > 0,
 		New: func(*testing.T) cloud.Cloud {
 			newest = memory.NewAccount(cfg)
-			return wrap(newest.Cluster("one"))
+			return newest.Cluster("one")
 		},
 		Pair: func(*testing.T) (a, b cloud.Cloud) {
 			account := memory.NewAccount(cfg)
-			return wrap(account.Cluster("one")), wrap(account.Cluster("two"))
+			return account.Cluster("one"), account.Cluster("two")
 		},
 		Denied: func(*testing.T) cloud.Cloud {
 			c := memory.New(cfg)
 			c.Account().Arm(memory.CallCheck, memory.Refuse(fault.Denied))
-			return wrap(c)
+			return c
 		},
 		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
 			mark := func(why string) {
@@ -64,7 +60,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
-	return h
+	return h.InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) })
 }
 
 func TestContract(t *testing.T) {

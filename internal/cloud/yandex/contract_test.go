@@ -1,13 +1,11 @@
 package yandex_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
@@ -33,16 +31,8 @@ func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *y
 		e(&cfg)
 	}
 	c, err := yandex.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	cloudtest.CloseAfter(t, c.Close)
 	return c
 }
 
@@ -70,7 +60,7 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 	return folder
 }
 
-func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtest.Harness {
+func harness(opts emulator.Options) cloudtest.Harness {
 	var newest *emulator.Cloud
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
@@ -81,15 +71,15 @@ func harness(opts emulator.Options, wrap func(cloud.Cloud) cloud.Cloud) cloudtes
 		Nodes:      []cloud.NodeID{node1, node2},
 		Parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-ssd"}},
 		Slow:       opts.Durations != emulator.Durations{},
-		New:        func(t *testing.T) cloud.Cloud { return wrap(open(t, fresh(t))) },
+		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			folder := fresh(t)
-			return wrap(open(t, folder)), wrap(open(t, folder, inCluster("two")))
+			return open(t, folder), open(t, folder, inCluster("two"))
 		},
 		Denied: func(t *testing.T) cloud.Cloud {
-			return wrap(open(t, fresh(t), func(cfg *yandex.Config) {
+			return open(t, fresh(t), func(cfg *yandex.Config) {
 				cfg.Credentials = func() (string, error) { return "another", nil }
-			}))
+			})
 		},
 		Requests: func() int { return newest.Stats().Reads + newest.Stats().Writes },
 	}
@@ -107,20 +97,11 @@ func TestContract(t *testing.T) {
 		"new operations are not known yet": {Rules: emulator.Rules{FreshNotFound: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Run("bare", func(t *testing.T) {
-				cloudtest.Run(t, harness(opts, func(c cloud.Cloud) cloud.Cloud { return c }))
-			})
+			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules.ArrivesDone || opts.Rules.ChangeOnAccept || opts.Rules.FreshNotFound > 0 {
 				return // what the cloud's rules change is below the stack
 			}
-			t.Run("in the stack", func(t *testing.T) {
-				h := harness(opts, func(c cloud.Cloud) cloud.Cloud {
-					return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: 2 * time.Millisecond, Most: 20 * time.Millisecond}})
-				})
-				h.Idempotent = true
-				h.Requests = nil // behind the stack a refused create is followed by a look for its name
-				cloudtest.Run(t, h)
-			})
+			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })
 		})
 	}
 }

@@ -41,20 +41,11 @@ func request(name string) cloud.CreateVolumeRequest {
 func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
 	vol, err := c.CreateVolume(t.Context(), request(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return vol
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-var want = cloudtest.Want
+var must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
 
 // simulated runs a test in a time of its own. It ends when nothing is left of the connections: sleeping takes no
 // real time there.
@@ -62,8 +53,6 @@ func simulated(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
 }
-
-var until = cloudtest.Until
 
 // at fails the test unless the folder shows the disk at exactly this machine ("": at none).
 func at(t *testing.T, folder *emulator.Cloud, id cloud.VolumeID, machine string) {
