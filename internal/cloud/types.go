@@ -148,8 +148,8 @@ func (r CreateVolumeRequest) FitsButForSize(v Volume) bool {
 type Expansion struct {
 	// Size is the real size of the volume now.
 	Size Bytes
-	// NodeMustConfirm: a node that has the disk sees the new size only later, so the node's answer
-	// is needed for block volumes too.
+	// NodeMustConfirm: a node has the disk and sees the new size only once the disk is attached anew, so
+	// the node's answer is needed for block volumes too.
 	NodeMustConfirm bool
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
@@ -137,11 +138,17 @@ func (v *Volume) Publish(ctx context.Context) error {
 	return err
 }
 
+// resizerTimeout is how long Expand waits for the controller. Where the machine has to let go of the volume first, the
+// controller waits a part of it.
+const resizerTimeout = 8 * time.Second
+
 // Expand does what the resizer does, and then the kubelet where the controller says so or grows nothing
 // itself. It returns the size that the last of them reports.
 func (v *Volume) Expand(ctx context.Context, size int64) (int64, error) {
 	if v.pair.states.grows {
-		answer, err := csi.NewControllerClient(v.pair.Controller.Conn).ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+		patient, cancel := context.WithTimeout(ctx, resizerTimeout)
+		defer cancel()
+		answer, err := csi.NewControllerClient(v.pair.Controller.Conn).ControllerExpandVolume(patient, &csi.ControllerExpandVolumeRequest{
 			VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: v.Capability(),
 		})
 		if err != nil || !answer.GetNodeExpansionRequired() {

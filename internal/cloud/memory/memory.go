@@ -41,7 +41,7 @@ type Config struct {
 	OperationTime time.Duration
 	// OfflineExpand: volumes grow only while they are attached nowhere.
 	OfflineExpand bool
-	// NodeMustConfirm is copied into every Expansion.
+	// NodeMustConfirm: nodes see a larger size only when they attach the volume anew.
 	NodeMustConfirm bool
 	// Places are other places of the same kind: an id that begins with one of them and a slash is
 	// that place's. None.

@@ -210,7 +210,7 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 		if err != nil {
 			return cloud.Expansion{}, fmt.Errorf("expand: %w", err)
 		}
-		now := cloud.Expansion{Size: vol.Size, NodeMustConfirm: a.cfg.NodeMustConfirm}
+		now := cloud.Expansion{Size: vol.Size, NodeMustConfirm: a.cfg.NodeMustConfirm && len(vol.AttachedTo) > 0}
 		switch {
 		case size <= vol.Size:
 			return now, nil

@@ -120,30 +120,6 @@ func TestRemovingWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// E1: the node has to follow for filesystems, and for raw devices only where it must confirm.
-func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
-	for _, confirm := range []bool{false, true} {
-		r := start(t, memory.Config{NodeMustConfirm: confirm})
-		id := r.make(t, "v").GetVolumeId()
-		for name, tc := range map[string]struct {
-			capability *csi.VolumeCapability
-			want       bool
-		}{
-			"a filesystem": {filesystem(), true},
-			"a raw device": {block(), confirm},
-			"not said":     {nil, true},
-		} {
-			answer, err := r.ControllerExpandVolume(ctxOf(t), &csi.ControllerExpandVolumeRequest{
-				VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 3 * gib}, VolumeCapability: tc.capability,
-			})
-			want := &csi.ControllerExpandVolumeResponse{CapacityBytes: 3 * gib, NodeExpansionRequired: tc.want}
-			if err != nil || !proto.Equal(answer, want) {
-				t.Errorf("%s, must confirm %v: ControllerExpandVolume = %v, %v, want %v", name, confirm, answer, err, want)
-			}
-		}
-	}
-}
-
 // E3: sizes at, below and above the limits; a repeat is OK; nothing shrinks.
 func TestExpandSizes(t *testing.T) {
 	r := start(t, memory.Config{})

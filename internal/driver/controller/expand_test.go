@@ -1,0 +1,130 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// grown makes a volume larger and returns the answer and how long it took.
+func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, capability *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, time.Duration) {
+	t.Helper()
+	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	answer, err := controller.New(c, names).ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+		VolumeId: string(id), CapacityRange: &csi.CapacityRange{RequiredBytes: 3 * gib}, VolumeCapability: capability,
+	})
+	if err != nil {
+		t.Errorf("ControllerExpandVolume of %s: %v", id, err)
+	}
+	return answer, time.Since(began)
+}
+
+// onNode makes a volume in a new account behind the decorators, attached to a machine or not.
+func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, cloud.Cloud, cloud.VolumeID) {
+	t.Helper()
+	bare := memory.New(cfg)
+	c := middleware.Stack(bare, middleware.Options{})
+	v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: 2 * cloud.GiB})
+	if err == nil && attached {
+		_, err = c.Attach(t.Context(), v.ID, "node-1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bare, c, v.ID
+}
+
+// E1: the node has to follow for filesystems, and for raw devices only where it must confirm.
+func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		capability        *csi.VolumeCapability
+		confirm, attached bool
+		want              bool
+	}{
+		"a filesystem":                               {filesystem(), false, true, true},
+		"a filesystem that is nowhere":               {filesystem(), true, false, true},
+		"a filesystem where nodes must confirm":      {filesystem(), true, true, true},
+		"a raw device":                               {block(), false, true, false},
+		"a raw device that is nowhere":               {block(), true, false, false},
+		"a raw device where nodes must confirm":      {block(), true, true, true},
+		"it is not said":                             {nil, false, false, true},
+		"it is not said, and nodes must confirm, so": {nil, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, c, id := onNode(t, memory.Config{NodeMustConfirm: tc.confirm}, tc.attached)
+				answer, _ := grown(t.Context(), t, c, id, tc.capability)
+				want := &csi.ControllerExpandVolumeResponse{CapacityBytes: 3 * gib, NodeExpansionRequired: tc.want}
+				if !proto.Equal(answer, want) {
+					t.Errorf("ControllerExpandVolume = %v, want %v", answer, want)
+				}
+			})
+		})
+	}
+}
+
+// Whoever grows a volume without a pod starts the next pod when he has his answer. Where a machine sees the new
+// size only once the volume is attached anew, the attachment of the last pod has to be gone by then.
+func TestTheAnswerWaitsForAMachineThatIsLettingGo(t *testing.T) {
+	const never = 0
+	for name, tc := range map[string]struct {
+		confirm bool
+		// The machine lets go after so long, and the caller has so much time.
+		letsGo, has time.Duration
+		failing     int // looks
+		least, most time.Duration
+		node        bool // it has to follow
+	}{
+		"it lets go soon":                       {confirm: true, letsGo: 11 * time.Second, least: 11 * time.Second, most: 13 * time.Second},
+		"it keeps it":                           {confirm: true, letsGo: never, least: 20 * time.Second, most: 20 * time.Second, node: true},
+		"looks fail":                            {confirm: true, letsGo: 3 * time.Second, failing: 12, least: 5 * time.Second, most: 19 * time.Second},
+		"a caller has much time":                {confirm: true, letsGo: never, has: 5 * time.Minute, least: 20 * time.Second, most: 20 * time.Second, node: true},
+		"a caller keeps most of its time":       {confirm: true, letsGo: never, has: 8 * time.Second, least: 2 * time.Second, most: 2 * time.Second, node: true},
+		"machines see at once what has grown":   {letsGo: never, least: 0, most: 0},
+		"a caller goes while the machine stays": {confirm: true, letsGo: never, has: 20 * time.Nanosecond, least: 0, most: 20, node: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bare, c, id := onNode(t, memory.Config{NodeMustConfirm: tc.confirm}, true)
+				for range tc.failing {
+					bare.Account().Arm(memory.CallGetVolume, memory.Refuse(fault.Unavailable))
+				}
+				if tc.letsGo != never {
+					time.AfterFunc(tc.letsGo, func() {
+						if err := c.Detach(context.WithoutCancel(t.Context()), id, "node-1"); err != nil {
+							t.Errorf("Detach while the answer waits: %v", err)
+						}
+					})
+				}
+				ctx := t.Context()
+				if tc.has > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.has)
+					defer cancel()
+				}
+				answer, took := grown(ctx, t, c, id, block())
+				if took < tc.least || took > tc.most {
+					t.Errorf("ControllerExpandVolume answered after %s, want %s to %s", took, tc.least, tc.most)
+				}
+				if answer.GetNodeExpansionRequired() != tc.node {
+					t.Errorf("ControllerExpandVolume = %v, want a node that follows: %v", answer, tc.node)
+				}
+			})
+		})
+	}
+}
