@@ -77,18 +77,18 @@ func TestFilter(t *testing.T) {
 		spec    string
 		left    bool
 	}{
-		"slow specs are left out":                  {Options{GrowsMountedExt4: true}, "x [Slow] y", true},
-		"the wide run takes them":                  {Options{GrowsMountedExt4: true, Wide: true}, "x [Slow] y", false},
-		"disruptive ones never run":                {Options{Wide: true}, "x [Disruptive] [Slow]", true},
-		"growing ext4 online without right":        {Options{}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", true},
-		"growing ext4 online with it":              {Options{GrowsMountedExt4: true}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
-		"growing xfs online":                       {Options{Wide: true}, "[Testpattern: Dynamic PV (xfs)] [Slow] volume-expand should resize volume when PVC is edited while pod is using it", false},
-		"offline growth of ext4 on local":          {Options{Cloud: "local"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", true},
-		"offline growth of ext4 on a cloud":        {Options{Cloud: "digitalocean"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", false},
-		"growth that may meet the last attachment": {Options{Cloud: "linode", GrowsMountedExt4: true}, "[Testpattern: Dynamic PV (xfs)] [Slow] volume-expand Verify if offline PVC expansion works", true},
-		"snapshots made by hand on local":          {Options{Cloud: "local", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", true},
-		"snapshots made by hand on a cloud":        {Options{Cloud: "digitalocean", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", false},
-		"growing raw block online":                 {Options{}, "[Testpattern: Dynamic PV (block volmode)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
+		"slow specs are left out":           {Options{GrowsMountedExt4: true}, "x [Slow] y", true},
+		"the wide run takes them":           {Options{GrowsMountedExt4: true, Wide: true}, "x [Slow] y", false},
+		"disruptive ones never run":         {Options{Wide: true}, "x [Disruptive] [Slow]", true},
+		"growing ext4 online without right": {Options{}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", true},
+		"growing ext4 online with it":       {Options{GrowsMountedExt4: true}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
+		"growing xfs online":                {Options{Wide: true}, "[Testpattern: Dynamic PV (xfs)] [Slow] volume-expand should resize volume when PVC is edited while pod is using it", false},
+		"offline growth of ext4 on local":   {Options{Cloud: "local"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", true},
+		"offline growth of ext4 on a cloud": {Options{Cloud: "digitalocean"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", false},
+		"offline growth by a detach":        {Options{Cloud: "linode"}, "[Testpattern: Dynamic PV (default fs)(allowExpansion)] volume-expand Verify if offline PVC expansion works", false},
+		"snapshots made by hand on local":   {Options{Cloud: "local", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", true},
+		"snapshots made by hand on a cloud": {Options{Cloud: "digitalocean", GrowsMountedExt4: true}, "[Testpattern: Pre-provisioned Snapshot (retain policy)] snapshottable", false},
+		"growing raw block online":          {Options{}, "[Testpattern: Dynamic PV (block volmode)(allowExpansion)] volume-expand should resize volume when PVC is edited while pod is using it", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := regexp.MustCompile(pattern(c.options.Filter())).MatchString(c.spec); got != c.left {

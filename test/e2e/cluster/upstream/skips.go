@@ -80,8 +80,6 @@ var always = []Skip{
 	{Reason: "needs nodes with SELinux", Named: `\[Feature:SELinux`},
 	{Reason: "snapshot contents made by hand: the stock csi-snapshotter in per-node mode sees only those with the label managed-by, which the suite does not set", Only: pools,
 		Named: `Pre-provisioned Snapshot`},
-	{Reason: "a machine sees that a volume has grown once it is attached anew, and the spec starts its second pod before the volume of the first is detached (the kubelet says every ten seconds what it uses); our story waits for that", Only: []string{"linode"},
-		Named: `volume-expand Verify if offline PVC expansion works`},
 }
 
 // longer are the specs that only the wide run selects.
