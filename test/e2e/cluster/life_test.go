@@ -61,21 +61,29 @@ func growsOnline(file string) func(*story, context.Context) error {
 	}
 }
 
-// follow shows from now on what a claim says, each time that it says something else, until the step ends.
+// follow shows from now on how far a claim's growth is, each time that it is at another stage, until the
+// step ends; the messages of its conditions with the first of each.
 func (s *story) follow(claim string) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	client, log, begin := s.Client, s.Log, time.Now()
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		last := ""
+		last, told := "", map[string]bool{}
 		err := kube.Watch(ctx, client, "pvc", claim, func(c kube.Claim) {
-			if now := c.State(); now != last {
+			now := c.Stage()
+			if now != last {
 				log("claim %s after %.1f s: %s", claim, time.Since(begin).Seconds(), now)
-				last = now
+			}
+			last = now
+			for _, cond := range c.Status.Conditions {
+				if cond.Message != "" && !told[cond.Type] {
+					log("claim %s, %s: %s", claim, cond.Type, cond.Message)
+					told[cond.Type] = true
+				}
 			}
 		})
 		if ctx.Err() == nil {
-			log("nobody tells any more what claim %s says: %v", claim, err)
+			log("nobody tells any more how far claim %s is: %v", claim, err)
 		}
 	})
 	s.t.Cleanup(func() {

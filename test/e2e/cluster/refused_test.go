@@ -166,7 +166,7 @@ func (s *story) alone(ctx context.Context, w waiting) error {
 	if err != nil {
 		return err
 	}
-	s.Log("%s: the disk has grown %.1f s after the detach; no pod: %s", w.file, time.Since(begin).Seconds(), now.State())
+	s.Log("%s: the disk has grown %.1f s after the detach; no pod: %s", w.file, time.Since(begin).Seconds(), now.Stage())
 	return s.grown(ctx, w.file, w.size)
 }
 
@@ -182,7 +182,7 @@ func (s *story) followed(ctx context.Context, w waiting) error {
 	if err != nil {
 		return err
 	}
-	s.Log("%s: the next pod runs on %s after %.1f s: %s", w.file, p.Spec.NodeName, time.Since(begin).Seconds(), now.State())
+	s.Log("%s: the next pod runs on %s after %.1f s: %s", w.file, p.Spec.NodeName, time.Since(begin).Seconds(), now.Stage())
 	if err := s.wantSize(ctx, p, w.size); err != nil {
 		return err
 	}

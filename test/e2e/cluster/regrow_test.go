@@ -37,7 +37,7 @@ func growsBehind(file string) func(*story, context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.Log("pod running: %s", now.State())
+		s.Log("pod running: %s", now.Stage())
 		if now.Bytes() >= size {
 			return fmt.Errorf("the claim says that it has %d bytes, and the machine cannot have seen them", now.Bytes())
 		}
@@ -74,7 +74,7 @@ func growsFree(file string) func(*story, context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.Log("no pod: %s", now.State())
+		s.Log("no pod: %s", now.Stage())
 		return s.grown(ctx, file, size)
 	}
 }
@@ -154,7 +154,7 @@ func (s *story) wantGrown(ctx context.Context, p kube.Pod, size int64) error {
 	if err != nil {
 		return err
 	}
-	s.Log("%s has grown: %s", p.Metadata.Name, now.State())
+	s.Log("%s has grown: %s", p.Metadata.Name, now.Stage())
 	if len(now.Status.Conditions) > 0 || len(now.Status.AllocatedResourceStatuses) > 0 {
 		return fmt.Errorf("claim %s has grown and still waits for something: %s", claim, now.State())
 	}

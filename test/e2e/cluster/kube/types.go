@@ -149,14 +149,26 @@ func (c Claim) Bytes() int64 {
 	return n
 }
 
-// State is a word or two about the claim for a reader who waits.
-func (c Claim) State() string {
+// Stage says how far the claim's growth is: its size, what is under way, and its conditions without their
+// messages.
+func (c Claim) Stage() string {
 	state := c.Status.Phase + " " + c.Status.Capacity["storage"]
 	for _, s := range c.Status.AllocatedResourceStatuses {
 		state += "; " + s
 	}
 	for _, cond := range c.Status.Conditions {
-		state += "; " + cond.Type + " " + cond.Status + " " + cond.Message
+		state += "; " + cond.Type + "=" + cond.Status
+	}
+	return state
+}
+
+// State is all about the claim for a reader who waits.
+func (c Claim) State() string {
+	state := c.Stage()
+	for _, cond := range c.Status.Conditions {
+		if cond.Message != "" {
+			state += "; " + cond.Type + " " + cond.Message
+		}
 	}
 	return state
 }
