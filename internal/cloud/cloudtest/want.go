@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,20 @@ func CloseAfter(t *testing.T, closeIt func(ctx context.Context) error) {
 			t.Error(err)
 		}
 	})
+}
+
+// AtOnce calls something for each number below n, all at the same time, and fails the test on each error.
+func AtOnce(t *testing.T, n int, call func(i int) error) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if err := call(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Must ends the test on an error.

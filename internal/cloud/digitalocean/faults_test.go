@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,15 +286,7 @@ func TestOneDropletTakesItsChangesInOrder(t *testing.T) {
 			ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
 		}
 		account.ResetStats()
-		var all sync.WaitGroup
-		for _, id := range ids {
-			all.Go(func() {
-				if _, err := c.Attach(t.Context(), id, node1); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error { _, err := c.Attach(t.Context(), ids[n], node1); return err })
 		stats := account.Stats()
 		if stats.MaxParallel[droplet1] != 1 || stats.Writes != len(ids) {
 			t.Errorf("%d writes for %d attaches, at most %d at once", stats.Writes, len(ids), stats.MaxParallel[droplet1])

@@ -3,7 +3,6 @@ package linode_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,15 +210,7 @@ func TestOneLinodeTakesItsChangesInOrder(t *testing.T) {
 			ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
 		}
 		account.ResetStats()
-		var all sync.WaitGroup
-		for _, id := range ids {
-			all.Go(func() {
-				if _, err := c.Attach(t.Context(), id, node1); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error { _, err := c.Attach(t.Context(), ids[n], node1); return err })
 		stats := account.Stats()
 		if stats.MaxParallel[linode1] != 1 || stats.Writes != len(ids) {
 			t.Errorf("%d writes for %d attaches, at most %d at once", stats.Writes, len(ids), stats.MaxParallel[linode1])

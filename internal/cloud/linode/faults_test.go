@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,18 +165,14 @@ func TestOldListsEndNothingEarly(t *testing.T) {
 		account := start(t, emulator.Options{Durations: lasts})
 		c := open(t, account)
 		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(4 * time.Second)}})
-		var all sync.WaitGroup
-		for n := range 6 {
-			all.Go(func() {
-				for range 3 {
-					if err := oldListLife(t, account, c, fmt.Sprintf("v%d", n)); err != nil {
-						t.Error(err)
-						return
-					}
+		cloudtest.AtOnce(t, 6, func(n int) error {
+			for range 3 {
+				if err := oldListLife(t, account, c, fmt.Sprintf("v%d", n)); err != nil {
+					return err
 				}
-			})
-		}
-		all.Wait()
+			}
+			return nil
+		})
 	})
 }
 
@@ -221,32 +216,23 @@ func TestADetachIsNotOverBecauseAnOldListShowsTheVolumeFree(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Durations{Create: clock.Fixed(time.Second), Detach: clock.Fixed(3 * time.Second)}})
 		c := open(t, account)
 		ids, nodes := make([]cloud.VolumeID, 2), []cloud.NodeID{node1, node2}
-		var all sync.WaitGroup
-		for n := range ids {
-			all.Go(func() {
-				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
-				if err == nil {
-					_, err = c.Attach(t.Context(), vol.ID, nodes[n])
-				}
-				if ids[n] = vol.ID; err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error {
+			vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
+			if err == nil {
+				_, err = c.Attach(t.Context(), vol.ID, nodes[n])
+			}
+			ids[n] = vol.ID
+			return err
+		})
 		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Second)}})
-		for n, id := range ids {
-			all.Go(func() {
-				if err := c.Detach(t.Context(), id, nodes[n]); err != nil {
-					t.Error(err)
-				}
-				number, _ := strconv.Atoi(string(id))
-				if v, _ := account.Volume(number); v.Linode != 0 {
-					t.Errorf("detached, and the account has %+v", v)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error {
+			err := c.Detach(t.Context(), ids[n], nodes[n])
+			number, _ := strconv.Atoi(string(ids[n]))
+			if v, _ := account.Volume(number); v.Linode != 0 {
+				t.Errorf("detached, and the account has %+v", v)
+			}
+			return err
+		})
 	})
 }
 
@@ -257,19 +243,14 @@ func TestADeleteIsNotOverBecauseAnOldListLacksTheVolume(t *testing.T) {
 		c := open(t, account)
 		ids := []cloud.VolumeID{volume(t, c, "v1").ID, volume(t, c, "v2").ID}
 		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Minute)}})
-		var all sync.WaitGroup
-		for _, id := range ids {
-			all.Go(func() {
-				if err := c.DeleteVolume(t.Context(), id); err != nil {
-					t.Error(err)
-				}
-				n, _ := strconv.Atoi(string(id))
-				if v, found := account.Volume(n); found {
-					t.Errorf("deleted, and the account has %+v", v)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error {
+			err := c.DeleteVolume(t.Context(), ids[n])
+			number, _ := strconv.Atoi(string(ids[n]))
+			if v, found := account.Volume(number); found {
+				t.Errorf("deleted, and the account has %+v", v)
+			}
+			return err
+		})
 	})
 }
 
@@ -295,15 +276,7 @@ func TestTheLastVolumesOfAnAccountAreProvenGoneTogether(t *testing.T) {
 				}
 				account.ResetStats()
 				account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: tc.fault})
-				var all sync.WaitGroup
-				for _, id := range ids {
-					all.Go(func() {
-						if err := c.DeleteVolume(t.Context(), id); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				all.Wait()
+				cloudtest.AtOnce(t, len(ids), func(n int) error { return c.DeleteVolume(t.Context(), ids[n]) })
 				if s := account.Stats(); s.Reads > tc.most || len(account.Volumes()) > 0 {
 					t.Errorf("%d reads, want at most %d: %v", s.Reads, tc.most, s.Routes)
 				}

@@ -3,11 +3,11 @@ package yandex_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -161,26 +161,15 @@ func TestChangesQueue(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(50 * time.Millisecond))})
 		c := open(t, folder)
 		ids := make([]cloud.VolumeID, 40)
-		var all sync.WaitGroup
-		for n := range ids {
-			all.Go(func() {
-				vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
-				if err != nil {
-					t.Error(err)
-				}
-				ids[n] = vol.ID
-			})
-		}
-		all.Wait()
-		for n, id := range ids[:6] {
-			node := []cloud.NodeID{node1, node2}[n%2]
-			all.Go(func() {
-				if _, err := c.Attach(t.Context(), id, node); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		cloudtest.AtOnce(t, len(ids), func(n int) error {
+			vol, err := c.CreateVolume(t.Context(), request(fmt.Sprintf("v%d", n)))
+			ids[n] = vol.ID
+			return err
+		})
+		cloudtest.AtOnce(t, 6, func(n int) error {
+			_, err := c.Attach(t.Context(), ids[n], []cloud.NodeID{node1, node2}[n%2])
+			return err
+		})
 		stats := folder.Stats()
 		if most := stats.MaxParallel; most[folder.Folder] > 15 || most[machine1] != 1 || most[machine2] != 1 || stats.Writes != 46 {
 			t.Errorf("%d writes for 46 changes, at most %v at once", stats.Writes, most)
