@@ -105,17 +105,28 @@ func yandexQuestion(base, name string, longest int64) question {
 // What the cloud documents for machines whose hardware is of the first generation. The later ones take 62 disks
 // and more, but a machine cannot see of which generation it is.
 const (
-	// fewCPUs is up to how many CPUs a machine has fewDisks, with the platform of the lowest such bound; above it
-	// has manyDisks.
-	fewCPUs, fewDisks, manyDisks = 18, 8, 16
+	// A machine has fewDisks up to a number of CPUs that its platform sets, above it manyDisks.
+	fewDisks, manyDisks = 8, 16
 	// mostDevices is how many disks and network interfaces a machine can have and still boot.
 	mostDevices = 14
 )
 
+// fewCPUs is up to how many CPUs a machine has fewDisks. The metadata service does not tell the platform, but the
+// hypervisor is QEMU and gives its CPUs QEMU's names.
+func fewCPUs(model string) int64 {
+	switch {
+	case strings.Contains(model, "(Icelake"): // standard-v3, highfreq-v3
+		return 32
+	case strings.Contains(model, "(Cascadelake"): // standard-v2
+		return 20
+	}
+	return 18 // standard-v1, and the lowest
+}
+
 // yandexPlaces is how many disks a machine can have, the one that it boots from among them.
-func yandexPlaces(cpus, interfaces, filesystems int64) int64 {
+func yandexPlaces(model string, cpus, interfaces, filesystems int64) int64 {
 	disks := int64(fewDisks)
-	if cpus > fewCPUs {
+	if cpus > fewCPUs(model) {
 		disks = manyDisks
 	}
 	return min(disks, mostDevices-max(interfaces, 1)) - filesystems
@@ -151,7 +162,11 @@ func yandexPlacesBelow(root string) (int64, error) {
 			kinds[kind]++
 		}
 	}
-	return yandexPlaces(cpus, kinds[virtioNet], kinds[virtioFS]), nil
+	// A kernel that names no CPU, as on ARM, leaves the lowest bound.
+	about, _ := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
+	_, model, _ := strings.Cut(string(about), "\nmodel name")
+	model, _, _ = strings.Cut(model, "\n")
+	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), nil
 }
 
 // countRange counts the numbers of a list such as 0-3,8.

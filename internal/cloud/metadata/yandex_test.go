@@ -31,8 +31,8 @@ func yandexService(t *testing.T, answers map[string]string) string {
 	return server.URL
 }
 
-// machineWith writes what the kernel tells of such a machine.
-func machineWith(t *testing.T, cpus string, virtio ...int) (root string) {
+// machineWith writes what the kernel tells of such a machine. Where it is not given, the CPUs have no model.
+func machineWith(t *testing.T, model, cpus string, virtio ...int) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	write := func(name, text string) {
@@ -45,6 +45,9 @@ func machineWith(t *testing.T, cpus string, virtio ...int) (root string) {
 		}
 	}
 	write("sys/devices/system/cpu/present", cpus)
+	if model != "" {
+		write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 106\nmodel name\t: "+model+"\nstepping\t: 0\n\nprocessor\t: 1")
+	}
 	for n, kind := range virtio {
 		write(fmt.Sprintf("sys/bus/virtio/devices/virtio%d/device", n), fmt.Sprintf("0x%04x", kind))
 	}
@@ -57,32 +60,47 @@ const (
 	fs   = virtioFS
 )
 
+// The models that QEMU names the CPUs of the cloud's platforms by.
+const (
+	broadwell   = "Intel Core Processor (Broadwell, IBRS)"
+	cascadeLake = "Intel Xeon Processor (Cascadelake)"
+	iceLake     = "Intel Xeon Processor (Icelake)"
+)
+
 // A5: a machine takes no more disks than the cloud documents for the oldest generation of its hardware, since it
-// cannot see its own; what it boots from is one of them, and so are file storages. Its interfaces count where
+// cannot see its own, and for the platform where its CPUs tell; what it boots from is one of them, and so are file storages. Its interfaces count where
 // disks and interfaces together come to 14. Disks that are attached change nothing.
 func TestPlacesOfYandexMachines(t *testing.T) {
 	tests := map[string]struct {
+		model  string
 		cpus   string
 		virtio []int
 		want   int64
 	}{
-		"2 CPUs":                                 {"0-1", []int{disk, net}, 8},
-		"1 CPU":                                  {"0", []int{disk, net}, 8},
-		"4 CPUs":                                 {"0-3", []int{disk, net}, 8},
-		"18 CPUs, the last with 8":               {"0-17", []int{disk, net}, 8},
-		"19 CPUs":                                {"0-18", []int{disk, net}, 13},
-		"20 CPUs":                                {"0-19", []int{disk, net}, 13},
-		"32 CPUs":                                {"0-31", []int{disk, net}, 13},
-		"96 CPUs in two parts":                   {"0-47,48-95", []int{disk, net}, 13},
-		"with 5 volumes":                         {"0-1", []int{disk, disk, disk, disk, disk, disk, net}, 8},
-		"with 5 volumes, large":                  {"0-31", []int{disk, disk, disk, disk, disk, disk, net}, 13},
-		"a second interface of a small one":      {"0-1", []int{disk, net, net}, 8},
-		"a second interface of a large one":      {"0-31", []int{disk, net, net}, 12},
-		"8 interfaces of a small one":            {"0-7", []int{disk, net, net, net, net, net, net, net, net}, 6},
-		"a file storage":                         {"0-1", []int{disk, net, fs}, 7},
-		"two file storages of a large one":       {"0-31", []int{disk, net, fs, fs}, 11},
-		"other devices":                          {"0-1", []int{disk, net, 0x0003, 0x0010, 0x0013}, 8},
-		"no virtio at all, as on other machines": {"0-1", nil, 8},
+		"2 CPUs":                                 {"", "0-1", []int{disk, net}, 8},
+		"1 CPU":                                  {"", "0", []int{disk, net}, 8},
+		"4 CPUs":                                 {"", "0-3", []int{disk, net}, 8},
+		"18 CPUs, the last with 8":               {"", "0-17", []int{disk, net}, 8},
+		"19 CPUs":                                {"", "0-18", []int{disk, net}, 13},
+		"20 CPUs":                                {"", "0-19", []int{disk, net}, 13},
+		"32 CPUs":                                {"", "0-31", []int{disk, net}, 13},
+		"96 CPUs in two parts":                   {"", "0-47,48-95", []int{disk, net}, 13},
+		"with 5 volumes":                         {"", "0-1", []int{disk, disk, disk, disk, disk, disk, net}, 8},
+		"with 5 volumes, large":                  {"", "0-31", []int{disk, disk, disk, disk, disk, disk, net}, 13},
+		"a second interface of a small one":      {"", "0-1", []int{disk, net, net}, 8},
+		"a second interface of a large one":      {"", "0-31", []int{disk, net, net}, 12},
+		"8 interfaces of a small one":            {"", "0-7", []int{disk, net, net, net, net, net, net, net, net}, 6},
+		"a file storage":                         {"", "0-1", []int{disk, net, fs}, 7},
+		"two file storages of a large one":       {"", "0-31", []int{disk, net, fs, fs}, 11},
+		"other devices":                          {"", "0-1", []int{disk, net, 0x0003, 0x0010, 0x0013}, 8},
+		"18 CPUs of the first platform":          {broadwell, "0-17", []int{disk, net}, 8},
+		"20 CPUs of the first platform":          {broadwell, "0-19", []int{disk, net}, 13},
+		"20 CPUs of the second platform":         {cascadeLake, "0-19", []int{disk, net}, 8},
+		"22 CPUs of the second platform":         {cascadeLake, "0-21", []int{disk, net}, 13},
+		"32 CPUs of the third platform":          {iceLake, "0-31", []int{disk, net}, 8},
+		"36 CPUs of the third platform":          {iceLake, "0-35", []int{disk, net}, 13},
+		"32 CPUs of another model":               {"AMD EPYC Processor", "0-31", []int{disk, net}, 13},
+		"no virtio at all, as on other machines": {"", "0-1", nil, 8},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +108,7 @@ func TestPlacesOfYandexMachines(t *testing.T) {
 				"/computeMetadata/v1/instance/id":   "fhmq1d2l3k4j5h6g7f8d",
 				"/computeMetadata/v1/instance/zone": "projects/b1gcloud/zones/ru-central1-d",
 			})
-			got, err := YandexBelow(t.Context(), base+"/", machineWith(t, tc.cpus, tc.virtio...))
+			got, err := YandexBelow(t.Context(), base+"/", machineWith(t, tc.model, tc.cpus, tc.virtio...))
 			want := Machine{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", Places: tc.want}
 			if got != want || err != nil {
 				t.Errorf("Yandex = %+v, %v, want %+v", got, err, want)
@@ -107,7 +125,7 @@ func TestAMachineThatIsNotYandexsIsToldApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := yandexService(t, map[string]string{"/computeMetadata/v1/instance/id": tc.id, "/computeMetadata/v1/instance/zone": tc.zone})
-			got, err := YandexBelow(t.Context(), base, machineWith(t, tc.cpus))
+			got, err := YandexBelow(t.Context(), base, machineWith(t, "", tc.cpus))
 			if fault.Of(err) != fault.Unavailable {
 				t.Errorf("Yandex = %+v, %v, want the kind %q", got, err, fault.Unavailable)
 			}
