@@ -15,6 +15,15 @@ type Stats[K comparable] struct {
 	MaxParallel map[K]int `json:"max_parallel"`
 }
 
+// Shown returns what the owner is shown of each row.
+func Shown[R, T any](rows []R, show func(R) T) []T {
+	var all []T
+	for _, row := range rows {
+		all = append(all, show(row))
+	}
+	return all
+}
+
 // Record is what an account remembers for its owner, and its API does not show: operations O, violations V,
 // and how many changes ran at once on a machine, by the machine's id K. The zero value is empty.
 type Record[K comparable, O, V any] struct {

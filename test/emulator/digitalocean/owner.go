@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/account"
 )
 
 // This file is what only the owner of the emulated account can do; no API call counts or checks it.
@@ -28,12 +30,13 @@ func (c *Cloud) SetRules(change func(*Rules)) {
 func (c *Cloud) Volumes() []Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []Volume
-	for _, v := range c.now.volumeList(func(volume) bool { return true }) {
-		v.Tags = slices.Clone(v.Tags)
-		all = append(all, v.Volume)
-	}
-	return all
+	return account.Shown(c.now.volumeList(func(volume) bool { return true }), volume.shown)
+}
+
+// shown is a copy for the owner.
+func (v volume) shown() Volume {
+	v.Tags = slices.Clone(v.Tags)
+	return v.Volume
 }
 
 // Volume returns the volume with an id.
@@ -41,20 +44,19 @@ func (c *Cloud) Volume(id string) (Volume, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, found := c.now.volumes[id]
-	v.Tags = slices.Clone(v.Tags)
-	return v.Volume, found
+	return v.shown(), found
 }
 
 // Snapshots returns all snapshots, the oldest first.
 func (c *Cloud) Snapshots() []Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []Snapshot
-	for _, s := range c.now.snapshotList(func(snapshot) bool { return true }) {
-		s.Tags = slices.Clone(s.Tags)
-		all = append(all, s.Snapshot)
-	}
-	return all
+	return account.Shown(c.now.snapshotList(func(snapshot) bool { return true }), snapshot.shown)
+}
+
+func (s snapshot) shown() Snapshot {
+	s.Tags = slices.Clone(s.Tags)
+	return s.Snapshot
 }
 
 // AddVolume adds a free volume as if somebody else had made it, and returns its id.

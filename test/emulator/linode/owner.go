@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/account"
 )
 
 // This file is what only the owner of the emulated account can do; no API call counts or checks it.
@@ -30,12 +32,13 @@ func (c *Cloud) SetRules(change func(*Rules)) {
 func (c *Cloud) Volumes() []Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []Volume
-	for _, v := range c.now.volumeList(func(volume) bool { return true }) {
-		v.Tags = slices.Clone(v.Tags)
-		all = append(all, v.Volume)
-	}
-	return all
+	return account.Shown(c.now.volumeList(func(volume) bool { return true }), volume.shown)
+}
+
+// shown is a copy for the owner.
+func (v volume) shown() Volume {
+	v.Tags = slices.Clone(v.Tags)
+	return v.Volume
 }
 
 // Volume returns the volume with an id.
@@ -43,8 +46,7 @@ func (c *Cloud) Volume(id int) (Volume, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, found := c.now.volumes[id]
-	v.Tags = slices.Clone(v.Tags)
-	return v.Volume, found
+	return v.shown(), found
 }
 
 // AddVolume adds a free and active volume as if somebody else had made it, and returns its id.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rpc"
 )
 
@@ -33,12 +34,13 @@ func (c *Cloud) SetRules(change func(*Rules)) {
 func (c *Cloud) Disks() []Disk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []Disk
-	for _, d := range c.now.diskList(func(d disk) bool { return !d.Boot }) {
-		d.Labels = maps.Clone(d.Labels)
-		all = append(all, d.Disk)
-	}
-	return all
+	return account.Shown(c.now.diskList(func(d disk) bool { return !d.Boot }), disk.shown)
+}
+
+// shown is a copy for the owner.
+func (d disk) shown() Disk {
+	d.Labels = maps.Clone(d.Labels)
+	return d.Disk
 }
 
 // Disk returns the disk with an id.
@@ -46,20 +48,19 @@ func (c *Cloud) Disk(id string) (Disk, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d, found := c.now.disks[id]
-	d.Labels = maps.Clone(d.Labels)
-	return d.Disk, found
+	return d.shown(), found
 }
 
 // Snapshots returns all snapshots, the oldest first.
 func (c *Cloud) Snapshots() []Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []Snapshot
-	for _, s := range c.now.snapshotList(func(snapshot) bool { return true }) {
-		s.Labels = maps.Clone(s.Labels)
-		all = append(all, s.Snapshot)
-	}
-	return all
+	return account.Shown(c.now.snapshotList(func(snapshot) bool { return true }), snapshot.shown)
+}
+
+func (s snapshot) shown() Snapshot {
+	s.Labels = maps.Clone(s.Labels)
+	return s.Snapshot
 }
 
 // AddDisk adds a free disk that is ready, as if somebody else had made it, and returns its id.
