@@ -19,37 +19,13 @@ type diskService struct {
 
 // Get shows a disk.
 func (s diskService) Get(ctx context.Context, ask *compute.GetDiskRequest) (*compute.Disk, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := checkID("disk_id", ask.GetDiskId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	d, found := c.view(effectOf(ctx)).disks[ask.GetDiskId()]
-	if !found {
-		return nil, c.refuse(notFound.with("Disk", ask.GetDiskId()))
-	}
-	return c.showDisk(d), nil
+	return diskShelf.get(ctx, s.c, ask.GetDiskId())
 }
 
 // List shows the disks of the folder.
 func (s diskService) List(ctx context.Context, ask *compute.ListDisksRequest) (*compute.ListDisksResponse, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := c.checkFolder(ask.GetFolderId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	all := c.view(effectOf(ctx)).diskList(func(d disk) bool { return !d.Boot || !c.rules.BootDisksElsewhere })
-	page, next, why := listOf(c, all, diskRow, ask)
-	if why != nil {
-		return nil, c.refuse(*why)
-	}
-	list := &compute.ListDisksResponse{NextPageToken: next}
-	for _, d := range page {
-		list.Disks = append(list.Disks, c.showDisk(d))
-	}
-	return list, nil
+	all, next, err := diskShelf.list(ctx, s.c, ask)
+	return &compute.ListDisksResponse{Disks: all, NextPageToken: next}, err
 }
 
 // ListOperations shows the operations of a disk, the newest first.
@@ -163,28 +139,11 @@ func (c *Cloud) setDiskStatus(id, status string) disk {
 	return c.changeDisk(id, func(d *disk) { d.Status = status })
 }
 
-// mayChange says why an operation cannot touch a disk, which must be there.
-func (c *Cloud) mayChange(id string, statuses ...string) (disk, *refusal) {
-	if why := checkID("disk_id", id); why != nil {
-		return disk{}, why
-	}
-	d, found := c.now.disks[id]
-	if !found {
-		why := notFound.with("Disk", id)
-		return d, &why
-	}
-	if !slices.Contains(statuses, d.Status) {
-		why := wrongState.with("Disk", id, d.Status)
-		return d, &why
-	}
-	return d, nil
-}
-
 // Delete removes a disk that is free.
 func (s diskService) Delete(ctx context.Context, ask *compute.DeleteDiskRequest) (*operationpb.Operation, error) {
 	c := s.c
 	return c.change(ctx, func() (*job, *refusal) {
-		d, why := c.mayChange(ask.GetDiskId(), statusReady, statusError)
+		d, why := diskShelf.existing(c, ask.GetDiskId(), statusReady, statusError)
 		if why != nil {
 			return nil, why
 		}
@@ -214,7 +173,7 @@ func (c *Cloud) dropDisk(id string) {
 func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest) (*operationpb.Operation, error) {
 	c := s.c
 	return c.change(ctx, func() (*job, *refusal) {
-		d, why := c.mayChange(ask.GetDiskId(), statusReady)
+		d, why := diskShelf.existing(c, ask.GetDiskId(), statusReady)
 		if why == nil {
 			why = c.mayUpdate(d, ask)
 		}

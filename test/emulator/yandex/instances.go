@@ -21,38 +21,13 @@ type instanceService struct {
 
 // Get shows an instance.
 func (s instanceService) Get(ctx context.Context, ask *compute.GetInstanceRequest) (*compute.Instance, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := checkID("instance_id", ask.GetInstanceId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	view := c.view(effectOf(ctx))
-	i, found := view.instances[ask.GetInstanceId()]
-	if !found {
-		return nil, c.refuse(notFound.with("Instance", ask.GetInstanceId()))
-	}
-	return c.showInstance(view, i), nil
+	return instanceShelf.get(ctx, s.c, ask.GetInstanceId())
 }
 
 // List shows the instances of the folder.
 func (s instanceService) List(ctx context.Context, ask *compute.ListInstancesRequest) (*compute.ListInstancesResponse, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := c.checkFolder(ask.GetFolderId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	view := c.view(effectOf(ctx))
-	page, next, why := listOf(c, view.instanceList(), func(i Instance) row { return row{"id": i.ID, "name": i.Name} }, ask)
-	if why != nil {
-		return nil, c.refuse(*why)
-	}
-	list := &compute.ListInstancesResponse{NextPageToken: next}
-	for _, i := range page {
-		list.Instances = append(list.Instances, c.showInstance(view, i))
-	}
-	return list, nil
+	all, next, err := instanceShelf.list(ctx, s.c, ask)
+	return &compute.ListInstancesResponse{Instances: all, NextPageToken: next}, err
 }
 
 // ListOperations shows the operations of an instance, the newest first.
@@ -93,7 +68,7 @@ func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInst
 		if why != nil {
 			return nil, why
 		}
-		d, why := c.mayChange(spec.GetDiskId(), statusReady)
+		d, why := diskShelf.existing(c, spec.GetDiskId(), statusReady)
 		if why == nil {
 			why = c.mayAttach(d, i, spec.GetDeviceName())
 		}

@@ -3,7 +3,6 @@ package yandex
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
@@ -18,37 +17,13 @@ type snapshotService struct {
 
 // Get shows a snapshot.
 func (s snapshotService) Get(ctx context.Context, ask *compute.GetSnapshotRequest) (*compute.Snapshot, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := checkID("snapshot_id", ask.GetSnapshotId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	found, is := c.view(effectOf(ctx)).snapshots[ask.GetSnapshotId()]
-	if !is {
-		return nil, c.refuse(notFound.with("Snapshot", ask.GetSnapshotId()))
-	}
-	return c.showSnapshot(found), nil
+	return snapshotShelf.get(ctx, s.c, ask.GetSnapshotId())
 }
 
 // List shows the snapshots of the folder.
 func (s snapshotService) List(ctx context.Context, ask *compute.ListSnapshotsRequest) (*compute.ListSnapshotsResponse, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := c.checkFolder(ask.GetFolderId()); why != nil {
-		return nil, c.refuse(*why)
-	}
-	all := c.view(effectOf(ctx)).snapshotList(func(snapshot) bool { return true })
-	page, next, why := listOf(c, all, snapshotRow, ask)
-	if why != nil {
-		return nil, c.refuse(*why)
-	}
-	list := &compute.ListSnapshotsResponse{NextPageToken: next}
-	for _, found := range page {
-		list.Snapshots = append(list.Snapshots, c.showSnapshot(found))
-	}
-	return list, nil
+	all, next, err := snapshotShelf.list(ctx, s.c, ask)
+	return &compute.ListSnapshotsResponse{Snapshots: all, NextPageToken: next}, err
 }
 
 // ListOperations shows the operations of a snapshot, the newest first.
@@ -102,7 +77,7 @@ func (c *Cloud) maySnapshot(ask *compute.CreateSnapshotRequest) (disk, *refusal)
 	); why != nil {
 		return disk{}, why
 	}
-	d, why := c.mayChange(ask.GetDiskId(), statusReady)
+	d, why := diskShelf.existing(c, ask.GetDiskId(), statusReady)
 	if why != nil {
 		return d, why
 	}
@@ -128,28 +103,11 @@ func (c *Cloud) dropSnapshot(id string) {
 	c.removeSnapshot(id)
 }
 
-// existing returns a snapshot that an operation may touch.
-func (c *Cloud) existing(id string, statuses ...string) (snapshot, *refusal) {
-	if why := checkID("snapshot_id", id); why != nil {
-		return snapshot{}, why
-	}
-	found, is := c.now.snapshots[id]
-	if !is {
-		why := notFound.with("Snapshot", id)
-		return found, &why
-	}
-	if !slices.Contains(statuses, found.Status) {
-		why := wrongState.with("Snapshot", id, found.Status)
-		return found, &why
-	}
-	return found, nil
-}
-
 // Delete removes a snapshot. Disks that were made from it stay.
 func (s snapshotService) Delete(ctx context.Context, ask *compute.DeleteSnapshotRequest) (*operationpb.Operation, error) {
 	c := s.c
 	return c.change(ctx, func() (*job, *refusal) {
-		found, why := c.existing(ask.GetSnapshotId(), statusReady, statusError)
+		found, why := snapshotShelf.existing(c, ask.GetSnapshotId(), statusReady, statusError)
 		if why != nil {
 			return nil, why
 		}
@@ -168,7 +126,7 @@ func (s snapshotService) Delete(ctx context.Context, ask *compute.DeleteSnapshot
 func (s snapshotService) Update(ctx context.Context, ask *compute.UpdateSnapshotRequest) (*operationpb.Operation, error) {
 	c := s.c
 	return c.change(ctx, func() (*job, *refusal) {
-		found, why := c.existing(ask.GetSnapshotId(), statusReady)
+		found, why := snapshotShelf.existing(c, ask.GetSnapshotId(), statusReady)
 		if why == nil {
 			why = first(
 				checkMask(ask.GetUpdateMask(), "name", "description", "labels"),
