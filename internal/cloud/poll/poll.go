@@ -127,21 +127,39 @@ func (p *Poller[K, S]) Usual(kind Kind) time.Duration {
 	return p.first(kind)
 }
 
-// first returns the age for the first look. A kind of which nothing is known yet is taken to need at
-// least half as long as the quickest of the others, within reason: that spares most of the looks
-// until its own duration is known.
+// Known reports whether something is known of how long operations of this kind take.
+func (p *Poller[K, S]) Known(kind Kind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u := p.usualOf(kind)
+	return u.learnt || u.told
+}
+
+// Tell takes in that an operation of this kind has taken at least so long, which somebody else has seen: before
+// this process was started, say. It counts until an operation of the kind is waited for here.
+func (p *Poller[K, S]) Tell(kind Kind, least time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u := p.usualOf(kind); !u.learnt && least > 0 {
+		u.at, u.told = least, true
+	}
+}
+
+// first returns the age for the first look. A kind of which nothing is known yet is taken to need nearly
+// as long as the quickest of the others, within reason: that spares most of the looks until its own
+// duration is known.
 func (p *Poller[K, S]) first(kind Kind) time.Duration {
 	u := p.usualOf(kind)
-	if u.learnt {
+	if u.learnt || u.told {
 		return u.at
 	}
 	var quickest time.Duration
 	for _, other := range p.usual {
-		if other.learnt && (quickest == 0 || other.at < quickest) {
+		if (other.learnt || other.told) && (quickest == 0 || other.at < quickest) {
 			quickest = other.at
 		}
 	}
-	return max(u.at, min(quickest/2, 10*u.at))
+	return max(u.at, min(quickest*17/20, 10*u.at))
 }
 
 func (p *Poller[K, S]) usualOf(kind Kind) *usual {

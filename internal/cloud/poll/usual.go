@@ -25,6 +25,8 @@ const (
 type usual struct {
 	at     time.Duration
 	learnt bool
+	// told: at is what an operation took at least that nobody waited for here.
+	told bool
 	// searching: of the first operation it is known only that it ended between floor and at, and
 	// the next looks halve that until one comes too early.
 	searching bool

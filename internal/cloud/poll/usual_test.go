@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -82,4 +83,38 @@ func TestWhatFailedTeachesNothing(t *testing.T) {
 			t.Errorf("the usual duration went from %s to %s", usual, now)
 		}
 	})
+}
+
+// Whoever waits alone for the first operation of a kind gets its end soon, for few looks, where something is known:
+// what somebody else has seen, or how long other kinds take.
+func TestTheFirstOfAKindIsSeenSoonWhereSomethingIsKnown(t *testing.T) {
+	for name, know := range map[string]func(t *testing.T, c *fakeCloud, p *poll.Poller[string, bool]){
+		"from records":          func(_ *testing.T, _ *fakeCloud, p *poll.Poller[string, bool]) { p.Tell("detach", 3*time.Second) },
+		"from another kind":     func(t *testing.T, c *fakeCloud, p *poll.Poller[string, bool]) { c.learn(t, p, 4*time.Second) },
+		"from records of a few": func(_ *testing.T, _ *fakeCloud, p *poll.Poller[string, bool]) { p.Tell("attach", 4*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCloud()
+				p := c.poller(0)
+				defer p.Close()
+				know(t, c, p)
+				op := c.begin("first", 4*time.Second)
+				op.Kind = "detach"
+				if _, err := p.Wait(t.Context(), op, finished); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(op.Began); took > 4*time.Second*107/100 || c.ones > 8 {
+					t.Errorf("it took 4 s and was waited for for %s, with %d looks", took, c.ones)
+				}
+				if !p.Known("detach") || p.Known("resize") {
+					t.Errorf("known: detach %v, resize %v", p.Known("detach"), p.Known("resize"))
+				}
+				p.Tell("detach", time.Hour)
+				if u := p.Usual("detach"); u > 5*time.Second {
+					t.Errorf("hearsay counts for more than what was seen: %s", u)
+				}
+			})
+		})
+	}
 }

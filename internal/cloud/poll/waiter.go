@@ -15,7 +15,8 @@ const (
 	// begins at nearStep, because most operations that were not done are done soon after.
 	stepShare, nearStep = 0.1, 0.06
 	leastStep, mostStep = 50 * time.Millisecond, 20 * time.Second
-	// coldStep and leastCold are the same for a kind of which nothing is known yet.
+	// coldStep and leastCold are the same for a kind of which nothing is known yet, where many wait, of whom each
+	// may need a look of its own.
 	coldStep, leastCold = 0.22, 250 * time.Millisecond
 	// quickStep bounds the steps from below for a kind that is quicker than all that.
 	quickStep = 5 * time.Millisecond
@@ -135,7 +136,11 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		u.found(false, w.share)
 	}
 	share, least := min(nearStep*float64(w.looks+1), stepShare), min(leastStep, u.at/3)
-	if !u.learnt {
+	switch alone := len(p.waiters) == 1; {
+	case u.learnt:
+	case alone && (u.told || p.first(w.op.Kind) > u.at):
+		share = nearStep // the end cannot be far, and one operation is looked at for little
+	case !alone && !u.told:
 		share, least = coldStep, min(leastCold, u.at*2/3)
 	}
 	w.looks++
