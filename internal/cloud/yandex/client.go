@@ -128,6 +128,7 @@ type Cloud struct {
 	paces   paces
 	chains  chains
 	manners manners
+	recalls recalls
 	count   atomic.Int64 // how many disks the folder has, as far as a list has told
 }
 

@@ -42,6 +42,8 @@ type watch struct {
 // under reports whether a disk shows that what is waited for is not there yet. That is harmless to believe.
 func (w watch) under(d *compute.Disk) bool {
 	switch w.kind {
+	case kindCreate, kindRestore:
+		return d.GetStatus() == compute.Disk_CREATING
 	case kindAttach:
 		return !attachedTo(d, w.machine)
 	case kindDetach:
@@ -76,6 +78,7 @@ type change struct {
 // that has failed has changed nothing that is known of, so the next call may send it again.
 func (c *Cloud) await(ctx context.Context, ch change, shows func(sight) bool) (sight, error) {
 	defer c.paces.forget(ch.operation)
+	c.recall(ctx, ch.watch)
 	seen, err := c.ends.Wait(ctx, poll.Operation[watch]{Key: ch.watch, Kind: ch.kind, Began: ch.began}, func(s sight) (bool, error) {
 		switch {
 		case s.operation.GetDone():
@@ -116,6 +119,14 @@ func (m *manners) probe(kind poll.Kind) (done func(), mine bool) {
 		defer m.mu.Unlock()
 		delete(m.probing, kind)
 	}, true
+}
+
+// has reports whether it has been seen of a kind.
+func (m *manners) has(kind poll.Kind) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, known := m.known[kind]
+	return known
 }
 
 // shown reports whether the state of a disk tells the end of an operation of a kind.
@@ -192,15 +203,20 @@ func (c *Cloud) lookAtMany(ctx context.Context, keys []watch) (map[watch]sight, 
 	for _, d := range all {
 		byName[d.GetName()] = append(byName[d.GetName()], d)
 	}
-	found := make(map[watch]sight, len(keys))
+	found, scouts := make(map[watch]sight, len(keys)), map[poll.Kind]bool{}
 	for _, key := range keys {
 		d, f := list.disks[key.disk], known[key.disk]
 		switch {
-		case key.disk == "", d == nil && key.grows, key.operation != "" && !c.manners.shown(key.kind):
+		case key.disk == "", d == nil && key.grows:
 			// A disk that is being made and not on the list may have failed: only the operation tells.
+		case key.operation != "" && !c.manners.has(key.kind) && !scouts[key.kind]:
+			scouts[key.kind] = true // one of a kind is looked at by itself, which shows what lists are worth
+		case d != nil && key.under(d):
+			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk), at: now}
+		case key.operation != "" && !c.manners.shown(key.kind):
 		case d == nil && (list.since(f.ready) || list.lacks(key.disk)):
 			found[key] = sight{gone: true, at: now}
-		case d != nil && (key.grows || key.under(d) || list.since(key.since)):
+		case d != nil && (key.grows || list.since(key.since)):
 			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk), at: now}
 		default:
 			// The list may be older than the change before this one: only the operation is certain.
@@ -219,25 +235,15 @@ func others(disks []*compute.Disk, but cloud.VolumeID) (twins []*compute.Disk) {
 	return twins
 }
 
-// lookAtOne looks at one operation. Of a disk that is being made the disk is looked at first: a list by its
-// name shows that it is ready, and others of that name with it.
+// lookAtOne looks at one operation. Of a disk that is being made a list by its name is needed at the end, for
+// others of that name; where such a list shows the end too, it is all that is needed.
 func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
 	defer func() { s.at = time.Now() }()
 	ctx = budget.WithPriority(ctx, lookPriority)
 	switch {
-	case key.name != "":
-		same, err := c.named(ctx, key.name)
-		if err != nil {
+	case key.name != "" && c.manners.shown(key.kind):
+		if err := c.sameName(ctx, key, &s); err != nil || s.disk.GetStatus() == compute.Disk_READY {
 			return s, err
-		}
-		s.twins = others(same, key.disk)
-		for _, d := range same {
-			if idOf(d) == key.disk {
-				s.disk = d
-			}
-		}
-		if s.disk.GetStatus() == compute.Disk_READY && c.manners.shown(key.kind) {
-			return s, nil
 		}
 	case key.snapshot != "":
 		s.snapshot, err = c.snapshot(ctx, key.snapshot)
@@ -248,7 +254,25 @@ func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
 		return s, err
 	}
 	s.operation, err = c.operation(ctx, key.operation)
+	if err == nil && key.name != "" && s.operation.GetDone() && s.operation.GetError() == nil {
+		err = c.sameName(ctx, key, &s)
+	}
 	return s, err
+}
+
+// sameName looks for the disks with the name of one that is being made.
+func (c *Cloud) sameName(ctx context.Context, key watch, s *sight) error {
+	same, err := c.named(ctx, key.name)
+	if err != nil {
+		return err
+	}
+	s.twins = others(same, key.disk)
+	for _, d := range same {
+		if idOf(d) == key.disk {
+			s.disk = d
+		}
+	}
+	return nil
 }
 
 const (
@@ -332,65 +356,4 @@ func intervalOf(header metadata.MD) time.Duration {
 		return 0
 	}
 	return min(time.Duration(seconds*float64(time.Second)), mostPace)
-}
-
-// join waits for what is under way with a disk already, or with the machine if one is named, by a call before
-// this one, another controller or a person. It reports whether there was anything. How it ended is for a look
-// at the state to say; that it has ended is certain when there is no error.
-func (c *Cloud) join(ctx context.Context, id cloud.VolumeID, machine string) (joined bool, err error) {
-	ctx = budget.WithPriority(ctx, budget.Read)
-	running, err := c.runningOnDisk(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	if machine != "" {
-		more, err := c.runningOnMachine(ctx, machine)
-		if err != nil {
-			return false, err
-		}
-		running = append(running, more...)
-	}
-	for _, op := range running {
-		_, err := c.await(ctx, change{watch: watch{operation: op, kind: kindOther}}, nil)
-		if err != nil && !hasFailed(err) && fault.Of(err) != fault.NotFound {
-			return true, fmt.Errorf("disk %s: wait for what is under way with it: %w", id, err)
-		}
-	}
-	return len(running) > 0, nil
-}
-
-// runningOnDisk returns the operations of a disk that have not ended. A disk that does not exist has none.
-func (c *Cloud) runningOnDisk(ctx context.Context, id cloud.VolumeID) ([]string, error) {
-	return running("disk "+string(id), func(token string) ([]*operation.Operation, string, error) {
-		list, err := c.disks.ListOperations(ctx, &compute.ListDiskOperationsRequest{DiskId: string(id), PageSize: perPage, PageToken: token})
-		return list.GetOperations(), list.GetNextPageToken(), err
-	})
-}
-
-// runningOnMachine is the same for a machine. What attaches and detaches is its operation.
-func (c *Cloud) runningOnMachine(ctx context.Context, id string) ([]string, error) {
-	return running("machine "+id, func(token string) ([]*operation.Operation, string, error) {
-		list, err := c.machines.ListOperations(ctx, &compute.ListInstanceOperationsRequest{InstanceId: id, PageSize: perPage, PageToken: token})
-		return list.GetOperations(), list.GetNextPageToken(), err
-	})
-}
-
-func running(of string, read func(token string) ([]*operation.Operation, string, error)) (ids []string, err error) {
-	for token := ""; ; {
-		page, next, err := read(token)
-		if a := answerOf(err); a != nil && a.code == codes.NotFound {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, readError("look at the operations of "+of, err)
-		}
-		for _, op := range page {
-			if !op.GetDone() {
-				ids = append(ids, op.GetId())
-			}
-		}
-		if token = next; token == "" {
-			return ids, nil
-		}
-	}
 }
