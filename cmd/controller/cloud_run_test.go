@@ -15,10 +15,10 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
@@ -30,7 +30,7 @@ func TestProgramOnDigitalOcean(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Droplets: 1, Token: token, Durations: emulator.Actions(clock.Fixed(30 * time.Millisecond))})
 	node := strconv.Itoa(account.Droplets()[0])
 	dir := t.TempDir()
-	file, endpoint, address := filepath.Join(dir, "token"), "unix://"+filepath.Join(dir, "c.sock"), freeAddress(t)
+	file, endpoint, address := filepath.Join(dir, "token"), "unix://"+filepath.Join(dir, "c.sock"), drivertest.FreeAddress(t)
 	if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -42,15 +42,11 @@ func TestProgramOnDigitalOcean(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := drivertest.Dial(t, endpoint)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	client := csi.NewControllerClient(conn)
-	_, err = client.CreateVolume(ctx, createRequest("pvc-1"), grpc.WaitForReady(true))
+	_, err := client.CreateVolume(ctx, createRequest("pvc-1"), grpc.WaitForReady(true))
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "access denied") {
 		t.Errorf("CreateVolume with a token that is not accepted: %v, want Unavailable and why", err)
 	}

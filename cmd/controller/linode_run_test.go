@@ -12,9 +12,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
@@ -33,11 +33,7 @@ func TestProgramOnLinode(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := drivertest.Dial(t, endpoint)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	client := csi.NewControllerClient(conn)

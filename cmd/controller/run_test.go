@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,7 +20,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -85,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 // The whole program on local: what sidecars in per-node mode ask, one volume, and SIGTERM.
 func TestProgramOnLocal(t *testing.T) {
 	dir := t.TempDir()
-	endpoint, address := "unix://"+filepath.Join(dir, "c.sock"), freeAddress(t)
+	endpoint, address := "unix://"+filepath.Join(dir, "c.sock"), drivertest.FreeAddress(t)
 	cmd := program(t, "--cloud=local", "--local-pool="+filepath.Join(dir, "pool"), "--node-id=node-a", "--max-volumes=9",
 		"--endpoint="+endpoint, "--http-endpoint="+address, "--cluster-id=c1")
 	var log bytes.Buffer
@@ -100,11 +99,7 @@ func TestProgramOnLocal(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	})
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := drivertest.Dial(t, endpoint)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	info, err := csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true))
@@ -165,16 +160,6 @@ func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, 
 	if err != nil || len(list.GetEntries()) > 0 {
 		t.Errorf("ListVolumes = %v, %v, want none", list, err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // C1 and C3: behind the whole stack a repeated CreateVolume answers exactly what the first one did,

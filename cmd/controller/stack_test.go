@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 // stack is the whole controller, all decorators included, on a real socket over a cloud in memory.
@@ -41,27 +40,8 @@ func startStack(t *testing.T, cfg memory.Config) *stack {
 		t.Fatal(err)
 	}
 	service := controller.New(decorated, names)
-	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() {
-		ended <- driver.Serve(ctx, driver.Config{Names: names, Features: service.Features(), Endpoint: endpoint, Grace: patience},
-			func(r grpc.ServiceRegistrar) { register(r, service) })
-	}()
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	if _, err := csi.NewIdentityClient(conn).Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	conn := drivertest.Serve(t, driver.Config{Names: names, Features: service.Features()},
+		func(r grpc.ServiceRegistrar) { register(r, service) })
 	s.ControllerClient, s.GroupControllerClient = csi.NewControllerClient(conn), csi.NewGroupControllerClient(conn)
 	return s
 }

@@ -15,10 +15,10 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
 
@@ -80,31 +80,22 @@ func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
 }
 
 // start runs the program on a new pool.
-func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *syncBuffer, func() error) {
+func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
 	return startWith(t, getenv, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
 }
 
 // startWith runs the program in this process and returns a client, what it logged, and how to stop it.
-func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *syncBuffer, func() error) {
+func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "node") // a socket's path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "csi.sock")
-	args := append([]string{"--endpoint=unix://" + socket}, more...)
+	endpoint := drivertest.Endpoint(t)
+	args := append([]string{"--endpoint=" + endpoint}, more...)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	var log syncBuffer
+	var log drivertest.Log
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, args, getenv, &bytes.Buffer{}, &log) }()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
+	conn := drivertest.Dial(t, endpoint)
 	ready, cancelReady := context.WithTimeout(ctx, 20*time.Second)
 	defer cancelReady()
 	if _, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {

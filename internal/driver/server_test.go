@@ -1,18 +1,15 @@
 package driver_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,17 +18,14 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds every wait of these tests; nothing here takes that long.
-const patience = 20 * time.Second
 
 // handlers is a controller service whose one call does what the test says.
 type handlers struct {
@@ -44,28 +38,10 @@ func (h handlers) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 	return h.create(ctx, req)
 }
 
-// logText is a log that may be read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // running is a server under test.
 type running struct {
 	conn    *grpc.ClientConn
-	log     *logText
+	log     *drivertest.Log
 	socket  string
 	http    string
 	stop    context.CancelFunc
@@ -75,14 +51,14 @@ type running struct {
 // start serves h on a socket in a temporary folder and stops at the end of the test.
 func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
 	t.Helper()
-	r := &running{log: &logText{}, socket: filepath.Join(t.TempDir(), "csi.sock"), http: freeAddress(t)}
+	r := &running{log: &drivertest.Log{}, socket: filepath.Join(t.TempDir(), "csi.sock"), http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := driver.Config{
 		Names: names(t), Version: "v1", Commit: "abc", Endpoint: "unix://" + r.socket, HTTPEndpoint: r.http,
-		Log: log, Grace: patience,
+		Log: log, Grace: drivertest.Patience,
 	}
 	if change != nil {
 		change(&cfg)
@@ -98,44 +74,16 @@ func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
 		stopped <- driver.Serve(ctx, cfg, func(s grpc.ServiceRegistrar) { csi.RegisterControllerServer(s, h) })
 	}()
 	r.stop, r.stopped = cancel, stopped
-	r.conn = dial(t, r.socket)
+	r.conn = drivertest.Dial(t, "unix://"+r.socket)
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	probe, err := csi.NewIdentityClient(r.conn).Probe(waiting(t), &csi.ProbeRequest{}, grpc.WaitForReady(true))
-	if err != nil || !probe.GetReady().GetValue() {
-		t.Fatalf("Probe = %v, %v, want ready", probe, err)
-	}
+	drivertest.Ready(t, r.conn)
 	return r
 }
 
-func waiting(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func dial(t *testing.T, socket string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
+var waiting = drivertest.Waiting
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()

@@ -63,6 +63,7 @@ var rules = map[string]rule{
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/compat":     {ours: []string{"fault"}},
+	"internal/driver/drivertest": {ours: []string{"driver"}, outside: []string{csiSpec, grpc}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
 		ours:    []string{"driver", "mounter", "mounter/device", "fault"},
@@ -86,7 +87,7 @@ var rules = map[string]rule{
 }
 
 // forTests may be imported by any _test.go file in addition.
-var forTests = []string{"cloud/cloudtest", "cloud/memory"}
+var forTests = []string{"cloud/cloudtest", "cloud/memory", "driver/drivertest"}
 
 type goPackage struct {
 	ImportPath string

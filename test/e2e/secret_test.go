@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
@@ -62,7 +62,7 @@ func TestTokenShowsNowhere(t *testing.T) {
 }
 
 func showNowhere(t *testing.T, dir string, account *emulated) {
-	cloud := listening{account.Emulated, freeAddress(t), freeAddress(t)}
+	cloud := listening{account.Emulated, drivertest.FreeAddress(t), drivertest.FreeAddress(t)}
 	pair := start(t, programs.Options{Dir: dir, Cloud: cloud})
 
 	seen := map[string]string{}
@@ -170,16 +170,6 @@ func scrape(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // filesWith returns the files below dir that hold a text. The volumes' data is left out.

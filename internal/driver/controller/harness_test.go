@@ -2,53 +2,31 @@ package controller_test
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"net"
 	"net/http"
-	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 20 * time.Second
-	gib      = int64(cloud.GiB)
-	zoneKey  = "topology.memory.csi.cloudblock.io/zone"
+	gib     = int64(cloud.GiB)
+	zoneKey = "topology.memory.csi.cloudblock.io/zone"
 )
 
-// text is a log that may be read while it is written.
-type text struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+var ctxOf = drivertest.Waiting
 
 // rig is a controller service on a real socket, over a cloud in memory.
 type rig struct {
@@ -58,7 +36,7 @@ type rig struct {
 	conn  *grpc.ClientConn
 	cloud *memory.Cloud
 	names driver.Names
-	log   *text
+	log   *drivertest.Log
 	http  string
 }
 
@@ -68,58 +46,22 @@ func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{cloud: memory.New(cfg), names: names, log: &text{}, http: freeAddress(t)}
+	r := &rig{cloud: memory.New(cfg), names: names, log: &drivertest.Log{}, http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	service := controller.New(r.cloud, names, tags...)
-	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() {
-		ended <- driver.Serve(ctx, driver.Config{
-			Names: names, Features: service.Features(), Version: "test", Endpoint: endpoint, HTTPEndpoint: r.http, Log: log, Grace: patience,
-		}, func(s grpc.ServiceRegistrar) {
-			csi.RegisterControllerServer(s, service)
-			if service.Features().Groups {
-				csi.RegisterGroupControllerServer(s, service.Groups())
-			}
-		})
-	}()
-	r.conn, err = grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.ControllerClient, r.GroupControllerClient = csi.NewControllerClient(r.conn), csi.NewGroupControllerClient(r.conn)
-	t.Cleanup(func() {
-		_ = r.conn.Close()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
+	r.conn = drivertest.Serve(t, driver.Config{
+		Names: names, Features: service.Features(), Version: "test", HTTPEndpoint: r.http, Log: log,
+	}, func(s grpc.ServiceRegistrar) {
+		csi.RegisterControllerServer(s, service)
+		if service.Features().Groups {
+			csi.RegisterGroupControllerServer(s, service.Groups())
 		}
 	})
-	if _, err := csi.NewIdentityClient(r.conn).Probe(ctxOf(t), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	r.ControllerClient, r.GroupControllerClient = csi.NewControllerClient(r.conn), csi.NewGroupControllerClient(r.conn)
 	return r
-}
-
-func ctxOf(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (r *rig) metrics(t *testing.T) string {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -135,7 +136,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	argv := filepath.Join(t.TempDir(), "argv")
 	wrap(t, `echo "$0 $@" >> `+argv+"\nenv >> "+argv+"\n"+`exec "$real" "$@"`,
 		"mkfs.ext4", "blkid", "e2fsck", "mount", "umount", "resize2fs", "mkfs.xfs", "xfs_growfs")
-	var log lockedBuffer
+	var log drivertest.Log
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), &log, zapcore.DebugLevel)
 	m := newMachine(t, machineConfig{log: zap.New(core)})
 	v := m.newVolume("ext4", 32*mib)
@@ -191,24 +192,4 @@ func TestSecretsNeverShow(t *testing.T) {
 			t.Errorf("the %s show the canary: ...%s...", where, text[max(0, at-200):min(len(text), at+40)])
 		}
 	}
-}
-
-// lockedBuffer is a log that is written to and read at once.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) Sync() error { return nil }
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -2,16 +2,14 @@ package node_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
@@ -31,40 +29,16 @@ func serve(t *testing.T, devices device.Resolver, m *mounter.Mounter) csi.NodeCl
 func serveWith(t *testing.T, cfg node.Config, around driver.Config) csi.NodeClient {
 	t.Helper()
 	cfg.Names, cfg.Info = names, driver.NodeInfo{ID: "node-a", Zone: "node-a"}
-	dir, err := os.MkdirTemp("", "node") // a socket's path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
 	server := node.New(cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	around.Names, around.Endpoint, around.Grace = names, endpoint, time.Minute
-	done := make(chan error, 1)
-	go func() {
-		done <- driver.Serve(ctx, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Serve = %v, want no error", err)
-		}
+	t.Cleanup(func() { // when nothing is served any more
 		waiting, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := server.Wait(waiting); err != nil {
 			t.Errorf("Wait = %v, want no error", err)
 		}
 	})
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	ready, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancelReady()
-	if _, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatalf("Probe = %v, want ready", err)
-	}
+	around.Names, around.Grace = names, time.Minute
+	conn := drivertest.Serve(t, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
 	return csi.NewNodeClient(conn)
 }
 

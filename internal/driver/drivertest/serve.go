@@ -1,0 +1,122 @@
+// Package drivertest is what the tests of the CSI services and of both programs have in common: a server on a
+// real socket, a client of it, a log, and the command lines that no program takes.
+//
+// Only _test.go files import this package.
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+)
+
+// Patience bounds every wait of a test; nothing takes that long.
+const Patience = 20 * time.Second
+
+// Waiting returns a context for what a test waits for.
+func Waiting(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Serve serves what register adds until the end of the test, on a socket of its own unless the config names
+// one, and returns a connection to it when it is ready.
+func Serve(t *testing.T, cfg driver.Config, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+	t.Helper()
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = Endpoint(t)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = Patience
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- driver.Serve(ctx, cfg, register) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	conn := Dial(t, cfg.Endpoint)
+	Ready(t, conn)
+	return conn
+}
+
+// Endpoint returns the address of a socket that nobody has. Its path is short, as that of a socket has to be.
+func Endpoint(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return "unix://" + filepath.Join(dir, "csi.sock")
+}
+
+// Dial returns a connection for the length of the test. The server may come later.
+func Dial(t *testing.T, endpoint string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Ready waits until the server says that it is ready.
+func Ready(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	probe, err := csi.NewIdentityClient(conn).Probe(Waiting(t), &csi.ProbeRequest{}, grpc.WaitForReady(true))
+	if err != nil || !probe.GetReady().GetValue() {
+		t.Fatalf("Probe = %v, %v, want ready", probe, err)
+	}
+}
+
+// FreeAddress returns a loopback address that nobody listens on.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Log is a log that may be read while it is written. The zero value is empty.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write adds to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// Sync makes the log one that zap can write to.
+func (l *Log) Sync() error { return nil }
+
+// String returns what was logged so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
