@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
@@ -16,10 +18,7 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 	}
 	good := []string{"--cloud=digitalocean", "--credentials-file=/token"}
 	with := func(more ...string) []string { return append(good[:len(good):len(good)], more...) }
-	tests := map[string]struct {
-		args []string
-		want []string // each is on a line of its own
-	}{
+	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
 		"no credentials":                    {[]string{"--cloud=digitalocean"}, []string{"--credentials-file: required with --cloud digitalocean, or the environment variable DIGITALOCEAN_ACCESS_TOKEN"}},
 		"credentials of a cloud on local":   {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--credentials-file=/x", "--region=fra1"}, []string{"--credentials-file", "--region"}},
 		"a pool in a cloud":                 {with("--local-pool=/p"), []string{"--local-pool"}},
@@ -47,10 +46,7 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 			[]string{"--cloud=digitalocean", "--region=?", "--api-endpoint=x", "--operation-timeout=1ms", "--tag=a=.", "--max-volumes=0"},
 			[]string{"--credentials-file", "--region", "--api-endpoint", "--operation-timeout", "--tag", "--max-volumes"},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { wantMistakes(t, tc.args, tc.want) })
-	}
+	})
 }
 
 func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {

@@ -7,83 +7,35 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
+func refusal(args []string) error {
+	_, err := parse(args, &bytes.Buffer{})
+	return err
+}
+
 func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
-	good := []string{"--cloud=local", "--local-pool=/pool", "--node-id=node-a"}
-	tests := map[string]struct {
-		args []string
-		want []string // each is on a line of its own
-	}{
-		"no flags at all":                     {nil, []string{"--cloud: required"}},
-		"a cloud that is not built in":        {[]string{"--cloud=mars"}, []string{`--cloud "mars"`}},
-		"local without its flags":             {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
-		"a relative pool":                     {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
-		"a node id that is no node name":      {[]string{"--cloud=local", "--local-pool=/p", "--node-id=../a"}, []string{"--node-id"}},
-		"an unknown flag and a wrong number":  {append(good, "--colour=red", "--max-volumes=many"), []string{"-colour", `--max-volumes "many"`}},
-		"two unknown flags and a stray word":  {append(good, "--colour", "red", "--shape"), []string{"-colour", `argument "red"`, "-shape"}},
-		"zero volumes":                        {append(good, "--max-volumes=0"), []string{"--max-volumes"}},
-		"a number that does not fit":          {append(good, "--max-volumes=99999999999"), []string{"--max-volumes"}},
-		"an endpoint that is no socket":       {append(good, "--endpoint=tcp://1.2.3.4:5"), []string{"endpoint"}},
-		"an http endpoint without a port":     {append(good, "--http-endpoint=localhost"), []string{"--http-endpoint"}},
-		"an http endpoint with a wrong port":  {append(good, "--http-endpoint=localhost:http"), []string{"--http-endpoint"}},
-		"both log flags wrong":                {append(good, "--log-level=loud", "--log-format=xml"), []string{"--log-level", "--log-format"}},
-		"a driver name that is no domain":     {append(good, "--driver-name=a/b"), []string{"--driver-name"}},
-		"a topology key of another scope":     {append(good, "--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
-		"a mistake in each of several places": {[]string{"--log-level=x", "--max-volumes=-1", "--driver-name=-"}, []string{"--cloud", "--log-level", "--max-volumes", "--driver-name"}},
-		"a flag without its value":            {append(good, "--log-level"), []string{"-log-level"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := parse(tc.args, &bytes.Buffer{})
-			if !errors.Is(err, driver.ErrCommandLine) {
-				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
-			}
-			got := strings.Split(err.Error(), "\n")[1:]
-			if len(got) != len(tc.want) {
-				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
-				}
-			}
-		})
-	}
+	drivertest.WantRefused(t, refusal, drivertest.WrongFlags())
+	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
+		"no flags at all":              {nil, []string{"--cloud: required"}},
+		"a cloud that is not built in": {[]string{"--cloud=mars"}, []string{`--cloud "mars"`}},
+	})
 }
 
 func TestFlagsOfDisksAreCheckedAllAtOnce(t *testing.T) {
-	tests := map[string]struct {
-		args []string
-		want []string
-	}{
-		"a relative device folder":        {[]string{"--device-dir=by-id"}, []string{`--device-dir "by-id"`}},
-		"a zone that is no label":         {[]string{"--zone=a b"}, []string{"--zone"}},
-		"a pool":                          {[]string{"--local-pool=/p"}, []string{"--local-pool"}},
-		"a metadata service with a query": {[]string{"--metadata-endpoint=http://127.0.0.1/?x"}, []string{"--metadata-endpoint"}},
-		"reserved slots that are none":    {[]string{"--reserved-attachments=some"}, []string{"--reserved-attachments"}},
-		"a negative number of them":       {[]string{"--reserved-attachments=-1"}, []string{"--reserved-attachments"}},
-		"all slots reserved, none left":   {[]string{"--reserved-attachments=15"}, []string{"--reserved-attachments 15"}},
-		"a mistake in each":               {[]string{"--zone=?", "--device-dir=x", "--reserved-attachments=x", "--max-volumes=0"}, []string{"--zone", "--device-dir", "--reserved-attachments", "--max-volumes"}},
-		"a topology key of another scope": {[]string{"--topology-key=a.example/node=node"}, []string{"--topology-key"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := parse(append([]string{"--cloud=digitalocean"}, tc.args...), &bytes.Buffer{})
-			if !errors.Is(err, driver.ErrCommandLine) {
-				t.Fatalf("parse(%q) = %v, want an error of the command line", tc.args, err)
-			}
-			if got := strings.Split(err.Error(), "\n")[1:]; len(got) != len(tc.want) {
-				t.Fatalf("parse(%q) names %d mistakes, want %d:\n%s", tc.args, len(got), len(tc.want), strings.Join(got, "\n"))
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("parse(%q) = %v, want it to name %s", tc.args, err, want)
-				}
-			}
-		})
-	}
+	disks := func(more ...string) []string { return append([]string{"--cloud=digitalocean"}, more...) }
+	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
+		"a relative device folder":        {disks("--device-dir=by-id"), []string{`--device-dir "by-id"`}},
+		"a zone that is no label":         {disks("--zone=a b"), []string{"--zone"}},
+		"a pool":                          {disks("--local-pool=/p"), []string{"--local-pool"}},
+		"a metadata service with a query": {disks("--metadata-endpoint=http://127.0.0.1/?x"), []string{"--metadata-endpoint"}},
+		"reserved slots that are none":    {disks("--reserved-attachments=some"), []string{"--reserved-attachments"}},
+		"a negative number of them":       {disks("--reserved-attachments=-1"), []string{"--reserved-attachments"}},
+		"all slots reserved, none left":   {disks("--reserved-attachments=15"), []string{"--reserved-attachments 15"}},
+		"a mistake in each":               {disks("--zone=?", "--device-dir=x", "--reserved-attachments=x", "--max-volumes=0"), []string{"--zone", "--device-dir", "--reserved-attachments", "--max-volumes"}},
+		"a topology key of another scope": {disks("--topology-key=a.example/node=node"), []string{"--topology-key"}},
+	})
 }
 
 // A5 and A6: the limit leaves what is reserved to others and is never 0, which would mean no limit.
