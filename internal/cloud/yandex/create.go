@@ -174,7 +174,7 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 		if op == "" {
 			return nil, err
 		}
-		if !m.joined {
+		if m.own {
 			c.known.making(cloud.VolumeID(id), since)
 		}
 		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true, kind: kind}, began: time.Now()}, err

@@ -21,7 +21,7 @@ type fact struct {
 	// certain is the size that it had for sure: at the end of an operation of this process.
 	certain cloud.Bytes
 
-	// made is when this process has sent the create; zero: it did not, or the disk was there before.
+	// made is when this process has sent the create; zero: it did not, or the operation is surely or maybe an earlier one.
 	made time.Time
 	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
 	// alone. ready is when it was so for the first time. Zero: never.
@@ -30,7 +30,7 @@ type fact struct {
 	open bool
 	// created is what the cloud says about when it made the disk.
 	created time.Time
-	// deleting is when this process has sent its delete; zero: it has not.
+	// deleting is when this process has sent the delete that the cloud has taken on; zero: it has not.
 	deleting time.Time
 }
 
@@ -207,9 +207,9 @@ func (l listing) lacks(id cloud.VolumeID) bool {
 // since reports whether the list is certainly from that moment or later.
 func (l listing) since(moment time.Time) bool { return !moment.IsZero() && !l.younger.Before(moment) }
 
-// deletes notes that a delete is being sent.
-func (k *facts) deletes(id cloud.VolumeID) {
-	k.change(id, func(f *fact) { f.deleting = time.Now() })
+// deletes notes that this process is deleting a disk, since a moment at which it was there.
+func (k *facts) deletes(id cloud.VolumeID, since time.Time) {
+	k.change(id, func(f *fact) { f.deleting = since })
 }
 
 // attached notes that an attach has ended, or with no machine a detach.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
@@ -25,13 +26,22 @@ type making struct {
 	what, request string
 	send          func(ctx context.Context) (*operation.Operation, error)
 
+	// made is the id of what the operation that counts makes or has made. own: it was this call that began it.
+	made string
+	own  bool
 	// earlier is the disk that an operation had made which was over when it was asked for, and twins are
 	// others of its name. failure is why such an operation failed.
 	earlier *compute.Disk
 	twins   []*compute.Disk
 	failure error
-	// joined: the operation was running already.
-	joined bool
+}
+
+// begunSince reports whether an operation was begun by the request that was sent at a moment and has just been
+// answered, and not by an earlier one under the same key: its time lies between the two. A clock that differs from
+// the cloud's by more than a request takes makes an own one look like another's, which is the safe side.
+func begunSince(op *operation.Operation, asked time.Time) bool {
+	created := op.GetCreatedAt().AsTime()
+	return !created.Before(asked) && !created.After(time.Now())
 }
 
 // begin sends the create. It returns the id of what is being made and the operation, or no operation where it
@@ -40,6 +50,7 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 	chain := m.c.chains.of(m.what, m.request)
 	for range mostKeys {
 		key := m.c.idempotencyKey(m.what, m.request, chain)
+		asked := time.Now()
 		begun, err := m.c.begin(withKey(ctx, key), m.what+" "+m.request, m.doing, m.send)
 		if err != nil {
 			return "", "", err
@@ -48,8 +59,8 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 			return "", "", err
 		}
 		known := m.c.chains.saw(begun.GetId())
+		m.made, m.own = id, !known && begunSince(begun, asked)
 		if !begun.GetDone() {
-			m.joined = known
 			return id, begun.GetId(), nil
 		}
 		m.failure = failureOf(begun)

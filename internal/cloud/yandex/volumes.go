@@ -92,10 +92,13 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	defer cancel()
 	t := &turn{c: c, doing: "delete disk " + string(id), shows: func(s sight) bool { return s.gone }}
 	t.send = func(ctx context.Context) (*change, error) {
-		c.known.deletes(id)
+		asked := time.Now()
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
 		})
+		if op != nil && begunSince(op, asked) {
+			c.known.deletes(id, asked)
+		}
 		return changeOf(op, id, kindDelete), err
 	}
 	t.decide = func(ctx context.Context, refusal error) error {

@@ -1,0 +1,55 @@
+package yandex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// A1 and A11: a create that an earlier life of the program has begun, and that is joined, says nothing about how young
+// a list is that shows its disk: a detach does not end by an old list.
+func TestAJoinedCreateDoesNotMakeOldListsYoung(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		two := clock.Fixed(2 * time.Second)
+		folder := start(t, emulator.Options{Durations: emulator.Durations{Create: two, Attach: two, Detach: two}})
+		first := open(t, folder)
+		v, u := volume(t, first, "v").ID, volume(t, first, "u").ID
+		folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(time.Hour)}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := first.CreateVolume(ctx, request("slow"))
+		want(t, err, fault.Uncertain)
+		must(t, first.Close(t.Context()))
+		time.Sleep(time.Minute)
+
+		c := open(t, folder)
+		for range 2 { // it learns how the cloud behaves
+			_, err = c.Attach(t.Context(), u, node2)
+			must(t, err)
+			must(t, c.Detach(t.Context(), u, node2))
+		}
+		_, err = c.Attach(t.Context(), u, node2)
+		must(t, err)
+		time.Sleep(time.Minute)
+		_, err = c.Attach(t.Context(), v, node1)
+		must(t, err)
+		again, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		_, err = c.CreateVolume(again, request("slow"))
+		want(t, err, fault.Uncertain)
+
+		folder.Arm(emulator.Fault{Route: detachDisk, Effect: faults.Effect{Takes: clock.Fixed(30 * time.Second)}})
+		folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleAge: clock.Fixed(10 * time.Second)}})
+		other := make(chan error, 1)
+		go func() { other <- c.Detach(t.Context(), u, node2) }()
+		must(t, c.Detach(t.Context(), v, node1))
+		at(t, folder, v, "")
+		must(t, <-other)
+		at(t, folder, u, "")
+	})
+}
