@@ -181,7 +181,7 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	}
 	seen, err := t.do(ctx)
 	switch {
-	case hasFailed(err):
+	case hasFailed(err) && t.running() != nil: // else it was an earlier call's, which is told by itself
 		return cloud.Volume{}, c.discard(ctx, t.running().disk, err)
 	case err != nil:
 		return cloud.Volume{}, err
