@@ -11,14 +11,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -41,43 +45,94 @@ func (l listening) Machine(dir string) ([]string, error) {
 	return append(flags, "--http-endpoint="+l.node), err
 }
 
+// keeper is an account with credentials that must show nowhere.
+type keeper struct {
+	*emulated
+	// file in the programs' folder has them.
+	file string
+	// secrets are texts that only that file may hold, and the account.
+	secrets func(t *testing.T, file string) []string
+	// status is what the account's faults call one of HTTP's.
+	status func(http int) int
+}
+
+// tokenKeeper is an account whose token the canary is.
+func tokenKeeper(account *emulated) keeper {
+	return keeper{
+		emulated: account, file: "token", status: func(http int) int { return http },
+		secrets: func(*testing.T, string) []string { return []string{canary} },
+	}
+}
+
+// keyKeeper is a folder of Yandex Cloud: a key signs what is exchanged for tokens, and none of them may show.
+func keyKeeper(account *yandex.Cloud) keeper {
+	const signed = "eyJ" // how each JWT begins, with its header
+	return keeper{
+		emulated: ofYandex(account), file: "key.json",
+		secrets: func(t *testing.T, file string) []string {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, key, _ := strings.Cut(string(text), `"private_key"`)
+			lines := strings.Split(key, `\n`) // of the key in PEM, the first two and the last are no secret
+			tokens := account.Tokens()
+			if len(lines) < 10 || len(tokens) == 0 {
+				t.Fatalf("the key has %d lines and brought %d tokens, so nothing can show", len(lines), len(tokens))
+			}
+			return append(tokens, lines[4], signed)
+		},
+		status: func(status int) int {
+			return int(map[int]codes.Code{
+				http.StatusUnauthorized: codes.Unauthenticated, http.StatusForbidden: codes.PermissionDenied,
+				http.StatusUnprocessableEntity: codes.InvalidArgument, http.StatusInternalServerError: codes.Internal,
+				http.StatusTooManyRequests: codes.ResourceExhausted,
+			}[status])
+		},
+	}
+}
+
 // TestTokenShowsNowhere (failure P3 of the catalogue): at the highest verbosity, through a whole life and
-// through every way in which the cloud fails, the token of the credentials file is in no error, log,
-// metric, command line or environment, and in no file but its own.
+// through every way in which the cloud fails, what the credentials file holds and what it was exchanged for are in
+// no error, log, metric, command line or environment, and in no file but that one.
 func TestTokenShowsNowhere(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(t *testing.T, dir string) *emulated{
-		"DigitalOcean": func(t *testing.T, dir string) *emulated {
-			return ofDigitalOcean(digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir}))
+	for name, open := range map[string]func(t *testing.T, dir string) keeper{
+		"DigitalOcean": func(t *testing.T, dir string) keeper {
+			return tokenKeeper(ofDigitalOcean(digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir})))
 		},
-		"Linode": func(t *testing.T, dir string) *emulated {
-			return ofLinode(linode.Start(t, linode.Options{Token: canary, DataDir: dir}), linode.Linode{})
+		"Linode": func(t *testing.T, dir string) keeper {
+			return tokenKeeper(ofLinode(linode.Start(t, linode.Options{Token: canary, DataDir: dir}), linode.Linode{}))
+		},
+		"Yandex Cloud": func(t *testing.T, dir string) keeper {
+			return keyKeeper(yandex.Start(t, yandex.Options{DataDir: dir}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := folder(t)
 			showNowhere(t, dir, open(t, filepath.Join(dir, "account")))
 		})
 	}
 }
 
-func showNowhere(t *testing.T, dir string, account *emulated) {
+func showNowhere(t *testing.T, dir string, account keeper) {
 	cloud := listening{account.Emulated, drivertest.FreeAddress(t), drivertest.FreeAddress(t)}
 	pair := start(t, programs.Options{Dir: dir, Cloud: cloud})
 
 	seen := map[string]string{}
 	for what, effect := range map[string]faults.Effect{
 		"no fault":          {StaleChanges: 0},
-		"a refused token":   {Status: http.StatusUnauthorized, ID: "unauthorized", Message: "Unable to authenticate you"},
-		"a forbidden call":  {Status: http.StatusForbidden, ID: "forbidden", Message: "You are not authorized to perform this operation"},
-		"a bad request":     {Status: http.StatusUnprocessableEntity, ID: "unprocessable_entity", Message: "no"},
-		"a server error":    {Status: http.StatusInternalServerError, ID: "server_error", Message: "Server Error"},
-		"a rate limit":      {Status: http.StatusTooManyRequests},
+		"a refused token":   {Status: account.status(http.StatusUnauthorized), ID: "unauthorized", Message: "Unable to authenticate you"},
+		"a forbidden call":  {Status: account.status(http.StatusForbidden), ID: "forbidden", Message: "You are not authorized to perform this operation"},
+		"a bad request":     {Status: account.status(http.StatusUnprocessableEntity), ID: "unprocessable_entity", Message: "no"},
+		"a server error":    {Status: account.status(http.StatusInternalServerError), ID: "server_error", Message: "Server Error"},
+		"a rate limit":      {Status: account.status(http.StatusTooManyRequests)},
 		"a lost request":    {Lost: faults.LostBefore},
 		"a lost answer":     {Lost: faults.LostAfter},
 		"an errored change": {Errored: true},
 	} {
-		failingLife(t, account, pair, seen, what, effect)
+		failingLife(t, account.emulated, pair, seen, what, effect)
 	}
 	for _, p := range []*programs.Program{pair.Controller, pair.Node} {
 		whatIsKnownOf(t, seen, p)
@@ -87,10 +142,21 @@ func showNowhere(t *testing.T, dir string, account *emulated) {
 			seen[address+path] = scrape(t, "http://"+address+path)
 		}
 	}
+	file := filepath.Join(dir, account.file)
+	secrets := account.secrets(t, file)
 	for where, text := range seen {
-		if strings.Contains(text, canary) {
-			t.Errorf("the token is in %s:\n%s", where, text)
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("the secret %q is in %s:\n%s", secret, where, text)
+			}
 		}
+	}
+	var holders []string
+	for _, secret := range secrets {
+		holders = append(holders, filesWith(t, dir, secret)...)
+	}
+	if !slices.Equal(slices.Compact(holders), []string{file}) {
+		t.Errorf("the secrets are in the files %v, want the credentials file alone", holders)
 	}
 	for where, want := range map[string]string{
 		cloud.controller + "/metrics": "cloudblock_api_requests_total", cloud.node + "/metrics": "cloudblock_dead_mounts_found_total",
@@ -99,9 +165,6 @@ func showNowhere(t *testing.T, dir string, account *emulated) {
 		if !strings.Contains(seen[where], want) {
 			t.Errorf("%s lacks %s, so it proves nothing", where, want)
 		}
-	}
-	if files := filesWith(t, dir, canary); len(files) != 1 || files[0] != filepath.Join(dir, "token") {
-		t.Errorf("the token is in the files %v, want the credentials file alone", files)
 	}
 }
 

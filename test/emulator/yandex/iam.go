@@ -10,6 +10,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -90,6 +92,13 @@ func (c *Cloud) RevokeTokens() {
 	defer c.mu.Unlock()
 	clear(c.access.tokens)
 	c.access.revoked = true
+}
+
+// Tokens are those that were given out and are good still.
+func (c *Cloud) Tokens() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.access.tokens))
 }
 
 // newToken returns a token and when it ends. The lock is held.
