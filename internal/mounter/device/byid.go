@@ -171,31 +171,29 @@ func (b *ByID) linked(name string) string {
 }
 
 // find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
-// is not it, the one among all disks that says so itself.
+// is not it, the one among all disks that says so itself. Two that say so are refused whatever the link tells: a
+// volume that was renamed while it was attached keeps its old name here, and another may have that name by now.
 func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
 	var reason error
 	if claim.Name != "" {
 		if kernel = b.linked(claim.Name); kernel != "" {
-			if reason = b.prove(kernel, claim); reason == nil {
-				return kernel, true, nil
-			}
+			reason = b.prove(kernel, claim)
+			byLink = reason == nil
 		}
 	}
-	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
-	if err != nil {
-		return "", false, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
+	if byLink && strings.HasPrefix(kernel, "loop") {
+		return kernel, true, nil // what it says of itself is the name of a file, which many folders may have
 	}
-	var matches []string
-	for _, entry := range all {
-		if b.prove(entry.Name(), claim) == nil {
-			matches = append(matches, entry.Name())
-		}
-	}
+	matches, err := b.matches(claim)
 	switch {
-	case len(matches) == 1:
-		return matches[0], false, nil
+	case err != nil:
+		return "", false, err
 	case len(matches) > 1:
 		return "", false, fmt.Errorf("disks %s all say that they are it: %w", strings.Join(matches, ", "), fault.Precondition)
+	case byLink:
+		return kernel, true, nil
+	case len(matches) == 1:
+		return matches[0], false, nil
 	case reason != nil && !errors.Is(reason, fault.NotFound):
 		return "", false, fmt.Errorf("%w: %w", reason, errNotYet)
 	case reason != nil:
@@ -203,6 +201,21 @@ func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
 	}
 	return "", false, fmt.Errorf("%w on this machine: no disk is named %q or has the serial %q: %w",
 		fault.NotFound, claim.Name, claim.Serial, errNotYet)
+}
+
+// matches are the kernel's names of all disks that say that they are the claimed one.
+func (b *ByID) matches(claim Claim) ([]string, error) {
+	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
+	if err != nil {
+		return nil, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
+	}
+	var found []string
+	for _, entry := range all {
+		if b.prove(entry.Name(), claim) == nil {
+			found = append(found, entry.Name())
+		}
+	}
+	return found, nil
 }
 
 // prove says why the disk is not the claimed one: fault.NotFound for another disk, and

@@ -80,16 +80,18 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 // mountedByMachine reports whether the machine uses a disk, or a part of it, for something else than volumes. In
 // a container that shows too: files such as /etc/hosts come from the disk that the machine runs on.
 func (b *ByID) mountedByMachine(kernel string) (bool, error) {
-	numbers := map[string]bool{}
-	parts, err := filepath.Glob(filepath.Join(b.sysDir, "block", kernel, kernel+"*"))
+	numbers, sources := map[string]bool{}, map[string]bool{}
+	disks, err := b.stackedOn(kernel)
 	if err != nil {
 		return false, err
 	}
-	sources := map[string]bool{"/dev/" + kernel: true}
-	for _, dir := range append(parts, filepath.Join(b.sysDir, "block", kernel)) {
+	for _, dir := range disks {
 		sources["/dev/"+filepath.Base(dir)] = true // some filesystems have numbers of their own
 		if number, err := readText(filepath.Join(dir, "dev")); err == nil {
 			numbers[number] = true
+		}
+		if name, err := readText(filepath.Join(dir, "dm", "name")); err == nil {
+			sources["/dev/mapper/"+name] = true
 		}
 	}
 	mounts, err := os.ReadFile(b.mounts)
@@ -107,4 +109,33 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// stackedOn returns where sysfs tells of a disk, of its partitions, and of what is built on any of these: volumes
+// of LVM, encrypted disks, arrays.
+func (b *ByID) stackedOn(kernel string) (dirs []string, err error) {
+	const deepest = 16 // no machine stacks so many, and no link may lead in a circle
+	next := []string{kernel}
+	for level := 0; level < deepest && len(next) > 0; level++ {
+		var above []string
+		for _, name := range next {
+			dir := filepath.Join(b.sysDir, "block", name)
+			parts, err := filepath.Glob(filepath.Join(dir, name+"*"))
+			if err != nil {
+				return nil, err
+			}
+			for _, part := range append(parts, dir) {
+				dirs = append(dirs, part)
+				holders, err := os.ReadDir(filepath.Join(part, "holders"))
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					return nil, err
+				}
+				for _, holder := range holders {
+					above = append(above, holder.Name())
+				}
+			}
+		}
+		next = above
+	}
+	return dirs, nil
 }

@@ -26,6 +26,8 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 		"beside one that the vendor's driver attached":  {map[string]string{"vda": boot, "vdb": old}, hosts + staged, 1},
 		"beside a disk of another name":                 {map[string]string{"vda": boot, "vdb": "my-data"}, hosts, 2},
 		"beside a disk that the machine uses":           {map[string]string{"vda": boot, "vdb": data}, hosts + "34 1 252:16 / /data rw - xfs /dev/vdb rw\n", 2},
+		"the disk of the system, with LVM in LUKS":      {map[string]string{"vda": boot}, "36 1 253:1 / / rw - ext4 /dev/mapper/vg-root rw\n", 1},
+		"the disk of the system, with btrfs in LVM":     {map[string]string{"vda": boot}, "36 1 0:35 /@ / rw - btrfs /dev/mapper/vg-root rw\n", 1},
 		"a line that makes no sense is none":            {map[string]string{"vda": boot}, "x\n\n35 1 252:1\n" + hosts, 1},
 	}
 	for name, tc := range tests {
@@ -36,6 +38,10 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 			}
 			m.write("sys/block/vda/dev", "252:0\n")
 			m.write("sys/block/vda/vda1/dev", "252:1\n")
+			m.symlink("../../../../dm-0", "sys/block/vda/vda1/holders/dm-0")
+			m.symlink("../../../dm-1", "sys/block/dm-0/holders/dm-1")
+			m.write("sys/block/dm-1/dev", "253:1\n")
+			m.write("sys/block/dm-1/dm/name", "vg-root\n")
 			if tc.serials["vdb"] != "" {
 				m.write("sys/block/vdb/dev", "252:16\n")
 			}

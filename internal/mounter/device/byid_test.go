@@ -149,6 +149,14 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 			func(m machine) { m.virtio("vdb", "epd1"); m.virtio("vdc", "epd1") },
 			Claim{Serial: "epd1"}, "", fault.Precondition,
 		},
+		"two disks with one name are refused, though the link leads to one of them": {
+			func(m machine) {
+				m.scsi("sda", "Linode", do("vol-1"))
+				m.scsi("sdb", "Linode", do("vol-1"))
+				m.link("scsi-0Linode_Volume_vol-1", "sda")
+			},
+			Claim{Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}, "", fault.Precondition,
+		},
 		"a loop device is refused": {
 			func(m machine) {
 				m.write("sys/block/loop0/loop/backing_file", "/tmp/virtio-epd1.img\n")
