@@ -23,7 +23,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	zone, err := regionOf(ctx, c, metadata.Yandex)
+	zone, err := regionOf(ctx, c, metadata.YandexIdentity)
 	if err != nil {
 		return nil, nil, err
 	}

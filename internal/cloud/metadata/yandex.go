@@ -37,6 +37,18 @@ func Yandex(ctx context.Context, base string) (Machine, error) {
 
 // YandexBelow is Yandex with the machine's own files below root.
 func YandexBelow(ctx context.Context, base, root string) (Machine, error) {
+	m, err := YandexIdentity(ctx, base)
+	if err != nil {
+		return Machine{}, err
+	}
+	if m.Places, err = yandexPlacesBelow(root); err != nil {
+		return Machine{}, err
+	}
+	return m, nil
+}
+
+// YandexIdentity is Yandex without the places for disks, for a program that may not see the machine's own files.
+func YandexIdentity(ctx context.Context, base string) (Machine, error) {
 	return untilAnswered(ctx, func(ctx context.Context) (Machine, error) {
 		id, err := yandexText(ctx, base, "instance/id")
 		if err != nil {
@@ -51,8 +63,7 @@ func YandexBelow(ctx context.Context, base, root string) (Machine, error) {
 			return Machine{}, fmt.Errorf("the metadata service says that this is the machine %.40q in zone %.40q; is this Yandex Cloud?: %w: %w",
 				id, zone, fault.Unavailable, errFinal)
 		}
-		places, err := yandexPlacesBelow(root)
-		return Machine{ID: id, Zone: zone, Places: places}, err
+		return Machine{ID: id, Zone: zone}, nil
 	})
 }
 
@@ -146,7 +157,7 @@ func yandexPlacesBelow(root string) (int64, error) {
 	}
 	cpus, err := countRange(strings.TrimSpace(string(present)))
 	if err != nil {
-		return 0, fmt.Errorf("count the CPUs: %w: %w: %w", fault.Unavailable, errFinal, err)
+		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
 	}
 	kinds := map[int64]int64{}
 	devices, err := filepath.Glob(filepath.Join(root, "sys/bus/virtio/devices/*/device"))
