@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -169,13 +170,12 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	}}
 	t := &turn{c: c, doing: doing, shows: isReady}
 	t.send = func(ctx context.Context) (*change, error) {
-		since := time.Now()
 		id, op, err := m.begin(ctx)
 		if op == "" {
 			return nil, err
 		}
 		if m.own {
-			c.known.making(cloud.VolumeID(id), since)
+			c.known.making(cloud.VolumeID(id), m.began)
 		}
 		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true, kind: kind}, began: time.Now()}, err
 	}
@@ -192,7 +192,7 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	}
 	c.known.saw(made, false)
 	c.known.settle(idOf(made), seen.at)
-	return c.chosen(ctx, req, made, append(seen.twins, m.twins...))
+	return c.chosen(ctx, req, m, made, append(seen.twins, m.twins...))
 }
 
 func isReady(s sight) bool { return s.disk.GetStatus() == compute.Disk_READY }
@@ -216,25 +216,49 @@ func (c *Cloud) made(ctx context.Context, m *making, t *turn, seen sight) (*comp
 	return d, nil
 }
 
-// chosen answers with a disk that this call has made, unless it turns out that the name has an older one: names
-// may not be unique in this cloud, and idempotency keys are forgotten some day. Then the older one is the
-// request's volume, and the newer one, which nobody was told of, goes.
-func (c *Cloud) chosen(ctx context.Context, req cloud.CreateVolumeRequest, made *compute.Disk, twins []*compute.Disk) (cloud.Volume, error) {
-	for _, twin := range twins {
-		if !c.madeFor(req.Name, twin.GetLabels()) || twin.GetStatus() == compute.Disk_DELETING || oldestFirst(twin, made) > 0 {
-			continue
-		}
-		why := fmt.Errorf("create volume %q: disk %s has the name %s already: %w", req.Name, twin.GetId(), twin.GetName(), fault.Conflict)
-		if len(made.GetInstanceIds()) > 0 {
-			return cloud.Volume{}, why
-		}
-		return cloud.Volume{}, c.remove(ctx, idOf(made), why)
+// mostDoubt bounds how long after the end of its create a disk that was made in vain may be removed. Whether it was
+// this call that made it is known to the second only; nobody can have written to it and detached it by then.
+const mostDoubt = 3 * time.Second
+
+// chosen answers with the disk of the key's operation, or, where its name has others for the same request, with none
+// on a guess: names may not be unique in this cloud, and idempotency keys are forgotten some day. An answer once given
+// must never change, and its disk never go, so it matters who may have been told of which:
+//
+//   - This very call has begun the operation: nobody was told of made. An older disk may have been, so it is the
+//     request's volume, and made goes, by its id and at once, unless somebody has attached it. A newer one is another
+//     controller's, which removes it by the same rule, and made is the answer.
+//   - An earlier call or another process has begun it: each of the disks may have been handed out, of which lists may
+//     have shown them one alone. Nothing is removed and none is answered, until somebody has deleted the one that no
+//     PersistentVolume has.
+func (c *Cloud) chosen(ctx context.Context, req cloud.CreateVolumeRequest, m *making, made *compute.Disk, twins []*compute.Disk) (cloud.Volume, error) {
+	twins = slices.DeleteFunc(twins, func(d *compute.Disk) bool {
+		return !c.madeFor(req.Name, d.GetLabels()) || d.GetStatus() == compute.Disk_DELETING
+	})
+	older := slices.IndexFunc(twins, func(d *compute.Disk) bool { return oldestFirst(d, made) < 0 })
+	switch {
+	case len(twins) > 0 && !m.own, older >= 0 && len(made.GetInstanceIds()) > 0:
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.Uncertain, errTwins(append(twins, made)))
+	case older >= 0:
+		return cloud.Volume{}, c.remove(remote.LeaveBy(ctx, time.Now().Add(mostDoubt)), idOf(made), fmt.Errorf("create volume %q: disk %s has the name %s already: %w",
+			req.Name, twins[older].GetId(), made.GetName(), fault.Conflict))
 	}
 	vol := c.volumeOf(made)
 	if !req.FitsExisting(vol) { // an earlier call with other wishes was still making it
 		return cloud.Volume{}, fmt.Errorf("create volume %q: disk %s has its name and is another one: %w", req.Name, vol.ID, fault.Conflict)
 	}
 	return vol, nil
+}
+
+// errTwins is what several disks of one request are answered with.
+func errTwins(disks []*compute.Disk) error {
+	var ids []string
+	for _, d := range disks {
+		ids = append(ids, d.GetId())
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	return fmt.Errorf("the disks %s have the name %s of this request, and it is not known which of them was handed out; "+
+		"delete the one that no PersistentVolume has as its volumeHandle: %w", strings.Join(ids, " and "), disks[0].GetName(), fault.Unavailable)
 }
 
 // remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.

@@ -21,7 +21,7 @@ type fact struct {
 	// certain is the size that it had for sure: at the end of an operation of this process.
 	certain cloud.Bytes
 
-	// made is when this process has sent the create; zero: it did not, or the operation is surely or maybe an earlier one.
+	// made is when this process has begun the create; zero: it did not, or the operation may be an earlier one.
 	made time.Time
 	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
 	// alone. ready is when it was so for the first time. Zero: never.

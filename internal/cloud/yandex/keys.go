@@ -26,9 +26,9 @@ type making struct {
 	what, request string
 	send          func(ctx context.Context) (*operation.Operation, error)
 
-	// made is the id of what the operation that counts makes or has made. own: it was this call that began it.
-	made string
-	own  bool
+	// own: it was this call that began the operation that counts, at a moment by the cloud's clock.
+	own   bool
+	began time.Time
 	// earlier is the disk that an operation had made which was over when it was asked for, and twins are
 	// others of its name. failure is why such an operation failed.
 	earlier *compute.Disk
@@ -37,11 +37,12 @@ type making struct {
 }
 
 // begunSince reports whether an operation was begun by the request that was sent at a moment and has just been
-// answered, and not by an earlier one under the same key: its time lies between the two. A clock that differs from
-// the cloud's by more than a request takes makes an own one look like another's, which is the safe side.
+// answered, and not by an earlier one under the same key: its time, which the cloud tells in seconds, is not before
+// that second and not after the answer. One of the same second that another process has begun looks the same; a
+// clock that differs from the cloud's by more makes an own one look like another's, which is the safe side.
 func begunSince(op *operation.Operation, asked time.Time) bool {
 	created := op.GetCreatedAt().AsTime()
-	return !created.Before(asked) && !created.After(time.Now())
+	return !created.Before(asked.Truncate(time.Second)) && !created.After(time.Now())
 }
 
 // begin sends the create. It returns the id of what is being made and the operation, or no operation where it
@@ -59,7 +60,7 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 			return "", "", err
 		}
 		known := m.c.chains.saw(begun.GetId())
-		m.made, m.own = id, !known && begunSince(begun, asked)
+		m.own, m.began = !known && begunSince(begun, asked), begun.GetCreatedAt().AsTime()
 		if !begun.GetDone() {
 			return id, begun.GetId(), nil
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// FindVolume returns the disk made under this request name, when it is READY. Should there be several, the
-// oldest one is it. A disk in ERROR is left to a person: whether there is anything on it is not known.
+// FindVolume returns the disk made under this request name, when it is READY. Several are left to a person, since
+// each of them may have been handed out, and so is a disk in ERROR: whether there is anything on it is not known.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	missing := fmt.Errorf("find volume %q: %w", name, fault.NotFound)
 	if name == "" {
@@ -29,10 +29,12 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 		return cloud.Volume{}, err
 	}
 	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetStatus() == compute.Disk_DELETING })
-	at := slices.IndexFunc(same, func(d *compute.Disk) bool { return c.madeFor(name, d.GetLabels()) })
+	ours := slices.DeleteFunc(slices.Clone(same), func(d *compute.Disk) bool { return !c.madeFor(name, d.GetLabels()) })
 	switch {
-	case at >= 0:
-		return c.whenReady(ctx, same[at])
+	case len(ours) > 1:
+		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, errTwins(ours))
+	case len(ours) == 1:
+		return c.whenReady(ctx, ours[0])
 	case len(same) > 0:
 		return cloud.Volume{}, fmt.Errorf("find volume %q: disk %s has its name %s and was made for something else (see its labels): %w",
 			name, same[0].GetId(), same[0].GetName(), fault.Conflict)
@@ -97,7 +99,7 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 			return c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
 		})
 		if op != nil && begunSince(op, asked) {
-			c.known.deletes(id, asked)
+			c.known.deletes(id, op.GetCreatedAt().AsTime())
 		}
 		return changeOf(op, id, kindDelete), err
 	}
