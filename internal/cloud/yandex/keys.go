@@ -13,8 +13,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// mostKeys is how many keys one call tries.
-const mostKeys = 4
+// mostKeys is how many keys one call tries. A used one is answered quickly, and a process that knows nothing has to
+// pass all that failed while the cloud had no room for hours.
+const mostKeys = 64
 
 // A making is a create under an idempotency key. A key that the cloud knows is answered with the operation
 // that it began once, whatever has become of it: it may be running, which is the one to wait for; it may have
