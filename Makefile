@@ -43,7 +43,7 @@ test: ## Run every test that needs no root
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	cd test/sanity && $(GO) test -race -count=1 -timeout 30m -tags e2e . -v -args -bin $(CURDIR)/bin
+	cd test/sanity && $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
 
 .PHONY: e2e
 e2e: ## Run the tests on real loop devices and filesystems (root)

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
@@ -23,6 +26,9 @@ import (
 
 // bin is the folder with the two programs; only the suites that run them need it.
 var bin = flag.String("bin", "../../bin", "folder with cloudblock-controller and cloudblock-node")
+
+// only names the backend that this process runs.
+var only = flag.String("backend", "", "run the suite over this backend in this process; empty: over each in a process of its own")
 
 // backend is one way to run csi-sanity.
 type backend struct {
@@ -43,32 +49,64 @@ type backend struct {
 // backends is completed by the files of this package that carry the build tag e2e.
 var backends = []backend{memoryBackend}
 
-// TestSanity runs every backend's suite in one run, because ginkgo allows one run per process.
+// TestSanity runs every backend's suite in a process of its own, as many side by side as -parallel allows:
+// ginkgo allows one run per process, and most of each is waiting.
 func TestSanity(t *testing.T) {
-	gomega.RegisterFailHandler(ginkgo.Fail)
-	suite, reporter := ginkgo.GinkgoConfiguration()
 	for _, b := range backends {
-		dir := t.TempDir()
-		config := sanity.NewTestConfig()
-		config.ControllerAddress, config.Address = b.start(t, dir)
-		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(sized))
-		config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(sized))
-		config.TargetPath = filepath.Join(dir, "target")
-		config.StagingPath = filepath.Join(dir, "staging")
-		config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
-		config.TestVolumeAccessType = b.accessType
-		config.RemoveTargetPath = os.RemoveAll
-		config.TestNodeVolumeAttachLimit = true
-		ginkgo.Describe(b.name+":", func() {
-			sc := sanity.GinkgoTest(&config)
-			ginkgo.AfterAll(sc.Finalize)
-		}, ginkgo.Ordered, ginkgo.ContinueOnFailure)
-		for text := range b.skips {
-			suite.SkipStrings = append(suite.SkipStrings, "^.*"+b.name+":.*"+text)
+		switch *only {
+		case "":
+			t.Run(b.name, func(t *testing.T) {
+				t.Parallel()
+				b.runApart(t)
+			})
+		case b.name:
+			b.run(t)
 		}
 	}
-	ginkgo.ReportAfterSuite("counts", func(report ginkgo.Report) { count(t, report) })
-	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
+}
+
+// shown is held while a process shows what it has to say.
+var shown sync.Mutex
+
+// runApart runs the suite in a process of its own, which ends before this one has to.
+func (b backend) runApart(t *testing.T) {
+	args := []string{"-test.run=^TestSanity$", "-test.v", "-bin=" + *bin, "-backend=" + b.name}
+	if end, bounded := t.Deadline(); bounded {
+		args = append(args, "-test.timeout="+time.Until(end.Add(-30*time.Second)).String())
+	}
+	out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
+	shown.Lock()
+	defer shown.Unlock()
+	fmt.Printf("%s\n", out)
+	if err != nil {
+		t.Errorf("csi-sanity over %s: %v", b.name, err)
+	}
+}
+
+// run runs the suite in this process.
+func (b backend) run(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	dir := t.TempDir()
+	config := sanity.NewTestConfig()
+	config.ControllerAddress, config.Address = b.start(t, dir)
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(sized))
+	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(sized))
+	config.TargetPath = filepath.Join(dir, "target")
+	config.StagingPath = filepath.Join(dir, "staging")
+	config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
+	config.TestVolumeAccessType = b.accessType
+	config.RemoveTargetPath = os.RemoveAll
+	config.TestNodeVolumeAttachLimit = true
+	ginkgo.Describe(b.name+":", func() {
+		sc := sanity.GinkgoTest(&config)
+		ginkgo.AfterAll(sc.Finalize)
+	}, ginkgo.Ordered, ginkgo.ContinueOnFailure)
+	for text := range b.skips {
+		suite.SkipStrings = append(suite.SkipStrings, "^.*"+b.name+":.*"+text)
+	}
+	ginkgo.ReportAfterSuite("counts", func(report ginkgo.Report) { b.count(t, report) })
+	ginkgo.RunSpecs(t, "csi-sanity over "+b.name, suite, reporter)
 }
 
 // sized fills in the sizes that an answer keeps of its parts. csi-sanity compares a topology of an
@@ -82,31 +120,29 @@ func sized(ctx context.Context, method string, req, reply any, cc *grpc.ClientCo
 	return err
 }
 
-// count prints the counts of each backend and fails the test for a skip that nobody explained.
-func count(t *testing.T, report ginkgo.Report) {
-	for _, b := range backends {
-		var passed, failed int
-		skipped := map[string]int{}
-		for _, spec := range report.SpecReports {
-			if !strings.Contains(spec.FullText(), b.name+":") {
-				continue
-			}
-			switch {
-			case spec.State == types.SpecStatePassed:
-				passed++
-			case spec.State == types.SpecStateSkipped:
-				skipped[b.reason(t, spec)]++
-			case spec.Failed():
-				failed++
-			}
+// count prints how the specs went and fails the test for a skip that nobody explained.
+func (b backend) count(t *testing.T, report ginkgo.Report) {
+	var passed, failed int
+	skipped := map[string]int{}
+	for _, spec := range report.SpecReports {
+		if !strings.Contains(spec.FullText(), b.name+":") {
+			continue // what belongs to the suite as a whole
 		}
-		fmt.Printf("csi-sanity over %s: %d passed, %d failed\n", b.name, passed, failed)
-		for _, reason := range slices.Sorted(maps.Keys(skipped)) {
-			fmt.Printf("  %3d not run: %s\n", skipped[reason], reason)
+		switch {
+		case spec.State == types.SpecStatePassed:
+			passed++
+		case spec.State == types.SpecStateSkipped:
+			skipped[b.reason(t, spec)]++
+		case spec.Failed():
+			failed++
 		}
-		if passed == 0 {
-			t.Errorf("csi-sanity over %s: nothing passed", b.name)
-		}
+	}
+	fmt.Printf("csi-sanity over %s: %d passed, %d failed\n", b.name, passed, failed)
+	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
+		fmt.Printf("  %3d not run: %s\n", skipped[reason], reason)
+	}
+	if passed == 0 {
+		t.Errorf("csi-sanity over %s: nothing passed", b.name)
 	}
 }
 
