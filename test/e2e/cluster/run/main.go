@@ -69,7 +69,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&only, "only", "", "which `parts` to run, with commas between them (default: all)")
 	fs.StringVar(&o.focus, "focus", "", "a regular expression: only these specs of the upstream suite")
 	fs.BoolVar(&o.wide, "wide", false, "run the upstream suite's slow and serial specs, too")
-	fs.IntVar(&o.processes, "procs", 4, "how many specs of the upstream suite run at a time")
+	fs.IntVar(&o.processes, "procs", 6, "how many specs of the upstream suite run at a time")
 	fs.StringVar(&o.reports, "reports", "", "`folder` for reports and logs (default: below the cluster's cache)")
 	if err := fs.Parse(args); err != nil {
 		return o, err
