@@ -3,6 +3,7 @@ package yandex
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -70,10 +71,12 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 		switch {
 		case err != nil:
 			return "", "", fmt.Errorf("%s: what became of operation %s: %w: %w", m.doing, begun.GetId(), fault.Uncertain, err)
-		case there && known:
+		case there && known && m.failure == nil:
 			return "", "", fmt.Errorf("%s: an earlier call has made %s for it: %w", m.doing, id, fault.Conflict)
 		case there:
 			return id, "", nil
+		case m.what == keySnapshot && !m.c.chains.deleted(id):
+			return "", "", errLost(m.request, id, m.failure)
 		}
 		chain += "/" + begun.GetId()
 		m.c.chains.keep(m.what, m.request, chain)
@@ -85,9 +88,12 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 }
 
 // became reports whether there is what an operation has made that was over when it was asked for. What a failed
-// one has left goes.
+// one has left goes, but for a snapshot that somebody may know of.
 func (m *making) became(ctx context.Context, id string) (there bool, err error) {
-	if m.what != keyDisk {
+	switch m.what {
+	case keySnapshot:
+		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), nil)
+	case keyTemporary:
 		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), m.failure)
 	}
 	if m.failure != nil {
@@ -121,31 +127,48 @@ func madeBy(op *operation.Operation) (string, error) {
 // mostChains bounds what is remembered of creates.
 const mostChains = 1 << 14
 
-// chains remember which keys of a name are used up, which operations were answered before, and what is being
-// made under a name. It saves requests: another process finds them anew.
+// chains remember which keys of a name are used up, which operations were answered before, what was answered for a
+// name, and what callers have deleted. It saves requests: another process finds them anew.
 type chains struct {
 	mu   sync.Mutex
 	all  map[string]string
 	seen map[string]bool
 	made map[string]string
+	gone map[string]bool
 }
 
-// making notes the id of what is being made under a name; an empty one forgets it.
-func (c *chains) making(what, request, id string) {
+// making notes the id that a request for a snapshot is answered with.
+func (c *chains) making(request, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made == nil || len(c.made) >= mostChains {
 		c.made = map[string]string{}
 	}
-	if c.made[what+" "+request] = id; id == "" {
-		delete(c.made, what+" "+request)
-	}
+	c.made[request] = id
 }
 
-func (c *chains) madeAs(what, request string) (id string) {
+// madeAs is the id that a request for a snapshot was answered with, or "".
+func (c *chains) madeAs(request string) (id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.made[what+" "+request]
+	return c.made[request]
+}
+
+// delete notes that a caller has deleted a snapshot: its name is free again.
+func (c *chains) delete(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone == nil || len(c.gone) >= mostChains {
+		c.gone = map[string]bool{}
+	}
+	c.gone[id] = true
+	maps.DeleteFunc(c.made, func(_, made string) bool { return made == id })
+}
+
+func (c *chains) deleted(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone[id]
 }
 
 func (c *chains) of(what, request string) string {

@@ -15,7 +15,8 @@ import (
 )
 
 // CreateSnapshots makes a snapshot of one disk and returns while the cloud is still copying: the instant is
-// that of the call, and writing may go on. Groups are not offered.
+// that of the call, and writing may go on. Groups are not offered. What was answered once is the answer for ever, or
+// an error is: see told.
 func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
 	if err := checkSnapshots(req); err != nil {
@@ -27,8 +28,8 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	if snap, err := c.underWay(ctx, req); snap != nil || err != nil {
-		return snap, err
+	if snaps, err := c.told(ctx, req); snaps != nil || err != nil {
+		return snaps, err
 	}
 	snap, err := c.takeSnapshot(ctx, taking{
 		doing: fmt.Sprintf("%s of disk %s", doing, req.Volumes[0]), what: keySnapshot, request: req.Name,
@@ -40,27 +41,7 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	if err != nil {
 		return nil, err
 	}
-	c.chains.making(keySnapshot, req.Name, snap.GetId())
-	return []cloud.Snapshot{snapshotOf(snap)}, nil
-}
-
-// underWay answers a request that this process has begun: the sidecar asks again and again until the snapshot is
-// ready, and that needs a look and no write. None: there is nothing under way for it.
-func (c *Cloud) underWay(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	id := c.chains.madeAs(keySnapshot, req.Name)
-	if id == "" {
-		return nil, nil
-	}
-	snap, err := c.snapshot(ctx, cloud.SnapshotID(id))
-	switch kind := fault.Of(err); {
-	case kind == fault.NotFound, err == nil && snap.GetStatus() != compute.Snapshot_CREATING && snap.GetStatus() != compute.Snapshot_READY:
-		c.chains.making(keySnapshot, req.Name, "") // it is asked for anew
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("create snapshot %q: %w", req.Name, err)
-	case snap.GetStatus() == compute.Snapshot_READY, snap.GetSourceDiskId() != string(req.Volumes[0]):
-		return nil, fmt.Errorf("create snapshot %q: an earlier call has made %s for it: %w", req.Name, id, fault.Conflict)
-	}
+	c.chains.making(req.Name, snap.GetId())
 	return []cloud.Snapshot{snapshotOf(snap)}, nil
 }
 
@@ -121,7 +102,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, t taking) (*compute.Snapshot, 
 		slot.ReleaseAfter(ctx, end)
 	}
 	if err != nil {
-		return nil, c.discardSnapshot(ctx, cloud.SnapshotID(id), fmt.Errorf("%s: %w", t.doing, unseen(err)))
+		return c.givenUp(ctx, cloud.SnapshotID(id), t, err)
 	}
 	return c.snapshotSoon(ctx, cloud.SnapshotID(id), t, end)
 }
@@ -132,7 +113,7 @@ func (c *Cloud) snapshotSoon(ctx context.Context, id cloud.SnapshotID, t taking,
 	snap, err := c.snapshot(ctx, id)
 	if fault.Of(err) == fault.NotFound {
 		if err := end(ctx); err != nil {
-			return nil, c.discardSnapshot(ctx, id, fmt.Errorf("%s: %w", t.doing, unseen(err)))
+			return c.givenUp(ctx, id, t, err)
 		}
 		snap, err = c.snapshot(ctx, id)
 	}
@@ -141,8 +122,25 @@ func (c *Cloud) snapshotSoon(ctx context.Context, id cloud.SnapshotID, t taking,
 		return nil, fmt.Errorf("%s: %w: %w", t.doing, fault.Uncertain, err)
 	case snap.GetSourceDiskId() != t.body.GetDiskId(): // an earlier call with another wish is still making it
 		return nil, fmt.Errorf("%s: snapshot %s has its name and is of disk %s: %w", t.doing, id, snap.GetSourceDiskId(), fault.Conflict)
-	case snap.GetStatus() == compute.Snapshot_ERROR:
+	case snap.GetStatus() == compute.Snapshot_ERROR && t.what == keyTemporary:
 		return nil, c.discardSnapshot(ctx, id, fmt.Errorf("%s: the cloud gave it up: %w", t.doing, fault.Unavailable))
+	}
+	return snap, nil
+}
+
+// givenUp says what a failed wait for the end of a snapshot's operation means. What is left of it stays if somebody
+// may have been told of it, and is answered as it is, so that whoever asks knows what to delete.
+func (c *Cloud) givenUp(ctx context.Context, id cloud.SnapshotID, t taking, why error) (*compute.Snapshot, error) {
+	why = fmt.Errorf("%s: %w", t.doing, unseen(why))
+	if t.what == keyTemporary || fault.Of(why) == fault.Uncertain {
+		return nil, c.discardSnapshot(ctx, id, why)
+	}
+	snap, err := c.snapshot(ctx, id)
+	switch {
+	case fault.Of(err) == fault.NotFound:
+		return nil, errLost(t.request, string(id), why)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w: %w", fault.Uncertain, err, why)
 	}
 	return snap, nil
 }
@@ -174,8 +172,8 @@ func (c *Cloud) snapshotThere(ctx context.Context, id cloud.SnapshotID, failure 
 	return snap.GetStatus() != compute.Snapshot_DELETING, nil
 }
 
-// FindSnapshots returns the snapshot made under this request name. Should there be several, the oldest one is
-// it.
+// FindSnapshots returns the snapshot made under this request name. One that the cloud has given up is none, and holds
+// the name; several are left to a person, as FindVolume does it.
 func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
 	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
 	if name == "" {
@@ -185,13 +183,14 @@ func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapsho
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(same, func(s *compute.Snapshot) bool { return c.madeFor(name, s.GetLabels()) })
+	ours := c.ours(name, same)
 	switch {
-	case at >= 0 && same[at].GetStatus() == compute.Snapshot_ERROR:
-		return nil, fmt.Errorf("find snapshot %q: %s is in the state ERROR; delete it in the console, the next attempt makes another: %w",
-			name, same[at].GetId(), fault.Unavailable)
-	case at >= 0:
-		return []cloud.Snapshot{snapshotOf(same[at])}, nil
+	case len(ours) > 1:
+		return nil, errTwinSnapshots(name, ours)
+	case len(ours) == 1 && ours[0].GetStatus() == compute.Snapshot_ERROR:
+		return nil, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, ours[0].GetId(), nil))
+	case len(ours) == 1:
+		return []cloud.Snapshot{snapshotOf(ours[0])}, nil
 	case len(same) > 0:
 		return nil, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its labels): %w",
 			name, same[0].GetId(), same[0].GetName(), fault.Conflict)
@@ -241,7 +240,11 @@ func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	return c.deleteSnapshot(ctx, id, true)
+	if err := c.deleteSnapshot(ctx, id, true); err != nil {
+		return err
+	}
+	c.chains.delete(string(id))
+	return nil
 }
 
 // deleteSnapshot removes a snapshot, in its turn unless the caller has one.

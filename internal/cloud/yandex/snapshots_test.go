@@ -48,11 +48,10 @@ func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
 	})
 }
 
-// C8: a snapshot whose answer was lost, or that the cloud gave up, is one snapshot when it is repeated.
-func TestALostOrFailedSnapshotIsMadeOnce(t *testing.T) {
+// C8: a snapshot whose answer was lost is one snapshot when it is repeated.
+func TestASnapshotWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	for name, effect := range map[string]faults.Effect{
 		"lost before": {Lost: faults.LostBefore}, "lost after": {Lost: faults.LostAfter},
-		"given up": {Errored: true, ID: "INTERNAL"}, "given up for a quota": {Errored: true, ID: "RESOURCE_EXHAUSTED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, func(t *testing.T) {
@@ -73,6 +72,98 @@ func TestALostOrFailedSnapshotIsMadeOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// C8: the sidecar keeps the id that it was told first and believes any later answer that says ready. So a snapshot that
+// the cloud gives up after that is never replaced by another one: the request is an error that lets go of it, whoever
+// is asked, and what was told can be deleted and leaves nothing.
+func TestASnapshotThatWasToldOfIsNeverReplaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		effect faults.Effect
+		first  bool // the same controller is asked again
+	}{
+		"asked again":                        {faults.Effect{Errored: true, ID: "INTERNAL"}, true},
+		"a quota":                            {faults.Effect{Errored: true, ID: "RESOURCE_EXHAUSTED"}, true},
+		"another controller is asked":        {faults.Effect{Errored: true, ID: "INTERNAL"}, false},
+		"the answer was lost":                {faults.Effect{Errored: true, ID: "INTERNAL", Lost: faults.LostAfter}, true},
+		"the answer was lost with its asker": {faults.Effect{Errored: true, ID: "INTERNAL", Lost: faults.LostAfter}, false},
+	} {
+		for _, vanishes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s (what failed vanishes: %v)", name, vanishes), func(t *testing.T) {
+				simulated(t, func(t *testing.T) {
+					folder := start(t, emulator.Options{Durations: emulator.Durations{Snapshot: clock.Fixed(time.Minute)}, Rules: emulator.Rules{FailedCreateVanishes: vanishes}})
+					c := open(t, folder)
+					id := attached(t, c)
+					folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: tc.effect})
+					_, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+					if (err == nil) != (tc.effect.Lost == "") {
+						t.Fatalf("the first CreateSnapshots = %v", err)
+					}
+					told := cloud.SnapshotID(folder.Snapshots()[0].ID)
+					time.Sleep(5 * time.Minute)
+					if !tc.first {
+						c = open(t, folder)
+					}
+					neverAnother(t, folder, c, id, told)
+					must(t, c.DeleteSnapshot(t.Context(), told))
+					if all := folder.Snapshots(); len(all) > 0 {
+						t.Errorf("after its delete there are %+v", all)
+					}
+					snaps, err := stack(c).CreateSnapshots(t.Context(), snapshotRequest("s", id))
+					if err != nil || snaps[0].ID == told {
+						t.Errorf("with its name free again CreateSnapshots = %+v, %v", snaps, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// neverAnother asks for the snapshot "s" again and again: it is the one that was told, not ready, or an error, and in
+// the end an error that says what to do.
+func neverAnother(t *testing.T, folder *emulator.Cloud, c cloud.Cloud, of cloud.VolumeID, told cloud.SnapshotID) {
+	t.Helper()
+	var last error
+	for range 4 {
+		var snaps []cloud.Snapshot
+		snaps, last = stack(c).CreateSnapshots(t.Context(), snapshotRequest("s", of))
+		if last == nil && (snaps[0].ID != told || snaps[0].Ready) {
+			t.Errorf("CreateSnapshots = %+v, it was told to be %s", snaps[0], told)
+		}
+		for _, s := range folder.Snapshots() {
+			if s.ID != string(told) {
+				t.Errorf("there is the snapshot %+v, which nobody knows", s)
+			}
+		}
+		time.Sleep(time.Minute)
+	}
+	want(t, last, fault.Precondition, string(told), "delete the VolumeSnapshot")
+}
+
+// C8: a request is answered with its snapshot for as long as that is being made, also when names repeat and the key has
+// been forgotten, by a controller that knows nothing.
+func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{
+			Durations: emulator.Durations{Snapshot: clock.Fixed(time.Hour)},
+			Rules:     emulator.Rules{NamesRepeat: true, KeysForgottenAfter: clock.Fixed(time.Minute)},
+		})
+		c := stack(open(t, folder))
+		id := attached(t, c)
+		first, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+		must(t, err)
+		for range 3 {
+			time.Sleep(25 * time.Minute)
+			again, err := stack(open(t, folder)).CreateSnapshots(t.Context(), snapshotRequest("s", id))
+			if err != nil || again[0].ID != first[0].ID {
+				t.Errorf("CreateSnapshots again = %+v, %v, want %s", again, err, first[0].ID)
+			}
+		}
+		twin, err := folder.AddSnapshot(emulator.Snapshot{Name: "s", Disk: string(id), Labels: labels("s")})
+		must(t, err)
+		_, err = stack(open(t, folder)).CreateSnapshots(t.Context(), snapshotRequest("s", id))
+		want(t, err, fault.Unavailable, twin, string(first[0].ID), "delete the one")
+	})
 }
 
 // C2, C3 and C5: a restore in any zone and to a larger size is one write; it and its repeat answer the same, with
