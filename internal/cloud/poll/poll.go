@@ -132,34 +132,44 @@ func (p *Poller[K, S]) Known(kind Kind) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u := p.usualOf(kind)
-	return u.learnt || u.told
+	return u.learnt || u.likely() > 0
 }
 
 // Tell takes in that an operation of this kind has taken at least so long, which somebody else has seen: before
-// this process was started, say. It counts until an operation of the kind is waited for here.
+// this process was started, say. It is a guess that counts until one of the kind was waited for here.
 func (p *Poller[K, S]) Tell(kind Kind, least time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u := p.usualOf(kind); !u.learnt && least > 0 {
-		u.at, u.told = least, true
-	}
+	p.usualOf(kind).told = least
 }
 
-// first returns the age for the first look. A kind of which nothing is known yet is taken to need nearly
-// as long as the quickest of the others, within reason: that spares most of the looks until its own
-// duration is known.
+// first returns the age for the first look.
 func (p *Poller[K, S]) first(kind Kind) time.Duration {
 	u := p.usualOf(kind)
-	if u.learnt || u.told {
+	if u.learnt {
 		return u.at
+	}
+	return max(min(p.likely(kind), longestGuess), u.at)
+}
+
+// likely returns how long an operation of a kind may take that is not learnt. A kind of which nothing is known
+// yet is taken to need nearly as long as the quickest of the others: that spares most of the looks until its
+// own duration is known. 0: nothing is known.
+func (p *Poller[K, S]) likely(kind Kind) time.Duration {
+	if own := p.usualOf(kind).likely(); own > 0 {
+		return own
 	}
 	var quickest time.Duration
 	for _, other := range p.usual {
-		if (other.learnt || other.told) && (quickest == 0 || other.at < quickest) {
-			quickest = other.at
+		took := other.likely()
+		if other.learnt {
+			took = other.at
+		}
+		if took > 0 && (quickest == 0 || took < quickest) {
+			quickest = took
 		}
 	}
-	return max(u.at, min(quickest*17/20, 10*u.at))
+	return time.Duration(guessShare * float64(quickest))
 }
 
 func (p *Poller[K, S]) usualOf(kind Kind) *usual {

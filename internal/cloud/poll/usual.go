@@ -13,6 +13,15 @@ const (
 	// convincing is how many operations in a row must differ far before they are believed at once.
 	// Fewer are outliers.
 	convincing = 4
+	// enough is how many operations have to be seen before they tell how long one takes. Any of them may have met a
+	// bad minute of the cloud.
+	enough = 3
+	// guessShare is where the first look comes as a part of a guess, and longestGuess the longest guess.
+	guessShare   = 0.85
+	longestGuess = 5 * time.Second
+	// longUsual is from which usual duration on an operation gets a look at a part of it, too: what is long may have
+	// become short since, and nobody would see it.
+	longUsual, earlyPart = 8 * time.Second, 4
 )
 
 // usual is the age at which operations of a kind get their first look. It follows the age at which
@@ -25,9 +34,13 @@ const (
 type usual struct {
 	at     time.Duration
 	learnt bool
-	// told: at is what an operation took at least that nobody waited for here.
-	told bool
-	// searching: of the first operation it is known only that it ended between floor and at, and
+	// seen is how many operations have ended, until that is learnt, and shortest the quickest of them, between floor
+	// and shortest.
+	seen     int
+	shortest time.Duration
+	// told is what operations took at least that nobody waited for here.
+	told time.Duration
+	// searching: of the operation that at comes from it is known only that it ended between floor and at, and
 	// the next looks halve that until one comes too early.
 	searching bool
 	floor     time.Duration
@@ -64,10 +77,36 @@ func (u *usual) found(done bool, share float64) {
 	}
 }
 
-// ended takes in the end of an operation between two ages; after is 0 if no look saw it running.
-func (u *usual) ended(after, by time.Duration) {
+// likely is how long an operation may take as long as that is not learnt; 0: nothing is known.
+func (u *usual) likely() time.Duration {
+	if u.seen > 0 {
+		return time.Duration(guessShare * float64(u.shortest))
+	}
+	return u.told
+}
+
+// early is the age of a look before the usual one, or 0.
+func (u *usual) early() time.Duration {
+	if !u.learnt || u.at < longUsual {
+		return 0
+	}
+	return u.at / earlyPart
+}
+
+// ended takes in the end of an operation between two ages; after is 0 if no look saw it running. sought: it was looked
+// at that early on purpose.
+func (u *usual) ended(after, by time.Duration, sought bool) {
 	if !u.learnt {
-		u.learnt, u.searching, u.floor, u.at = true, true, after, by
+		if u.seen++; u.seen == 1 || by < u.shortest {
+			u.shortest, u.floor = by, after
+		}
+		if u.seen >= enough {
+			u.learnt, u.searching, u.at = true, true, u.shortest
+		}
+		return
+	}
+	if sought && by < u.at/2 {
+		u.at, u.searching, u.floor, u.far = by, true, after, u.far[:0]
 		return
 	}
 	late, early := after > 0 && by > u.at+u.at/4, by < u.at-u.at/4

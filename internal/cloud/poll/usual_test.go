@@ -1,6 +1,7 @@
 package poll_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -117,4 +118,66 @@ func TestTheFirstOfAKindIsSeenSoonWhereSomethingIsKnown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A bad minute of the cloud, or records of one, makes nobody wait for long after it.
+func TestABadMinuteIsSoonForgotten(t *testing.T) {
+	const quick = 2 * time.Second
+	for name, tc := range map[string]struct {
+		slow   int
+		told   time.Duration
+		waited []time.Duration // at most, by the operations after it
+	}{
+		"the first was slow":           {slow: 1, waited: []time.Duration{6 * time.Second, 5 * time.Second, 5 * time.Second, 4 * time.Second}},
+		"the first three were slow":    {slow: 3, waited: []time.Duration{16 * time.Second, 5 * time.Second, 5 * time.Second}},
+		"records of a slow one":        {told: 10 * time.Minute, waited: []time.Duration{6 * time.Second, 5 * time.Second, 5 * time.Second}},
+		"records of it and slow again": {slow: 1, told: 10 * time.Minute, waited: []time.Duration{6 * time.Second, 5 * time.Second, 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCloud()
+				p := c.poller(0)
+				defer p.Close()
+				p.Tell("attach", tc.told)
+				wait := func(i int, took time.Duration) time.Duration {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+					defer cancel()
+					op := c.begin(fmt.Sprint(i), took)
+					if _, err := p.Wait(ctx, op, finished); err != nil {
+						t.Fatal(err)
+					}
+					return time.Since(op.Began)
+				}
+				for i := range tc.slow {
+					wait(-1-i, time.Minute)
+				}
+				for i := range 20 {
+					most := quick * 5 / 4
+					if i < len(tc.waited) {
+						most = tc.waited[i]
+					} else if i < 14 {
+						most = 4 * time.Second
+					}
+					if waited := wait(i, quick); waited > most {
+						t.Errorf("operation %d after it took %s and was waited for for %s, want at most %s", i, quick, waited, most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What takes longer than its callers wait is seen all the same when it becomes quick.
+func TestWhatTakesLongerThanAnybodyWaitsIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud()
+		p := c.poller(0)
+		defer p.Close()
+		c.learn(t, p, 10*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := p.Wait(ctx, c.begin("quick", time.Second), finished); err != nil {
+			t.Error(err)
+		}
+	})
 }

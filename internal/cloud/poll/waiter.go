@@ -46,6 +46,8 @@ type waiter[K comparable, S any] struct {
 	// counted: its first look at the usual age was taken in. share is its part in that look.
 	counted bool
 	share   float64
+	// sought: its next look comes before the usual age, on purpose.
+	sought bool
 	// asked: a look is under way, or its answer is being dealt with; askedAt was its beginning.
 	asked   bool
 	askedAt time.Time
@@ -69,6 +71,12 @@ func (p *Poller[K, S]) enter(ctx context.Context, op Operation[K]) *waiter[K, S]
 	} else {
 		w.due = w.began.Add(first)
 		w.teaches = now.Sub(w.began) < first/2
+		if early := w.began.Add(u.early()); early.After(now) && early.Before(w.due) {
+			w.due, w.sought = early, true
+		}
+		if end, ends := ctx.Deadline(); ends && first >= longUsual {
+			w.soonBefore(now, end)
+		}
 	}
 	w.slack = max(time.Duration(slackShare*float64(first)), leastSlack)
 	w.aloneAt = 2 * first
@@ -79,6 +87,14 @@ func (p *Poller[K, S]) enter(ctx context.Context, op Operation[K]) *waiter[K, S]
 	p.cfg.Metrics.waits(1)
 	p.plan(w)
 	return w
+}
+
+// soonBefore makes the first look come within a part of the time until the waiter's end: nothing would be seen of
+// operations that take longer than anybody waits.
+func (w *waiter[K, S]) soonBefore(now, end time.Time) {
+	if soon := now.Add(end.Sub(now) / earlyPart); soon.Before(w.due) {
+		w.due, w.sought = soon, true
+	}
 }
 
 // leave ends a waiter.
@@ -107,7 +123,7 @@ func (p *Poller[K, S]) ended(w *waiter[K, S], well bool) {
 	if !w.counted {
 		u.found(true, w.share)
 	}
-	u.ended(w.running, w.askedAt.Sub(w.began))
+	u.ended(w.running, w.askedAt.Sub(w.began), w.sought)
 	p.cfg.Metrics.learnt(w.op.Kind, u.at.Seconds())
 }
 
@@ -131,17 +147,22 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		p.plan(w) // a look for others came along long before its own was due
 		return
 	}
+	if first := w.began.Add(p.first(w.op.Kind)); !w.op.Began.IsZero() && w.askedAt.Before(first.Add(-w.slack)) {
+		w.due, w.sought = first, false // it was looked at early, or more is known now
+		p.plan(w)
+		return
+	}
+	w.sought = false
 	if w.teaches && !w.counted {
 		w.counted = true
 		u.found(false, w.share)
 	}
 	share, least := min(nearStep*float64(w.looks+1), stepShare), min(leastStep, u.at/3)
-	switch alone := len(p.waiters) == 1; {
-	case u.learnt:
-	case alone && (u.told || p.first(w.op.Kind) > u.at):
-		share = nearStep // the end cannot be far, and one operation is looked at for little
-	case !alone && !u.told:
+	if !u.learnt {
 		share, least = coldStep, min(leastCold, u.at*2/3)
+		if likely := p.likely(w.op.Kind); len(p.waiters) == 1 && age >= likely*4/5 && age < 2*likely {
+			share, least = nearStep, leastStep // the end may be near, and one operation is looked at for little
+		}
 	}
 	w.looks++
 	if w.op.Began.IsZero() {
