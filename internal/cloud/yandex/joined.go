@@ -78,8 +78,11 @@ func (c *Cloud) operationsOf(what string, read func(token string) ([]*operation.
 	}
 }
 
-// longestRecall bounds how long the cloud's records are waited for.
-const longestRecall = time.Second
+// longestRecall bounds how long the cloud's records are waited for, mostRecalled how many are read.
+const (
+	longestRecall = 10 * time.Second
+	mostRecalled  = 100
+)
 
 // recalls are the kinds of which the cloud's records have been asked how long they take.
 type recalls struct {
@@ -102,19 +105,25 @@ func (r *recalls) claim(kind poll.Kind) bool {
 }
 
 // recall asks the cloud how long the operations took that a disk or its machine had before, once for each kind that
-// this process has not waited for yet: after a restart nobody has to wait until it is learnt. A disk that was made
-// a moment ago has no such records.
-func (c *Cloud) recall(ctx context.Context, key watch) {
+// this process has not waited for yet: after a restart nobody has to wait until it is learnt. It goes on beside the
+// wait for an operation. A disk that was made a moment ago has no such records.
+func (c *Cloud) recall(key watch) {
 	if f, _ := c.known.of(key.disk); key.disk == "" || key.name != "" || !f.made.IsZero() || c.ends.Known(key.kind) || !c.recalls.claim(key.kind) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(budget.WithPriority(ctx, budget.Read), longestRecall)
-	defer cancel()
-	if key.machine != "" {
-		_, _ = c.operationsOfMachine(ctx, key.machine) // without an answer there are a few looks more
-		return
-	}
-	_, _ = c.operationsOfDisk(ctx, key.disk)
+	life := c.work.Life()
+	c.work.Go(func() {
+		ctx, cancel := context.WithTimeout(budget.WithPriority(life, budget.Read), longestRecall)
+		defer cancel()
+		// Without an answer there are a few looks more.
+		if key.machine != "" {
+			list, _ := c.machines.ListOperations(ctx, &compute.ListInstanceOperationsRequest{InstanceId: key.machine, PageSize: mostRecalled})
+			c.learn(list.GetOperations())
+			return
+		}
+		list, _ := c.disks.ListOperations(ctx, &compute.ListDiskOperationsRequest{DiskId: string(key.disk), PageSize: mostRecalled})
+		c.learn(list.GetOperations())
+	})
 }
 
 // learn takes in how long operations took at least.

@@ -1,12 +1,14 @@
 package yandex_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
@@ -38,6 +40,29 @@ func TestAFreshControllerKnowsHowLongChangesTake(t *testing.T) {
 			if took := time.Since(began); took > most {
 				t.Errorf("the detach after the first %s took %s", what, took)
 			}
+		}
+	})
+}
+
+// Records of a bad hour of the cloud make nobody wait for as long after a restart.
+func TestRecordsOfABadHourAreNotWaitedFor(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(2 * time.Second))})
+		usual := func(cfg *yandex.Config) { cfg.Usual = nil }
+		before := open(t, folder, usual)
+		id := volume(t, before, "a").ID
+		folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(10 * time.Minute)}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := before.Attach(ctx, id, node1)
+		must(t, err)
+		must(t, before.Detach(t.Context(), id, node1))
+		fresh := open(t, folder, usual)
+		began := time.Now()
+		_, err = fresh.Attach(t.Context(), id, node1)
+		must(t, err)
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("an attach of 2 s took %s", took)
 		}
 	})
 }

@@ -78,7 +78,7 @@ type change struct {
 // that has failed has changed nothing that is known of, so the next call may send it again.
 func (c *Cloud) await(ctx context.Context, ch change, shows func(sight) bool) (sight, error) {
 	defer c.paces.forget(ch.operation)
-	c.recall(ctx, ch.watch)
+	c.recall(ch.watch)
 	seen, err := c.ends.Wait(ctx, poll.Operation[watch]{Key: ch.watch, Kind: ch.kind, Began: ch.began}, func(s sight) (bool, error) {
 		switch {
 		case s.operation.GetDone():
