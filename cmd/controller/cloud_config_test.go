@@ -21,7 +21,8 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
 		"no credentials":                    {[]string{"--cloud=digitalocean"}, []string{"--credentials-file: required with --cloud digitalocean, or the environment variable DIGITALOCEAN_ACCESS_TOKEN"}},
 		"credentials of a cloud on local":   {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--credentials-file=/x", "--region=fra1"}, []string{"--credentials-file", "--region"}},
-		"a pool in a cloud":                 {with("--local-pool=/p"), []string{"--local-pool"}},
+		"a pool and a node in a cloud":      {with("--local-pool=/p", "--node-id=a"), []string{"--local-pool", "--node-id"}},
+		"operations of a cloud on local":    {drivertest.Local("--operation-timeout=1m"), []string{"--operation-timeout: there is no such thing with --cloud local"}},
 		"an API reached in plain text":      {with("--api-endpoint=http://api.example"), []string{"--api-endpoint: http://api.example: the credentials would be readable"}},
 		"an API with a path":                {with("--api-endpoint=https://api.example/v2"), []string{"--api-endpoint"}},
 		"an API without a scheme":           {with("--api-endpoint=api.example:443"), []string{"--api-endpoint"}},

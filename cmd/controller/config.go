@@ -24,6 +24,8 @@ const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --creden
        cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
        cloudblock-controller volumes --cloud local --local-pool DIR [flags]`
 
+const usualOperation = 5 * time.Minute
+
 // config is what the flags say.
 type config struct {
 	driver.Flags
@@ -64,7 +66,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.region, "region", "", "the region, or the zone on Yandex Cloud, of requests that name none (default: ask the metadata service)")
 	fs.StringVar(&c.yandexFolder, "yandex-folder-id", "", "the folder of Yandex Cloud that the volumes are in (default: ask the metadata service)")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
-	fs.DurationVar(&c.operationTimeout, "operation-timeout", 5*time.Minute, "how long an operation of the cloud is waited for where no caller says")
+	fs.DurationVar(&c.operationTimeout, "operation-timeout", usualOperation, "how long an operation of the cloud is waited for where no caller says")
 	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
 	return fs
 }
@@ -138,6 +140,9 @@ func (c *config) validateLocal() error {
 	if c.apiLimits != nil {
 		err = errors.Join(err, fmt.Errorf("--api-limits: there is no such thing with --cloud %s", c.Cloud))
 	}
+	if c.operationTimeout != usualOperation {
+		err = errors.Join(err, fmt.Errorf("--operation-timeout: there is no such thing with --cloud %s", c.Cloud))
+	}
 	return err
 }
 
@@ -147,8 +152,10 @@ func (c *config) validateRemote() error {
 	if c.token == nil {
 		err = fmt.Errorf("--credentials-file: required with --cloud %s, or the environment variable %s", c.Cloud, c.backend.tokenVariable)
 	}
-	if c.LocalPool != "" {
-		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
+	for _, f := range []struct{ name, value string }{{"--local-pool", c.LocalPool}, {"--node-id", c.NodeID}} {
+		if f.value != "" {
+			err = errors.Join(err, fmt.Errorf("%s: for --cloud local only", f.name))
+		}
 	}
 	if c.yandexFolder != "" && c.backend.folderVariable == "" {
 		err = errors.Join(err, errors.New("--yandex-folder-id: for --cloud yandex only"))

@@ -17,6 +17,11 @@ import (
 const usage = `Usage: cloudblock-node --cloud digitalocean|linode|yandex [flags]
        cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
 
+const (
+	usualDeviceDir = "/dev/disk/by-id"
+	usualReserve   = "0"
+)
+
 // config is what the flags say.
 type config struct {
 	driver.Flags
@@ -69,9 +74,9 @@ var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
 	c.Register(fs, clouds)
-	fs.StringVar(&c.deviceDir, "device-dir", "/dev/disk/by-id", "the `folder` with the links to the cloud's disks")
+	fs.StringVar(&c.deviceDir, "device-dir", usualDeviceDir, "the `folder` with the links to the cloud's disks")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
-	fs.StringVar(&c.reserved, "reserved-attachments", "0", "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
+	fs.StringVar(&c.reserved, "reserved-attachments", usualReserve, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
 }
 
@@ -93,11 +98,27 @@ func parse(args []string, out io.Writer) (config, error) {
 func (c *config) validate() error {
 	err := c.Check(clouds)
 	if c.Cloud == "local" {
-		return errors.Join(err, c.CheckLocal(pool.CheckNode))
+		return errors.Join(err, c.validateLocal())
 	}
 	if d, known := attaching[c.Cloud]; known {
 		c.disks = &d
 		err = errors.Join(err, c.validateDisks())
+	}
+	return err
+}
+
+// validateLocal reports what does nothing where the node itself is the cloud.
+func (c *config) validateLocal() error {
+	err := c.CheckLocal(pool.CheckNode)
+	for _, f := range []struct{ name, value, usual string }{
+		{"--device-dir", c.deviceDir, usualDeviceDir},
+		{"--zone", c.zone, ""},
+		{"--reserved-attachments", c.reserved, usualReserve},
+		{"--metadata-endpoint", c.MetadataEndpoint, ""},
+	} {
+		if f.value != f.usual {
+			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
+		}
 	}
 	return err
 }

@@ -20,6 +20,10 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
 		"no flags at all":              {nil, []string{"--cloud: required"}},
 		"a cloud that is not built in": {[]string{"--cloud=mars"}, []string{`--cloud "mars"`}},
+		"flags of disks on local": {
+			drivertest.Local("--zone=a", "--device-dir=/x", "--reserved-attachments=1", "--metadata-endpoint=http://127.0.0.1:1"),
+			[]string{"--zone: there is no such thing with --cloud local", "--device-dir", "--reserved-attachments", "--metadata-endpoint"},
+		},
 	})
 }
 
