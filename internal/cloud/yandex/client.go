@@ -62,7 +62,8 @@ type Config struct {
 	// SweepEvery is how often left-over temporary snapshots are looked for. Zero means an hour,
 	// a negative value never.
 	SweepEvery time.Duration
-	// LeftOverAge is from which age a temporary snapshot belongs to no call any more. Zero means an hour.
+	// LeftOverAge is from which age a temporary snapshot that is not in use belongs to no call any more. Zero means a
+	// day.
 	LeftOverAge time.Duration
 	// Usual are the shortest plausible durations of operations by kind; nil: learnt from what is seen.
 	Usual map[poll.Kind]time.Duration
@@ -82,7 +83,7 @@ const (
 	defaultEndpoint         = "https://api.cloud.yandex.net:443"
 	defaultOperationTimeout = 5 * time.Minute
 	defaultSweep            = time.Hour
-	defaultLeftOverAge      = time.Hour
+	defaultLeftOverAge      = 24 * time.Hour
 	// defaultOperations is how many operations a folder can have running.
 	defaultOperations = 15
 	// answerPing is after which silence a connection with a request under way is tested, and how long the
@@ -127,6 +128,7 @@ type Cloud struct {
 	known   facts
 	paces   paces
 	chains  chains
+	cloning remote.InUse // the names of temporary snapshots
 	manners manners
 	recalls recalls
 	count   atomic.Int64 // how many disks the folder has, as far as a list has told

@@ -26,6 +26,7 @@ const (
 // sweep does where no repeat comes.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of disk %s", req.Name, req.Source.Volume)
+	defer c.cloning.Begin(c.temporaryName(req.Name))()
 	if err := c.nameIsFree(ctx, req); err != nil { // before the long way is taken
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -53,7 +54,8 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *
 	}
 }
 
-// nameIsFree answers fault.Conflict where the request's name is held already.
+// nameIsFree answers fault.Conflict where the request's name is held already. If that is by the copy, it has been
+// made then.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) error {
 	same, err := c.named(budget.WithPriority(ctx, budget.Read), c.cloudName(req.Name))
 	if err != nil {
@@ -63,7 +65,10 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) e
 		if d.GetStatus() == compute.Disk_DELETING {
 			continue
 		}
-		if c.madeFor(req.Name, d.GetLabels()) && d.GetStatus() == compute.Disk_READY {
+		if c.madeFor(req.Name, d.GetLabels()) {
+			if _, err := c.whenReady(ctx, d); err != nil {
+				return err
+			}
 			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
 		}
 		return fmt.Errorf("disk %s has the name %s: %w", d.GetId(), d.GetName(), fault.Conflict)
@@ -165,16 +170,28 @@ func (c *Cloud) sweep() {
 	}
 }
 
-// Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were
-// broken off and never asked for again.
+// Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
+// broken off and never asked for again. One from which a disk is being made stays, whoever has begun that, for as
+// long as it takes, and so does one that a call of this process has.
 func (c *Cloud) Sweep(ctx context.Context) error {
 	all, err := c.allSnapshots(ctx, budget.List, "")
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
+		whole := s.GetStatus() == compute.Snapshot_READY || s.GetStatus() == compute.Snapshot_ERROR
+		return !whole || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.leftOld
+	})
+	if len(all) == 0 {
+		return nil
+	}
+	sources, err := c.beingCopied(ctx)
+	if err != nil {
+		return err
+	}
 	swept := 0
 	for _, s := range all {
-		if !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.leftOld || swept == mostSwept {
+		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept == mostSwept {
 			continue
 		}
 		swept++
@@ -184,4 +201,19 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		c.log.Info("removed a temporary snapshot that a broken-off clone had left", zap.String("snapshot_id", s.GetId()))
 	}
 	return nil
+}
+
+// beingCopied are the snapshots that disks are being made from.
+func (c *Cloud) beingCopied(ctx context.Context) (map[string]bool, error) {
+	disks, err := c.allDisks(ctx, budget.List)
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string]bool{}
+	for _, d := range disks {
+		if d.GetStatus() == compute.Disk_CREATING {
+			sources[d.GetSourceSnapshotId()] = true
+		}
+	}
+	return sources, nil
 }

@@ -1,0 +1,49 @@
+package yandex_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// C4: a clone that takes hours keeps its temporary snapshot until it is done, whichever controller sweeps, and then it
+// goes.
+func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Durations{Restore: clock.Fixed(3 * time.Hour), Snapshot: clock.Fixed(30 * time.Minute)}})
+		eager := func(cfg *yandex.Config) {
+			cfg.OperationTimeout, cfg.LeftOverAge, cfg.SweepEvery = 5*time.Minute, time.Hour, time.Minute
+		}
+		c, other := open(t, folder, eager), open(t, folder, eager)
+		req := request("copy")
+		req.Source.Volume = origin(t, stack(c))
+		began := time.Now()
+		for {
+			vol, err := stack(c).CreateVolume(t.Context(), req)
+			if err == nil {
+				if d, _ := folder.Disk(string(vol.ID)); d.Status != "READY" {
+					t.Errorf("the copy is %+v", d)
+				}
+				break
+			}
+			if kind := fault.Of(err); kind != fault.Uncertain && kind != fault.Unavailable || time.Since(began) > 5*time.Hour {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+			must(t, other.Sweep(t.Context()))
+			if n := len(folder.Snapshots()); n != 1 && len(folder.Running()) > 0 {
+				t.Fatalf("after %s there are %d snapshots while the clone is under way", time.Since(began), n)
+			}
+		}
+		if took := time.Since(began); took > 4*time.Hour {
+			t.Errorf("the clone took %s, want 3.5 h", took)
+		}
+		if all := folder.Snapshots(); len(all) > 0 {
+			t.Errorf("left are %+v", all)
+		}
+		left(t, folder, 2)
+	})
+}
