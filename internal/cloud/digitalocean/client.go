@@ -101,6 +101,7 @@ type Cloud struct {
 	wished   *poll.Shared[cloud.VolumeID, *godo.Volume]
 	regions  *poll.Shared[struct{}, map[string]bool]
 	known    facts
+	cloning  remote.InUse // the names of temporary snapshots
 	volumes  atomic.Int64 // how many the account has, as far as a list has told
 
 	work    *remote.Work // requests and growths that outlive their call

@@ -27,6 +27,7 @@ const (
 // tag, so that a sweep does where no repeat comes.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
+	defer c.cloning.Begin(c.temporaryName(req.Name))()
 	snap, err := c.temporary(ctx, req)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
@@ -129,7 +130,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	swept := 0
 	for i := range all {
 		created, err := time.Parse(time.RFC3339, all[i].Created)
-		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.leftOld || swept == mostSwept {
+		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.leftOld || c.cloning.Has(all[i].Name) || swept == mostSwept {
 			continue
 		}
 		swept++

@@ -55,3 +55,28 @@ func TestACloneWhoseSnapshotAnotherRemovesIsRepeated(t *testing.T) {
 	_, err = c.CreateVolume(t.Context(), req)
 	must(t, err)
 }
+
+// A sweep keeps off the snapshot that a call of its own program works with, however old that is.
+func TestASweepKeepsTheTemporarySnapshotOfACall(t *testing.T) {
+	account := start(t, emulator.Options{})
+	var c *digitalocean.Cloud
+	sweeps := 0
+	c = open(t, account, func(cfg *digitalocean.Config) {
+		base := cfg.Transport
+		cfg.LeftOverAge = time.Nanosecond
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && r.URL.Path == "/v2/volumes" && len(account.Snapshots()) > 0 {
+				must(t, c.Sweep(t.Context()))
+				sweeps++
+			}
+			return base.RoundTrip(r)
+		})
+	})
+	req := request("clone")
+	req.Source.Volume = origin(t, stack(c))
+	_, err := stack(c).CreateVolume(t.Context(), req)
+	must(t, err)
+	if n := len(account.Snapshots()); sweeps == 0 || n != 0 {
+		t.Errorf("after %d sweeps %d snapshots are left, want none", sweeps, n)
+	}
+}
