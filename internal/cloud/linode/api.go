@@ -39,6 +39,9 @@ type volume struct {
 	// asked is when this program asked for it. doubtful: it may be older than what is known.
 	asked    time.Time
 	doubtful bool
+	// sure is when this program was last told of this volume alone that it is attached where it is. A list may
+	// lag behind, so it tells nothing of that kind, but that nothing is known to have changed.
+	sure time.Time
 }
 
 func volumeFrom(v *linodego.Volume, told bool) *volume {
@@ -267,41 +270,62 @@ func (c *Cloud) machine(ctx context.Context, id int) (*machine, error) {
 // least 8 and at most 64.
 func placesFor(memory int) int { return min(64, max(8, memory/1024)) }
 
-// events reads the newest events that a filter lets through. known is false where they cannot be read, since that
-// is a permission of its own.
-func (c *Cloud) events(ctx context.Context, size int, filter map[string]any) (page []linodego.Event, known bool, err error) {
-	page, _, _, err = listed(ctx, c, listing{number: 1, size: size, filter: filter}, c.api.ListEvents)
+// events reads the newest events of one action. All else about them is chosen here: of the API's filters only
+// that of the action and the order are known to be served for volumes. known is false where events cannot be
+// read, since that is a permission of its own. whole: there are no older ones.
+func (c *Cloud) events(ctx context.Context, action linodego.EventAction) (page []linodego.Event, whole, known bool, err error) {
+	page, _, whole, err = listed(ctx, c, listing{number: 1, size: perPage, filter: map[string]any{
+		"action": string(action), "+order_by": "created", "+order": "desc",
+	}}, c.api.ListEvents)
 	if a := apiErrors.Of(err); a != nil && a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
-		return nil, false, nil
+		return nil, false, false, nil
 	}
-	return page, err == nil, err
+	return page, whole, err == nil, err
 }
 
-// detachUnderWay reports whether the cloud is taking a volume off its Linode, and whether that is known. The
-// volume itself does not show it.
-func (c *Cloud) detachUnderWay(ctx context.Context, id int) (underWay, known bool, err error) {
-	page, known, err := c.events(ctx, leastPage, map[string]any{
-		"action": string(linodego.ActionVolumeDetach), "entity.id": id, "entity.type": string(linodego.EntityVolume),
-	})
-	for _, e := range page {
-		if e.Status == linodego.EventScheduled || e.Status == linodego.EventStarted {
+// volumeIn is the volume that an event is about, or 0.
+func volumeIn(e *linodego.Event) int {
+	if e.Entity == nil || e.Entity.Type != linodego.EntityVolume {
+		return 0
+	}
+	id, _ := e.Entity.ID.(float64)
+	return int(id)
+}
+
+// longAgo is the age from which no change is under way any more.
+const longAgo = time.Hour
+
+// underWay reports whether the cloud is taking a volume off its Linode, or is putting it there, and whether that
+// is known. The volume itself does not always show it.
+func (c *Cloud) underWay(ctx context.Context, action linodego.EventAction, id int) (underWay, known bool, err error) {
+	page, whole, known, err := c.events(ctx, action)
+	for i := range page {
+		e := &page[i]
+		if volumeIn(e) == id && (e.Status == linodego.EventScheduled || e.Status == linodego.EventStarted) {
 			return true, true, nil
 		}
+		whole = whole || e.Created != nil && time.Since(*e.Created) > longAgo
 	}
-	return false, known, err
+	return false, known && whole, err
+}
+
+// attachUnderWay is underWay for an attach.
+func (c *Cloud) attachUnderWay(ctx context.Context, id int) (underWay, known bool, err error) {
+	return c.underWay(ctx, linodego.ActionVolumeAttach, id)
+}
+
+// detachUnderWay is underWay for a detach.
+func (c *Cloud) detachUnderWay(ctx context.Context, id int) (underWay, known bool, err error) {
+	return c.underWay(ctx, linodego.ActionVolumeDetach, id)
 }
 
 // deleted returns the volumes whose deletion has ended lately, as far as that is known.
 func (c *Cloud) deleted(ctx context.Context) map[int]bool {
-	page, _, _ := c.events(ctx, perPage, map[string]any{ // without an answer each is looked at by itself
-		"action": string(linodego.ActionVolumeDelete), "status": string(linodego.EventFinished),
-	})
+	page, _, _, _ := c.events(ctx, linodego.ActionVolumeDelete) // without an answer each is looked at by itself
 	ended := make(map[int]bool, len(page))
-	for _, e := range page {
-		if e.Entity != nil && e.Entity.Type == linodego.EntityVolume && e.Status == linodego.EventFinished && e.Action == linodego.ActionVolumeDelete {
-			if id, is := e.Entity.ID.(float64); is {
-				ended[int(id)] = true
-			}
+	for i := range page {
+		if e := &page[i]; e.Status == linodego.EventFinished && e.Action == linodego.ActionVolumeDelete {
+			ended[volumeIn(e)] = true
 		}
 	}
 	return ended

@@ -144,7 +144,7 @@ func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, erro
 	case same[0].id == id:
 		return nil, fmt.Errorf("%w: %w", fault.Conflict, err) // another controller was quicker
 	}
-	return nil, c.remove(ctx, id, fmt.Errorf("volume %d has the label %s: %w: %w", same[0].id, o.label, fault.Conflict, err))
+	return nil, c.takeBack(ctx, id, fmt.Errorf("volume %d has the label %s: %w: %w", same[0].id, o.label, fault.Conflict, err))
 }
 
 // copies are those that calls of this process are making.
@@ -194,18 +194,26 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	swept := 0
-	for _, v := range all {
+	// A list may lag behind, and a copy that is gone on with may be handed out while others are removed. So each
+	// is looked at right before.
+	leftOver := func(v *volume) bool {
 		idle := v.linode == 0 && len(v.tags) == 0 && (v.status == statusActive || v.status == statusBroken)
 		old := time.Since(v.created) >= c.leftOld && time.Since(v.updated) >= c.leftOld
-		if !strings.HasPrefix(v.label, c.copying()) || !idle || !old || c.copies.underWay(v.label) || swept == mostSwept {
+		return strings.HasPrefix(v.label, c.copying()) && idle && old && !c.copies.underWay(v.label)
+	}
+	swept := 0
+	for _, v := range all {
+		if !leftOver(v) || swept == mostSwept {
 			continue
 		}
 		swept++
-		if err := c.DeleteVolume(ctx, volumeID(v.id)); err != nil {
+		removed, err := c.remove(ctx, &removal{c: c, id: v.id, only: leftOver})
+		if err != nil {
 			return err
 		}
-		c.log.Info("removed a copy that a broken-off clone had left", zap.Int("volume_id", v.id), zap.String("label", v.label))
+		if removed {
+			c.log.Info("removed a copy that a broken-off clone had left", zap.Int("volume_id", v.id), zap.String("label", v.label))
+		}
 	}
 	return nil
 }

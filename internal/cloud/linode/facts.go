@@ -15,7 +15,7 @@ type facts struct {
 // saw takes in the state of a volume that was asked for alone, or that a change was answered with; asked is
 // when.
 func (k *facts) saw(v *volume, asked time.Time) {
-	v.asked = asked
+	v.asked, v.sure = asked, asked
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.volumes == nil {
@@ -34,6 +34,9 @@ func (k *facts) listed(v *volume, asked time.Time) bool {
 	old, known := k.volumes[v.id]
 	if known && (v.updated.Before(old.updated) || v.updated.Equal(old.updated) && !v.looksLike(&old)) {
 		return false
+	}
+	if known && v.linode == old.linode {
+		v.sure = old.sure
 	}
 	if k.volumes == nil {
 		k.volumes = map[int]volume{}
@@ -64,12 +67,12 @@ func (k *facts) forget(id int) {
 	delete(k.volumes, id)
 }
 
-// only forgets all but the volumes of a complete list.
+// only forgets all but the volumes of a complete list, and what was seen after the list may have been taken.
 func (k *facts) only(ids map[int]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for id := range k.volumes {
-		if !ids[id] {
+	for id, v := range k.volumes {
+		if !ids[id] && time.Since(v.asked) > mostLag {
 			delete(k.volumes, id)
 		}
 	}

@@ -19,6 +19,9 @@ func (c *Cloud) zones(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 		wanted = []string{c.region}
 	}
 	wanted = slices.DeleteFunc(slices.Clone(wanted), func(zone string) bool { return !slug.MatchString(zone) })
+	if len(wanted) == 0 {
+		return nil, fmt.Errorf("none of %q is the id of a region: %w", req.Zones, fault.Exhausted)
+	}
 	places, err := c.regions.get(ctx, c.readRegions)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -203,13 +202,13 @@ func (c *Cloud) made(ctx context.Context, v *volume, copied bool) (*volume, erro
 	case err != nil:
 		return nil, fmt.Errorf("volume %d is being made: %w: %w", id, fault.Uncertain, err)
 	case broken:
-		return nil, c.remove(ctx, id, fmt.Errorf("the cloud could not make volume %d: it came to the state %q: %w", id, statusBroken, fault.Unavailable))
+		return nil, c.takeBack(ctx, id, fmt.Errorf("the cloud could not make volume %d: it came to the state %q: %w", id, statusBroken, fault.Unavailable))
 	}
 	return v, nil
 }
 
-// remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
-func (c *Cloud) remove(ctx context.Context, id int, why error) error {
+// takeBack deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
+func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
 	if err := c.DeleteVolume(ctx, volumeID(id)); err != nil {
 		return fmt.Errorf("%w: volume %d is left: %w: %w", fault.Uncertain, id, err, why)
 	}
@@ -303,69 +302,5 @@ func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	return volumeOf(v), nil
 }
 
-// DeleteVolume removes a volume and returns when it is gone.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	n, ok := volumeNumber(id)
-	if !ok {
-		return nil
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	doing := fmt.Sprintf("delete volume %d", n)
-	var unexplained remote.Puzzles
-	var sent bool
-	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
-		err := apiErrors.Write(doing, c.work.Write(ctx, objectOf(n), func(ctx context.Context) error { return c.sendDelete(ctx, n) }))
-		switch sent = err == nil; {
-		case sent:
-			c.known.change(n, func(v *volume) { v.status = statusDeleting })
-			return nil
-		case statusNotFound(err):
-			return nil
-		case !apiErrors.Refused(err) || fault.Of(err) == fault.Busy:
-			return err
-		}
-		return unexplained.Count(c.decideDelete(ctx, n, err))
-	}})
-	if err != nil || !sent {
-		return err
-	}
-	v, err := c.edges.Get(ctx, n)
-	if err == nil && !gone(v) {
-		_, err = c.await(ctx, n, kindDelete, time.Now(), func(v *volume) (bool, error) {
-			if !gone(v) && v.status != statusDeleting {
-				return false, failed(v)
-			}
-			return gone(v), nil
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	c.known.forget(n)
-	return nil
-}
-
 // objectOf names a volume in the order of writes.
 func objectOf(id int) string { return "volume " + string(volumeID(id)) }
-
-// decideDelete says what a refused delete means.
-func (c *Cloud) decideDelete(ctx context.Context, id int, refusal error) error {
-	v, err := c.look(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case gone(v):
-		return nil
-	case v.linode != 0:
-		return fmt.Errorf("it is attached to Linode %d; it can be deleted when it is detached: %w: %w", v.linode, fault.Precondition, refusal)
-	case v.status != statusActive && v.status != statusBroken:
-		if v, err = c.settled(ctx, id); err != nil {
-			return err
-		}
-		if gone(v) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %w", fault.Busy, refusal) // what was in the way has ended
-}

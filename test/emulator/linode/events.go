@@ -27,15 +27,11 @@ func (c *Cloud) endEvent(number int, status string) {
 	c.events[number] = e
 }
 
-// eventFields are those that the real API lets clients filter on.
-var eventFields = []string{"action", "created", "entity.id", "entity.type", "id", "status"}
+// eventFields are those that the API surely lets clients filter on: its own SDK asks so. That of the entity it
+// leaves out where the entity is a volume.
+var eventFields = []string{"action", "created"}
 
-func (e event) values() values {
-	return values{
-		"action": {e.Kind}, "created": {stamp(e.accepted)}, "entity.id": {strconv.Itoa(e.Volume)}, "entity.type": {"volume"},
-		"id": {strconv.Itoa(e.id)}, "status": {e.status()},
-	}
-}
+func (e event) values() values { return values{"action": {e.Kind}, "created": {stamp(e.accepted)}} }
 
 // status is one of those that the API has.
 func (e event) status() string {

@@ -215,7 +215,7 @@ func (c *Cloud) deleteVolume(r *request) answer {
 	switch {
 	case !found:
 		return c.refuse(notFound)
-	case v.Linode != 0:
+	case v.Linode != 0 && !c.rules.DeleteOfAttachedDone:
 		return c.refuse(stillAttached)
 	case v.Status == statusDeleting:
 		return ok(struct{}{})

@@ -1,0 +1,165 @@
+package linode_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// A1: a new leader repeats a detach while another one is asked for, and the list that shows both is older than
+// the volume's move to another Linode. What a list alone shows takes no volume off anything.
+func TestALateDetachDoesNotBelieveAList(t *testing.T) {
+	for name, knows := range map[string]func(t *testing.T, second cloud.Cloud, ids ...cloud.VolumeID){
+		"the second controller has just begun": func(*testing.T, cloud.Cloud, ...cloud.VolumeID) {},
+		"a list has shown it the volume": func(t *testing.T, second cloud.Cloud, _ ...cloud.VolumeID) {
+			_, err := second.ListVolumes(t.Context(), cloud.Page{})
+			must(t, err)
+		},
+		"it has seen the volume, and that is long ago": func(t *testing.T, second cloud.Cloud, ids ...cloud.VolumeID) {
+			for _, id := range ids {
+				_, err := second.GetVolume(t.Context(), id)
+				must(t, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second))})
+				first, second := open(t, account), open(t, account)
+				vol, other := volume(t, first, "ab"), volume(t, first, "cd")
+				_, err := first.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				_, err = first.Attach(t.Context(), other.ID, node2)
+				must(t, err)
+				knows(t, second, vol.ID, other.ID)
+				time.Sleep(3 * time.Minute)
+				must(t, first.Detach(t.Context(), vol.ID, node1))
+				_, err = first.Attach(t.Context(), vol.ID, node2)
+				must(t, err)
+				time.Sleep(time.Second)
+				account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(6 * time.Second)}})
+				var all sync.WaitGroup
+				detach := func(id cloud.VolumeID, node cloud.NodeID) {
+					all.Go(func() {
+						if err := second.Detach(t.Context(), id, node); err != nil {
+							t.Errorf("Detach of %s from %s: %v", id, node, err)
+						}
+					})
+				}
+				detach(vol.ID, node1)
+				detach(other.ID, node2)
+				all.Wait()
+				at(t, account, vol.ID, linode2)
+				at(t, account, other.ID, 0)
+			})
+		})
+	}
+}
+
+// A1: an attach that meets the end of an attachment does not take it for its own, also where the token may not read
+// the events that tell of it.
+func TestAnAttachMeetsADetachWithoutTheEvents(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{"the device goes first": {}, "the device shows to the end": {ReadyWhileDetaching: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Rules: rules})
+				account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: faults.Effect{Status: 403}})
+				dying, living := open(t, account), open(t, account)
+				vol := volume(t, dying, "a")
+				_, err := dying.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				post(account, detachRoute, faults.Effect{Takes: clock.Fixed(2 * time.Second)})
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
+				_, err = living.Attach(t.Context(), vol.ID, node1)
+				want(t, err, fault.Unavailable)
+				_, err = living.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				time.Sleep(time.Minute)
+				at(t, account, vol.ID, linode1)
+				began := time.Now()
+				_, err = living.Attach(t.Context(), vol.ID, node1) // nothing is under way
+				must(t, err)
+				if took := time.Since(began); took > 15*time.Second {
+					t.Errorf("Attach of what is attached took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// No region that a request names can be one, and the API does not say which there are.
+func TestZonesThatAreNoRegions(t *testing.T) {
+	account := start(t, emulator.Options{})
+	account.Arm(emulator.Fault{Method: "GET", Route: "/{apiVersion}/regions", Effect: faults.Effect{Status: 500}})
+	req := request("a")
+	req.Zones = []string{"US East", "../us-ord"}
+	_, err := open(t, account).CreateVolume(t.Context(), req)
+	want(t, err, fault.Exhausted, "US East")
+}
+
+// A copy that a clone has gone on with is nobody's left-over, whatever an old list shows: its request may have been
+// answered by now.
+func TestASweepDoesNotBelieveAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		byHand := func(cfg *linode.Config) { cfg.SweepEvery, cfg.LeftOverAge = -1, time.Hour }
+		c, sweeper := open(t, account, byHand), open(t, account, byHand)
+		req := copyOf("copy", volume(t, c, "origin").ID)
+		account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+		_, err := c.CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain)
+		time.Sleep(2 * time.Hour)
+		made, err := stack(c).CreateVolume(t.Context(), req)
+		must(t, err)
+		time.Sleep(10 * time.Second)
+		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(20 * time.Second)}})
+		must(t, sweeper.Sweep(t.Context()))
+		at(t, account, made.ID, 0) // it exists
+	})
+}
+
+// A delete does not rely on the API to refuse what is attached.
+func TestADeleteOfWhatIsAttachedIsNotSent(t *testing.T) {
+	for name, tc := range map[string]struct{ detached, mine bool }{
+		"by another controller, long after the create":               {},
+		"by another controller, long after this one has detached it": {detached: true},
+		"by this controller":                      {mine: true},
+		"by this controller, for the second time": {detached: true, mine: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second)), Rules: emulator.Rules{DeleteOfAttachedDone: true}})
+				mine, other := open(t, account), open(t, account)
+				vol := volume(t, mine, "a")
+				if tc.detached {
+					_, err := mine.Attach(t.Context(), vol.ID, node1)
+					must(t, err)
+					must(t, mine.Detach(t.Context(), vol.ID, node1))
+				}
+				time.Sleep(3 * time.Minute)
+				last := other
+				if tc.mine {
+					last = mine
+				}
+				_, err := last.Attach(t.Context(), vol.ID, node2)
+				must(t, err)
+				account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Minute)}})
+				want(t, mine.DeleteVolume(t.Context(), vol.ID), fault.Precondition, "attached to Linode")
+				if _, found := account.Volume(number(t, vol.ID)); !found {
+					t.Error("the volume is gone")
+				}
+			})
+		})
+	}
+}
