@@ -13,6 +13,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
@@ -177,6 +178,16 @@ func TestRenamedVolume(t *testing.T) {
 			// What the first attach told is kept: the machine goes on calling the disk what it was called then.
 			must(t, v.On(w.Pair).Attach, v.Stage, v.Publish)
 			wantBytes(t, data(v), 1, 8*mib)
+			must(t, v.Unpublish, v.Unstage)
+			told := v.Published
+			must(t, v.Attach) // once more, as by an attacher that has lost what it was told
+			if err := stageSoon(t, v); err == nil {
+				t.Error("staging under a name that the machine has never heard = nil")
+			}
+			v.Published = told
+			eventually(t, "the node goes on", func() bool { return status.Code(v.Stage(t.Context())) != codes.Aborted })
+			must(t, v.Stage, v.Publish)
+			wantBytes(t, data(v), 1, 8*mib)
 			wantCode(t, "growing a renamed volume", second(v.Expand(t.Context(), 20*gib)), codes.FailedPrecondition)
 			must(t, v.Unpublish, v.Unstage, v.Detach)
 			must(t, v.Attach, v.Stage, v.Publish)
@@ -256,4 +267,12 @@ func TestSnapshotsAreRefusedWithAdvice(t *testing.T) {
 		t.Errorf("the refusal is %q, want it to say how to make a copy", err)
 	}
 	must(t, v.Delete)
+}
+
+// stageSoon stages a volume for a caller that is in a hurry.
+func stageSoon(t *testing.T, v *programs.Volume) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return v.Stage(ctx)
 }
