@@ -1,9 +1,10 @@
 # `make` prints what there is. Targets that need programs beside Go say which before they start.
 
-GO      ?= go
+export GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then.
+BUILD   := -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
 NODES       ?= 2
@@ -24,8 +25,8 @@ help: ## Print this help
 
 .PHONY: build
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/cloudblock-controller ./cmd/controller
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/cloudblock-node ./cmd/node
+	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-controller ./cmd/controller
+	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-node ./cmd/node
 
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)

@@ -2,7 +2,8 @@
 # require.sh NAME... says which of the named things this machine lacks, and how to get them, all at
 # once and before any work starts. Exit status 1 if anything is missing.
 #
-# A name is a program, or one of: root (the effective user), loop (loop devices), fuse (/dev/fuse).
+# A name is a program, or one of: root (the effective user), loop (loop devices), fuse (/dev/fuse). Go is
+# needed by everything; $GO is what to call instead of "go".
 set -u
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -28,6 +29,10 @@ package_of() {
 	*) echo "$1" ;;
 	esac
 }
+
+go="${GO:-go}"
+command -v "${go%% *}" >/dev/null 2>&1 ||
+	lack "$go: Go 1.26 or newer is not on the PATH (sudo has a PATH of its own: sudo env PATH=\"\$PATH\" make ...)"
 
 for name; do
 	case "$name" in
