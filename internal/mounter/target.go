@@ -48,6 +48,26 @@ func CheckTarget(path string) error {
 // mostStacked is how many mounts on top of each other at one path Unmount takes down.
 const mostStacked = 8
 
+// Flush writes everything of the filesystem that is mounted at path to its device: an unmount does so only where no
+// other mount of that filesystem is left. A path where no filesystem is mounted needs nothing.
+func (m *Mounter) Flush(path string) error {
+	at, ok, err := topmost(path)
+	if err != nil || !ok {
+		return err
+	}
+	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil // the node of a block volume
+	}
+	if err == nil {
+		err = errors.Join(unix.Syncfs(dir), unix.Close(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("write what is cached of %s at %s: %w: %w", at.Source, path, fault.Unavailable, err)
+	}
+	return nil
+}
+
 // Unmount unmounts path. A path where nothing is mounted is no error; a mount that is in use stays
 // as it is and is fault.Busy.
 func (m *Mounter) Unmount(ctx context.Context, path string) error {

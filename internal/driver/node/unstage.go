@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -42,9 +43,15 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	if err != nil {
 		return err
 	}
-	err = s.unmountStaged(ctx, dev, staging)
 	if dev != nil {
 		claim = dev.Claim()
+		// When it is unmounted, only this leads a repeat to the disk.
+		err = s.records.Remember(claim)
+	}
+	if err == nil {
+		err = s.unmountStaged(ctx, dev, staging)
+	}
+	if dev != nil {
 		err = errors.Join(err, dev.Close())
 	}
 	if err != nil {
@@ -112,6 +119,11 @@ func (s *Server) unmountOurs(ctx context.Context, dev *device.Device, path strin
 		case foreign:
 			return fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; it was left alone: %w",
 				at.mount.Source, at.mount.Filesystem, path, fault.Precondition)
+		}
+		// What the pods wrote goes to the disk now: where somebody else has the filesystem mounted too, an unmount
+		// writes nothing. Of a disk that fails or has gone, what is lost is lost; the rest of the way stays open.
+		if err := s.mounts.Flush(path); err != nil {
+			driver.LogOf(ctx).Error("what was written last may not be on the disk", zap.Error(err))
 		}
 		if err := s.mounts.Unmount(ctx, path); err != nil {
 			return err

@@ -243,22 +243,6 @@ func (b *ByID) exists(kernel string) bool {
 	return err == nil
 }
 
-// Release writes what is cached to the disk, which the cloud is about to take away. A disk that is
-// not here any more needs nothing.
-func (b *ByID) Release(ctx context.Context, claim Claim) error {
-	dev, err := b.Lookup(ctx, Claim{Volume: claim.Volume, Name: claim.Name, Serial: claim.Serial})
-	if errors.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := dev.File().Sync(); err != nil {
-		return errors.Join(fmt.Errorf("flush %s of volume %s: %w: %w", dev.Path(), claim.Volume, fault.Unavailable, err), dev.Close())
-	}
-	return dev.Close()
-}
-
 // Grow returns the disk's size as it is: growing is the cloud's business.
 func (b *ByID) Grow(ctx context.Context, claim Claim, _ int64) (int64, error) {
 	dev, err := b.Lookup(ctx, claim)
