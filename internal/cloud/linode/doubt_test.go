@@ -98,6 +98,30 @@ func TestAnAttachMeetsADetachWithoutTheEvents(t *testing.T) {
 	}
 }
 
+// An attach that has ended without a device does not hold up the other volumes of its Linode for as long as its caller
+// waits.
+func TestAnAttachThatNeverComesLetsOthersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Rules: emulator.Rules{FailedAttachStays: true}, Durations: emulator.Each(clock.Fixed(time.Second))})
+		c := open(t, account)
+		vol, other := volume(t, c, "ab"), volume(t, c, "cd")
+		post(account, attachRoute, faults.Effect{Errored: true})
+		began := time.Now()
+		done := make(chan error, 1)
+		go func() { _, err := c.Attach(t.Context(), vol.ID, node1); done <- err }()
+		until(t, "the attach is under way", func() bool { return len(account.Running()) > 0 })
+		_, err := c.Attach(t.Context(), other.ID, node1)
+		must(t, err)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the other volume's attach took %s", took)
+		}
+		want(t, <-done, fault.Unavailable, "look at the Linode's and the volume's events")
+		must(t, c.Detach(t.Context(), vol.ID, node1))
+		_, err = c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+	})
+}
+
 // No region that a request names can be one, and the API does not say which there are.
 func TestZonesThatAreNoRegions(t *testing.T) {
 	account := start(t, emulator.Options{})

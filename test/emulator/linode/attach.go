@@ -44,9 +44,11 @@ func (c *Cloud) startAttach(v volume, linode int, e effect) {
 	// A volume that is still being made can be attached, but has nothing yet to show.
 	lasts := c.dice.Lasting(kindAttach, v.Label, c.lasts.Attach, e) + max(0, v.ready.Sub(c.clock.Now()))
 	c.start(job{kind: kindAttach, volume: v.ID, linode: linode, errored: e.Errored, ends: func(v volume, failed bool) {
-		if failed {
+		switch {
+		case failed && c.rules.FailedAttachStays:
+		case failed:
 			v.Linode, v.Persists = 0, false
-		} else {
+		default:
 			v = c.plug(v, c.now.linodes[linode])
 			v.IOReady = true
 		}

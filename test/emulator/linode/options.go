@@ -100,6 +100,8 @@ type Rules struct {
 	// OneChangePerLinode answers "Linode busy." while another volume is being attached to the Linode or
 	// detached from it.
 	OneChangePerLinode bool `json:"one_change_per_linode"`
+	// FailedAttachStays leaves a volume whose attach has failed at its Linode, without a device.
+	FailedAttachStays bool `json:"failed_attach_stays"`
 	// ReadyWhileDetaching shows io_ready until the detach is over.
 	ReadyWhileDetaching bool `json:"ready_while_detaching"`
 	// NoIOReady leaves io_ready out of the answers, as older versions of the API do.
