@@ -45,19 +45,17 @@ func (m *Mounter) mountDevice(ctx context.Context, dev BlockDevice, req MountReq
 	switch {
 	case err != nil:
 		return err
-	case mounted:
-		if err := fits(at, dev.Number(), req); err != nil {
-			return err
-		}
-	default:
-		if err := m.mountAfresh(ctx, dev, req); err != nil {
-			return err
-		}
+	case !mounted:
+		return m.mountAfresh(ctx, dev, req)
 	}
-	if req.ReadOnly {
-		return nil
+	if err := fits(at, dev.Number(), req); err != nil || req.ReadOnly {
+		return err
 	}
-	return m.growMounted(ctx, dev, req.Target, req.Filesystem)
+	if err := m.growMounted(ctx, dev, req.Target, req.Filesystem); err != nil {
+		// Never a kind that is final for the kubelet: it would forget that the volume is mounted here.
+		return fmt.Errorf("%w: it is mounted and stays so, but does not grow: %w", fault.Unavailable, err)
+	}
+	return nil
 }
 
 // fits says why a mount that is there already is not the one that is asked for.
@@ -88,7 +86,8 @@ func fits(at Mount, dev uint64, req MountRequest) error {
 	return nil
 }
 
-// mountAfresh checks and mounts a filesystem where nothing is mounted.
+// mountAfresh checks, mounts and grows a filesystem where nothing is mounted. What fails leaves nothing mounted: to
+// the kubelet most errors mean that nothing is, and the volume would be detached below the mount.
 func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, req MountRequest) error {
 	if !req.ReadOnly && req.Filesystem == Ext4 {
 		if err := m.checkOffline(ctx, dev); err != nil {
@@ -99,7 +98,11 @@ func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, req MountReq
 	if err != nil {
 		return err
 	}
-	if err := m.mountNow(ctx, dev, req); err != nil {
+	err = m.mountNow(ctx, dev, req)
+	if err == nil && !req.ReadOnly {
+		err = m.growMounted(ctx, dev, req.Target, req.Filesystem)
+	}
+	if err != nil {
 		return m.undo(req.Target, made, err)
 	}
 	return nil

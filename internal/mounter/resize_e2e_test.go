@@ -63,6 +63,39 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// What a call has mounted is taken down when it does not grow, since its kind of failure means to the kubelet that
+// nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
+func TestAGrowthThatFailsAtStage(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			good, bad := New(Config{}), New(Config{Runner: failing{}})
+			dev, staging := staged(t, good, fs, small)
+			takeDown(t, good, dev, staging)
+			dev.grow(3 * small)
+			for _, step := range []struct {
+				what    string
+				by      *Mounter
+				kind    fault.Kind
+				mounted bool
+			}{
+				{"nothing is mounted", bad, fault.Precondition, false},
+				{"it grows", good, fault.None, true},
+				{"it is mounted already", bad, fault.Unavailable, true},
+			} {
+				err := step.by.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs})
+				_, mounted, lookErr := good.MountAt(staging)
+				if fault.Of(err) != step.kind || mounted != step.mounted || lookErr != nil {
+					t.Errorf("%s: MountDevice = %v, want the kind %q; it is mounted: %v, %v, want %v", step.what, err, step.kind, mounted, lookErr, step.mounted)
+				}
+				if step.mounted {
+					dev.grow(5 * small)
+				}
+			}
+			takeDown(t, good, dev, staging)
+		})
+	}
+}
+
 // TestGrowAtStage covers a device that grew while nothing was mounted, as after a restore.
 func TestGrowAtStage(t *testing.T) {
 	for _, fs := range allFilesystems {

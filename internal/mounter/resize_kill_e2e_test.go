@@ -178,8 +178,9 @@ func TestDamageWithoutANoteIsLeftAlone(t *testing.T) {
 type failing struct{}
 
 func (failing) Run(ctx context.Context, cmd Command) (Output, error) {
-	if cmd.Name == "resize2fs" {
-		return Output{ExitCode: 1, Stderr: []byte("resize2fs: Input/output error")}, nil
+	switch cmd.Name {
+	case "resize2fs", "xfs_growfs", "btrfs":
+		return Output{ExitCode: 1, Stderr: []byte(cmd.Name + ": Input/output error")}, nil
 	}
 	return commands{}.Run(ctx, cmd)
 }
