@@ -53,15 +53,23 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 
 // open finds the device, and says whether it was this call that brought it to the machine.
 func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Device, attached bool, err error) {
-	if dev, err = s.lookup(ctx, claim); err != nil || dev != nil {
-		return dev, false, err
-	}
-	if dev, err = s.devices.Open(ctx, claim); err != nil {
-		// It may have come and then turned out not to be what was promised.
-		s.giveBack(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
+	if dev, err = s.lookup(ctx, claim); err != nil {
 		return nil, false, err
 	}
-	return dev, true, nil
+	attached = dev == nil
+	if dev != nil {
+		if err := dev.Close(); err != nil {
+			return nil, false, err
+		}
+	}
+	if dev, err = s.devices.Open(ctx, claim); err != nil {
+		if attached {
+			// It may have come and then turned out not to be what was promised.
+			s.giveBack(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
+		}
+		return nil, false, err
+	}
+	return dev, attached, nil
 }
 
 // giveBack releases a device after a stage that failed. The stage's own error is what the caller

@@ -76,7 +76,8 @@ func belowDevDisk(dir string) bool {
 // the device directory need not exist yet, and sysfs reports nothing.
 const rescanEvery = 250 * time.Millisecond
 
-// Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size.
+// Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size, and that no other
+// disk says that it is the same.
 func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 	if claim.Name == "" && claim.Serial == "" {
 		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", claim.Volume, fault.InvalidArgument)
@@ -87,8 +88,14 @@ func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 	defer tick.Stop()
 	for {
 		dev, err := b.Lookup(ctx, claim)
-		if err == nil || !errors.Is(err, errNotYet) {
-			return dev, err
+		if err == nil {
+			if err = b.alone(dev); err != nil {
+				return nil, errors.Join(err, dev.Close())
+			}
+			return dev, nil
+		}
+		if !errors.Is(err, errNotYet) {
+			return nil, err
 		}
 		select {
 		case <-changes:
@@ -171,29 +178,24 @@ func (b *ByID) linked(name string) string {
 }
 
 // find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
-// is not it, the one among all disks that says so itself. Two that say so are refused whatever the link tells: a
-// volume that was renamed while it was attached keeps its old name here, and another may have that name by now.
+// is not it, the one among all disks that says so itself.
 func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
 	var reason error
 	if claim.Name != "" {
 		if kernel = b.linked(claim.Name); kernel != "" {
-			reason = b.prove(kernel, claim)
-			byLink = reason == nil
+			if reason = b.prove(kernel, claim); reason == nil {
+				return kernel, true, nil
+			}
 		}
-	}
-	if byLink && strings.HasPrefix(kernel, "loop") {
-		return kernel, true, nil // what it says of itself is the name of a file, which many folders may have
 	}
 	matches, err := b.matches(claim)
 	switch {
 	case err != nil:
 		return "", false, err
-	case len(matches) > 1:
-		return "", false, fmt.Errorf("disks %s all say that they are it: %w", strings.Join(matches, ", "), fault.Precondition)
-	case byLink:
-		return kernel, true, nil
 	case len(matches) == 1:
 		return matches[0], false, nil
+	case len(matches) > 1:
+		return "", false, errSeveral(matches)
 	case reason != nil && !errors.Is(reason, fault.NotFound):
 		return "", false, fmt.Errorf("%w: %w", reason, errNotYet)
 	case reason != nil:
@@ -201,6 +203,24 @@ func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
 	}
 	return "", false, fmt.Errorf("%w on this machine: no disk is named %q or has the serial %q: %w",
 		fault.NotFound, claim.Name, claim.Serial, errNotYet)
+}
+
+func errSeveral(kernels []string) error {
+	return fmt.Errorf("disks %s all say that they are it: %w", strings.Join(kernels, ", "), fault.Precondition)
+}
+
+// alone returns an error if other disks say too that they are the claimed one, whatever the link tells: a volume
+// that was renamed while it was attached keeps its old name here, and another may have that name by now. What a
+// loop device says of itself is the name of a file, which many folders may have.
+func (b *ByID) alone(d *Device) error {
+	if strings.HasPrefix(filepath.Base(d.path), "loop") {
+		return nil
+	}
+	matches, err := b.matches(d.claim)
+	if err == nil && len(matches) > 1 {
+		err = fmt.Errorf("find the device of volume %s: %w", d.claim.Volume, errSeveral(matches))
+	}
+	return err
 }
 
 // matches are the kernel's names of all disks that say that they are the claimed one.

@@ -149,14 +149,6 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 			func(m machine) { m.virtio("vdb", "epd1"); m.virtio("vdc", "epd1") },
 			Claim{Serial: "epd1"}, "", fault.Precondition,
 		},
-		"two disks with one name are refused, though the link leads to one of them": {
-			func(m machine) {
-				m.scsi("sda", "Linode", do("vol-1"))
-				m.scsi("sdb", "Linode", do("vol-1"))
-				m.link("scsi-0Linode_Volume_vol-1", "sda")
-			},
-			Claim{Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}, "", fault.Precondition,
-		},
 		"a loop device is refused": {
 			func(m machine) {
 				m.write("sys/block/loop0/loop/backing_file", "/tmp/virtio-epd1.img\n")
@@ -213,6 +205,25 @@ func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 		if _, err := m.resolver().Open(t.Context(), Claim{Name: name}); !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("Open(name %q) = %v, want %v", name, err, fault.InvalidArgument)
 		}
+	}
+}
+
+// A volume that was renamed while it was attached keeps its name on the machine; the link says nothing of that.
+func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
+	name := string(page(designator(2, 0, 0, "vol-1")))
+	claim := Claim{Volume: "v1", Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}
+	m := newMachine(t)
+	m.scsi("sda", "Linode", name)
+	m.link(claim.Name, "sda")
+	if err := m.resolver().alone(&Device{path: "/dev/sda", claim: claim}); err != nil {
+		t.Errorf("alone = %v for one disk", err)
+	}
+	m.scsi("sdb", "Linode", name)
+	if err := m.resolver().alone(&Device{path: "/dev/sda", claim: claim}); fault.Of(err) != fault.Precondition {
+		t.Errorf("alone = %v for two disks, want %v", err, fault.Precondition)
+	}
+	if kernel, _, err := m.resolver().find(claim); kernel != "sda" || err != nil {
+		t.Errorf("find = %q, %v: the one that is in use can be put away no more", kernel, err)
 	}
 }
 
