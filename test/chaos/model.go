@@ -87,12 +87,16 @@ func (s *sim) check() {
 		s.checkVolume(c, truth)
 	}
 	for _, sn := range s.snapshots {
-		if img, there := truth.Snapshots[sn.id]; sn.id != "" && sn.wanted && (!there || img.Stamp != sn.content) {
+		if img, there := truth.Snapshots[sn.id]; sn.id != "" && sn.wanted && !s.mayBeLost(sn) && (!there || img.Stamp != sn.content) {
 			s.wrong(Corrupt, "%s holds %q (there: %t), want %q", sn.name, img.Stamp, there, sn.content)
 		}
 	}
 	s.checkForeign(truth)
 }
+
+// mayBeLost: a snapshot that was answered while the cloud was still making it, and never ready since, may be one that
+// the cloud has given up.
+func (s *sim) mayBeLost(sn *snap) bool { return !sn.ready && s.in.since(sn.sent, Failed) }
 
 // checkPlace: a volume is attached only where an attachment object says so. A late attach has none.
 func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
@@ -194,7 +198,7 @@ func (s *sim) checkSnapshot(sn *snap, got *csi.Snapshot) {
 	id := cloud.SnapshotID(got.GetSnapshotId())
 	img, there := s.world.Truth().Snapshots[id]
 	switch {
-	case !there && sn.wanted:
+	case !there && sn.wanted && (got.GetReadyToUse() || !s.mayBeLost(sn)):
 		s.wrong(Unequal, "%s is said to be %s, which does not exist", sn.name, id)
 	case !there:
 		return

@@ -25,6 +25,7 @@ const (
 	Lead           Action = "lead"      // Sidecar is led from beside Controller
 	RestartSidecar Action = "restart"   // all calls of Sidecar under way are cancelled
 	Adopt          Action = "adopt"     // delete another cluster's volume by its exact id
+	AskAgain       Action = "again"     // for Volume, or for Snapshot unless that is negative, after its answer
 	Meddle         Action = "meddle"    // somebody attaches Volume to Node by hand for a while, if it is free
 )
 
@@ -87,6 +88,10 @@ func (s Step) String() string {
 		text += fmt.Sprintf(" vol-%d by %d GiB", s.Volume, s.Size)
 	case Meddle:
 		text += fmt.Sprintf(" with vol-%d on machine %d", s.Volume, s.Node)
+	case AskAgain:
+		if text += fmt.Sprintf(" for vol-%d", s.Volume); s.Snapshot >= 0 {
+			text = fmt.Sprintf("%6.1fs %s for snap-%d", s.At.Seconds(), s.Do, s.Snapshot)
+		}
 	case StopPod, DeleteClaim:
 		text += fmt.Sprintf(" vol-%d", s.Volume)
 	case TakeSnapshot:
@@ -201,8 +206,14 @@ func (b *planner) draw() {
 		b.copy(within)
 	case n < 72:
 		b.add(Step{Do: DeleteClaim, Volume: vol}, within)
-	case n < 78:
+	case n < 75:
 		b.add(Step{Do: Reconcile}, within)
+	case n < 78:
+		again := Step{Do: AskAgain, Volume: vol, Snapshot: -1}
+		if b.snapshots > 0 && b.rng.IntN(2) > 0 {
+			again.Snapshot = b.rng.IntN(b.snapshots)
+		}
+		b.add(again, within)
 	case n < 83:
 		b.add(Step{Do: Look, Volume: vol}, within)
 	case n < 90:

@@ -95,7 +95,6 @@ const (
 	toReadMany
 	toChange     // that is through with its answer
 	toBuild      // of something new, which is there with the answer
-	toTakeLater  // a snapshot, which does not fail once it was accepted
 	toBuildLater // which is there some time after the answer
 	toChangeLater
 	toRemoveLater
@@ -104,7 +103,7 @@ const (
 )
 
 // later says that the change goes on after the answer.
-func (s sort) later() bool { return s >= toTakeLater }
+func (s sort) later() bool { return s >= toBuildLater }
 
 // odds are the probabilities of faults for each request that can meet them.
 type odds struct{ stale, full, pending float64 }
@@ -234,7 +233,7 @@ func (w *restWorld) chances(s sort) []chance {
 		all = append(all, chance{Full, .15}, chance{Failed, .1})
 	case toMove:
 		all = append(all, chance{Failed, .08}, chance{Pending, likely.pending})
-	case toBuild, toTakeLater:
+	case toBuild:
 		all = append(all, chance{Full, likely.full})
 	case toBuildLater, toChangeLater:
 		all = append(all, chance{Full, likely.full}, chance{Failed, .05})

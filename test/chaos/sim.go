@@ -68,6 +68,7 @@ type claim struct {
 	size   cloud.Bytes
 	from   Origin
 
+	copied bool // it has a source
 	wanted bool // the claim exists
 	held   int  // copies of it are being made: the cluster keeps it
 	// pending: the provisioner has to go on, because the volume may be in the cloud.

@@ -49,6 +49,8 @@ func (s *sim) step(st Step) {
 		})
 	case RestartSidecar:
 		s.set(func() { s.cancel(st.Sidecar) })
+	case AskAgain:
+		s.actor(fmt.Sprint("forgetful sidecar at ", st.At), func(a *actor) { s.askAgain(a, st) })
 	case Meddle:
 		s.actor(fmt.Sprint("meddler at ", st.At), func(a *actor) { s.meddle(a, st) })
 	case Adopt:
@@ -92,6 +94,7 @@ func (s *sim) createClaim(st Step) {
 		}
 		c.size += of.size
 	}
+	c.copied = st.From.Kind != Blank
 	s.claims[c.number] = c
 	s.actor("provisioner "+c.name, func(a *actor) { a.provision(c) })
 	s.actor("attach-detach "+c.name, func(a *actor) { a.attachDetach(c) })

@@ -27,6 +27,7 @@ import (
 type yandexSite struct {
 	*folders.Cloud
 	chance func() float64
+	rules  folders.Rules
 }
 
 const yandexZone = folders.DefaultZone
@@ -35,12 +36,13 @@ const yandexZone = folders.DefaultZone
 var theirLabels = map[string]string{"cloudblock-cluster": "theirs", "cloudblock-name-hash": "0123456789abcdef0123"}
 
 func newYandex(o siteOptions) (site, error) {
+	rules := yandexRules(o.seed)
 	c, err := folders.New(folders.Options{
 		InMemory: true, Speed: o.speed, Seed: o.seed, Instances: machines, Zone: yandexZone,
 		Decide:    func(c folders.Call) faults.Effect { return o.decide(request{Route: c.Route, Volume: c.Disk}) },
-		Durations: folders.Each(lasting), Rules: yandexRules(o.seed),
+		Durations: folders.Each(lasting), Rules: rules,
 	})
-	return yandexSite{c, o.chance}, err
+	return yandexSite{c, o.chance, rules}, err
 }
 
 // yandexRules lets different seeds meet what is not documented: names that repeat, idempotency keys that are
@@ -90,7 +92,7 @@ func (a yandexSite) truth(real bool) Truth {
 	t := Truth{Volumes: map[cloud.VolumeID]Disk{}, Snapshots: map[cloud.SnapshotID]Image{}}
 	for _, d := range a.Disks() {
 		t.Volumes[cloud.VolumeID(d.ID)] = Disk{
-			Name: d.Name, Foreign: d.Labels["cloudblock-cluster"] == "theirs", Size: cloud.Bytes(d.Size), Stamp: d.Content,
+			Name: d.Name, Foreign: d.Labels["cloudblock-cluster"] == "theirs" || d.Description == twinMark, Size: cloud.Bytes(d.Size), Stamp: d.Content,
 			On: nodesOf(cloud.NodeID(d.Instance)), Dying: d.Status == "DELETING" || d.Status == "ERROR",
 		}
 	}
@@ -136,21 +138,38 @@ func (a yandexSite) foreign(volume, snapshot string) (cloud.VolumeID, error) {
 func (a yandexSite) tend() []string {
 	var done []string
 	for _, d := range a.Disks() {
-		if d.Status == "ERROR" && d.Instance == "" && a.remove(d.ID) == nil {
+		if d.Status == "ERROR" && d.Instance == "" && a.remove(cloud.VolumeID(d.ID)) {
 			done = append(done, d.Name)
 		}
 	}
 	return done
 }
 
-func (a yandexSite) remove(disk string) error {
+// twinMark is the description of a disk that was made as a twin.
+const twinMark = "an older twin"
+
+func (a yandexSite) twin(of cloud.VolumeID) cloud.VolumeID {
+	d, there := a.Disk(string(of))
+	if !there || !a.rules.NamesRepeat {
+		return ""
+	}
+	id, err := a.AddDisk(folders.Disk{
+		Name: d.Name, Labels: d.Labels, Zone: d.Zone, Type: d.Type, Size: d.Size, Description: twinMark, Created: d.Created.Add(-time.Hour),
+	})
+	if err != nil {
+		return ""
+	}
+	return cloud.VolumeID(id)
+}
+
+func (a yandexSite) remove(id cloud.VolumeID) bool {
 	conn, err := grpc.NewClient("passthrough:///folder", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(a.Dial))
 	if err != nil {
-		return err
+		return false
 	}
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+a.Token)
-	_, err = compute.NewDiskServiceClient(conn).Delete(ctx, &compute.DeleteDiskRequest{DiskId: disk})
-	return errors.Join(err, conn.Close())
+	_, err = compute.NewDiskServiceClient(conn).Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
+	return errors.Join(err, conn.Close()) == nil
 }
 
 func (a yandexSite) complaints() []string {
@@ -174,10 +193,6 @@ func (a yandexSite) sort(r request) sort {
 		return toReadOne // of operations, and of the services' addresses
 	case method == "AttachDisk", method == "DetachDisk":
 		return toMove
-	case r.Route == "SnapshotService/Create":
-		// Its answer comes early, and the snapshotter keeps the id that it was told first: one that fails
-		// after that is lost whatever a driver does.
-		return toTakeLater
 	case method == "Create" && service != "IamTokenService":
 		return toBuildLater
 	case method == "Delete":

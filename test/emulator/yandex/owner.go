@@ -78,7 +78,11 @@ func (c *Cloud) AddDisk(d Disk) (string, error) {
 	if err := c.addDisk(disk{Disk: d}); err != nil {
 		return "", err
 	}
-	c.setDiskStatus(d.ID, status)
+	c.changeDisk(d.ID, func(now *disk) {
+		if now.Status = status; !d.Created.IsZero() {
+			now.Created = d.Created
+		}
+	})
 	return d.ID, nil
 }
 
