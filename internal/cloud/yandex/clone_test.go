@@ -14,9 +14,9 @@ import (
 // goes.
 func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{Durations: emulator.Durations{Restore: clock.Fixed(3 * time.Hour), Snapshot: clock.Fixed(30 * time.Minute)}})
+		folder := start(t, emulator.Options{Durations: emulator.Durations{Restore: clock.Fixed(time.Hour), Snapshot: clock.Fixed(5 * time.Minute)}})
 		eager := func(cfg *yandex.Config) {
-			cfg.OperationTimeout, cfg.LeftOverAge, cfg.SweepEvery = 5*time.Minute, time.Hour, time.Minute
+			cfg.OperationTimeout, cfg.LeftOverAge, cfg.SweepEvery = 10*time.Minute, 20*time.Minute, 10*time.Minute
 		}
 		c, other := open(t, folder, eager), open(t, folder, eager)
 		req := request("copy")
@@ -30,7 +30,7 @@ func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 				}
 				break
 			}
-			if kind := fault.Of(err); kind != fault.Uncertain && kind != fault.Unavailable || time.Since(began) > 5*time.Hour {
+			if kind := fault.Of(err); kind != fault.Uncertain && kind != fault.Unavailable || time.Since(began) > 2*time.Hour {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
 			must(t, other.Sweep(t.Context()))
@@ -38,8 +38,8 @@ func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 				t.Fatalf("after %s there are %d snapshots while the clone is under way", time.Since(began), n)
 			}
 		}
-		if took := time.Since(began); took > 4*time.Hour {
-			t.Errorf("the clone took %s, want 3.5 h", took)
+		if took := time.Since(began); took > 70*time.Minute {
+			t.Errorf("the clone took %s, want 65 m", took)
 		}
 		if all := folder.Snapshots(); len(all) > 0 {
 			t.Errorf("left are %+v", all)

@@ -66,7 +66,7 @@ func TestAControllerThatFindsManyFailedCreatesGoesOnFromThem(t *testing.T) {
 				folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond)), Rules: emulator.Rules{FailedCreateVanishes: vanishes}})
 				first := open(t, folder)
 				folder.Arm(emulator.Fault{Route: createDisk, Effect: faults.Effect{Errored: true, ID: "RESOURCE_EXHAUSTED", Message: "the rack burns"}})
-				for range 100 { // eight hours of a provisioner that asks every five minutes
+				for range 70 { // six hours of a provisioner that asks every five minutes
 					_, err := first.CreateVolume(t.Context(), request("a"))
 					want(t, err, fault.Exhausted, "the rack burns")
 				}
