@@ -19,13 +19,13 @@ const attachTimeout = 5 * time.Minute
 // writer gets an attachment on another machine only when the one before is gone.
 func (a *actor) attachDetach(c *claim) {
 	s := a.s
-	for s.until(func() bool { return c.gone || len(c.vas) > 0 || c.pv != nil && !c.deleting && c.place >= 0 }) {
+	for s.until(func() bool { return c.gone || len(c.vas) > 0 || c.pv != nil && !c.deleting && c.comes() }) {
 		if c.gone || !a.think() {
 			return
 		}
 		s.mu.Lock()
 		if len(c.vas) == 0 {
-			if c.place >= 0 && !c.deleting {
+			if c.comes() && !c.deleting {
 				va := &attachment{node: c.place}
 				c.vas = append(c.vas, va)
 				s.actor(fmt.Sprintf("attacher %s on machine %d at %d", c.name, va.node, time.Now().UnixNano()), func(a *actor) { a.attach(c, va) })
@@ -39,6 +39,9 @@ func (a *actor) attachDetach(c *claim) {
 		a.follow(c, va)
 	}
 }
+
+// comes says whether the claim's volume may come to where its pod is. The caller holds mu.
+func (c *claim) comes() bool { return c.place >= 0 && c.place != c.late }
 
 // follow works on an attachment until there is nothing to do for now.
 func (a *actor) follow(c *claim, va *attachment) {
@@ -159,18 +162,22 @@ func (a *actor) publish(c *claim, va *attachment) error {
 		func(_ proto.Message, mine bool) {
 			s.checkPublished(c, node)
 			va.attached = va.attached || mine
+			if mine && c.left >= 0 && c.left != va.node {
+				c.moved = time.Now()
+			}
 		})
 }
 
 func (a *actor) unpublish(c *claim, va *attachment) error {
 	s := a.s
 	node := s.world.Nodes()[va.node]
-	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: string(c.pv.id), NodeId: string(node)}
-	return a.call(Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.ControllerUnpublishVolume(ctx, req)
-		},
-		func(proto.Message, bool) { s.checkFree(c, node) })
+	return a.call(Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout, s.unpublishing(c, va.node),
+		func(_ proto.Message, mine bool) {
+			s.checkFree(c, node)
+			if mine {
+				c.left = va.node
+			}
+		})
 }
 
 // reconcile is the attacher's comparison of all attachments with ListVolumes.

@@ -171,6 +171,9 @@ func (f *programFleet) client(number int) csi.ControllerClient {
 	return nil
 }
 
+// sweep leaves it to the program when it sweeps.
+func (f *programFleet) sweep(context.Context, int) error { return nil }
+
 func (f *programFleet) close() {
 	f.mu.Lock()
 	f.over = true

@@ -90,7 +90,7 @@ func numberOf(node cloud.NodeID) int {
 func (a digitalOcean) open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error) {
 	c, err := digitalocean.New(ctx, digitalocean.Config{
 		Token:    func() (string, error) { return a.Token, nil },
-		Endpoint: a.URL, Transport: by.web, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance,
+		Endpoint: a.URL, Transport: by.web, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance, LeftOverAge: leftOver,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -25,6 +25,8 @@ type fleet interface {
 	kill(number int)
 	// client calls the controller; while it is down the calls fail.
 	client(number int) csi.ControllerClient
+	// sweep lets the controller remove what broken-off calls have left, which it does now and then.
+	sweep(ctx context.Context, number int) error
 	// close ends all.
 	close()
 }
@@ -44,8 +46,9 @@ type memoryFleet struct {
 
 // life is one life of a controller.
 type life struct {
-	end  context.CancelFunc
-	conn *grpc.ClientConn
+	end   context.CancelFunc
+	conn  *grpc.ClientConn
+	sweep func(context.Context) error
 }
 
 // connBuffer holds any request or answer of a run.
@@ -59,8 +62,10 @@ func (f *memoryFleet) start(number int) error {
 		end()
 		return fmt.Errorf("start controller %d: %w", number, err)
 	}
+	l.sweep = sweepOf(bare)
 	if f.plant != nil {
-		bare = f.plant(bare)
+		planted := f.plant(bare)
+		l.sweep, bare = sweepOf(planted, bare), planted
 	}
 	// The real pauses, each of the same length in every repeat of a seed.
 	stack := middleware.Stack(bare, middleware.Options{Backoff: middleware.Backoff{Rand: func() float64 { return .5 }}})
@@ -114,6 +119,16 @@ func (f *memoryFleet) client(number int) csi.ControllerClient {
 		return csi.NewControllerClient(l.conn)
 	}
 	return nil
+}
+
+func (f *memoryFleet) sweep(ctx context.Context, number int) error {
+	f.mu.Lock()
+	l := f.lives[number]
+	f.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.sweep(ctx)
 }
 
 func (f *memoryFleet) close() {

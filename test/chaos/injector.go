@@ -45,6 +45,8 @@ const (
 	Hurried Kind = "hurried"
 	// Twice: two leaders of one sidecar send the same call.
 	Twice Kind = "twice"
+	// Late: something goes on that had been given up long ago.
+	Late Kind = "late"
 )
 
 // Fault is one thing that went wrong: the nth call of this name for this object.
@@ -122,6 +124,13 @@ func (in *injector) decide(call, object string, chances []chance) (Kind, *rand.R
 		}
 	}
 	return "", rng
+}
+
+// mark notes a disturbance that a step is.
+func (in *injector) mark(kind Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.last[kind] = time.Now()
 }
 
 // since says whether there was such a fault since.

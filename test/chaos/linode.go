@@ -63,7 +63,7 @@ func (a linodeSite) settle(real bool) time.Duration { return digitalOcean{}.sett
 func (a linodeSite) open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error) {
 	c, err := linode.New(ctx, linode.Config{
 		Token:    func() (string, error) { return a.Token, nil },
-		Endpoint: a.URL, Transport: by.web, Region: linodeRegion, ClusterID: ourCluster, Rand: a.chance,
+		Endpoint: a.URL, Transport: by.web, Region: linodeRegion, ClusterID: ourCluster, Rand: a.chance, LeftOverAge: leftOver,
 	})
 	if err != nil {
 		return nil, nil, err

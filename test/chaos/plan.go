@@ -27,6 +27,8 @@ const (
 	Adopt          Action = "adopt"     // delete another cluster's volume by its exact id
 	AskAgain       Action = "again"     // for Volume, or for Snapshot unless that is negative, after its answer
 	Meddle         Action = "meddle"    // somebody attaches Volume to Node by hand for a while, if it is free
+	LateDetach     Action = "late"      // a former leader of the attachers repeats its detaches, once a volume has moved
+	Away           Action = "away"      // there is no provisioner until half-made copies are old, then a sweep comes with it
 )
 
 // Step is one action at its time.
@@ -151,6 +153,7 @@ func NewPlan(seed uint64, controllers int, snapshots bool) Plan {
 	if crashes == 0 {
 		b.crash()
 	}
+	b.lateness(seed)
 	b.add(Step{Do: Reconcile}, 10*time.Second)
 	b.add(Step{Do: Look}, 10*time.Second)
 	return Plan{Seed: seed, Controllers: controllers, Snapshots: snapshots, Steps: b.steps}
@@ -260,6 +263,25 @@ func (b *planner) copy(within time.Duration) {
 	if b.volumes == clash {
 		b.volumes++
 	}
+}
+
+// lateness puts in what comes late, by chances of its own: everything else stays as it was drawn.
+func (b *planner) lateness(seed uint64) {
+	own := &planner{rng: rand.New(rand.NewPCG(seed, 1)), volumes: b.volumes, now: b.now}
+	for range 2 {
+		late := Step{Do: LateDetach, At: time.Duration(own.rng.Int64N(int64(b.now)))}
+		at := slices.IndexFunc(b.steps, func(s Step) bool { return s.At > late.At })
+		b.steps = slices.Insert(b.steps, at, late)
+	}
+	if own.rng.IntN(3) > 0 {
+		return
+	}
+	for range 2 {
+		own.copy(4 * time.Second)
+	}
+	own.add(Step{Do: Away}, 5*time.Second)
+	b.steps = append(b.steps, own.steps...)
+	b.now = own.now + leftOver + 4*time.Minute
 }
 
 // foreign does what touches another cluster's volumes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,6 +147,34 @@ func (tr trusting) Attach(ctx context.Context, id cloud.VolumeID, node cloud.Nod
 	return vol.Device, err
 }
 
+// credulous takes a volume off whatever machine it is on when a list shows it on the right one, which may be what
+// was true a while ago.
+type credulous struct{ cloud.Cloud }
+
+func (cr credulous) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	if list, err := cr.ListVolumes(ctx, cloud.Page{}); err == nil {
+		for _, v := range list.Volumes {
+			if v.ID == id && slices.Contains(v.AttachedTo, node) {
+				node = ""
+			}
+		}
+	}
+	return cr.Cloud.Detach(ctx, id, node)
+}
+
+// sweeping removes what looks half-made in a list.
+type sweeping struct{ cloud.Cloud }
+
+func (sw sweeping) Sweep(ctx context.Context) error {
+	list, err := sw.ListVolumes(ctx, cloud.Page{})
+	for _, v := range list.Volumes {
+		if strings.HasPrefix(v.Name, copying) {
+			err = errors.Join(err, sw.DeleteVolume(ctx, v.ID))
+		}
+	}
+	return err
+}
+
 // The tester must be able to fail: each of these backends is wrong in one way that other drivers were.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	bugs := map[string]struct {
@@ -174,6 +203,14 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		"an attach is taken for done when the cloud has taken it on": {
 			func(c cloud.Cloud) cloud.Cloud { return impatient{c} }, []Breach{MultiAttached}, 10,
 			func(s scene) bool { return s.claims }, // else the volume does not show it yet
+		},
+		"a detach believes a list": {
+			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 60,
+			func(s scene) bool { return s.served != nil }, // memory shows where volumes are as it is
+		},
+		"a sweep believes a list": {
+			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 60,
+			func(s scene) bool { return s.claims }, // the one whose half-made copies are volumes
 		},
 		"an attachment elsewhere is taken for one here": {
 			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 60, nil,

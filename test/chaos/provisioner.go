@@ -27,7 +27,7 @@ func (a *actor) provision(c *claim) {
 	}
 	defer a.releaseSource(c)
 	for failures := 0; ; failures++ {
-		if !a.think() || s.life.Err() != nil {
+		if !s.present() || !a.think() {
 			return
 		}
 		if get(s, func() bool { return !c.wanted && !c.pending }) {
@@ -162,7 +162,7 @@ func (a *actor) delete(c *claim) {
 	s := a.s
 	s.set(func() { c.deleting = true })
 	req := &csi.DeleteVolumeRequest{VolumeId: string(c.pv.id)}
-	for failures := 0; a.think() && s.life.Err() == nil; failures++ {
+	for failures := 0; s.present() && a.think(); failures++ {
 		err := a.call(Provisioner, "DeleteVolume", c.name, provisionTimeout,
 			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 				return to.DeleteVolume(ctx, req)

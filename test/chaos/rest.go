@@ -223,6 +223,9 @@ func (w *restWorld) chances(s sort) []chance {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
 		if s == toReadMany && !w.in.since(time.Now().Add(-lag), Full) {
+			if w.in.since(time.Now().Add(-unlucky), Late) {
+				likely.stale = unluckily
+			}
 			all = append(all, chance{Stale, likely.stale})
 		}
 		return all

@@ -39,6 +39,7 @@ type sim struct {
 	crashes   int
 	wrongs    []Wrong
 	ending    bool // everything is being deleted
+	absent    bool // the provisioner is
 	// foreign and images are another cluster's.
 	foreign map[cloud.VolumeID]bool
 	images  map[cloud.SnapshotID]bool
@@ -83,6 +84,11 @@ type claim struct {
 	byHand  cloud.NodeID
 	meddled bool
 	vas     []*attachment
+	// left is the machine that it was taken off last, or -1, and moved when it came to another one after that.
+	left  int
+	moved time.Time
+	// late is the machine that a call under way takes it off which was given up long ago, or -1.
+	late int
 
 	goal cloud.Bytes // what the resizer works towards
 	// stamps are the contents it ever had, the last the present one.

@@ -53,6 +53,11 @@ func (s *sim) step(st Step) {
 		s.actor(fmt.Sprint("forgetful sidecar at ", st.At), func(a *actor) { s.askAgain(a, st) })
 	case Meddle:
 		s.actor(fmt.Sprint("meddler at ", st.At), func(a *actor) { s.meddle(a, st) })
+	case LateDetach:
+		began := time.Now()
+		s.actor(fmt.Sprint("older attacher at ", st.At), func(a *actor) { s.lateDetaches(a, began) })
+	case Away:
+		s.actor(fmt.Sprint("provisioner's machine at ", st.At), s.away)
 	case Adopt:
 		s.actor("adoption", s.adopt)
 	}
@@ -70,7 +75,7 @@ func (s *sim) cancel(of Sidecar) {
 }
 
 func (s *sim) createClaim(st Step) {
-	c := &claim{number: st.Volume, name: claimName(st.Volume), from: st.From, wanted: true, place: -1}
+	c := &claim{number: st.Volume, name: claimName(st.Volume), from: st.From, wanted: true, place: -1, left: -1, late: -1}
 	c.size = cloud.Bytes(st.Size) * cloud.GiB
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +143,7 @@ func (s *sim) meddle(a *actor, st Step) {
 	node := s.world.Nodes()[st.Node]
 	s.mu.Lock()
 	c := s.claims[st.Volume]
-	if c == nil || c.pv == nil || c.deleting || len(c.vas) > 0 || c.meddled || s.world.Attach(c.pv.id, "", node) != nil {
+	if c == nil || c.pv == nil || c.deleting || len(c.vas) > 0 || c.meddled || c.late == st.Node || s.world.Attach(c.pv.id, "", node) != nil {
 		s.mu.Unlock()
 		return
 	}

@@ -80,7 +80,7 @@ func (a yandexSite) open(ctx context.Context, by way) (cloud.Cloud, func(context
 	c, err := yandex.New(ctx, yandex.Config{
 		Credentials: func() (string, error) { return a.Token, nil },
 		Endpoint:    "http://127.0.0.1:1", Dial: by.dial, // no socket
-		Folder: a.Folder, Zone: yandexZone, ClusterID: ourCluster, Rand: a.chance, LeftOverAge: time.Hour,
+		Folder: a.Folder, Zone: yandexZone, ClusterID: ourCluster, Rand: a.chance, LeftOverAge: leftOver,
 	})
 	if err != nil {
 		return nil, nil, err
