@@ -105,8 +105,11 @@ const lookPriority = budget.Detach
 // actionStatus looks at one action.
 func (c *Cloud) actionStatus(ctx context.Context, key actionKey) (string, error) {
 	act, _, err := c.api.Actions.Get(budget.WithPriority(ctx, lookPriority), int(key))
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", readError(fmt.Sprintf("look at action %d", key), err)
+	case act == nil || act.ID != int(key):
+		return "", fmt.Errorf("look at action %d: %w: the answer is not about it", key, fault.Unavailable)
 	}
 	return act.Status, nil
 }

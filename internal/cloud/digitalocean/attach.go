@@ -145,6 +145,9 @@ func (c *Cloud) droplet(ctx context.Context, id int) (*godo.Droplet, error) {
 	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
+	if err == nil && (there == nil || there.ID != id) {
+		return nil, fmt.Errorf("look at droplet %d: %w: the answer is not about it", id, fault.Unavailable)
+	}
 	return there, readError(fmt.Sprintf("look at droplet %d", id), err)
 }
 

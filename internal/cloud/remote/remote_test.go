@@ -76,6 +76,19 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 	}
 }
 
+// C6: the panic of a library that gets nonsense for an answer ends neither the program nor the object's turn.
+func TestAPanicIsAnAnswerThatNobodyUnderstood(t *testing.T) {
+	w := remote.NewWork(t.Context())
+	var nothing *struct{ id string }
+	err := w.Write(t.Context(), "volume", func(context.Context) error { return errors.New(nothing.id) })
+	if fault.Of(err) != fault.Uncertain {
+		t.Errorf("Write = %v, want %v", err, fault.Uncertain)
+	}
+	if err := w.Write(t.Context(), "volume", func(context.Context) error { return nil }); err != nil {
+		t.Errorf("the next Write = %v", err)
+	}
+}
+
 // A1: a later write of the same object waits until the earlier one was answered; another object's does not.
 func TestWritesOfOneObjectDoNotOvertakeOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

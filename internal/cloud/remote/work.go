@@ -108,7 +108,7 @@ func (w *Work) Write(ctx context.Context, object string, send func(ctx context.C
 	w.running.Go(func() {
 		defer land()
 		defer landed()
-		answered <- send(context.WithValue(ctx, flightKey{}, f))
+		answered <- caught(func() error { return send(context.WithValue(ctx, flightKey{}, f)) })
 	})
 	select {
 	case err = <-answered:
@@ -122,6 +122,17 @@ func (w *Work) Write(ctx context.Context, object string, send func(ctx context.C
 		}
 	}
 	return err
+}
+
+// caught is what do returns. Where it panics, as an SDK may that gets nonsense for an answer, the program goes on (C6)
+// and the outcome of what was sent is not known.
+func caught(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the answer could not be understood: %v", fault.Uncertain, p)
+		}
+	}()
+	return do()
 }
 
 // Settled waits until no write of the object is unanswered.
