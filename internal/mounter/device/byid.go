@@ -137,10 +137,9 @@ func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
 		return nil, err
 	}
 	path := filepath.Join(b.devDir, kernel)
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) {
-		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0) // attached read-only
-	}
+	// For reading: what writes opens it again. Some kernels let nobody mount a disk that is open for writing, and
+	// udev probes a disk anew whenever one who could have written closes it.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w: %w: %w", path, fault.Unavailable, errNotYet, err)
 	}
