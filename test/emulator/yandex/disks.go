@@ -199,6 +199,7 @@ func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest)
 		}
 		if asked("size") {
 			j.kind, j.lasts, j.instance = kindResize, c.lasts.Resize, d.Instance
+			j.early = func() { c.changeDisk(d.ID, change) }
 		}
 		early := c.rules.ChangeOnAccept
 		j.accept = func() error {

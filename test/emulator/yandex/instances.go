@@ -82,7 +82,7 @@ func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInst
 		readOnly := spec.GetMode() == compute.AttachedDiskSpec_READ_ONLY
 		change := func(d *disk) { d.Instance, d.Device, d.ReadOnly = i.ID, device, readOnly }
 		early := c.rules.ChangeOnAccept && fails == nil
-		return &job{
+		j := &job{
 			kind: kindAttach, description: "Attach disk to instance", disk: d.ID, name: d.Name, instance: i.ID, fails: fails,
 			lasts: c.lasts.Attach, claims: []string{d.ID, i.ID},
 			metadata: &compute.AttachInstanceDiskMetadata{InstanceId: i.ID, DiskId: d.ID},
@@ -92,12 +92,16 @@ func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInst
 				}
 				return nil
 			},
-			fail: func() { c.changeDisk(d.ID, func(d *disk) { d.Instance, d.Device, d.ReadOnly = "", "", false }) },
+			fail: func() { c.changeDisk(d.ID, freed) },
 			finish: func() proto.Message {
 				c.plug(c.changeDisk(d.ID, change), c.now.instances[i.ID])
 				return c.showInstance(&c.now, c.now.instances[i.ID])
 			},
-		}, nil
+		}
+		if fails == nil {
+			j.early = func() { c.changeDisk(d.ID, change) }
+		}
+		return j, nil
 	})
 }
 
@@ -150,7 +154,7 @@ func (s instanceService) DetachDisk(ctx context.Context, ask *compute.DetachInst
 		if why != nil {
 			return nil, why
 		}
-		return &job{
+		j := &job{
 			kind: kindDetach, description: "Detach disk from instance", disk: d.ID, name: d.Name, instance: i.ID, fails: fails,
 			lasts: c.lasts.Detach, claims: []string{d.ID, i.ID},
 			metadata: &compute.DetachInstanceDiskMetadata{InstanceId: i.ID, DiskId: d.ID},
@@ -158,7 +162,17 @@ func (s instanceService) DetachDisk(ctx context.Context, ask *compute.DetachInst
 				c.free(d.ID)
 				return c.showInstance(&c.now, c.now.instances[i.ID])
 			},
-		}, nil
+		}
+		if fails == nil {
+			j.early = func() { c.changeDisk(d.ID, freed) }
+			j.fail = func() {
+				if _, stays := c.now.instances[i.ID]; !stays {
+					return
+				}
+				c.changeDisk(d.ID, func(now *disk) { now.Instance, now.Device, now.ReadOnly = d.Instance, d.Device, d.ReadOnly })
+			}
+		}
+		return j, nil
 	})
 }
 
@@ -187,11 +201,14 @@ func (c *Cloud) mayDetach(i Instance, ask *compute.DetachInstanceDiskRequest) (d
 	return disk{}, &why
 }
 
+// freed is what the record of a disk becomes that is no instance's any more.
+func freed(d *disk) { d.Instance, d.Device, d.ReadOnly = "", "", false }
+
 // free takes a disk from its instance.
 func (c *Cloud) free(id string) {
 	d := c.now.disks[id]
 	c.unplug(d)
-	c.changeDisk(id, func(d *disk) { d.Instance, d.Device, d.ReadOnly = "", "", false })
+	c.changeDisk(id, freed)
 }
 
 // mostDisks is how many disks and file storages an instance can have, the one that it boots from included.

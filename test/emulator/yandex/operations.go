@@ -27,9 +27,10 @@ type job struct {
 	lasts                          clock.Span
 	// claims are the ids of what takes one operation at a time.
 	claims []string
-	// accept makes what shows at once. finish makes the rest and returns the operation's response; fail undoes
-	// what was accepted.
+	// accept makes what shows at once, early what shows halfway where that is the rule; nil: nothing. finish makes the
+	// rest and returns the operation's response; fail undoes what shows.
 	accept func() error
+	early  func()
 	finish func() proto.Message
 	fail   func()
 	// fails is why it will fail, if it will.
@@ -133,7 +134,7 @@ func (c *Cloud) start(j *job, call *rpc.Call) *operationpb.Operation {
 	c.trouble(j.disk, err)
 	c.putOperation(operation{
 		id: j.id, number: c.numbers, description: j.description, disk: j.disk, snap: j.snapshot, onto: j.instance,
-		created: now, modified: now, metadata: about,
+		moves: j.kind == kindAttach || j.kind == kindDetach, created: now, modified: now, metadata: about,
 	})
 	if call.Effect.Errored {
 		why := failedInside
@@ -154,6 +155,9 @@ func (c *Cloud) start(j *job, call *rpc.Call) *operationpb.Operation {
 	shown := showOperation(c.now.operations[j.id])
 	lasts := c.dice.Lasting(j.kind, j.name, j.lasts, call.Effect)
 	if lasts != 0 {
+		if c.rules.ChangeHalfway && j.early != nil {
+			c.later.After(lasts/2, func() { c.showEarly(j) })
+		}
 		c.later.After(lasts, func() { c.finish(j) })
 		return shown
 	}
@@ -173,6 +177,13 @@ func (c *Cloud) prefix(j *job) string {
 		}
 	}
 	return snapshotPrefix
+}
+
+// showEarly shows the change of an operation that is still running.
+func (c *Cloud) showEarly(j *job) {
+	if c.running[j.id] == j {
+		j.early()
+	}
 }
 
 // finish ends an operation, unless it was ended before.

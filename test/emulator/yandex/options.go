@@ -85,6 +85,11 @@ type Rules struct {
 	ResizeRefused bool `json:"resize_refused"`
 	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done.
 	ChangeOnAccept bool `json:"change_on_accept"`
+	// ChangeHalfway shows the change of an attach, detach or resize when half of the operation's time is over; one that
+	// fails takes it back at its end.
+	ChangeHalfway bool `json:"change_halfway"`
+	// OperationsApart keeps attaches and detaches out of the list of a disk's operations: they are the instance's.
+	OperationsApart bool `json:"operations_apart"`
 	// ArrivesDone answers with an operation that is done if it takes no time; else the first look finds it so.
 	ArrivesDone bool `json:"arrives_done"`
 	// BootDisksElsewhere keeps the disks that instances boot from out of the list, as if the instances were in

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
@@ -101,6 +102,39 @@ func TestChangesCanShowEarly(t *testing.T) {
 		if got := stands(mustSee(t, a, disk)); op.GetDone() || got != "READY "+instance {
 			t.Errorf("the disk is %q while it is being attached, want it to show already", got)
 		}
+	})
+}
+
+func TestChangesCanShowHalfway(t *testing.T) {
+	opts := emulator.Options{Durations: emulator.Durations{Attach: clock.Fixed(time.Hour), Detach: clock.Fixed(time.Hour)}, Rules: emulator.Rules{ChangeHalfway: true}}
+	simulated(t, opts, func(t *testing.T, c *emulator.Cloud, a *api, instance string) {
+		disk, free, attached := mustCreate(t, a, "pvc-1"), "READY", "READY "+instance
+		sees := func(what string, want ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			for _, stand := range want { // soon, after the half, after the end
+				if got := stands(mustSee(t, a, disk)); got != stand {
+					t.Errorf("%s: the disk is %q, want %q", what, got, stand)
+				}
+				time.Sleep(40 * time.Minute)
+			}
+		}
+		detach := func() {
+			must(t, "Detach")(a.instances.DetachDisk(as(t.Context()), detachRequest(disk, instance)))
+		}
+		fails := func(route string) {
+			c.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Errored: true, ID: "INTERNAL"}})
+		}
+		fails("InstanceService/AttachDisk")
+		mustAttach(t, a, disk, instance)
+		sees("an attach that fails", free, attached, free)
+		mustAttach(t, a, disk, instance)
+		sees("an attach", free, attached, attached)
+		fails("InstanceService/DetachDisk")
+		detach()
+		sees("a detach that fails", attached, free, attached)
+		detach()
+		sees("a detach", attached, free, free)
 	})
 }
 

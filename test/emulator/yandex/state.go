@@ -31,6 +31,7 @@ type operation struct {
 	disk, snap, onto   string // what it is about: a disk, a snapshot, an instance
 	created, modified  time.Time
 	done               bool
+	moves              bool // it attaches or detaches a disk
 	failure            *spb.Status
 	metadata, response *anypb.Any
 }

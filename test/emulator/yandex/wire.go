@@ -171,7 +171,9 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 	if !isDisk && !isSnapshot && !isInstance {
 		return nil, "", c.refuse(notFound.with(kind, id))
 	}
-	all := view.operationList(func(o operation) bool { return o.disk == id || o.snap == id || o.onto == id })
+	all := view.operationList(func(o operation) bool {
+		return o.snap == id || o.onto == id || o.disk == id && (!c.rules.OperationsApart || !o.moves)
+	})
 	page, next, why := pageOf(all, func(o operation) string { return o.id }, ask)
 	if why != nil {
 		return nil, "", c.refuse(*why)
