@@ -34,7 +34,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	device := c.deviceName(id)
 	t := &turn{c: c, doing: doing, machine: machine, shows: func(s sight) bool { return attachedTo(s.disk, machine) }}
 	t.send = func(ctx context.Context) (*change, error) {
-		since := c.known.unsettle(id)
+		since := c.known.unsettle(id, machine)
 		op, err := c.begin(ctx, diskKey(id), doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
 				InstanceId: machine,
@@ -178,7 +178,7 @@ func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, machine string) e
 	t := &turn{c: c, doing: fmt.Sprintf("detach disk %s from the machine %s", id, machine), machine: machine}
 	t.shows = func(s sight) bool { return s.gone || s.disk != nil && !attachedTo(s.disk, machine) }
 	t.send = func(ctx context.Context) (*change, error) {
-		since := c.known.unsettle(id)
+		since := c.known.unsettle(id, machine)
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.machines.DetachDisk(ctx, &compute.DetachInstanceDiskRequest{
 				InstanceId: machine, Disk: &compute.DetachInstanceDiskRequest_DiskId{DiskId: string(id)},

@@ -176,3 +176,23 @@ func TestChangesQueue(t *testing.T) {
 		}
 	})
 }
+
+// A1: where the records of a disk do not tell of its attaches, which are the machine's, a detach from wherever it is
+// waits for one that this controller has begun.
+func TestADetachFromAnywhereWaitsForAnAttachOfTheMachine(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Rules: emulator.Rules{OperationsApart: true}})
+		c := open(t, folder)
+		vol := volume(t, c, "a")
+		folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(time.Minute)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := c.Attach(ctx, vol.ID, node1)
+		want(t, err, fault.Uncertain)
+		must(t, c.Detach(t.Context(), vol.ID, ""))
+		if running := folder.Running(); len(running) > 0 {
+			t.Errorf("Detach answered while %+v", running)
+		}
+		at(t, folder, vol.ID, "")
+	})
+}

@@ -131,6 +131,7 @@ type Cloud struct {
 	cloning remote.InUse // the names of temporary snapshots
 	manners manners
 	recalls recalls
+	clock   clock
 	count   atomic.Int64 // how many disks the folder has, as far as a list has told
 }
 

@@ -174,9 +174,7 @@ func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body 
 		if op == "" {
 			return nil, err
 		}
-		if m.own {
-			c.known.making(cloud.VolumeID(id), m.began)
-		}
+		c.known.making(cloud.VolumeID(id), m.asked)
 		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true, kind: kind}, began: time.Now()}, err
 	}
 	seen, err := t.do(ctx)

@@ -21,16 +21,18 @@ type fact struct {
 	// certain is the size that it had for sure: at the end of an operation of this process.
 	certain cloud.Bytes
 
-	// made is when this process has begun the create; zero: it did not, or the operation may be an earlier one.
+	// made is when this process has asked for the disk first; zero: it did not. Somebody else may have done so before.
 	made time.Time
 	// settled is when the disk's state was last known for certain: right after a change, or by a look at this disk
 	// alone. ready is when it was so for the first time. Zero: never.
 	settled, ready time.Time
-	// open: an attach or detach was sent, and nobody has seen its end.
+	// open: an attach or detach was sent, and nobody has seen its end. It is an operation of the machine onto.
 	open bool
+	onto string
 	// created is what the cloud says about when it made the disk.
 	created time.Time
-	// deleting is when this process has sent the delete that the cloud has taken on; zero: it has not.
+	// deleting is when this process has sent the delete that the cloud has taken on, and the disk was still there;
+	// zero: it has not.
 	deleting time.Time
 }
 
@@ -80,9 +82,17 @@ func (k *facts) saw(d *compute.Disk, fresh bool) {
 
 // unsettle is called when a change of a disk is about to be sent. It returns when the state before it was known for
 // certain; from now on it is not, until somebody has seen the end of the change.
-func (k *facts) unsettle(id cloud.VolumeID) (settled time.Time) {
-	k.change(id, func(f *fact) { settled, f.settled, f.open = f.settled, time.Time{}, true })
+func (k *facts) unsettle(id cloud.VolumeID, machine string) (settled time.Time) {
+	k.change(id, func(f *fact) { settled, f.settled, f.open, f.onto = f.settled, time.Time{}, true, machine })
 	return settled
+}
+
+// openOn returns the machine on which a change of a disk may be under way, or nothing.
+func (k *facts) openOn(id cloud.VolumeID) string {
+	if f, _ := k.of(id); f.open {
+		return f.onto
+	}
+	return ""
 }
 
 // joined is called when everything has ended that was under way with a disk: the next look shows a state that is
@@ -96,15 +106,18 @@ func (k *facts) settle(id cloud.VolumeID, at time.Time) {
 	k.change(id, func(f *fact) { *f = f.knownAt(at) })
 }
 
-// making notes that this process is making a disk, since a moment before which nobody can have seen it.
-func (k *facts) making(id cloud.VolumeID, since time.Time) {
+// making notes that this process has asked for a disk at a moment, or with the zero one before.
+func (k *facts) making(id cloud.VolumeID, asked time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if asked.IsZero() || !k.disks[id].made.IsZero() {
+		return
+	}
 	if k.disks == nil {
 		k.disks = map[cloud.VolumeID]fact{}
 	}
 	f := k.disks[id]
-	f.made = since
+	f.made = asked
 	k.disks[id] = f
 }
 
@@ -174,20 +187,21 @@ type listing struct {
 	known map[cloud.VolumeID]fact
 	// newest is when the cloud made the youngest of the disks: the list is not older than that.
 	newest time.Time
-	// younger is a moment by this program's clock that the list is not older than: it shows a disk that this process
-	// began to make then, or lacks one that it began to delete then. Zero: it shows nothing of that kind.
+	// younger is a moment by this program's clock that the list is not older than: it shows a disk that was made
+	// then, or lacks one that this process began to delete then. Zero: it shows nothing of that kind.
 	younger time.Time
 }
 
-func newListing(all []*compute.Disk, known map[cloud.VolumeID]fact) listing {
+func newListing(all []*compute.Disk, known map[cloud.VolumeID]fact, by *clock) listing {
 	l := listing{disks: make(map[cloud.VolumeID]*compute.Disk, len(all)), known: known}
 	for _, d := range all {
 		l.disks[idOf(d)] = d
-		if made := d.GetCreatedAt().AsTime(); made.After(l.newest) {
+		made := d.GetCreatedAt().AsTime()
+		if made.After(l.newest) {
 			l.newest = made
 		}
-		if made := known[idOf(d)].made; made.After(l.younger) {
-			l.younger = made
+		if at := by.moment(made, known[idOf(d)].made); at.After(l.younger) {
+			l.younger = at
 		}
 	}
 	for id, f := range known {
@@ -207,7 +221,7 @@ func (l listing) lacks(id cloud.VolumeID) bool {
 // since reports whether the list is certainly from that moment or later.
 func (l listing) since(moment time.Time) bool { return !moment.IsZero() && !l.younger.Before(moment) }
 
-// deletes notes that this process is deleting a disk, since a moment at which it was there.
+// deletes notes that the cloud has taken on a delete of this process, and when that was sent.
 func (k *facts) deletes(id cloud.VolumeID, since time.Time) {
 	k.change(id, func(f *fact) { f.deleting = since })
 }

@@ -28,9 +28,10 @@ type making struct {
 	what, request string
 	send          func(ctx context.Context) (*operation.Operation, error)
 
-	// own: it was this call that began the operation that counts, at a moment by the cloud's clock.
+	// own: it was this call that began the operation that counts. asked is when it sent the create that was answered
+	// with it; zero: this process has waited for it before.
 	own   bool
-	began time.Time
+	asked time.Time
 	// earlier is the disk that an operation had made which was over when it was asked for, and twins are
 	// others of its name. failure is why such an operation failed.
 	earlier *compute.Disk
@@ -62,7 +63,10 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 			return "", "", err
 		}
 		known := m.c.chains.saw(begun.GetId())
-		m.own, m.began = !known && begunSince(begun, asked), begun.GetCreatedAt().AsTime()
+		m.own, m.asked = !known && begunSince(begun, asked), time.Time{}
+		if !known {
+			m.asked = asked
+		}
 		if !begun.GetDone() {
 			return id, begun.GetId(), nil
 		}

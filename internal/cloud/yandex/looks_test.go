@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
@@ -89,4 +90,59 @@ func TestAChangeThatShowsBeforeItsEndIsNotBelieved(t *testing.T) {
 			all.Wait()
 		}
 	})
+}
+
+// A1 and E3: a cloud that shows a change when half of its operation is over is not believed either, whenever it was that
+// this was looked for: an attach or detach that fails in the end never counts as one that has succeeded.
+func TestAChangeThatShowsHalfwayIsNotBelieved(t *testing.T) {
+	for route, fails := range map[string]bool{attachDisk: true, detachDisk: false} {
+		t.Run(route, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{
+					Durations: emulator.Each(clock.Fixed(4 * time.Second)), Rules: emulator.Rules{ChangeHalfway: true, ParallelOperations: true},
+				})
+				c := open(t, folder, func(cfg *yandex.Config) { cfg.Usual = nil })
+				ids, nodes := []cloud.VolumeID{volume(t, c, "a").ID, volume(t, c, "b").ID}, []cloud.NodeID{node1, node2}
+				attach := func(n int) error { _, err := c.Attach(t.Context(), ids[n], nodes[n]); return err }
+				detach := func(n int) error { return c.Detach(t.Context(), ids[n], nodes[n]) }
+				both := func(call func(n int) error) (failed int) {
+					var calls sync.WaitGroup
+					var mu sync.Mutex
+					for n := range ids {
+						calls.Go(func() {
+							err := call(n)
+							for _, op := range folder.Running() {
+								if err == nil && op.Disk == string(ids[n]) {
+									t.Errorf("answered while %+v", op)
+								}
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							if err != nil {
+								failed++
+							}
+						})
+					}
+					calls.Wait()
+					return failed
+				}
+				for range 4 { // ordinary use, in which it is learnt how the cloud behaves
+					if both(attach)+both(detach) > 0 {
+						t.Fatal("a change failed")
+					}
+				}
+				if !fails && both(attach) > 0 {
+					t.Fatal("an attach failed")
+				}
+				time.Sleep(time.Minute)
+				volume(t, c, "young") // so that lists prove how young they are
+				folder.Arm(emulator.Fault{Route: route, Times: 2, Effect: faults.Effect{Errored: true, ID: "INTERNAL", Takes: clock.Fixed(20 * time.Second)}})
+				if fails {
+					both(attach)
+				} else {
+					both(detach)
+				}
+			})
+		})
+	}
 }

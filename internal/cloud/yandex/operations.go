@@ -33,6 +33,8 @@ type watch struct {
 	// grows: what is waited for stays true when it is true once, so an old list can only make it late.
 	grows bool
 	kind  poll.Kind
+	// taken is when the cloud had taken on the operation of an attach or detach; zero: it was found running.
+	taken time.Time
 	// machine is the one that the disk is attached to or detached from, and since when the state before that was
 	// known for certain; zero: it was not.
 	machine string
@@ -78,13 +80,14 @@ type change struct {
 // that has failed has changed nothing that is known of, so the next call may send it again.
 func (c *Cloud) await(ctx context.Context, ch change, shows func(sight) bool) (sight, error) {
 	defer c.paces.forget(ch.operation)
+	defer c.manners.forget(ch.operation)
 	c.recall(ch.watch)
 	seen, err := c.ends.Wait(ctx, poll.Operation[watch]{Key: ch.watch, Kind: ch.kind, Began: ch.began}, func(s sight) (bool, error) {
 		switch {
 		case s.operation.GetDone():
 			return true, failureOf(s.operation)
 		case s.operation != nil: // an error may show before the end: what was begun is being taken back then
-			return false, c.probe(ctx, ch, shows)
+			return false, nil
 		default:
 			return shows != nil && shows(s), nil
 		}
@@ -93,84 +96,6 @@ func (c *Cloud) await(ctx context.Context, ch change, shows func(sight) bool) (s
 		return seen, fmt.Errorf("operation %s (%s): %w", ch.operation, ch.kind, err)
 	}
 	return seen, nil
-}
-
-// manners are what has been seen of when the cloud shows what an operation of a kind does: with its end, or
-// before. An attach that shows before its end may still fail, and then lists say nothing.
-type manners struct {
-	mu      sync.Mutex
-	known   map[poll.Kind]bool // whether it shows with the end only
-	probing map[poll.Kind]bool
-}
-
-// probe claims the kind for a probe, which only one at a time makes; done gives it back.
-func (m *manners) probe(kind poll.Kind) (done func(), mine bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, known := m.known[kind]; known || m.probing[kind] {
-		return nil, false
-	}
-	if m.probing == nil {
-		m.probing = map[poll.Kind]bool{}
-	}
-	m.probing[kind] = true
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.probing, kind)
-	}, true
-}
-
-// has reports whether it has been seen of a kind.
-func (m *manners) has(kind poll.Kind) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, known := m.known[kind]
-	return known
-}
-
-// shown reports whether the state of a disk tells the end of an operation of a kind.
-func (m *manners) shown(kind poll.Kind) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.known[kind]
-}
-
-func (m *manners) note(kind poll.Kind, atEnd bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil {
-		m.known = map[poll.Kind]bool{}
-	}
-	if before, known := m.known[kind]; !known || before { // seen early once is enough
-		m.known[kind] = atEnd
-	}
-}
-
-// probe learns from an operation that is running whether the state of its disk shows its change already. Once for
-// each kind.
-func (c *Cloud) probe(ctx context.Context, ch change, shows func(sight) bool) error {
-	if shows == nil || ch.disk == "" {
-		return nil
-	}
-	done, mine := c.manners.probe(ch.kind)
-	if !mine {
-		return nil
-	}
-	defer done()
-	d, err := c.look(budget.WithPriority(ctx, lookPriority), ch.disk)
-	if err != nil {
-		return nil //nolint:nilerr // the next look will do as well
-	}
-	if !shows(sight{disk: d, gone: d == nil}) {
-		c.manners.note(ch.kind, true)
-		return nil
-	}
-	op, err := c.operation(budget.WithPriority(ctx, lookPriority), ch.operation)
-	if err == nil && !op.GetDone() {
-		c.manners.note(ch.kind, false)
-	}
-	return nil
 }
 
 // failureOf is the error of an operation that has ended, or nil.
@@ -193,24 +118,26 @@ func (c *Cloud) lookAtMany(ctx context.Context, keys []watch) (map[watch]sight, 
 	if int(c.count.Load()) > perPage*len(keys) {
 		return nil, nil
 	}
-	known := c.known.all() // as it is before the list
+	known, asked := c.known.all(), time.Now() // as it is before the list
 	all, err := c.allDisks(ctx, lookPriority)
 	if err != nil {
 		return nil, err
 	}
-	now, list := time.Now(), newListing(all, known)
+	now, list := time.Now(), newListing(all, known, &c.clock)
 	byName := make(map[string][]*compute.Disk, len(all))
 	for _, d := range all {
 		byName[d.GetName()] = append(byName[d.GetName()], d)
 	}
-	found, scouts := make(map[watch]sight, len(keys)), map[poll.Kind]bool{}
+	found := c.scout(ctx, keys, list, asked)
 	for _, key := range keys {
+		if _, scouted := found[key]; scouted {
+			continue
+		}
 		d, f := list.disks[key.disk], known[key.disk]
 		switch {
-		case key.disk == "", d == nil && key.grows:
-			// A disk that is being made and not on the list may have failed: only the operation tells.
-		case key.operation != "" && !c.manners.has(key.kind) && !scouts[key.kind]:
-			scouts[key.kind] = true // one of a kind is looked at by itself, which shows what lists are worth
+		case key.disk == "", d == nil && key.grows, key.kind == kindResize:
+			// A disk that is being made and not on the list may have failed: only the operation tells. So it is
+			// with a size, which may be taken back.
 		case d != nil && key.under(d):
 			found[key] = sight{disk: d, twins: others(byName[key.name], key.disk), at: now}
 		case key.operation != "" && !c.manners.shown(key.kind):
@@ -237,7 +164,12 @@ func others(disks []*compute.Disk, but cloud.VolumeID) (twins []*compute.Disk) {
 
 // lookAtOne looks at one operation. Of a disk that is being made a list by its name is needed at the end, for
 // others of that name; where such a list shows the end too, it is all that is needed.
-func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
+func (c *Cloud) lookAtOne(ctx context.Context, key watch) (sight, error) {
+	return c.lookBeside(ctx, key, time.Time{})
+}
+
+// lookBeside is lookAtOne for an operation whose change did not show at a moment just before; zero: that is not known.
+func (c *Cloud) lookBeside(ctx context.Context, key watch, hidden time.Time) (s sight, err error) {
 	defer func() { s.at = time.Now() }()
 	ctx = budget.WithPriority(ctx, lookPriority)
 	switch {
@@ -254,6 +186,9 @@ func (c *Cloud) lookAtOne(ctx context.Context, key watch) (s sight, err error) {
 		return s, err
 	}
 	s.operation, err = c.operation(ctx, key.operation)
+	if err == nil {
+		c.observe(ctx, key, s.operation, hidden)
+	}
 	if err == nil && key.name != "" && s.operation.GetDone() && s.operation.GetError() == nil {
 		err = c.sameName(ctx, key, &s)
 	}

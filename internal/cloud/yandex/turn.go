@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 
@@ -16,7 +17,11 @@ import (
 func (c *Cloud) begin(ctx context.Context, object, doing string, send func(ctx context.Context) (*operation.Operation, error)) (*operation.Operation, error) {
 	begun := make(chan *operation.Operation, 1)
 	err := c.work.Write(ctx, object, func(ctx context.Context) error {
+		sent := time.Now()
 		op, err := send(ctx)
+		if _, repeats := ctx.Value(keyOfCall{}).(string); err == nil && !repeats {
+			c.clock.saw(sent, op)
+		}
 		if err == nil && op.GetId() == "" {
 			err = fmt.Errorf("%w: the cloud's answer names no operation", fault.Uncertain)
 		}

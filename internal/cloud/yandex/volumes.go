@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,8 +99,8 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
 		})
-		if op != nil && begunSince(op, asked) {
-			c.known.deletes(id, op.GetCreatedAt().AsTime())
+		if err == nil { // so the disk was still there
+			c.known.deletes(id, asked)
 		}
 		return changeOf(op, id, kindDelete), err
 	}
@@ -136,15 +137,16 @@ func changeOf(op *operation.Operation, id cloud.VolumeID, kind poll.Kind) *chang
 // on names the machine of a change, if there is one, and since when the state before it is known.
 func (ch *change) on(machine string, since time.Time) *change {
 	if ch != nil {
-		ch.machine, ch.since = machine, since
+		ch.machine, ch.since, ch.taken = machine, since, ch.began
 	}
 	return ch
 }
 
 // after returns the state of a disk, nil if there is none, when everything has ended that is under way with
-// it or the machine, and whether there was anything.
+// it or the machine, and whether there was anything. Without a machine it is one of which this process knows that
+// something of the disk may be under way there: the records of the disk itself may not tell of that.
 func (c *Cloud) after(ctx context.Context, id cloud.VolumeID, machine string) (joined bool, d *compute.Disk, err error) {
-	if joined, err = c.join(ctx, id, machine); err != nil {
+	if joined, err = c.join(ctx, id, cmp.Or(machine, c.known.openOn(id))); err != nil {
 		return joined, nil, err
 	}
 	c.known.joined(id)
