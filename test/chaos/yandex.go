@@ -169,7 +169,8 @@ func (a yandexSite) remove(id cloud.VolumeID) bool {
 	}
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+a.Token)
 	_, err = compute.NewDiskServiceClient(conn).Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
-	return errors.Join(err, conn.Close()) == nil
+	_, there := a.Disk(string(id))
+	return errors.Join(err, conn.Close()) == nil || !there // the answer to an earlier one may have been lost
 }
 
 func (a yandexSite) complaints() []string {
