@@ -3,6 +3,8 @@
 package mounter
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -58,4 +60,34 @@ func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
 	}
 	takeDown(t, m, dev, staging)
 	takeDown(t, m, other, theirs)
+}
+
+// A4: the bind of a raw device's node outlives the disk, and the next disk may get its number. It holds nothing then.
+func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
+	m, dev := New(Config{}), newLoop(t, small)
+	dir := filepath.Join(t.TempDir(), "dev")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	node, target := filepath.Join(dir, "vdb"), filepath.Join(dir, "published")
+	if err := errors.Join(unix.Mknod(node, unix.S_IFBLK|0o600, int(dev.number)), os.WriteFile(target, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(node, target, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	if got, err := m.Holders(dev.number); err != nil || !slices.Equal(got, []string{target}) {
+		t.Errorf("Holders = %v, %v, want %s", got, err, target)
+	}
+	if err := os.Remove(node); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Holders(dev.number); err != nil || len(got) > 0 {
+		t.Errorf("Holders = %v, %v when the node has gone, want none", got, err)
+	}
 }

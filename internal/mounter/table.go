@@ -142,7 +142,8 @@ func alive(dev uint64) (bool, error) {
 	return false, fmt.Errorf("look for block device %d:%d: %w: %w", unix.Major(dev), unix.Minor(dev), fault.Unavailable, err)
 }
 
-// nodeNumber returns the device number of the block device node at path.
+// nodeNumber returns the device number of the block device node at path; 0, which no disk has, for a node that its
+// folder lacks by now: its disk has gone, and another one may have the number.
 func nodeNumber(path string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -150,6 +151,9 @@ func nodeNumber(path string) (uint64, error) {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, unix.ENOTBLK
+	}
+	if st.Nlink == 0 {
+		return 0, nil
 	}
 	return st.Rdev, nil
 }

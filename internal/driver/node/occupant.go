@@ -63,7 +63,8 @@ func isOurKind(m mounter.Mount) bool {
 	return err == nil && m.Filesystem != ""
 }
 
-// nodeNumber returns the device number that the block device node at path stands for.
+// nodeNumber returns the device number that the block device node at path stands for; 0, which no disk has, for the
+// bind of a node that its folder lacks by now: its disk has gone, and another one may have the number.
 func nodeNumber(path string) (number uint64, block bool, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -73,10 +74,13 @@ func nodeNumber(path string) (number uint64, block bool, err error) {
 	if !ok || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
 		return 0, false, nil
 	}
+	if st.Nlink == 0 {
+		return 0, true, nil
+	}
 	return st.Rdev, true, nil
 }
 
-// diskExists says whether the kernel has a block device of this number. A mount keeps its number
+// diskExists says whether the kernel has a block device of this number. The mount of a filesystem keeps its number
 // from being given to another disk, so a number that is missing means that the disk was taken away.
 func diskExists(number uint64) bool {
 	major, minor := (number>>8)&0xfff|(number>>32)&^0xfff, number&0xff|(number>>12)&^0xff
