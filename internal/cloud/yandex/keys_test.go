@@ -8,7 +8,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -195,31 +194,4 @@ func TestIdsAreEnough(t *testing.T) {
 	must(t, c.Detach(t.Context(), id, node1))
 	must(t, c.DeleteVolume(t.Context(), id))
 	left(t, folder, 0)
-}
-
-// P5: the list of a folder with more disks than fit on one page of the cloud is complete.
-func TestALongListIsComplete(t *testing.T) {
-	folder := start(t, emulator.Options{})
-	c := open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 })
-	const many = 1100
-	for n := range many {
-		_, err := folder.AddDisk(emulator.Disk{Name: fmt.Sprintf("d%d", n)})
-		must(t, err)
-	}
-	seen := map[cloud.VolumeID]bool{}
-	for page := (cloud.Page{Most: 700}); ; {
-		list, err := c.ListVolumes(t.Context(), page)
-		must(t, err)
-		for _, vol := range list.Volumes {
-			seen[vol.ID] = true
-		}
-		if page.Token = list.Next; page.Token == "" {
-			break
-		}
-	}
-	if len(seen) != many {
-		t.Errorf("%d disks are listed, want %d", len(seen), many)
-	}
-	_, err := c.Attach(t.Context(), volume(t, c, "one more").ID, node1)
-	must(t, err)
 }

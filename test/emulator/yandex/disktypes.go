@@ -102,7 +102,7 @@ func (s diskTypeService) Get(_ context.Context, ask *compute.GetDiskTypeRequest)
 // List shows the disk types.
 func (s diskTypeService) List(_ context.Context, ask *compute.ListDiskTypesRequest) (*compute.ListDiskTypesResponse, error) {
 	ids := slices.Sorted(maps.Keys(diskTypes))
-	page, next, why := pageOf(ids, func(id string) string { return id }, ask)
+	page, next, why := pageOf(s.c, ids, func(id string) string { return id }, ask)
 	if why != nil {
 		return nil, s.c.refuse(*why)
 	}
@@ -138,7 +138,7 @@ func (s zoneService) Get(_ context.Context, ask *compute.GetZoneRequest) (*compu
 
 // List shows the zones.
 func (s zoneService) List(_ context.Context, ask *compute.ListZonesRequest) (*compute.ListZonesResponse, error) {
-	page, next, why := pageOf(slices.Sorted(maps.Keys(s.c.opts.Zones)), func(id string) string { return id }, ask)
+	page, next, why := pageOf(s.c, slices.Sorted(maps.Keys(s.c.opts.Zones)), func(id string) string { return id }, ask)
 	if why != nil {
 		return nil, s.c.refuse(*why)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,8 +21,8 @@ type paged interface {
 }
 
 // pageOf returns the page of a list that a request asks for. It begins behind the element whose id is in the
-// token, so elements that come and go shift nothing.
-func pageOf[T any](all []T, id func(T) string, ask paged) (page []T, next string, why *refusal) {
+// token, so elements that come and go shift nothing; or, by rule, behind so many elements.
+func pageOf[T any](c *Cloud, all []T, id func(T) string, ask paged) (page []T, next string, why *refusal) {
 	switch {
 	case ask.GetPageSize() < 0 || ask.GetPageSize() > largestPage:
 		return nil, "", bad("page_size", "Value must be less than or equal to %d", largestPage)
@@ -32,11 +33,16 @@ func pageOf[T any](all []T, id func(T) string, ask paged) (page []T, next string
 	if size == 0 {
 		size = usualPage
 	}
-	if ask.GetPageToken() != "" {
-		after, err := base64.RawURLEncoding.DecodeString(ask.GetPageToken())
-		if err != nil {
-			return nil, "", bad("page_token", "Token is invalid")
-		}
+	after, err := base64.RawURLEncoding.DecodeString(ask.GetPageToken())
+	if err != nil {
+		return nil, "", bad("page_token", "Token is invalid")
+	}
+	passed, _ := strconv.Atoi(string(after))
+	switch {
+	case ask.GetPageToken() == "":
+	case c.rules.PagesByNumber:
+		all = all[min(passed, len(all)):]
+	default:
 		at := slices.IndexFunc(all, func(item T) bool { return id(item) == string(after) })
 		if at < 0 { // it has gone; the order is that of the ids unless something else was asked for
 			at = slices.IndexFunc(all, func(item T) bool { return id(item) > string(after) }) - 1
@@ -49,7 +55,11 @@ func pageOf[T any](all []T, id func(T) string, ask paged) (page []T, next string
 	if len(all) <= size {
 		return all, "", nil
 	}
-	return all[:size], base64.RawURLEncoding.EncodeToString([]byte(id(all[size-1]))), nil
+	mark := id(all[size-1])
+	if c.rules.PagesByNumber {
+		mark = strconv.Itoa(passed + size)
+	}
+	return all[:size], base64.RawURLEncoding.EncodeToString([]byte(mark)), nil
 }
 
 type listed interface {
@@ -82,7 +92,7 @@ func listOf[T any](c *Cloud, all []T, fields func(T) row, ask listed) (page []T,
 		}
 		return order
 	})
-	return pageOf(all, func(item T) string { return fields(item)["id"] }, ask)
+	return pageOf(c, all, func(item T) string { return fields(item)["id"] }, ask)
 }
 
 var (

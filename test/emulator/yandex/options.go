@@ -90,6 +90,9 @@ type Rules struct {
 	ChangeHalfway bool `json:"change_halfway"`
 	// OperationsApart keeps attaches and detaches out of the list of a disk's operations: they are the instance's.
 	OperationsApart bool `json:"operations_apart"`
+	// PagesByNumber makes a list's token stand for a number of elements and not for the last one, so that what comes
+	// and goes between two pages shifts the next.
+	PagesByNumber bool `json:"pages_by_number"`
 	// ArrivesDone answers with an operation that is done if it takes no time; else the first look finds it so.
 	ArrivesDone bool `json:"arrives_done"`
 	// BootDisksElsewhere keeps the disks that instances boot from out of the list, as if the instances were in

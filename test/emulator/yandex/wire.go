@@ -174,7 +174,7 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 	all := view.operationList(func(o operation) bool {
 		return o.snap == id || o.onto == id || o.disk == id && (!c.rules.OperationsApart || !o.moves)
 	})
-	page, next, why := pageOf(all, func(o operation) string { return o.id }, ask)
+	page, next, why := pageOf(c, all, func(o operation) string { return o.id }, ask)
 	if why != nil {
 		return nil, "", c.refuse(*why)
 	}
