@@ -50,7 +50,8 @@ func newYandex(o siteOptions) (site, error) {
 func yandexRules(seed uint64) folders.Rules {
 	r := folders.Rules{
 		NamesRepeat: seed%3 == 1, ResizeRefused: seed%2 == 1, ChangeOnAccept: seed%4 == 1, ArrivesDone: seed%5 < 2,
-		FreshNotFound: int(seed % 3), FailedCreateVanishes: seed%4 < 2, BootDisksElsewhere: seed%7 < 3,
+		FreshNotFound: int(seed % 3), ChangeHalfway: seed%4 == 3, OperationsApart: seed%6 >= 3,
+		PagesByNumber: seed%5 == 3, FailedCreateVanishes: seed%4 < 2, BootDisksElsewhere: seed%7 < 3,
 	}
 	if seed%3 == 2 {
 		r.KeysForgottenAfter = clock.Fixed(time.Minute)
