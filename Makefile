@@ -37,7 +37,7 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 .PHONY: test
 test: ## Run every test that needs no root
 	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
-	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race -parallel 4 ./...
+	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race -timeout 30m -parallel 4 ./...
 	cd test/manifests && $(GO) test -race -count=1 ./... # it renders in a child process, whose files the cache does not see
 
 .PHONY: sanity
