@@ -179,8 +179,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		whole := s.GetStatus() == compute.Snapshot_READY || s.GetStatus() == compute.Snapshot_ERROR
-		return !whole || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.leftOld
+		return s.GetStatus() == compute.Snapshot_CREATING || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.leftOld
 	})
 	if len(all) == 0 {
 		return nil

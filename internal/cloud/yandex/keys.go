@@ -80,6 +80,7 @@ func (m *making) begin(ctx context.Context) (id, op string, err error) {
 		case there:
 			return id, "", nil
 		case m.what == keySnapshot && !m.c.chains.deleted(id):
+			m.c.chains.making(m.request, id) // the key may be forgotten some day
 			return "", "", errLost(m.request, id, m.failure)
 		}
 		chain += "/" + begun.GetId()

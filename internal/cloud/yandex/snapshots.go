@@ -138,6 +138,7 @@ func (c *Cloud) givenUp(ctx context.Context, id cloud.SnapshotID, t taking, why 
 	snap, err := c.snapshot(ctx, id)
 	switch {
 	case fault.Of(err) == fault.NotFound:
+		c.chains.making(t.request, string(id))
 		return nil, errLost(t.request, string(id), why)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w: %w", fault.Uncertain, err, why)

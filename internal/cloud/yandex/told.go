@@ -25,8 +25,8 @@ import (
 // it, and one that this process has told nobody of is answered as it is, once: so whoever asks knows the id. A failure
 // that is seen before the first answer is not tried again either: who else was told of it is not known.
 //
-// Where the cloud leaves nothing of a snapshot that it gave up, its idempotency key is the record, for as long as the
-// cloud knows it.
+// Where the cloud leaves nothing of a snapshot that it gave up, its idempotency key is the record for a process that
+// has not seen that, for as long as the cloud knows the key. After that nothing is left to tell it by.
 func (c *Cloud) told(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
 	id := c.chains.madeAs(req.Name)
