@@ -48,7 +48,7 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	seen, machine, err := c.resize(ctx, id, want, nil)
+	seen, machine, err := c.resize(ctx, id, want, false)
 	if machine != "" {
 		return cloud.Expansion{}, c.keepWish(ctx, id, want, err)
 	}
@@ -70,7 +70,7 @@ func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want cloud.Byte
 	got := max(want, sizeOf(d)) // the operation that has ended is newer than a look that lags behind
 	c.known.change(id, func(f *fact) { f.size, f.certain = got, got })
 	if _, wished := growthOf(d.GetLabels()); wished {
-		c.unwish(ctx, id)
+		c.unwish(ctx, id, nil)
 	}
 	return cloud.Expansion{Size: got}, nil
 }
@@ -82,21 +82,28 @@ func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, seen cloud.
 		return cloud.Expansion{}, fmt.Errorf("expand disk %s: %w", id, err)
 	}
 	if _, wished := growthOf(d.GetLabels()); wished {
-		c.unwish(ctx, id)
+		c.unwish(ctx, id, nil)
 	}
 	return cloud.Expansion{Size: max(sizeOf(d), seen)}, nil // a look may lag behind
 }
 
 // resize returns when the disk has the size. machine is the one that keeps it from growing while it is
-// attached there. With labels the disk gets these too, in the same operation.
-func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, labels map[string]string) (seen sight, machine string, err error) {
-	body := &compute.UpdateDiskRequest{DiskId: string(id), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}}}
-	if labels != nil {
-		body.Labels, body.UpdateMask.Paths = labels, append(body.UpdateMask.Paths, "labels")
-	}
+// attached there. A wish for that size that it fulfils goes with the same operation: each one holds the disk for a
+// while, and a pod waits.
+func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, fulfils bool) (seen sight, machine string, err error) {
 	t := &turn{c: c, doing: fmt.Sprintf("expand disk %s to %s", id, size)}
 	t.shows = func(s sight) bool { return sizeOf(s.disk) >= size }
 	t.send = func(ctx context.Context) (*change, error) {
+		body := &compute.UpdateDiskRequest{DiskId: string(id), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}}}
+		if fulfils {
+			d, err := c.disk(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if wish, _ := growthOf(d.GetLabels()); wish.size == size { // else it is another one by now
+				body.Labels, body.UpdateMask.Paths = unwished(d), append(body.UpdateMask.Paths, "labels")
+			}
+		}
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Update(ctx, body)
 		})
@@ -130,7 +137,7 @@ func (c *Cloud) resize(ctx context.Context, id cloud.VolumeID, size cloud.Bytes,
 // keepWish writes on the disk itself that it is to grow, in place of an earlier wish, and returns what the
 // operator is told.
 func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want cloud.Bytes, why error) error {
-	if err := c.setWish(ctx, id, growth{size: want}); err != nil {
+	if err := c.setWish(ctx, id, growth{size: want}, nil); err != nil {
 		return fmt.Errorf("%w: the wish could not be written on the disk: %w: %w", fault.Unavailable, err, why)
 	}
 	return fmt.Errorf("%w; scale the workload to zero, wait until the VolumeAttachment is gone, then scale it up: "+
@@ -147,22 +154,29 @@ func unwished(d *compute.Disk) map[string]string {
 	return labels
 }
 
-// setWish writes a wish on a disk, or with the zero one takes it off. The cloud replaces all labels of a disk
-// at once, so they are read right before.
-func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth) error {
-	d, err := c.disk(ctx, id)
-	if err != nil {
-		return err
-	}
-	labels := unwished(d)
-	if g.size > 0 {
-		labels[labelGrow] = g.label()
-	}
-	if labels[labelGrow] == d.GetLabels()[labelGrow] {
-		return nil
-	}
+// setWish writes a wish on a disk, or with the zero one takes it off, in place of one that it is meant for; nil: of
+// whatever wish. The cloud replaces all labels of a disk at once, so they are read right before each attempt: others
+// write labels too.
+func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth, meant func(d *compute.Disk, wish growth) bool) error {
+	wishes := g.size > 0
 	t := &turn{c: c, doing: "label disk " + string(id)}
 	t.send = func(ctx context.Context) (*change, error) {
+		d, err := c.disk(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		labels := unwished(d)
+		if g.size > 0 {
+			labels[labelGrow] = g.label()
+		}
+		now, has := growthOf(d.GetLabels())
+		switch {
+		case meant != nil && (!has || !meant(d, now)): // it is gone or another one by now
+			wishes = has
+			return nil, nil //nolint:nilnil // nothing is to be done
+		case labels[labelGrow] == d.GetLabels()[labelGrow]:
+			return nil, nil //nolint:nilnil // as above
+		}
 		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
 			return c.disks.Update(ctx, &compute.UpdateDiskRequest{
 				DiskId: string(id), Labels: labels, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
@@ -180,6 +194,6 @@ func (c *Cloud) setWish(ctx context.Context, id cloud.VolumeID, g growth) error 
 	if _, err := t.do(ctx); err != nil {
 		return err
 	}
-	c.known.change(id, func(f *fact) { f.wish = g.size > 0 })
+	c.known.change(id, func(f *fact) { f.wish = wishes })
 	return nil
 }

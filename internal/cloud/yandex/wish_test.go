@@ -2,9 +2,12 @@ package yandex_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
@@ -163,4 +166,41 @@ func TestAGrowthThatCanNeverBe(t *testing.T) {
 		want(t, err, fault.OutOfRange)
 	}
 	wished(t, folder, id, "")
+}
+
+// E4: what others write on the disk while a growth waits for its turn stays: another wish, which is not this one, and
+// labels of people.
+func TestAGrowthTakesNothingOffButItsOwnWish(t *testing.T) {
+	for name, size := range map[string]int64{"a larger wish": 7 << 30, "a smaller wish": 3 << 30, "no wish": 0} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder, c, id := refusing(t)
+				label := ""
+				if size > 0 {
+					label = fmt.Sprint(size)
+				}
+				busy := folder.Arm(emulator.Fault{Route: updateDisk, Body: `"size"`, Effect: faults.Effect{Status: int(codes.Aborted)}})
+				must(t, c.Detach(t.Context(), id, node1))
+				until(t, "the growth is refused", func() bool { return busy.Hits() > 1 })
+				folder.ChangeDisk(string(id), func(d *emulator.Disk) {
+					d.Labels = maps.Clone(d.Labels)
+					d.Labels["team"] = "blue"
+					delete(d.Labels, labelGrow)
+					if size > 0 {
+						d.Labels[labelGrow] = label
+					}
+				})
+				busy.Disarm()
+				until(t, "the disk has 5 GiB", func() bool { d, _ := folder.Disk(string(id)); return d.Size == 5<<30 })
+				time.Sleep(time.Minute)
+				if size < 5<<30 {
+					label = "" // it is fulfilled
+				}
+				wished(t, folder, id, label)
+				if d, _ := folder.Disk(string(id)); d.Labels["team"] != "blue" {
+					t.Errorf("the disk has lost a label: %v", d.Labels)
+				}
+			})
+		})
+	}
 }

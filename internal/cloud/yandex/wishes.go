@@ -3,6 +3,7 @@ package yandex
 import (
 	"context"
 
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -47,19 +48,17 @@ func (c wishes) Look(ctx context.Context, id cloud.VolumeID) (wish.State, error)
 // Grow makes a free disk larger, and takes the wish off it in the same operation: each one holds the disk for a
 // while, and a pod waits.
 func (c wishes) Grow(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) error {
-	d, err := c.disk(ctx, id)
-	if err != nil {
+	if _, _, err := c.resize(ctx, id, size, true); err != nil {
 		return err
 	}
-	if _, _, err := c.resize(ctx, id, size, unwished(d)); err != nil {
-		return err
-	}
-	c.known.change(id, func(f *fact) { f.size, f.certain, f.wish = max(f.size, size), size, false })
+	c.known.change(id, func(f *fact) { f.size, f.certain = max(f.size, size), size })
 	return nil
 }
 
-// Fulfil takes the wish off the disk.
-func (c wishes) Fulfil(ctx context.Context, id cloud.VolumeID) { c.unwish(ctx, id) }
+// Fulfil takes the wish off the disk, unless it is another one by now that is for more.
+func (c wishes) Fulfil(ctx context.Context, id cloud.VolumeID) {
+	c.unwish(ctx, id, func(d *compute.Disk, wish growth) bool { return sizeOf(d) >= wish.size })
+}
 
 // Note writes on the disk why its wish failed.
 func (c wishes) Note(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, why error) error {
@@ -67,12 +66,13 @@ func (c wishes) Note(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, w
 	if a := answerOf(why); a != nil {
 		reason = a.words
 	}
-	return c.setWish(ctx, id, growth{size: size, failed: reason})
+	return c.setWish(ctx, id, growth{size: size, failed: reason}, func(_ *compute.Disk, wish growth) bool { return wish.size == size })
 }
 
-// unwish takes a wish off a disk. One that stays is looked at again by whoever looks at the disk.
-func (c *Cloud) unwish(ctx context.Context, id cloud.VolumeID) {
-	if err := c.setWish(ctx, id, growth{}); err != nil {
+// unwish takes a wish off a disk that it is meant for; nil: whatever wish. One that stays is looked at again by
+// whoever looks at the disk.
+func (c *Cloud) unwish(ctx context.Context, id cloud.VolumeID, meant func(d *compute.Disk, wish growth) bool) {
+	if err := c.setWish(ctx, id, growth{}, meant); err != nil {
 		c.log.Debug("the label of a wish stays on the disk", zap.String("volume_id", string(id)), zap.Error(err))
 	}
 }
