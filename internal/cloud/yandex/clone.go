@@ -102,6 +102,25 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 	return c.wholeSnapshot(ctx, found)
 }
 
+// temporaryThere is snapshotThere for a temporary snapshot. While one goes it may come back, if its removal fails, so
+// another is not made before its end.
+func (c *Cloud) temporaryThere(ctx context.Context, id cloud.SnapshotID, failure error) (bool, error) {
+	there, err := c.snapshotThere(ctx, id, failure)
+	if there || err != nil {
+		return there, err
+	}
+	snap, err := c.snapshot(ctx, id)
+	switch {
+	case fault.Of(err) == fault.NotFound:
+		return false, nil
+	case err != nil:
+		return false, err
+	case snap.GetStatus() == compute.Snapshot_DELETING:
+		return false, fmt.Errorf("an earlier temporary snapshot %s is being removed: %w", id, fault.Unavailable)
+	}
+	return snap.GetStatus() == compute.Snapshot_READY, nil
+}
+
 // wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.
 func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*compute.Snapshot, error) {
 	if snap.GetStatus() == compute.Snapshot_CREATING {

@@ -4,14 +4,18 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
-// C4: a clone that takes hours keeps its temporary snapshot until it is done, whichever controller sweeps, and then it
-// goes.
+// A clone that takes longer than usual keeps its temporary snapshot until it is done, whichever controller sweeps, and
+// then it goes.
 func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Durations{Restore: clock.Fixed(time.Hour), Snapshot: clock.Fixed(5 * time.Minute)}})
@@ -44,6 +48,41 @@ func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 		if all := folder.Snapshots(); len(all) > 0 {
 			t.Errorf("left are %+v", all)
 		}
+		left(t, folder, 2)
+	})
+}
+
+// Where names repeat, a clone does not make a second temporary snapshot beside one that is going: its removal may fail.
+func TestACloneWaitsForTheEndOfAnEarlierTemporarySnapshot(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{
+			Durations: emulator.Durations{Snapshot: clock.Fixed(time.Second), Delete: clock.Fixed(time.Minute), DeleteSnapshot: clock.Fixed(time.Minute)},
+			Rules:     emulator.Rules{NamesRepeat: true},
+		})
+		c := open(t, folder)
+		req := request("copy")
+		req.Source.Volume = origin(t, stack(c))
+		folder.Arm(emulator.Fault{Route: createDisk, Effect: faults.Effect{Status: int(codes.Unavailable)}})
+		_, err := stack(c).CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain)
+		folder.Disarm()
+		time.Sleep(2 * time.Minute)
+		folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Errored: true, ID: "INTERNAL"}})
+		swept := make(chan error, 1)
+		old := open(t, folder, func(cfg *yandex.Config) { cfg.LeftOverAge = time.Minute })
+		go func() { swept <- old.Sweep(t.Context()) }()
+		time.Sleep(30 * time.Second)
+		_, err = stack(c).CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain, "is being removed")
+		time.Sleep(31 * time.Second) // its removal has failed by now
+		must(t, cloudtest.Repeat(func() error {
+			if all := folder.Snapshots(); len(all) > 1 {
+				t.Errorf("there are %+v", all)
+			}
+			_, err := stack(c).CreateVolume(t.Context(), req)
+			return err
+		}))
+		<-swept
 		left(t, folder, 2)
 	})
 }

@@ -99,7 +99,7 @@ func (m *making) became(ctx context.Context, id string) (there bool, err error) 
 	case keySnapshot:
 		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), nil)
 	case keyTemporary:
-		return m.c.snapshotThere(ctx, cloud.SnapshotID(id), m.failure)
+		return m.c.temporaryThere(ctx, cloud.SnapshotID(id), m.failure)
 	}
 	if m.failure != nil {
 		if err := m.c.discard(ctx, cloud.VolumeID(id), m.failure); fault.Of(err) == fault.Uncertain {
