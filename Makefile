@@ -27,6 +27,8 @@ help: ## Print this help
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
 	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-controller ./cmd/controller
 	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-node ./cmd/node
+	@# What root has built in somebody else's clone stays theirs to build again.
+	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
 
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
