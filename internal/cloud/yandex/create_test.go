@@ -88,7 +88,7 @@ func TestADiskThatMayHaveBeenHandedOutIsNeverRemovedOrReplaced(t *testing.T) {
 	older := func(t *testing.T, folder *emulator.Cloud) string {
 		id, err := folder.AddDisk(emulator.Disk{Name: "a", Labels: labels("a")})
 		must(t, err)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		return id
 	}
 	// told is a create whose list does not show the older one, so that it is answered.
@@ -99,7 +99,7 @@ func TestADiskThatMayHaveBeenHandedOutIsNeverRemovedOrReplaced(t *testing.T) {
 			t.Error("no list was asked for")
 		}
 		folder.Disarm()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	}
 	for name, begin := range map[string]func(t *testing.T, folder *emulator.Cloud, c *yandex.Cloud) (again *yandex.Cloud, older string){
 		"answered, and asked for again": func(t *testing.T, folder *emulator.Cloud, c *yandex.Cloud) (*yandex.Cloud, string) {

@@ -135,7 +135,7 @@ func neverAnother(t *testing.T, folder *emulator.Cloud, c cloud.Cloud, of cloud.
 				t.Errorf("there is the snapshot %+v, which nobody knows", s)
 			}
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	}
 	want(t, last, fault.Precondition, string(told), "delete the VolumeSnapshot")
 }
