@@ -62,6 +62,7 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 
 func harness(opts emulator.Options) cloudtest.Harness {
 	var newest *emulator.Cloud
+	opts.Rules.BootDisksElsewhere = true // what the machines boot from is not the suite's
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
 		return newest

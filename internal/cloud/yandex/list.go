@@ -85,8 +85,8 @@ func (c *Cloud) manyDisks(ctx context.Context, ids []cloud.VolumeID) (map[cloud.
 	return found, nil
 }
 
-// ListVolumes returns one page of all disks but those that were made from an image, which are what machines
-// boot from, ordered by their ids, which never change.
+// ListVolumes returns one page of all disks of the folder, those that machines boot from too, ordered by their ids,
+// which never change: whoever compares it with what should be attached knows which are his.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	page, err := pageOf(page)
 	if err != nil {
@@ -96,7 +96,6 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	all = slices.DeleteFunc(all, func(d *compute.Disk) bool { return d.GetSourceImageId() != "" })
 	part, next := remote.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
 	list := cloud.VolumeList{Next: tokenOf(next)}
 	for _, d := range part {

@@ -89,3 +89,19 @@ func TestALongListIsComplete(t *testing.T) {
 		})
 	}
 }
+
+// What machines boot from is listed too: an adopted volume may have been made from an image as well.
+func TestDisksMadeFromImagesAreListed(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	list, err := open(t, folder).ListVolumes(t.Context(), cloud.Page{})
+	must(t, err)
+	on := map[cloud.NodeID]int{}
+	for _, vol := range list.Volumes {
+		for _, node := range vol.AttachedTo {
+			on[node]++
+		}
+	}
+	if len(list.Volumes) != 2 || on[node1] != 1 || on[node2] != 1 {
+		t.Errorf("ListVolumes = %+v, want the two disks that the machines boot from", list.Volumes)
+	}
+}
