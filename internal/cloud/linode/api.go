@@ -39,6 +39,8 @@ type volume struct {
 	// asked is when this program asked for it. doubtful: it may be older than what is known.
 	asked    time.Time
 	doubtful bool
+	// until is until when this may decide about a change that the API does not check.
+	until time.Time
 	// sure is when this program was last told of this volume alone that it is attached where it is. A list may
 	// lag behind, so it tells nothing of that kind, but that nothing is known to have changed.
 	sure time.Time
@@ -73,7 +75,7 @@ func (c *Cloud) connect(cfg Config) error {
 	}
 	creates, lists, others := class("create", cfg.Classes.Create), class("list", cfg.Classes.List), class("other", cfg.Classes.Other)
 	transport := &budget.Transport{
-		Base: &remote.Sender{Base: cfg.Transport, Token: cfg.Token},
+		Base: &remote.Sender{Base: &departures{base: cfg.Transport}, Token: cfg.Token},
 		Route: func(r *http.Request) budget.Route {
 			route := budget.Route{Template: routeOf(r.URL.Path), Governor: others, Total: all}
 			switch {
@@ -126,7 +128,7 @@ func routeOf(path string) string {
 // one makes a request that is answered with a volume.
 func (c *Cloud) one(ctx context.Context, send func(ctx context.Context) (*linodego.Volume, error)) (*volume, error) {
 	var got *linodego.Volume
-	told, err := c.ask(ctx, func(ctx context.Context) (err error) {
+	t, err := c.ask(ctx, func(ctx context.Context) (err error) {
 		got, err = send(ctx)
 		return err
 	})
@@ -136,7 +138,9 @@ func (c *Cloud) one(ctx context.Context, send func(ctx context.Context) (*linode
 	case got == nil || got.ID <= 0:
 		return nil, errors.New("the cloud's answer names no volume")
 	}
-	return volumeFrom(got, told), nil
+	v := volumeFrom(got, t.told)
+	v.until = t.left.Add(shownFor)
+	return v, nil
 }
 
 // A listing is one page of a list.
@@ -156,28 +160,49 @@ func (l listing) options() *linodego.ListOptions {
 }
 
 // listed makes a request that is answered with a page.
-func listed[T any](ctx context.Context, c *Cloud, l listing, list func(context.Context, *linodego.ListOptions) ([]T, error)) (page []T, told, last bool, err error) {
+func listed[T any](ctx context.Context, c *Cloud, l listing, list func(context.Context, *linodego.ListOptions) ([]T, error)) (page []T, t *testimony, last bool, err error) {
 	opts := l.options()
-	told, err = c.ask(ctx, func(ctx context.Context) (err error) {
+	t, err = c.ask(ctx, func(ctx context.Context) (err error) {
 		page, err = list(ctx, opts)
 		return err
 	})
 	if err == nil && opts.Pages < 1 {
 		err = errors.New("the cloud's answer is no page")
 	}
-	return page, told, l.number >= opts.Pages, err
+	return page, t, l.number >= opts.Pages, err
 }
 
 // volumePage reads one page of volumes.
 func (c *Cloud) volumePage(ctx context.Context, l listing) (all []*volume, last bool, err error) {
-	page, told, last, err := listed(ctx, c, l, c.api.ListVolumes)
+	page, t, last, err := listed(ctx, c, l, c.api.ListVolumes)
 	if err != nil {
 		return nil, false, err
 	}
 	for i := range page {
-		all = append(all, volumeFrom(&page[i], told))
+		all = append(all, volumeFrom(&page[i], t.told))
+	}
+	until := t.until(all)
+	for _, v := range all {
+		v.until = until
 	}
 	return all, last, nil
+}
+
+// until is how long a page of volumes may decide what a look at each of them alone may. Pages can lag behind, but
+// the newest change that one shows is no older than what it shows: within a second of the answer's own date, both by
+// the cloud's clock and cut to seconds, so what it shows is at most two seconds old. A quiet account's page proves
+// nothing, nor would one that put together rows of several ages.
+func (t *testimony) until(page []*volume) time.Time {
+	var newest time.Time
+	for _, v := range page {
+		if v.updated.After(newest) {
+			newest = v.updated
+		}
+	}
+	if t.date.IsZero() || newest.Before(t.date.Add(-time.Second)) {
+		return time.Time{}
+	}
+	return t.left.Add(provenFor)
 }
 
 // order is a create.

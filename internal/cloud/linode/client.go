@@ -92,6 +92,8 @@ const (
 	defaultGather       = 50 * time.Millisecond
 	// shownFor is for how long a state that was read may decide about a change that the API does not check.
 	shownFor = 2 * time.Second
+	// provenFor is the same for a page of several that proves that it is young.
+	provenFor = time.Second
 )
 
 // ParamEncrypted is the StorageClass parameter that asks for encryption at rest: true, or false, which is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -80,6 +81,8 @@ func (r *removal) send(ctx context.Context) error {
 			return c.sendDelete(ctx, r.id)
 		})
 		if errors.Is(err, remote.ErrLate) {
+			// What was seen grew old in the queue for the budget: look again, and then go first.
+			ctx = budget.WithPriority(ctx, budget.Detach)
 			continue
 		}
 		err = apiErrors.Write("send it", err)
@@ -96,6 +99,9 @@ func (r *removal) send(ctx context.Context) error {
 	}
 }
 
+// sureFor is for how long what this process has seen of a volume alone may say that it is free.
+const sureFor = time.Minute
+
 // free returns the volume and until when it may be taken to be as it is, or nil where there is nothing to remove.
 func (r *removal) free(ctx context.Context) (v *volume, until time.Time, err error) {
 	if k, known := r.c.known.of(r.id); known && r.only == nil && k.linode == 0 && time.Since(k.sure) < sureFor {
@@ -108,7 +114,7 @@ func (r *removal) free(ctx context.Context) (v *volume, until time.Time, err err
 	case v.linode != 0:
 		return nil, time.Time{}, errAttached(v)
 	}
-	return v, v.asked.Add(shownFor), nil
+	return v, v.until, nil
 }
 
 // errAttached is a volume that cannot be deleted because of that.

@@ -64,7 +64,7 @@ func (m *move) sendDetach(ctx context.Context) error {
 		if err != nil || v == nil {
 			return err
 		}
-		err = c.work.Write(remote.LeaveBy(ctx, v.asked.Add(shownFor)), objectOf(m.id), func(ctx context.Context) error {
+		err = c.work.Write(remote.LeaveBy(ctx, v.until), objectOf(m.id), func(ctx context.Context) error {
 			return c.sendDetach(ctx, m.id)
 		})
 		switch {
@@ -82,26 +82,16 @@ func (m *move) sendDetach(ctx context.Context) error {
 	}
 }
 
-// sureFor is for how long a list may confirm where a volume is attached. It may lag behind, so what it shows
-// could be over: another controller has moved the volume since. So it is asked only about what this process has
-// itself seen of the volume alone, and lately: for another controller to move the volume within that time, and
-// for this one to be asked about the old place after that, the attachers' lease would have to go there and
-// back.
-const sureFor = time.Minute
-
-// hereSince returns the volume if it is on the Linode, or on its way there, and else nil. Where this process knows
-// it to be here one look that answers for many volumes is enough; all else is said only by a look at it alone.
+// hereSince returns the volume if it is on the Linode, or on its way there, and else nil. One look answers for
+// many volumes if it proves that it is young. All else, and that a volume is not here, is said only by a look at
+// it alone.
 func (m *move) hereSince(ctx context.Context) (*volume, error) {
 	here := func(v *volume) bool { return !gone(v) && v.linode == m.linode }
-	sure := func(v *volume) bool { return here(v) && time.Since(v.sure) < sureFor }
-	if v, known := m.c.known.of(m.id); known && sure(&v) {
-		v, err := m.c.shown(ctx, m.id, m.asked)
-		if err != nil || sure(v) {
-			return v, err
-		}
+	v, err := m.c.shown(ctx, m.id, m.asked)
+	if err != nil || here(v) && time.Now().Before(v.until) {
+		return v, err
 	}
-	v, err := m.c.look(ctx, m.id)
-	if err != nil || !here(v) {
+	if v, err = m.c.look(ctx, m.id); err != nil || !here(v) {
 		return nil, err
 	}
 	return v, nil
@@ -141,7 +131,7 @@ func (m *move) waitDetach(ctx context.Context) error {
 	if err == nil && !gone(v) && v.linode == 0 {
 		m.c.known.change(m.id, func(k *volume) {
 			if k.linode == 0 {
-				k.sure = v.asked // by this very detach
+				k.sure = v.asked.Round(0) // by this very detach
 			}
 		})
 	}

@@ -15,7 +15,7 @@ type facts struct {
 // saw takes in the state of a volume that was asked for alone, or that a change was answered with; asked is
 // when.
 func (k *facts) saw(v *volume, asked time.Time) {
-	v.asked, v.sure = asked, asked
+	v.asked, v.sure = asked, asked.Round(0) // a machine that was stopped is not sure any more
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.volumes == nil {

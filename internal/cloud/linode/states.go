@@ -225,7 +225,7 @@ func (c *Cloud) present(ctx context.Context, id int) (*volume, error) {
 // shown returns the state of a volume by a look that began after the moment; nil when there is none. A look for
 // others may have shown it already.
 func (c *Cloud) shown(ctx context.Context, id int, after time.Time) (*volume, error) {
-	if v, known := c.known.of(id); known && v.asked.After(after) && time.Since(v.asked) < shownFor {
+	if v, known := c.known.of(id); known && v.asked.After(after) && time.Now().Before(v.until) {
 		return &v, nil
 	}
 	return c.edges.Get(ctx, id)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 )
@@ -19,6 +20,10 @@ type testimony struct {
 	answer *remote.Answer // unless it is a success
 	// told: the answer says of a volume whether its device is there.
 	told bool
+	// left is when the request went out, by the clock on the wall, which goes on while this machine is stopped.
+	left time.Time
+	// date is when the answer was made, by the cloud's clock; zero where it does not say, or is out of a cache.
+	date time.Time
 }
 
 type testimonyKey struct{}
@@ -47,12 +52,26 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode/100 != 2 {
 		t.answer = answerFrom(resp.StatusCode, begin)
 	}
+	if resp.Header.Get("Age") == "" {
+		t.date, _ = http.ParseTime(resp.Header.Get("Date"))
+	}
 	t.told = bytes.Contains(begin, []byte(`"io_ready"`))
 	resp.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
 	return resp, nil
+}
+
+// departures stands below the budget and writes down when each request went out.
+type departures struct{ base http.RoundTripper }
+
+// RoundTrip sends the request.
+func (d *departures) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t, asked := req.Context().Value(testimonyKey{}).(*testimony); asked {
+		t.left = time.Now().Round(0)
+	}
+	return d.base.RoundTrip(req)
 }
 
 // answerFrom reads the cloud's errors, or what a gateway says in their place.
@@ -78,16 +97,16 @@ func answerFrom(status int, body []byte) *remote.Answer {
 }
 
 // ask makes one request through the SDK and returns what it came to.
-func (c *Cloud) ask(ctx context.Context, send func(ctx context.Context) error) (told bool, err error) {
-	t := &testimony{}
-	err = send(context.WithValue(ctx, testimonyKey{}, t))
+func (c *Cloud) ask(ctx context.Context, send func(ctx context.Context) error) (*testimony, error) {
+	t := &testimony{left: time.Now().Round(0)}
+	err := send(context.WithValue(ctx, testimonyKey{}, t))
 	switch {
 	case t.answer != nil:
-		return false, t.answer
+		return t, t.answer
 	case t.err != nil:
-		return false, t.err
+		return t, t.err
 	case err != nil:
-		return false, fmt.Errorf("the cloud's answer cannot be read: %w", err)
+		return t, fmt.Errorf("the cloud's answer cannot be read: %w", err)
 	}
-	return t.told, nil
+	return t, nil
 }

@@ -232,6 +232,7 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 	if answer.Header == nil {
 		answer.Header = http.Header{}
 	}
+	answer.Header.Set("Date", s.cfg.Clock.Now().UTC().Format(http.TimeFormat))
 	s.cfg.Limited(answer.Header, budgets, refused)
 	if s.cfg.Check != nil && found != nil {
 		s.cfg.Check(r, answer)
