@@ -87,7 +87,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 }
 
 func TestContract(t *testing.T) {
-	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
+	slow := emulator.Each(clock.Span{Least: 2 * time.Millisecond, Spread: 2 * time.Millisecond})
 	for name, opts := range map[string]emulator.Options{
 		"operations are over at once":      {},
 		"operations arrive done":           {Rules: emulator.Rules{ArrivesDone: true}},
