@@ -156,12 +156,13 @@ func startYandex(t *testing.T, opts yandex.Options, flags ...string) (world, *ya
 	dir := folder(t)
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), yandex.Each(clock.Fixed(actionTime))
 	account := yandex.Start(t, opts)
-	return startEmulated(t, dir, ofYandex(account), flags), account
+	return startEmulated(t, dir, ofYandex(programs.Yandex{Account: account}), flags), account
 }
 
-func ofYandex(account *yandex.Cloud) *emulated {
+func ofYandex(folder programs.Yandex) *emulated {
+	account := folder.Account
 	return &emulated{
-		Emulated: programs.Yandex{Account: account}, api: account,
+		Emulated: folder, api: account,
 		destroy: func(machine string, lag time.Duration) {
 			// Nobody can detach a disk from an instance that is gone: its disks come free by themselves.
 			account.RemoveInstance(machine, min(lag, 2*time.Second))

@@ -68,7 +68,7 @@ func tokenKeeper(account *emulated) keeper {
 func keyKeeper(account *yandex.Cloud) keeper {
 	const signed = "eyJ" // how each JWT begins, with its header
 	return keeper{
-		emulated: ofYandex(account), file: "key.json",
+		emulated: ofYandex(programs.Yandex{Account: account}), file: "key.json",
 		secrets: func(t *testing.T, file string) []string {
 			text, err := os.ReadFile(file)
 			if err != nil {

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -194,4 +195,44 @@ func TestGrowthMarksEnd(t *testing.T) {
 	}
 	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 	w.wantNothingLeft(t)
+}
+
+// TestRestoreInAnotherZone: a snapshot of a volume that a pod has is restored in another zone and to a larger size,
+// with the data of that moment, in a filesystem that fills its disk.
+func TestRestoreInAnotherZone(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kindName(kind), func(t *testing.T) {
+			dir, zone := folder(t), ""
+			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
+			w := startEmulated(t, dir, ofYandex(programs.Yandex{Account: account, Zone: &zone}), nil)
+			zone = "ru-central1-b"
+			there := beside(t, w.Pair)
+
+			source := create(t, w.Pair, programs.Claim{Name: "source", Filesystem: kind, Size: gib})
+			must(t, source.Attach, source.Stage, source.Publish)
+			write(t, data(source), 1, 8*mib)
+			snap := snapshot(t, source, "in-use")
+			write(t, data(source), 2, 8*mib)
+			if kind == "btrfs" { // it refuses two filesystems of one id on one machine, which both machines are here
+				must(t, source.Unpublish, source.Unstage, source.Detach)
+			}
+			copied := create(t, there, programs.Claim{Name: "copy", Filesystem: kind, Size: 2 * gib, Source: snap.Source()})
+			if d, _ := account.Disk(copied.ID); d.Zone != zone || d.Size != 2*gib {
+				t.Errorf("the copy has %d bytes in %s, want 2 GiB in %s", d.Size, d.Zone, zone)
+			}
+			must(t, copied.Attach, copied.Stage, copied.Publish)
+			wantBytes(t, data(copied), 1, 8*mib)
+			if kind != "" {
+				wantGrown(t, copied, 2*gib)
+			}
+			must(t, copied.Unpublish, copied.Unstage, copied.Detach, copied.Delete)
+			if kind != "btrfs" {
+				wantBytes(t, data(source), 2, 8*mib)
+				must(t, source.Unpublish, source.Unstage, source.Detach)
+			}
+			must(t, snap.Delete, source.Delete)
+			w.wantNothingLeft(t)
+		})
+	}
 }

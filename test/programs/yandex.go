@@ -16,6 +16,8 @@ type Yandex struct {
 	TLS bool
 	// MachineAccount lets the controller be a machine's service account, else it has an authorized key.
 	MachineAccount bool
+	// Zone is that of machines that are added from now on; nil or empty: the usual one.
+	Zone *string
 }
 
 var _ Emulated = Yandex{}
@@ -72,7 +74,11 @@ func (y Yandex) Controller(dir string) ([]string, error) {
 // Machine adds an instance whose volumes are loop devices of this machine, with links in a folder of dir.
 func (y Yandex) Machine(dir string) ([]string, error) {
 	return thisMachine(dir, func(devices string) (metadata string) {
-		return y.Account.Metadata(y.Account.AddInstance(yandex.Instance{DeviceDir: devices}))
+		machine := yandex.Instance{DeviceDir: devices}
+		if y.Zone != nil {
+			machine.Zone = *y.Zone
+		}
+		return y.Account.Metadata(y.Account.AddInstance(machine))
 	})
 }
 
