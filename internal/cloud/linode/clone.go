@@ -32,14 +32,45 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 	if err != nil {
 		return nil, err
 	}
-	id := v.id
+	id, old := v.id, time.Since(v.created) >= c.leftOld/2
 	if v.gib < o.gib {
 		if v, err = c.grow(ctx, id, o.gib); err != nil {
 			// Another controller may be at it too, so it is not removed; the repeat goes on from here.
 			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", id, fault.Uncertain, err)
 		}
 	}
-	return c.christen(ctx, v, o)
+	if v, err = c.christen(ctx, v, o); err == nil && old {
+		v, err = c.stayed(ctx, id, o)
+	}
+	return v, err
+}
+
+// afterSweep is for how long a sweep of another controller may still remove a copy that it has seen under its
+// temporary label, and then some.
+const afterSweep = shownFor + 3*time.Second
+
+// stayed returns an old copy that has got its label if no sweep had already begun to remove it.
+func (c *Cloud) stayed(ctx context.Context, id int, o order) (*volume, error) {
+	timer := time.NewTimer(afterSweep)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("volume %d is an old copy, and may be removed as a left-over: %w: %w", id, fault.Uncertain, ctx.Err())
+	}
+	v, err := c.look(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case gone(v) || v.status != statusActive || v.label != o.label:
+		return nil, errSwept(id)
+	}
+	return v, nil
+}
+
+// errSwept is a copy that somebody removes while this call goes on with it.
+func errSwept(id int) error {
+	return fmt.Errorf("volume %d, the copy, is being removed as a left-over of an earlier attempt; the next attempt begins anew: %w", id, fault.Unavailable)
 }
 
 // source returns the volume to copy when it can be copied as the request wants it.
@@ -92,10 +123,13 @@ func (c *Cloud) unfinished(ctx context.Context, label string) (*volume, error) {
 		return nil, err
 	}
 	at := slices.IndexFunc(same, func(v *volume) bool { return v.status != statusDeleting })
-	if at < 0 {
-		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	switch {
+	case at >= 0:
+		return same[at], nil
+	case len(same) > 0: // it has the label until it is gone
+		return nil, errSwept(same[0].id)
 	}
-	return same[at], nil
+	return nil, nil //nolint:nilnil // "there is none" is an answer here
 }
 
 // refusedCopy says what a refused copy means, or returns the one that another controller has made meanwhile.
@@ -129,7 +163,11 @@ func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, erro
 		return err
 	})
 	if err == nil {
-		return <-named, nil
+		done := <-named
+		if done.status != statusActive {
+			return nil, errSwept(id)
+		}
+		return done, nil
 	}
 	err = apiErrors.Write(fmt.Sprintf("label volume %d", id), err)
 	if !apiErrors.Refused(err) {

@@ -229,6 +229,49 @@ func TestASweepDoesNotBelieveAList(t *testing.T) {
 	})
 }
 
+// A sweep that has begun to remove an old copy when a clone goes on with it does not take a volume away that the clone
+// has answered for.
+func TestASweepMeetsAClone(t *testing.T) {
+	for name, late := range map[string]struct {
+		sweepAt, cloneAt time.Duration
+		sweep, clone     faults.Effect
+	}{
+		"the delete is under way already":  {cloneAt: 100 * time.Millisecond, sweep: faults.Effect{Takes: clock.Fixed(3 * time.Second)}},
+		"the delete begins meanwhile":      {sweepAt: 100 * time.Millisecond, sweep: faults.Effect{Takes: clock.Fixed(3 * time.Second)}, clone: faults.Effect{Delay: clock.Fixed(time.Second)}},
+		"the delete comes after the label": {cloneAt: 100 * time.Millisecond, sweep: faults.Effect{Delay: clock.Fixed(1500 * time.Millisecond)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				byHand := func(cfg *linode.Config) { cfg.SweepEvery, cfg.LeftOverAge = -1, time.Hour }
+				c, sweeper := open(t, account, byHand), open(t, account, byHand)
+				req := copyOf("copy", volume(t, c, "origin").ID)
+				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+				_, err := c.CreateVolume(t.Context(), req)
+				want(t, err, fault.Uncertain)
+				time.Sleep(2 * time.Hour)
+				account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: late.sweep})
+				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: late.clone})
+				swept := make(chan error, 1)
+				time.AfterFunc(late.sweepAt, func() { swept <- sweeper.Sweep(t.Context()) })
+				time.Sleep(late.cloneAt)
+				synctest.Wait()
+				made, err := c.CreateVolume(t.Context(), req)
+				must(t, <-swept)
+				time.Sleep(time.Minute)
+				if err == nil {
+					at(t, account, made.ID, 0) // it exists
+				} else {
+					want(t, err, fault.Unavailable)
+				}
+				made, err = stack(c).CreateVolume(t.Context(), req)
+				must(t, err)
+				at(t, account, made.ID, 0)
+			})
+		})
+	}
+}
+
 // A delete does not rely on the API to refuse what is attached.
 func TestADeleteOfWhatIsAttachedIsNotSent(t *testing.T) {
 	for name, tc := range map[string]struct{ detached, mine bool }{
