@@ -32,45 +32,14 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, o orde
 	if err != nil {
 		return nil, err
 	}
-	id, old := v.id, time.Since(v.created) >= c.leftOld/2
+	id := v.id
 	if v.gib < o.gib {
 		if v, err = c.grow(ctx, id, o.gib); err != nil {
 			// Another controller may be at it too, so it is not removed; the repeat goes on from here.
 			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", id, fault.Uncertain, err)
 		}
 	}
-	if v, err = c.christen(ctx, v, o); err == nil && old {
-		v, err = c.stayed(ctx, id, o)
-	}
-	return v, err
-}
-
-// afterSweep is for how long a sweep of another controller may still remove a copy that it has seen under its
-// temporary label, and then some.
-const afterSweep = shownFor + 3*time.Second
-
-// stayed returns an old copy that has got its label if no sweep had already begun to remove it.
-func (c *Cloud) stayed(ctx context.Context, id int, o order) (*volume, error) {
-	timer := time.NewTimer(afterSweep)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("volume %d is an old copy, and may be removed as a left-over: %w: %w", id, fault.Uncertain, ctx.Err())
-	}
-	v, err := c.look(ctx, id)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
-	case gone(v) || v.status != statusActive || v.label != o.label:
-		return nil, errSwept(id)
-	}
-	return v, nil
-}
-
-// errSwept is a copy that somebody removes while this call goes on with it.
-func errSwept(id int) error {
-	return fmt.Errorf("volume %d, the copy, is being removed as a left-over of an earlier attempt; the next attempt begins anew: %w", id, fault.Unavailable)
+	return c.christen(ctx, v, o)
 }
 
 // source returns the volume to copy when it can be copied as the request wants it.
@@ -98,9 +67,21 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, o ord
 	return v, nil
 }
 
-// copied makes the copy under its temporary label, or goes on with the one that an earlier call made.
+// idle reports whether a volume is a copy that nobody has worked on for so long.
+func (c *Cloud) idle(v *volume, long time.Duration) bool {
+	nobodys := v.linode == 0 && len(v.tags) == 0 && (v.status == statusActive || v.status == statusBroken)
+	return nobodys && strings.HasPrefix(v.label, c.copying()) && time.Since(v.created) >= long && time.Since(v.updated) >= long
+}
+
+// copied makes the copy under its temporary label, or goes on with the one that an earlier call made. An old one is
+// made anew: a sweep may be removing it, and between its look and its delete this call could hand the copy out. A
+// sweep takes only what is twice as old, so the two never meet.
 func (c *Cloud) copied(ctx context.Context, source *volume, label string) (*volume, error) {
 	v, err := c.unfinished(ctx, label)
+	if err == nil && v != nil && c.idle(v, c.leftOld/2) {
+		_, err = c.remove(ctx, &removal{c: c, id: v.id, only: func(v *volume) bool { return v.label == label && c.idle(v, c.leftOld/2) }})
+		v = nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +113,20 @@ func (c *Cloud) unfinished(ctx context.Context, label string) (*volume, error) {
 	return nil, nil //nolint:nilnil // "there is none" is an answer here
 }
 
+// errSwept is a copy that is being removed while this call would go on with it.
+func errSwept(id int) error {
+	return fmt.Errorf("volume %d, the copy, is being removed as a left-over of an earlier attempt; the next attempt begins anew: %w", id, fault.Unavailable)
+}
+
 // refusedCopy says what a refused copy means, or returns the one that another controller has made meanwhile.
 func (c *Cloud) refusedCopy(ctx context.Context, source *volume, label string, refusal error) (*volume, error) {
-	if v, err := c.unfinished(ctx, label); err != nil || v != nil {
-		return v, err
+	switch v, err := c.unfinished(ctx, label); {
+	case err != nil:
+		return nil, err
+	case v != nil && c.idle(v, c.leftOld/2):
+		return nil, errSwept(v.id)
+	case v != nil:
+		return v, nil
 	}
 	now, err := c.look(ctx, source.id)
 	switch {
@@ -165,7 +156,7 @@ func (c *Cloud) christen(ctx context.Context, v *volume, o order) (*volume, erro
 	if err == nil {
 		done := <-named
 		if done.status != statusActive {
-			return nil, errSwept(id)
+			return nil, errSwept(id) // a label can be given to what is being deleted
 		}
 		return done, nil
 	}
@@ -234,11 +225,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	}
 	// A list may lag behind, and a copy that is gone on with may be handed out while others are removed. So each
 	// is looked at right before.
-	leftOver := func(v *volume) bool {
-		idle := v.linode == 0 && len(v.tags) == 0 && (v.status == statusActive || v.status == statusBroken)
-		old := time.Since(v.created) >= c.leftOld && time.Since(v.updated) >= c.leftOld
-		return strings.HasPrefix(v.label, c.copying()) && idle && old && !c.copies.underWay(v.label)
-	}
+	leftOver := func(v *volume) bool { return c.idle(v, c.leftOld) && !c.copies.underWay(v.label) }
 	swept := 0
 	for _, v := range all {
 		if !leftOver(v) || swept == mostSwept {

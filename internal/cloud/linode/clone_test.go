@@ -2,7 +2,9 @@ package linode_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -189,4 +191,32 @@ func TestGrowthShowsOnTheMachineWithTheNextAttach(t *testing.T) {
 	post(account, resizeRoute, faults.Effect{Status: 400, Message: "Account limit reached."})
 	_, err = c.ExpandVolume(t.Context(), id, 30*cloud.GiB)
 	want(t, err, fault.Exhausted, "Account limit reached.")
+}
+
+// A sweep of another controller may be about to remove a copy that was left for long, so that one is not handed out.
+func TestAnOldCopyIsMadeAnew(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		left time.Duration
+		anew bool
+	}{{"left a moment ago", 20 * time.Minute, false}, {"left for half of what a sweep waits", 30 * time.Minute, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery, cfg.LeftOverAge = -1, time.Hour })
+				req := copyOf("copy", volume(t, c, "origin").ID)
+				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+				_, err := c.CreateVolume(t.Context(), req)
+				want(t, err, fault.Uncertain)
+				before := account.Volumes()
+				time.Sleep(tc.left)
+				made, err := c.CreateVolume(t.Context(), req)
+				must(t, err)
+				old := slices.ContainsFunc(before, func(v emulator.Volume) bool { return fmt.Sprint(v.ID) == string(made.ID) })
+				if old == tc.anew || len(account.Volumes()) != len(before) {
+					t.Errorf("the copy is volume %s, of %v before, and there are %d now", made.ID, before, len(account.Volumes()))
+				}
+			})
+		})
+	}
 }
