@@ -73,6 +73,7 @@ func (f *programFleet) start(number int) error {
 	}
 	l.api = &http.Server{
 		Handler:           f.world.Serve(Program{Number: number, Kill: func() { f.end(number, l) }}),
+		Protocols:         plainProtocols(),
 		ReadHeaderTimeout: time.Minute,
 	}
 	f.ended.Go(func() { _ = l.api.Serve(listener) }) // it ends with ErrServerClosed

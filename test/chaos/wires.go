@@ -43,13 +43,18 @@ func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// plainProtocols are those of an account's API without TLS: HTTP and gRPC.
+func plainProtocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return &p
+}
+
 // serveInMemory serves the account to one controller program, whose connections end with its life.
 func (w *restWorld) serveInMemory(life context.Context, p Program) func(context.Context, string) (net.Conn, error) {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
 	handler := &wireHandler{in: w.in, log: w.log, program: p, cloud: w.site.handler(), life: life, changed: w.changed}
-	server := &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: time.Hour}
+	server := &http.Server{Handler: handler, Protocols: plainProtocols(), ReadHeaderTimeout: time.Hour}
 	listener := bufconn.Listen(connBuffer)
 	var once sync.Once
 	return func(ctx context.Context, _ string) (net.Conn, error) {
