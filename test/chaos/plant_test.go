@@ -209,7 +209,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			func(s scene) bool { return s.served != nil }, // memory shows where volumes are as it is
 		},
 		"a sweep believes a list": {
-			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 60,
+			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 400, // a copy that is old is not gone on with, so it has to be quick
 			func(s scene) bool { return s.claims }, // the one whose half-made copies are volumes
 		},
 		"an attachment elsewhere is taken for one here": {
