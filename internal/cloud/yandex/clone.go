@@ -131,10 +131,13 @@ func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*com
 		}
 		snap = seen.snapshot
 	}
-	if snap.GetStatus() != compute.Snapshot_READY {
-		return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", snap.GetId(), snap.GetStatus(), fault.Unavailable)
+	switch snap.GetStatus() {
+	case compute.Snapshot_READY:
+		return snap, nil
+	case compute.Snapshot_ERROR:
+		c.drop(ctx, snap) // nothing can be made from it, and it holds the name of the next one
 	}
-	return snap, nil
+	return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", snap.GetId(), snap.GetStatus(), fault.Unavailable)
 }
 
 // answerless is an error whose kind is not to be seen any more.

@@ -1,6 +1,7 @@
 package yandex_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -80,6 +81,41 @@ func TestACloneWaitsForTheEndOfAnEarlierTemporarySnapshot(t *testing.T) {
 		_, err = stack(c).CreateVolume(t.Context(), req)
 		must(t, err)
 		time.Sleep(2 * time.Minute)
+		if all := folder.Snapshots(); len(all) > 0 {
+			t.Errorf("left are %+v", all)
+		}
+		left(t, folder, 2)
+	})
+}
+
+// A temporary snapshot that the cloud gave up when nobody waited for it any more, under a key that is forgotten, is not
+// in the way of the next one.
+func TestACloneGoesOnBehindATemporarySnapshotInError(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{
+			Durations: emulator.Each(clock.Fixed(time.Second)), Rules: emulator.Rules{KeysForgottenAfter: clock.Fixed(time.Minute)},
+		})
+		c := open(t, folder)
+		req := request("copy")
+		req.Source.Volume = origin(t, c)
+		folder.Arm(emulator.Fault{Route: "SnapshotService/Create", Times: 1, Effect: faults.Effect{Errored: true, Takes: clock.Fixed(2 * time.Minute)}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := stack(c).CreateVolume(ctx, req)
+		want(t, err, fault.Uncertain)
+		time.Sleep(5 * time.Minute)
+		if all := folder.Snapshots(); len(all) != 1 || all[0].Status != "ERROR" {
+			t.Fatalf("left is %+v, want one snapshot in ERROR", all)
+		}
+		fresh := stack(open(t, folder))
+		for attempt := 0; ; attempt++ {
+			if _, err = fresh.CreateVolume(t.Context(), req); err == nil {
+				break
+			}
+			if attempt == 3 {
+				t.Fatalf("the repeats do not converge: %v", err)
+			}
+		}
 		if all := folder.Snapshots(); len(all) > 0 {
 			t.Errorf("left are %+v", all)
 		}
