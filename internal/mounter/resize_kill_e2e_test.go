@@ -158,7 +158,8 @@ func TestDamageWithoutANoteIsLeftAlone(t *testing.T) {
 			dev.put(resizeAt, string(note))
 			before := dev.sum()
 			_, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4})
-			if err == nil {
+			onlyLooked := err != nil
+			if !onlyLooked {
 				err = m.MountDevice(t.Context(), dev, req)
 			}
 			if !errors.Is(err, fault.Precondition) {
@@ -167,8 +168,13 @@ func TestDamageWithoutANoteIsLeftAlone(t *testing.T) {
 			if now := make([]byte, resizeSector); readFull(dev.file, now, resizeAt) != nil || !bytes.Equal(now, note) {
 				t.Errorf("the boot sector has changed: %.40q", now)
 			}
-			if name == "no note" && dev.sum() != before {
+			// Random bytes of the superblock decide which call is the 20th: after some, its checksum fits and
+			// e2fsck -p is the one that refuses. It says so in the superblock, so ask it again.
+			if onlyLooked && name == "no note" && dev.sum() != before {
 				t.Error("the refused stage changed the device")
+			}
+			if err := m.check(t.Context(), dev.file, false); !errors.Is(err, errUncorrected) {
+				t.Errorf("e2fsck after the refused stage = %v, want the damage still there", err)
 			}
 		})
 	}
