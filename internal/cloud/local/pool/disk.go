@@ -103,6 +103,11 @@ func (d disk) removeImage(name string) error {
 	if err := d.remove(name); err != nil {
 		return err
 	}
+	// A hard link is a copy that somebody wants to keep: only a file without any name left is emptied.
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil || st.Nlink > 0 {
+		return nil
+	}
 	d.step("empty image")
 	// The kernel empties it at the close anyway, so a refusal only delays that.
 	_ = retryEINTR(func() error { return f.Truncate(0) })

@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -133,6 +135,41 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	}
 	must(t, p.Delete(t.Context(), r.ID))
 	wantKind(t, "Delete again", p.Delete(t.Context(), r.ID), fault.NotFound)
+	if left := files(t, p); len(left) > 0 {
+		t.Errorf("the pool holds %q", left)
+	}
+}
+
+// A hard link is how somebody keeps a copy without room for one: a delete takes the pool's name away, and
+// the bytes stay for the other.
+func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	fillVolume(t, p, r.ID, 'a')
+	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{r.ID}})
+	must(t, err)
+	tests := map[string]struct {
+		item item
+		del  func(context.Context, ID) error
+	}{
+		"a volume":                {ofVolume(r.ID), p.Delete},
+		"a volume by an operator": {ofVolume(mustCreate(t, p, "b", small).ID), p.Remove},
+		"a snapshot":              {ofSnapshot(made[0].ID), p.DeleteSnapshot},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			image, keep := p.file(tc.item, imageExt), filepath.Join(t.TempDir(), "keep.img")
+			sum := checksum(t, image)
+			size, allocated, err := sizes(image)
+			must(t, err)
+			must(t, os.Link(image, keep))
+			must(t, tc.del(t.Context(), tc.item.id))
+			if s, a, err := sizes(keep); err != nil || s != size || a != allocated || checksum(t, keep) != sum {
+				t.Errorf("the link has %d bytes, %d of them on the disk, %v; want %d, %d and the same content", s, a, err, size, allocated)
+			}
+			wantKind(t, "Delete again", tc.del(t.Context(), tc.item.id), fault.NotFound)
+		})
+	}
 	if left := files(t, p); len(left) > 0 {
 		t.Errorf("the pool holds %q", left)
 	}

@@ -172,6 +172,32 @@ func TestCapacityCanBeUsedToTheLastByte(t *testing.T) {
 	}
 }
 
+// The space of a deleted volume that a hard link keeps is not free, and the pool does not say so.
+func TestSpaceThatAHardLinkKeepsIsNotFree(t *testing.T) {
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			before, err := p.Free(t.Context())
+			must(t, err)
+			r := mustCreate(t, p, "a", 10*small)
+			with, err := p.Free(t.Context())
+			must(t, err)
+			keep := filepath.Join(filepath.Dir(p.dir), "keep.img")
+			must(t, os.Link(p.ImagePath(r.ID), keep))
+			must(t, p.Delete(t.Context(), r.ID))
+			if after, err := p.Free(t.Context()); err != nil || after-with > 2*SizeStep {
+				t.Errorf("Free = %d, %v, was %d with the volume", after, err, with)
+			}
+			// xfs gives the space of a file that is only removed back in its own time.
+			must(t, os.Truncate(keep, 0))
+			must(t, os.Remove(keep))
+			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {
+				t.Errorf("Free without the link = %d, %v, was %d", after, err, before)
+			}
+		})
+	}
+}
+
 // The disk says that there is room, and then there is none: a quota, or a foreign program.
 func TestFullDiskTakesTheCreateOrTheGrowthBack(t *testing.T) {
 	for fs := range filesystems {
