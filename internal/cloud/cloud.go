@@ -66,8 +66,8 @@ type Volumes interface {
 	// complete or an error. fault.StalePage for a token that no earlier page returned.
 	ListVolumes(ctx context.Context, page Page) (VolumeList, error)
 
-	// ExpandVolume makes a volume at least this large and returns when the cloud has done so. It
-	// never shrinks: a size at or below the present one is answered with the present size and
+	// ExpandVolume makes a volume at least this large, rounded up to no more than its next step
+	// (Volume.SizeStep), and returns when the cloud has done so. It never shrinks: a size at or below the present one is answered with the present size and
 	// changes nothing, so calling twice is the same as once. fault.NotFound when there is no such
 	// volume, fault.OutOfRange above Capabilities.LargestVolume, fault.Precondition where the cloud
 	// refuses while the volume is attached. fault.Unsupported unless Capabilities.Expand.

@@ -77,6 +77,9 @@ type Volume struct {
 	// Name is the request name it was created under, or the cloud's own name if that is not known.
 	Name string
 	Size Bytes
+	// SizeStep is what the sizes are multiples of that it can grow to, where that is more than
+	// Capabilities.SizeStep; else 0.
+	SizeStep Bytes
 	// Zone is the place of the volume, in the words of Capabilities.Scope.
 	Zone   string
 	Source Source

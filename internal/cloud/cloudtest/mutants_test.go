@@ -295,6 +295,13 @@ var mutants = map[string]mutation{
 			exp.Size = size
 			return exp, err
 		}}},
+	"takes larger steps than its volumes say": {caught: "no more than the next step", breaks: mutant{
+		expandVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
+			if vol, err := good.GetVolume(ctx, id); err == nil && size > vol.Size {
+				size += good.Capabilities().SizeStep
+			}
+			return good.ExpandVolume(ctx, id, size)
+		}}},
 	"expands what it says it cannot": {caught: "fault.Unsupported unless Capabilities.Expand", breaks: mutant{
 		capabilities: func(good cloud.Capabilities) cloud.Capabilities { good.Expand = false; return good }}},
 	"restores what it says it cannot": {caught: "cannot serve that kind of source", breaks: mutant{

@@ -91,6 +91,12 @@ func (h Harness) testExpand(t *testing.T) {
 			e.expand(vol.ID, want)
 		}
 	})
+	h.expands(t, "it rounds up to no more than the next step of the volume", func(e *env, vol cloud.Volume) {
+		step := max(vol.SizeStep, e.caps.SizeStep)
+		if grown := e.expand(vol.ID, vol.Size+1); grown%step != 0 || grown > vol.Size+step {
+			e.Errorf("the volume had %s and has %s, want the next multiple of %s", vol.Size, grown, step)
+		}
+	})
 	h.expands(t, "it never shrinks, and calling twice is the same as once", func(e *env, vol cloud.Volume) {
 		grown := e.expand(vol.ID, vol.Size+e.caps.SizeStep)
 		for _, size := range []cloud.Bytes{grown, vol.Size, 1, 0, -1} {

@@ -17,12 +17,21 @@ func idOf(d *compute.Disk) cloud.VolumeID { return cloud.VolumeID(d.GetId()) }
 // sizeOf is the size of a disk.
 func sizeOf(d *compute.Disk) cloud.Bytes { return cloud.Bytes(d.GetSize()) }
 
+// ownStep is what the contract tells of the steps that a disk grows in: nothing of the usual ones.
+func ownStep(d *compute.Disk) cloud.Bytes {
+	if step := stepOf(d.GetTypeId()); step != usualStep {
+		return step
+	}
+	return 0
+}
+
 // volumeOf translates a disk.
 func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         idOf(d),
 		Name:       d.GetName(),
 		Size:       sizeOf(d),
+		SizeStep:   ownStep(d),
 		Zone:       d.GetZoneId(),
 		Source:     sourceOf(d),
 		Parameters: parametersOf(d),

@@ -34,11 +34,15 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, err
 	}
+	limit := cloud.Bytes(req.GetCapacityRange().GetLimitBytes())
+	if err := s.staysBelow(ctx, cloud.VolumeID(req.GetVolumeId()), size, limit); err != nil {
+		return nil, err
+	}
 	done, err := s.cloud.ExpandVolume(ctx, cloud.VolumeID(req.GetVolumeId()), size)
 	if err != nil {
 		return nil, err
 	}
-	if limit := cloud.Bytes(req.GetCapacityRange().GetLimitBytes()); limit > 0 && done.Size > limit {
+	if limit > 0 && done.Size > limit {
 		return nil, fmt.Errorf("capacity_range.limit_bytes: volume %s has %d bytes already, more than the limit of %d, and volumes never shrink: %w",
 			req.GetVolumeId(), int64(done.Size), int64(limit), fault.OutOfRange)
 	}
@@ -49,6 +53,25 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 		CapacityBytes:         int64(done.Size),
 		NodeExpansionRequired: capability.GetBlock() == nil || done.NodeMustConfirm,
 	}, nil
+}
+
+// staysBelow refuses a growth that would end above the limit, before anything changes, because volumes never
+// shrink. How far a size is rounded up may be the volume's own, which has to be read. Requests of Kubernetes have
+// no limit, and cost no read.
+func (s *Service) staysBelow(ctx context.Context, id cloud.VolumeID, size, limit cloud.Bytes) error {
+	if limit == 0 {
+		return nil
+	}
+	vol, err := s.cloud.GetVolume(ctx, id)
+	if err != nil || size <= vol.Size {
+		return err
+	}
+	step := max(vol.SizeStep, s.caps.SizeStep)
+	if rounded, ok := roundUp(size, step); !ok || rounded > limit {
+		return fmt.Errorf("capacity_range.limit_bytes: %d is less than the next size that volume %s can have (it has %s, and grows in steps of %s): %w",
+			int64(limit), id, vol.Size, step, fault.OutOfRange)
+	}
+	return nil
 }
 
 // lettingGo is how long the answer about a larger disk waits for a machine that sees the old size to let go of

@@ -34,6 +34,61 @@ func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, 
 	return answer, time.Since(began)
 }
 
+// wide is a cloud whose volumes are made of whole drives and say so.
+type wide struct {
+	cloud.Cloud
+
+	drive cloud.Bytes
+}
+
+func (w wide) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	v, err := w.Cloud.GetVolume(ctx, id)
+	v.SizeStep = w.drive
+	return v, err
+}
+
+func (w wide) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
+	return w.Cloud.ExpandVolume(ctx, id, (size+w.drive-1)/w.drive*w.drive)
+}
+
+// E1: what is larger than the limit can never be made smaller again, so a volume that would grow beyond it is left
+// as it is.
+func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked *csi.CapacityRange
+		code  fault.Kind
+		has   int64 // in the end
+	}{
+		"the next drive is too much":     {&csi.CapacityRange{RequiredBytes: 9 * gib, LimitBytes: 15 * gib}, fault.OutOfRange, 8 * gib},
+		"the next drive just fits":       {&csi.CapacityRange{RequiredBytes: 9 * gib, LimitBytes: 16 * gib}, fault.None, 16 * gib},
+		"there is no limit":              {&csi.CapacityRange{RequiredBytes: 9 * gib}, fault.None, 16 * gib},
+		"it is large enough already":     {&csi.CapacityRange{RequiredBytes: 7 * gib, LimitBytes: 9 * gib}, fault.None, 8 * gib},
+		"it is larger than that already": {&csi.CapacityRange{RequiredBytes: 3 * gib, LimitBytes: 7 * gib}, fault.OutOfRange, 8 * gib},
+		"the limit is the size":          {&csi.CapacityRange{LimitBytes: 8 * gib}, fault.None, 8 * gib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := wide{memory.New(memory.Config{}), 8 * cloud.GiB}
+			v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: c.drive})
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := controller.New(c, names).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+				VolumeId: string(v.ID), CapacityRange: tc.asked,
+			})
+			if fault.Of(err) != tc.code || err == nil && answer.GetCapacityBytes() != tc.has {
+				t.Errorf("ControllerExpandVolume = %v, %v, want %d and the kind %q", answer, err, tc.has, tc.code)
+			}
+			if v, err = c.GetVolume(t.Context(), v.ID); err != nil || int64(v.Size) != tc.has {
+				t.Errorf("the volume has %d bytes (%v), want %d", int64(v.Size), err, tc.has)
+			}
+		})
+	}
+}
+
 // onNode makes a volume in a new account behind the decorators, attached to a machine or not.
 func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, cloud.Cloud, cloud.VolumeID) {
 	t.Helper()
