@@ -51,22 +51,37 @@ func (c *Cloud) hasGrown(ctx context.Context, id cloud.VolumeID, want int64) (cl
 	}
 	got := max(want, vol.SizeGigaBytes) // the completed action is newer than a look that lags behind
 	c.known.change(id, func(f *fact) { f.gib = got })
-	if words := wishWords(vol.Tags); len(words) > 0 {
-		c.untag(ctx, id, words)
+	if err := c.takeBack(ctx, vol, got); err != nil {
+		return cloud.Expansion{}, err
 	}
 	return cloud.Expansion{Size: cloud.Bytes(got) * cloud.GiB}, nil
 }
 
-// alreadyLarge answers a size at or below the present one, which takes back a wish for more.
+// alreadyLarge answers a size at or below the present one, which takes back a wish for more. The volume is asked for
+// alone: on a list that lags behind, the wish may be missing that the next detach would carry out.
 func (c *Cloud) alreadyLarge(ctx context.Context, id cloud.VolumeID, want, seen int64) (cloud.Expansion, error) {
-	vol, err := c.states.Get(ctx, id)
+	vol, err := c.volume(ctx, id)
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("expand volume %s: %w", id, err)
 	}
-	if words := wishWords(vol.Tags); len(words) > 0 && want > 0 {
-		c.untag(ctx, id, words)
+	got := max(vol.SizeGigaBytes, seen) // a look may lag behind
+	if want > 0 {
+		if err := c.takeBack(ctx, vol, got); err != nil {
+			return cloud.Expansion{}, err
+		}
 	}
-	return cloud.Expansion{Size: cloud.Bytes(max(vol.SizeGigaBytes, seen)) * cloud.GiB}, nil // a look may lag behind
+	return cloud.Expansion{Size: cloud.Bytes(got) * cloud.GiB}, nil
+}
+
+// takeBack takes all wishes off a volume. One for more than it has must not be left behind without a word: a detach
+// would carry it out.
+func (c *Cloud) takeBack(ctx context.Context, vol *godo.Volume, has int64) error {
+	err := c.untag(ctx, cloud.VolumeID(vol.ID), wishWords(vol.Tags))
+	if err != nil && len(wishesAbove(vol.Tags, has)) > 0 {
+		return fmt.Errorf("expand volume %s: it has %d GiB, and its older wish to grow further could not be taken off: %w: %w",
+			vol.ID, has, fault.Unavailable, err)
+	}
+	return nil
 }
 
 // A resize is one growth in the queue of the droplet that has the volume. It is used by one call.

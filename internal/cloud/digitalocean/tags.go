@@ -57,6 +57,14 @@ func wishOf(words []string) (w wish, found bool) {
 	return w, found
 }
 
+// wishesAbove returns the words of the wishes for more than a size.
+func wishesAbove(words []string, gib int64) []string {
+	return slices.DeleteFunc(wishWords(words), func(word string) bool {
+		w, readable := wishOf([]string{word})
+		return !readable || w.gib <= gib
+	})
+}
+
 // word is the wish as a tag.
 func (w wish) word() string {
 	word := tagGrow + ":" + strconv.FormatInt(w.gib, 10)

@@ -2,6 +2,7 @@ package digitalocean
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -36,8 +37,11 @@ func (c *Cloud) keepWish(ctx context.Context, id cloud.VolumeID, want int64, why
 	}
 	wanted := wish{gib: want}
 	if old, has := wishOf(vol.Tags); !has || old.gib != want {
-		c.untag(ctx, id, wishWords(vol.Tags))
-		if err := c.tag(ctx, id, wanted.word()); err != nil {
+		err := c.untag(ctx, id, wishWords(vol.Tags))
+		if err == nil { // beside an older one it would not count, or not alone
+			err = c.tag(ctx, id, wanted.word())
+		}
+		if err != nil {
 			return fmt.Errorf("%w: the wish could not be written on the volume: %w: %w", fault.Unavailable, err, why)
 		}
 	}
@@ -100,11 +104,16 @@ func (c wishes) Grow(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) e
 	return nil
 }
 
-// Fulfil takes the wish off the volume.
+// Fulfil takes the wish off the volume, and not one for more that was written since: that stands until it is
+// carried out, too.
 func (c wishes) Fulfil(ctx context.Context, id cloud.VolumeID) {
-	if vol, err := c.look(ctx, id); err == nil && vol != nil {
-		c.untag(ctx, id, wishWords(vol.Tags))
+	vol, err := c.look(ctx, id)
+	if err != nil || vol == nil {
+		return
 	}
+	newer := wishesAbove(vol.Tags, vol.SizeGigaBytes)
+	_ = c.untag(ctx, id, slices.DeleteFunc(wishWords(vol.Tags), func(word string) bool { return slices.Contains(newer, word) }))
+	c.known.change(id, func(f *fact) { f.wish = f.wish || len(newer) > 0 })
 }
 
 // Note writes on the volume why its wish failed.
@@ -118,14 +127,17 @@ func (c wishes) Note(ctx context.Context, id cloud.VolumeID, size cloud.Bytes, w
 	if err != nil {
 		return err
 	}
-	words := wishWords(vol.Tags)
-	if slices.Contains(words, failed.word()) {
-		return nil
+	words := slices.DeleteFunc(wishWords(vol.Tags), func(word string) bool {
+		w, _ := wishOf([]string{word})
+		return w.gib != failed.gib
+	})
+	if len(words) == 0 || slices.Contains(words, failed.word()) {
+		return nil // taken back or replaced since, or said already
 	}
 	if err := c.tag(ctx, id, failed.word()); err != nil {
 		return err
 	}
-	c.untag(ctx, id, words) // after the new one: in between there are two of the same size
+	_ = c.untag(ctx, id, words) // after the new one: in between there are two of the same size
 	c.known.change(id, func(f *fact) { f.wish = true })
 	return nil
 }
@@ -152,22 +164,23 @@ func (c *Cloud) tag(ctx context.Context, id cloud.VolumeID, word string) error {
 	return put()
 }
 
-// untag takes words off a volume. A word that stays is looked at again by whoever reads the volume.
-func (c *Cloud) untag(ctx context.Context, id cloud.VolumeID, words []string) {
-	done := true
+// untag takes words off a volume. A word that is not on it is none to take off.
+func (c *Cloud) untag(ctx context.Context, id cloud.VolumeID, words []string) error {
+	var left []error
 	for _, word := range words {
 		err := c.write(ctx, volumeKey(id), "take a tag off volume "+string(id), func(ctx context.Context) error {
 			_, err := c.api.Tags.UntagResources(ctx, word, &godo.UntagResourcesRequest{Resources: resource(id)})
 			return err
 		})
 		if a := answerOf(err); err != nil && (a == nil || a.Status != http.StatusNotFound) {
-			done = false
+			left = append(left, err)
 			c.log.Debug("a tag stays on the volume", zap.String("volume_id", string(id)), zap.String("tag", word), zap.Error(err))
 		}
 	}
-	if done {
+	if len(left) == 0 {
 		c.known.change(id, func(f *fact) { f.wish = false })
 	}
+	return errors.Join(left...)
 }
 
 func resource(id cloud.VolumeID) []godo.Resource {

@@ -2,12 +2,15 @@ package digitalocean_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
@@ -156,5 +159,108 @@ func TestAWishIsCarriedOutByAnotherController(t *testing.T) {
 		must(t, err)
 		grown(t, account, id, 7)
 		at(t, account, id, droplet2)
+	})
+}
+
+// What the resizer was told counts: a volume that is large enough is answered only when no wish for more is left,
+// and a list that is too old to show one proves nothing.
+func TestAWishThatIsTakenBackIsNotCarriedOut(t *testing.T) {
+	tests := map[string]struct {
+		to    cloud.Bytes
+		fault emulator.Fault
+		kind  fault.Kind // of the first answer
+	}{
+		"the list is old": {cloud.GiB, emulator.Fault{
+			Method: "GET", Route: "/v2/volumes", Effect: faults.Effect{StaleAge: clock.Fixed(time.Second)},
+		}, fault.None},
+		"the cloud fails to take it off":                {cloud.GiB, emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 500}}, fault.Uncertain},
+		"the token may not take it off":                 {cloud.GiB, emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 403}}, fault.Unavailable},
+		"it fails after the volume has grown by itself": {2 * cloud.GiB, emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 500}}, fault.Uncertain},
+		"it fails before a smaller one is written":      {3 * cloud.GiB, emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 500}}, fault.Uncertain},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account, c, id := refusing(t)
+				time.Sleep(2 * time.Second)
+				_, err := c.ExpandVolume(t.Context(), id, 7*cloud.GiB)
+				want(t, err, fault.Precondition)
+				account.SetRules(func(r *emulator.Rules) { r.ResizeRefused = tc.to == 3*cloud.GiB })
+				account.Arm(tc.fault)
+				another := volume(t, c, "another").ID // two that are asked for at once are looked for on a list
+				answers := make([]error, 2)
+				cloudtest.AtOnce(t, 2, func(n int) error {
+					if n == 1 {
+						_, err := c.ExpandVolume(t.Context(), another, cloud.GiB)
+						return err
+					}
+					_, answers[0] = c.ExpandVolume(t.Context(), id, tc.to)
+					return nil
+				})
+				want(t, answers[0], tc.kind)
+				if answers[0] != nil {
+					_, answers[1] = c.ExpandVolume(t.Context(), id, tc.to)
+				}
+				if tc.to == 3*cloud.GiB {
+					want(t, answers[1], fault.Precondition)
+					wished(t, account, id, "cloudblock-grow:3")
+					return
+				}
+				must(t, answers[1])
+				wished(t, account, id, "")
+			})
+		})
+	}
+}
+
+// after lets something happen once, when a request has been answered.
+func after(match func(*http.Request, *http.Response) bool, do func()) func(*digitalocean.Config) {
+	var once sync.Once
+	return func(cfg *digitalocean.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := base.RoundTrip(r)
+			if err == nil && match(r, answer) {
+				once.Do(do)
+			}
+			return answer, err
+		})
+	}
+}
+
+// A growth may fail long after the wish was read. A reason is not written where there is no such wish any more: the
+// next detach would take it for one.
+func TestAWishThatWasTakenBackDoesNotComeBackWithAReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account, resizing, id := refusing(t)
+		account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 1 })
+		refused := func(_ *http.Request, answer *http.Response) bool { return answer.StatusCode == http.StatusForbidden }
+		attaching := open(t, account, after(refused, func() {
+			_, err := resizing.ExpandVolume(t.Context(), id, cloud.GiB)
+			must(t, err)
+			wished(t, account, id, "")
+		}))
+		must(t, attaching.Detach(t.Context(), id, node1))
+		time.Sleep(time.Minute)
+		wished(t, account, id, "")
+	})
+}
+
+// A wish that is written while an older one is carried out is another one.
+func TestANewerWishOutlivesTheGrowthOfAnOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account, resizing, id := refusing(t)
+		grown := func(r *http.Request, _ *http.Response) bool {
+			vol, _ := account.Volume(string(id))
+			return vol.SizeGiB == 5 && strings.HasPrefix(r.URL.Path, "/v2/actions")
+		}
+		attaching := open(t, account, after(grown, func() {
+			account.Attached(string(id), droplet2) // by somebody else
+			_, err := resizing.ExpandVolume(t.Context(), id, 9*cloud.GiB)
+			want(t, err, fault.Precondition)
+		}))
+		must(t, attaching.Detach(t.Context(), id, node1))
+		time.Sleep(time.Minute)
+		wished(t, account, id, "cloudblock-grow:9")
 	})
 }
