@@ -31,6 +31,9 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	if err := c.snapshotNameIsFree(ctx, id, c.cloudName(req.Name)); err != nil {
+		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
+	}
 	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
 	if err != nil {
 		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
@@ -55,6 +58,21 @@ func checkSnapshots(req cloud.CreateSnapshotsRequest) error {
 	default:
 		return nil
 	}
+}
+
+// snapshotNameIsFree answers fault.Conflict where a snapshot of the volume has the name. That the cloud refuses a
+// second one is not documented. Where it does not, a request that is repeated after a long while, as by a
+// snapshotter that was restarted before it had written the answer down, would make another one; before that the rule
+// of one snapshot in 10 minutes refuses, so a list that lags behind does no harm.
+func (c *Cloud) snapshotNameIsFree(ctx context.Context, id cloud.VolumeID, name string) error {
+	of, err := c.snapshotsOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	if at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return s.Name == name }); at >= 0 {
+		return fmt.Errorf("snapshot %s has the name %s: %w", of[at].ID, name, fault.Conflict)
+	}
+	return nil
 }
 
 // takeSnapshot sends the write.

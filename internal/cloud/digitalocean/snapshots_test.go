@@ -63,6 +63,28 @@ func TestALostSnapshotIsFoundBehindTheRuleOf10Minutes(t *testing.T) {
 	}
 }
 
+// C8: a snapshotter that was restarted before it had written the answer down asks again, long after the rule of 10
+// minutes. Where names of snapshots may repeat, only a look keeps the cloud from making another one.
+func TestASnapshotAskedForAgainLongAfterIsTheSame(t *testing.T) {
+	for name, repeat := range map[string]bool{"names are taken once": false, "names may repeat": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: repeat, SnapshotInterval: clock.Fixed(10 * time.Minute)}})
+				c := stack(open(t, account))
+				req := cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{volume(t, c, "a").ID}}
+				first, err := c.CreateSnapshots(t.Context(), req)
+				must(t, err)
+				time.Sleep(11 * time.Minute)
+				again, err := c.CreateSnapshots(t.Context(), req)
+				must(t, err)
+				if again[0] != first[0] || len(account.Snapshots()) != 1 {
+					t.Errorf("CreateSnapshots again = %+v, want %+v, and there are %d snapshots", again, first, len(account.Snapshots()))
+				}
+			})
+		})
+	}
+}
+
 func TestAVolumeWithAllItsSnapshotsIsExhausted(t *testing.T) {
 	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotsPerVolume: 25}})
 	c := open(t, account)
