@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -12,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -129,10 +131,17 @@ func (c *Cloud) recentActions(ctx context.Context, _ []actionKey) (map[actionKey
 }
 
 // runningOn returns the actions of a volume that have not ended. A volume that does not exist has none.
+//
+// The list holds all that ever happened to the volume. A volume has one action at a time, so where a page
+// shows that the newest come first, nothing behind it is running.
 func (c *Cloud) runningOn(ctx context.Context, id cloud.VolumeID) (acts []action, err error) {
 	ctx = budget.WithPriority(ctx, budget.Read)
-	err = paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Action, *godo.Response, error) {
+	pages := paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Action, *godo.Response, error) {
 		return c.api.StorageActions.List(ctx, string(id), opts)
+	})
+	err = remote.Pages[godo.Action](func(ctx context.Context, number int) ([]godo.Action, bool, error) {
+		list, last, err := pages(ctx, number)
+		return list, last || err == nil && newestFirst(list), err
 	}).Each(ctx, func(list []godo.Action) {
 		for _, act := range list {
 			if act.Status == statusRunning {
@@ -144,6 +153,12 @@ func (c *Cloud) runningOn(ctx context.Context, id cloud.VolumeID) (acts []action
 		return nil, nil
 	}
 	return acts, readError(fmt.Sprintf("look at the actions of volume %s", id), err)
+}
+
+// newestFirst reports whether a page of actions, which are numbered as they begin, goes back in time.
+func newestFirst(list []godo.Action) bool {
+	older := func(a, b godo.Action) int { return b.ID - a.ID }
+	return len(list) > 1 && list[0].ID != list[len(list)-1].ID && slices.IsSortedFunc(list, older)
 }
 
 // kindOfType reads the type of an action, such as "attach_volume".
