@@ -71,28 +71,35 @@ func (m *Mounter) Flush(path string) error {
 // Unmount unmounts path. A path where nothing is mounted is no error; a mount that is in use stays
 // as it is and is fault.Busy.
 func (m *Mounter) Unmount(ctx context.Context, path string) error {
-	if err := CheckTarget(path); err != nil {
-		return err
-	}
 	for range mostStacked {
-		_, ok, err := topmost(path)
-		if err != nil {
+		if err := m.UnmountTop(ctx, path); err != nil {
 			return err
 		}
-		if !ok {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
-		}
-		switch err := unmountNow(ctx, path); {
-		case errors.Is(err, unix.EBUSY):
-			return fmt.Errorf("unmount %s: %w: a process still uses files in it (fuser -m shows which): %w", path, fault.Busy, err)
-		case err != nil:
-			return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
+		if _, ok, err := topmost(path); err != nil || !ok {
+			return err
 		}
 	}
 	return fmt.Errorf("unmount %s: %w: more than %d mounts are stacked there", path, fault.Precondition, mostStacked)
+}
+
+// UnmountTop is Unmount for the topmost mount at path only: what that one covers may be somebody else's.
+func (m *Mounter) UnmountTop(ctx context.Context, path string) error {
+	if err := CheckTarget(path); err != nil {
+		return err
+	}
+	if _, ok, err := topmost(path); err != nil || !ok {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
+	}
+	switch err := unmountNow(ctx, path); {
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("unmount %s: %w: a process still uses files in it (fuser -m shows which): %w", path, fault.Busy, err)
+	case err != nil:
+		return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
+	}
+	return nil
 }
 
 // mostBusy is how often a mount that is in use is believed to be so for a moment only: somebody

@@ -1,10 +1,14 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"syscall"
 
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
@@ -86,6 +90,25 @@ func diskExists(number uint64) bool {
 	major, minor := (number>>8)&0xfff|(number>>32)&^0xfff, number&0xff|(number>>12)&^0xff
 	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", major, minor))
 	return !os.IsNotExist(err)
+}
+
+// clearDead unmounts what a disk that has gone left at path, so that the volume, whose disk is dev now, can be staged
+// there again: nothing that was written to that mount can reach a disk any more. It does so only where that is
+// sure. A btrfs that does not name its disk may have one, and where the volume's own disk is not listed, the list of
+// disks cannot be trusted.
+func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) error {
+	for range mostLayers {
+		at, err := s.look(path, dev)
+		if err != nil || at.occupant != dead || at.mount.Filesystem == string(mounter.Btrfs) || !diskExists(dev.Number()) {
+			return err
+		}
+		if err := s.mounts.UnmountTop(ctx, path); err != nil {
+			return fmt.Errorf("the mount of a disk that has gone is in the way: %w", err)
+		}
+		driver.LogOf(ctx).Warn("unmounted what a disk that has gone left, to stage the volume's disk of now",
+			zap.String("path", path), zap.String("source", at.mount.Source))
+	}
+	return nil // whoever looks next says what is there
 }
 
 // others returns the mount points that use the device, but for those in except.

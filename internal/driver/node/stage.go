@@ -119,6 +119,13 @@ func (s *Server) stageOnRecord(call, work context.Context, dev *device.Device, u
 
 // stage does what must not be broken off with work, and begins nothing new once call has ended.
 func (s *Server) stage(call, work context.Context, dev *device.Device, u use, staging string) error {
+	own := staging
+	if u.block {
+		own = blockFile(staging)
+	}
+	if err := s.clearDead(work, dev, own); err != nil {
+		return err
+	}
 	at, err := s.look(staging, dev)
 	if err != nil {
 		return err

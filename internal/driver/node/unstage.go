@@ -125,7 +125,7 @@ func (s *Server) unmountOurs(ctx context.Context, dev *device.Device, path strin
 		if err := s.mounts.Flush(path); err != nil {
 			driver.LogOf(ctx).Error("what was written last may not be on the disk", zap.Error(err))
 		}
-		if err := s.mounts.Unmount(ctx, path); err != nil {
+		if err := s.mounts.UnmountTop(ctx, path); err != nil {
 			return err
 		}
 	}

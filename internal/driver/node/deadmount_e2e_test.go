@@ -1,0 +1,200 @@
+//go:build e2e
+
+package node_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+)
+
+// ownMounts names the folder of a test that runs once more, in a process with mounts of its own.
+const ownMounts = "CLOUDBLOCK_TEST_OWN_MOUNTS"
+
+// inOwnMounts runs the test once more where nobody else sees its mounts, and returns the folder that it works in
+// there; here it returns nothing.
+func inOwnMounts(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv(ownMounts); dir != "" {
+		return dir
+	}
+	dir := newDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, must1(os.Executable())(t), "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), ownMounts+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // private ones, says package syscall
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("with mounts of its own: %v\n%s", err, out)
+	}
+	return ""
+}
+
+// lostDisk is a volume that was in use when its disk was taken away by force, and attached anew.
+type lostDisk struct {
+	*volume
+	first, second string // the kernel's names of its disk
+	sum           string
+}
+
+// newLostDisk stages and publishes a volume and attaches its disk a second time. The first is there still.
+func newLostDisk(t *testing.T, dir, fs string) *lostDisk {
+	t.Helper()
+	nodes, links := filepath.Join(dir, "dev"), filepath.Join(dir, "by-id")
+	must(t, os.MkdirAll(nodes, 0o700))
+	t.Cleanup(func() { cleanUp(t, dir) })
+	must(t, unix.Mount("tmpfs", nodes, "tmpfs", 0, ""))
+	m := newCloudMachine(t, dir)
+	m.NodeClient = serveWith(t, node.Config{
+		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links, DevDir: nodes}), Records: device.NewRecords(m.records),
+		Mounter: mounter.New(mounter.Config{}),
+	}, driver.Config{})
+	d := &lostDisk{volume: m.attach("v1", fs, sizeFor(fs))}
+	link := filepath.Join(links, strings.TrimSuffix(filepath.Base(d.image), ".img"))
+	d.first = filepath.Base(must1(os.Readlink(link))(t))
+	d.makeNode(t, d.first)
+	d.ok(d.stage, d.publish)
+	if fs != "" {
+		d.sum = randomFile(t, filepath.Join(d.target, "data"), mib)
+		f := must1(os.Open(d.target))(t)
+		must(t, unix.Syncfs(int(f.Fd())))
+		must(t, f.Close())
+	}
+	again := filepath.Join(dir, "again", filepath.Base(d.image))
+	must(t, os.Mkdir(filepath.Dir(again), 0o700))
+	sh(t, "cp", "--sparse=always", d.image, again)
+	loop := strings.TrimSpace(sh(t, "losetup", "--find", "--show", again))
+	d.second = filepath.Base(loop)
+	d.makeNode(t, d.second)
+	must(t, os.Remove(link))
+	must(t, os.Symlink(loop, link))
+	return d
+}
+
+func (d *lostDisk) makeNode(t *testing.T, kernel string) {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Stat("/dev/"+kernel, &st))
+	must(t, unix.Mknod(filepath.Join(d.dir, "dev", kernel), unix.S_IFBLK|0o600, int(st.Rdev)))
+}
+
+// lose makes the first disk look as the kernel shows one that was pulled out: no longer listed, its node removed,
+// and its filesystem shut down.
+func (d *lostDisk) lose(t *testing.T) {
+	t.Helper()
+	const list = "/sys/dev/block"
+	entries := must1(os.ReadDir(list))(t)
+	disks := map[string]string{}
+	for _, e := range entries {
+		if to, err := filepath.EvalSymlinks(filepath.Join(list, e.Name())); err == nil && filepath.Base(to) != d.first {
+			disks[e.Name()] = to
+		}
+	}
+	if d.sum != "" {
+		shutDown(t, d.staging)
+	}
+	must(t, os.Remove(filepath.Join(d.dir, "dev", d.first)))
+	must(t, unix.Mount("tmpfs", list, "tmpfs", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(list, unix.MNT_DETACH)) })
+	for name, to := range disks {
+		must(t, os.Symlink(to, filepath.Join(list, name)))
+	}
+}
+
+// serves proves that what is published is the second disk, with what was written to the first.
+func (d *lostDisk) serves(t *testing.T) {
+	t.Helper()
+	var disk, at unix.Stat_t
+	must(t, unix.Stat("/dev/"+d.second, &disk))
+	must(t, unix.Stat(d.target, &at))
+	number := at.Rdev
+	if d.sum != "" {
+		number = at.Dev
+		if got := sumOf(t, filepath.Join(d.target, "data")); got != d.sum {
+			t.Error("the file is not what was written")
+		}
+	}
+	if number != disk.Rdev {
+		t.Errorf("the target is on device %#x, want %#x", number, disk.Rdev)
+	}
+}
+
+// TestDiskThatWasTakenAwayByForceAndCameBack: its mount at the staging path is in the way of nobody. While the first
+// disk is listed still, perhaps with data that is not on it yet, nothing is touched.
+func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
+	top := inOwnMounts(t)
+	if top == "" {
+		return
+	}
+	for _, fs := range []string{"ext4", "xfs", ""} {
+		t.Run(kindName(fs)+" staged again", func(t *testing.T) {
+			d := newLostDisk(t, filepath.Join(top, kindName(fs)+"-staged"), fs)
+			before := mountTable(t, d.dir)
+			wantCode(t, "stage while the first disk is there", d.stage(t.Context()), codes.AlreadyExists)
+			if after := mountTable(t, d.dir); after != before {
+				t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
+			}
+			d.lose(t)
+			d.ok(d.stage, d.stage)
+			wantCode(t, "publish over the target of the first disk", d.publish(t.Context()), codes.AlreadyExists)
+			d.ok(d.unpublish, d.publish)
+			d.serves(t)
+			d.goneButForTheDisk()
+		})
+		t.Run(kindName(fs)+" unstaged", func(t *testing.T) {
+			d := newLostDisk(t, filepath.Join(top, kindName(fs)+"-unstaged"), fs)
+			d.lose(t)
+			wantCode(t, "publish", d.publish(t.Context()), codes.FailedPrecondition)
+			d.ok(d.unpublish, d.unstage, d.unstage, d.stage, d.publish)
+			d.serves(t)
+			d.goneButForTheDisk()
+		})
+	}
+}
+
+// A btrfs of several disks does not name the one it is on. It is not taken for one whose disk has gone.
+func TestStageLeavesABtrfsThatNamesNoDisk(t *testing.T) {
+	m := newCloudMachine(t, newDir(t))
+	v, a, b := m.attach("v", "ext4", 64*mib), m.attach("a", "", 128*mib), m.attach("b", "", 128*mib)
+	var disks []string
+	for _, other := range []*volume{a, b} {
+		name := strings.TrimSuffix(filepath.Base(other.image), ".img")
+		disks = append(disks, must1(os.Readlink(filepath.Join(m.dir, "by-id", name)))(t))
+	}
+	sh(t, "mkfs.btrfs", append([]string{"-q"}, disks...)...)
+	sh(t, "mount", "-t", "btrfs", "-o", "device="+disks[1], disks[0], v.staging)
+	before := mountTable(t, m.dir)
+	wantCode(t, "stage where it is mounted", v.stage(t.Context()), codes.AlreadyExists)
+	if after := mountTable(t, m.dir); after != before {
+		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
+	}
+}
+
+// What lies below the volume's own mount is not the volume's, and stays.
+func TestUnstageLeavesWhatItsMountCovers(t *testing.T) {
+	m := newCloudMachine(t, newDir(t))
+	v, other := m.attach("v", "ext4", 64*mib), m.attach("other", "ext4", 64*mib)
+	other.ok(other.stage)
+	v.ok(v.stage)
+	sh(t, "umount", v.staging)
+	sh(t, "mount", "--bind", other.staging, v.staging)
+	loop := must1(os.Readlink(filepath.Join(m.dir, "by-id", strings.TrimSuffix(filepath.Base(v.image), ".img"))))(t)
+	sh(t, "mount", loop, v.staging)
+	wantCode(t, "unstage", v.unstage(t.Context()), codes.FailedPrecondition)
+	if left := mountsBelow(t, v.staging); len(left) != 1 {
+		t.Errorf("%d mounts are left at the staging path, want the one of the other volume", len(left))
+	}
+}
