@@ -39,13 +39,32 @@ type Mount struct {
 
 // mountTable reads the mount table of this process, in the order of mounting.
 func mountTable() ([]mountutils.MountInfo, error) {
-	table, err := mountutils.ParseMountInfo(mountInfoPath)
+	text, err := os.ReadFile(mountInfoPath)
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w: %w", fault.Unavailable, err)
 	}
-	for i := range table {
-		table[i].MountPoint = unescape(table[i].MountPoint)
-		table[i].Root = unescape(table[i].Root)
+	return parseMountTable(string(text))
+}
+
+// parseMountTable reads what proc_pid_mountinfo(5) describes. Not with mount-utils, which can read nothing at all any
+// more as soon as anybody on the machine has mounted something without a source: the kernel writes that as nothing
+// between two spaces. It also takes a carriage return in a path for the end of it.
+func parseMountTable(text string) ([]mountutils.MountInfo, error) {
+	var table []mountutils.MountInfo
+	for line := range strings.Lines(text) {
+		left, right, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		fields, more := strings.Split(left, " "), strings.Split(right, " ")
+		if !ok || len(fields) < 6 || len(more) < 3 {
+			return nil, fmt.Errorf("read the mount table: line %q: %w", line, fault.Unavailable)
+		}
+		var info mountutils.MountInfo
+		if _, err := fmt.Sscanf(strings.Join(fields[:3], " "), "%d %d %d:%d", &info.ID, &info.ParentID, &info.Major, &info.Minor); err != nil {
+			return nil, fmt.Errorf("read the mount table: line %q: %w: %w", line, fault.Unavailable, err)
+		}
+		info.Root, info.MountPoint = unescape(fields[3]), unescape(fields[4])
+		info.MountOptions, info.OptionalFields = splitMountOptions(fields[5:6]), fields[6:]
+		info.FsType, info.Source, info.SuperOptions = more[0], more[1], splitMountOptions(more[2:3])
+		table = append(table, info)
 	}
 	return table, nil
 }
