@@ -199,15 +199,12 @@ func TestFreezeEndsByItself(t *testing.T) {
 				t.Fatal("the node program froze nothing")
 			}
 			if both {
-				// The parent first must not let the guard see its end.
-				stopped := children(t, node.Process.Pid)
-				for _, pid := range stopped {
-					_ = unix.Kill(pid, unix.SIGSTOP)
+				// The guard first: it must not see the end of its parent, which does nothing about the guard's.
+				killChildren(t, node.Process.Pid)
+				for len(children(t, node.Process.Pid)) > 0 {
+					<-time.After(time.Millisecond)
 				}
 				_ = node.Process.Kill()
-				for _, pid := range stopped {
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
 				_ = node.Wait()
 				if !isFrozen(t, staging) {
 					t.Error("the filesystem is thawed although nobody has done it: this test shows nothing")
