@@ -59,3 +59,10 @@ func Of(err error) Kind {
 	}
 	return None
 }
+
+// FromCloud reports whether err wraps what a cloud answered, which has a method FromCloud to say so.
+// Without an answer it is the program's own word, of a request that it has not sent.
+func FromCloud(err error) bool {
+	var answer interface{ FromCloud() }
+	return errors.As(err, &answer)
+}

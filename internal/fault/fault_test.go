@@ -29,3 +29,27 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
+
+type answer struct{}
+
+func (answer) Error() string { return "the cloud answers 400" }
+func (answer) FromCloud()    {}
+
+func TestFromCloud(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want bool
+	}{
+		"no error is from nobody":         {nil, false},
+		"a bare kind is the program's":    {fault.InvalidArgument, false},
+		"an answer is the cloud's":        {answer{}, true},
+		"an answer below a kind is found": {fmt.Errorf("a: %w: %w", fault.InvalidArgument, fmt.Errorf("b: %w", answer{})), true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := fault.FromCloud(tc.err); got != tc.want {
+				t.Errorf("FromCloud(%v) = %v, want %v", tc.err, got, tc.want)
+			}
+		})
+	}
+}

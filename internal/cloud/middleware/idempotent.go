@@ -86,20 +86,30 @@ func describe(group bool, of []cloud.VolumeID) string {
 }
 
 // refusals are the final answers that the state decides and not the request alone: an earlier call
-// with this name may have been answered otherwise.
-var refusals = []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange}
+// with this name may have been answered otherwise. What a cloud, and not our own check of the request, calls
+// wrong or impossible is one too: the cloud may mean the state.
+var (
+	refusals        = []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange}
+	refusalsOfCloud = []fault.Kind{fault.InvalidArgument, fault.Unsupported}
+)
+
+// refused reports whether err is such an answer.
+func refused(err error) bool {
+	kind := fault.Of(err)
+	return slices.Contains(refusals, kind) || slices.Contains(refusalsOfCloud, kind) && fault.FromCloud(err)
+}
 
 // unsettled reports whether only a look at what has the name now tells the outcome of a create.
 func unsettled(err error) bool {
 	kind := fault.Of(err)
-	return kind == fault.Conflict || kind == fault.Uncertain || slices.Contains(refusals, kind)
+	return kind == fault.Conflict || kind == fault.Uncertain || refused(err)
 }
 
 // unresolved is the answer when the look found nothing or failed too.
 func unresolved(what string, err, findErr error) error {
 	created, looked := fault.Of(err), fault.Of(findErr)
 	switch {
-	case slices.Contains(refusals, created) && (looked == fault.NotFound || looked == fault.Conflict):
+	case refused(err) && (looked == fault.NotFound || looked == fault.Conflict):
 		return err // nothing of this name is ours, so nothing can be forgotten
 	case created == fault.Conflict && looked == fault.Conflict:
 		return fmt.Errorf("%s: %w", what, findErr) // both say that somebody else has the name

@@ -58,11 +58,21 @@ func TestALostAnswerMakesOneVolume(t *testing.T) {
 	}
 }
 
+// answer is a refusal in the cloud's own words.
+type answer struct{ fault.Kind }
+
+func (answer) FromCloud() {}
+
+func (a answer) Unwrap() error { return a.Kind }
+
 // A cloud that checks its quota before the name refuses the repeat of a create that took the last
 // room. A final answer would make the provisioner forget that volume.
 func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
-	for _, refusal := range []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange} {
-		t.Run(string(refusal), func(t *testing.T) {
+	for _, refusal := range []error{
+		fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange,
+		answer{fault.InvalidArgument}, answer{fault.Unsupported},
+	} {
+		t.Run(refusal.Error(), func(t *testing.T) {
 			back := memory.New(memory.Config{})
 			c := middleware.NewIdempotent(back)
 			source := create(t, back, small("source"))
@@ -80,6 +90,40 @@ func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
 			back.Account().Arm(memory.CallCreateSnapshots, memory.Refuse(refusal))
 			if again, err := c.CreateSnapshots(t.Context(), req); err != nil || !reflect.DeepEqual(made, again) {
 				t.Errorf("CreateSnapshots = %+v, %v, want the first one, %+v", again, err, made)
+			}
+		})
+	}
+}
+
+// What the cloud calls a wrong request is final once nothing of its name was found. Our own checks know that
+// without asking anybody.
+func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		looks   int
+	}{
+		"the cloud's word": {fmt.Errorf("in zone-a: %w", answer{fault.InvalidArgument}), 1},
+		"our own":          {fault.InvalidArgument, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			back := memory.New(memory.Config{})
+			c := middleware.NewIdempotent(back)
+			vol := create(t, c, small("source"))
+			for _, call := range []memory.Call{memory.CallCreateVolume, memory.CallCreateSnapshots} {
+				back.Account().Arm(call, memory.Refuse(tc.refusal))
+			}
+			for _, call := range []memory.Call{memory.CallFindVolume, memory.CallFindSnapshots} {
+				back.Account().Arm(call, memory.Refuse(fault.NotFound)) // it is still armed where nobody looks
+			}
+			_, err := c.CreateVolume(t.Context(), small("a"))
+			wantKind(t, "CreateVolume", err, fault.InvalidArgument)
+			if looks := 1 - back.Account().Armed(memory.CallFindVolume); looks != tc.looks {
+				t.Errorf("CreateVolume has looked %d times, want %d", looks, tc.looks)
+			}
+			_, err = c.CreateSnapshots(t.Context(), snapshotOf("s", vol.ID))
+			wantKind(t, "CreateSnapshots", err, fault.InvalidArgument)
+			if looks := 1 - back.Account().Armed(memory.CallFindSnapshots); looks != tc.looks {
+				t.Errorf("CreateSnapshots has looked %d times, want %d", looks, tc.looks)
 			}
 		})
 	}

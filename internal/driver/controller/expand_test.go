@@ -51,7 +51,7 @@ func (w wide) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.By
 	return w.Cloud.ExpandVolume(ctx, id, (size+w.drive-1)/w.drive*w.drive)
 }
 
-// E1: what is larger than the limit can never be made smaller again, so a volume that would grow beyond it is left
+// E3: what is larger than the limit can never be made smaller again, so a volume that would grow beyond it is left
 // as it is.
 func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 	for name, tc := range map[string]struct {
