@@ -72,7 +72,7 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 		case found != nil:
 			return found, nil
 		case fault.Of(err) == fault.Conflict:
-			return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %w", fault.Precondition, answerOf(err))
+			return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %s", fault.Precondition, err.Error())
 		}
 	}
 	return nil, err

@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
@@ -79,4 +82,43 @@ func TestASweepKeepsTheTemporarySnapshotOfACall(t *testing.T) {
 	if n := len(account.Snapshots()); sweeps == 0 || n != 0 {
 		t.Errorf("after %d sweeps %d snapshots are left, want none", sweeps, n)
 	}
+}
+
+// C8: the temporary snapshot whose answer was lost is found by a repeat that comes long after, also where names of
+// snapshots may repeat, so that there is never another one beside it.
+func TestACloneThatIsRepeatedLongAfterFindsItsSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: true, SnapshotInterval: clock.Fixed(10 * time.Minute)}})
+		c := stack(open(t, account))
+		req := request("clone")
+		req.Source.Volume = origin(t, c)
+		account.Arm(emulator.Fault{
+			Method: http.MethodPost, Route: "/v2/volumes/{volume_id}/snapshots", Times: 1, Effect: faults.Effect{Lost: faults.LostAfter},
+		})
+		_, err := c.CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain)
+		time.Sleep(11 * time.Minute)
+		_, err = c.CreateVolume(t.Context(), req)
+		must(t, err)
+		if left := account.Snapshots(); len(left) != 0 {
+			t.Errorf("left are the snapshots %+v, want none", left)
+		}
+	})
+}
+
+// A snapshot that somebody else gave the name of a temporary one is not taken for it, and says so.
+func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
+	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: true}})
+	c := stack(open(t, account))
+	req := request("clone")
+	req.Source.Volume = origin(t, c)
+	account.Arm(emulator.Fault{Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 422, Message: "there is a pending event"}})
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Busy)
+	own := account.Snapshots()[0]
+	must(t, c.DeleteSnapshot(t.Context(), cloud.SnapshotID(own.ID)))
+	_, err = account.AddSnapshot(emulator.Snapshot{Name: own.Name, VolumeID: own.VolumeID, SizeGiB: 1})
+	must(t, err)
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Precondition, "held by another")
 }

@@ -31,9 +31,6 @@ func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRe
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	if err := c.snapshotNameIsFree(ctx, id, c.cloudName(req.Name)); err != nil {
-		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
-	}
 	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
 	if err != nil {
 		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
@@ -75,13 +72,16 @@ func (c *Cloud) snapshotNameIsFree(ctx context.Context, id cloud.VolumeID, name 
 	return nil
 }
 
-// takeSnapshot sends the write.
+// takeSnapshot sends the write, unless the volume has a snapshot of the name.
 //
 // The rule of one snapshot in 10 minutes becomes fault.Precondition and not fault.Unavailable: the cloud
 // has surely made nothing now, so the sidecar may forget the attempt once the name was looked for (an
 // earlier answer may have been lost, and then the rule hides that the name is taken); it backs off on
 // both kinds, and no layer in between repeats a Precondition at once.
 func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*godo.Snapshot, error) {
+	if err := c.snapshotNameIsFree(ctx, id, name); err != nil {
+		return nil, err
+	}
 	made := make(chan *godo.Snapshot, 1)
 	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
 		return c.write(ctx, "snapshot "+name, "snapshot volume "+string(id), func(ctx context.Context) error {
