@@ -7,6 +7,8 @@ package drivertest
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -87,15 +89,21 @@ func Ready(t *testing.T, conn *grpc.ClientConn) {
 	}
 }
 
-// FreeAddress returns a loopback address that nobody listens on.
+// FreeAddress returns a loopback address that nobody listens on. Its port is none of those that the kernel gives to
+// whoever asks for any (32768 and more), which might be taken again before the test listens there.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000))
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
+			_ = l.Close()
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // Log is a log that may be read while it is written. The zero value is empty.
