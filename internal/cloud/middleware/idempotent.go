@@ -18,7 +18,11 @@ import (
 // answer makes the caller forget the name, so it must not be given while an earlier call's object may
 // exist: a write that may have landed, and a refusal of the state (no room, no right) that the cloud
 // checked before it looked at the name. Everything else is fault.Uncertain.
-type Idempotent struct{ cloud.Cloud }
+type Idempotent struct {
+	cloud.Cloud
+
+	volumes, snapshots doubts
+}
 
 // NewIdempotent wraps c.
 func NewIdempotent(c cloud.Cloud) *Idempotent { return &Idempotent{Cloud: c} }
@@ -33,8 +37,9 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	}
 	found, findErr := c.FindVolume(ctx, req.Name) // waits until it is ready, like a create
 	if findErr != nil {
-		return cloud.Volume{}, unresolved(fmt.Sprintf("create volume %q", req.Name), err, findErr)
+		return cloud.Volume{}, c.volumes.unresolved("create volume", req.Name, err, findErr)
 	}
+	c.volumes.settle(req.Name)
 	if c.growable(req, found) {
 		exp, expErr := c.ExpandVolume(ctx, found.ID, req.Size)
 		if expErr != nil {
@@ -59,8 +64,9 @@ func (c *Idempotent) CreateSnapshots(ctx context.Context, req cloud.CreateSnapsh
 	}
 	found, findErr := c.FindSnapshots(ctx, req.Name)
 	if findErr != nil {
-		return nil, unresolved(fmt.Sprintf("create snapshots %q", req.Name), err, findErr)
+		return nil, c.snapshots.unresolved("create snapshots", req.Name, err, findErr)
 	}
+	c.snapshots.settle(req.Name)
 	ordered, fits := req.InOrder(found)
 	if !fits {
 		return nil, fmt.Errorf("snapshot %q exists: %w: it is %s, asked for is %s", req.Name, fault.Conflict,
@@ -106,16 +112,18 @@ func unsettled(err error) bool {
 }
 
 // unresolved is the answer when the look found nothing or failed too.
-func unresolved(what string, err, findErr error) error {
+func (d *doubts) unresolved(what, name string, err, findErr error) error {
 	created, looked := fault.Of(err), fault.Of(findErr)
 	switch {
-	case refused(err) && (looked == fault.NotFound || looked == fault.Conflict):
+	case refused(err) && (looked == fault.Conflict || looked == fault.NotFound && !d.has(name)):
 		return err // nothing of this name is ours, so nothing can be forgotten
 	case created == fault.Conflict && looked == fault.Conflict:
-		return fmt.Errorf("%s: %w", what, findErr) // both say that somebody else has the name
+		return fmt.Errorf("%s %q: %w", what, name, findErr) // both say that somebody else has the name
+	case !refused(err):
+		d.add(name)
 	}
 	// Not found proves nothing after a write: it may still land, or the read may lag behind it.
-	return fmt.Errorf("%s: %w: %w", what, fault.Uncertain, errors.Join(err, findErr))
+	return fmt.Errorf("%s %q: %w: %w", what, name, fault.Uncertain, errors.Join(err, findErr))
 }
 
 // growable reports whether the volume found is a copy that only has to grow.
