@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -74,23 +75,26 @@ func TestOldest(t *testing.T) {
 	}
 }
 
+// In simulated time, or a slow machine would end the wait before the first look.
 func TestUntil(t *testing.T) {
-	c := Client{Log: t.Logf}
-	err := c.Until(t.Context(), "the moon", time.Millisecond, func(context.Context) (bool, string, error) {
-		return false, "half full", nil
-	})
-	if err == nil || !strings.Contains(err.Error(), "half full") {
-		t.Errorf("Until = %v, want an error with what was seen last", err)
-	}
-	looks := 0
-	err = c.Until(t.Context(), "the moon", time.Minute, func(context.Context) (bool, string, error) {
-		looks++
-		if looks == 1 {
-			return true, "", errors.New("clouds") // a look that did not work is no look
+	synctest.Test(t, func(t *testing.T) {
+		c := Client{Log: t.Logf}
+		err := c.Until(t.Context(), "the moon", time.Millisecond, func(context.Context) (bool, string, error) {
+			return false, "half full", nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "half full") {
+			t.Errorf("Until = %v, want an error with what was seen last", err)
 		}
-		return true, "", nil
+		looks := 0
+		err = c.Until(t.Context(), "the moon", time.Minute, func(context.Context) (bool, string, error) {
+			looks++
+			if looks == 1 {
+				return true, "", errors.New("clouds") // a look that did not work is no look
+			}
+			return true, "", nil
+		})
+		if err != nil || looks != 2 {
+			t.Errorf("Until = %v after %d looks, want success at the second", err, looks)
+		}
 	})
-	if err != nil || looks != 2 {
-		t.Errorf("Until = %v after %d looks, want success at the second", err, looks)
-	}
 }
