@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,33 @@ func TestCopyIsBrokenOffWithThePool(t *testing.T) {
 	}
 	if now, err := p.Free(t.Context()); err != nil || now != free {
 		t.Errorf("Free = %d, %v, want %d", now, err, free)
+	}
+}
+
+// Somebody clears the folder up by hand while a copy is made.
+func TestACopyThatWasRemovedMeanwhileIsNotToldOf(t *testing.T) {
+	p := copyPool(t, t.TempDir())
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	p.disk.before = func(step string) {
+		if step != "copy" {
+			return
+		}
+		images, err := filepath.Glob(p.path(string(volumes), "*"+imageExt))
+		for _, f := range images {
+			if f != p.ImagePath(a.ID) {
+				err = errors.Join(err, os.Remove(f))
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if r, err := p.Create(t.Context(), NewVolume{Name: "b", Size: small, From: From{Volume: a.ID}}); fault.Of(err) != fault.Unavailable {
+		t.Errorf("Create = %+v, %v, want %v", r, err, fault.Unavailable)
+	}
+	if left := files(t, p); len(left) != 2 {
+		t.Errorf("the pool holds %q, want only the source", left)
 	}
 }
 

@@ -91,6 +91,9 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	}
 	// Not bound to the life of the pool: what was begun is brought to an end either way.
 	unlock, lockErr := p.enter(context.WithoutCancel(p.life))
+	if lockErr == nil && err == nil {
+		err = p.stillThere(j)
+	}
 	switch {
 	case lockErr != nil:
 		err = errors.Join(err, lockErr) // the next one who settles the pool clears it away
@@ -108,6 +111,19 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	}
 	j.err = err
 	p.report(j, total, total, true, err)
+}
+
+// stillThere makes sure that the name of the image that was written still leads to it: a copy that somebody
+// removed meanwhile must not be told of as made.
+func (p *Pool) stillThere(j *job) error {
+	written, err := j.to.Stat()
+	if err != nil {
+		return err
+	}
+	if named, err := os.Lstat(j.to.Name()); err != nil || !os.SameFile(written, named) {
+		return fmt.Errorf("the image of %s was removed while it was being copied: %w", p.name(j.record.item()), fault.Unavailable)
+	}
+	return nil
 }
 
 // copyParts copies what is written in the source. Everything else reads as zeros in both.
