@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -219,14 +220,15 @@ func TestRefusedCreatesLeaveNothing(t *testing.T) {
 		req  NewVolume
 		want fault.Kind
 	}{
-		"a name that is taken":     {NewVolume{Name: "taken", Size: 2 * small}, fault.Conflict},
-		"more than there is":       {NewVolume{Name: "b", Size: 20 * small}, fault.Exhausted},
-		"too small":                {NewVolume{Name: "b", Size: small - 1}, fault.OutOfRange},
-		"zero":                     {NewVolume{Name: "b"}, fault.OutOfRange},
-		"negative":                 {NewVolume{Name: "b", Size: -small}, fault.OutOfRange},
-		"near the largest integer": {NewVolume{Name: "b", Size: 1<<63 - 1}, fault.OutOfRange},
-		"no name":                  {NewVolume{Size: small}, fault.InvalidArgument},
-		"a name that is not UTF-8": {NewVolume{Name: "\xff", Size: small}, fault.InvalidArgument},
+		"a name that is taken":      {NewVolume{Name: "taken", Size: 2 * small}, fault.Conflict},
+		"more than there is":        {NewVolume{Name: "b", Size: 20 * small}, fault.Exhausted},
+		"too small":                 {NewVolume{Name: "b", Size: small - 1}, fault.OutOfRange},
+		"zero":                      {NewVolume{Name: "b"}, fault.OutOfRange},
+		"negative":                  {NewVolume{Name: "b", Size: -small}, fault.OutOfRange},
+		"near the largest integer":  {NewVolume{Name: "b", Size: 1<<63 - 1}, fault.OutOfRange},
+		"no name":                   {NewVolume{Size: small}, fault.InvalidArgument},
+		"a name that is not UTF-8":  {NewVolume{Name: "\xff", Size: small}, fault.InvalidArgument},
+		"tags that no record holds": {NewVolume{Name: "b", Size: small, Tags: []Pair{{"k", strings.Repeat("x", mostMetaLen)}}}, fault.InvalidArgument},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // State is how far the life of a volume has come.
@@ -84,6 +86,10 @@ func (r Record) encode() ([]byte, error) {
 	data, err := json.Marshal(document{Format: format, Record: r})
 	if err != nil {
 		return nil, err
+	}
+	if len(data) >= mostMetaLen {
+		// readFile would take it for damaged.
+		return nil, fmt.Errorf("the record of %.200q with its tags has %d bytes, the most is %d: %w", r.Name, len(data), mostMetaLen, fault.InvalidArgument)
 	}
 	return append(data, '\n'), nil
 }
