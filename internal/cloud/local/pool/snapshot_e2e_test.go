@@ -92,6 +92,25 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 	}
 }
 
+// Without its record nobody knows that an image shares its places with another one; they are promised all the same.
+func TestPromisesOfSharedPlacesOutliveTheRecord(t *testing.T) {
+	for _, fs := range []string{"xfs", "btrfs"} {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			a := mustCreate(t, p, "a", 4*small)
+			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
+			must(t, err)
+			before, err := p.Free(t.Context())
+			must(t, err)
+			must(t, os.Remove(p.file(ofVolume(b.ID), recordExt)))
+			if after, err := p.Free(t.Context()); err != nil || after-before > 2*SizeStep {
+				t.Errorf("Free = %d, %v, was %d with the record", after, err, before)
+			}
+		})
+	}
+}
+
 // A snapshot without room for what its volume may still write is refused, and nothing is left of it.
 func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 	for fs := range filesystems {

@@ -79,7 +79,10 @@ func (e Entry) promise() int64 {
 // Writing to a shared place takes a new one. A place that w volumes and no snapshot share is needed
 // w-1 times more, since the last writer has it for itself; a snapshot keeps it, and makes that w.
 func (p *Pool) sharedPromise(entries []Entry, snapshotted []ID) (int64, error) {
-	copied := func(e Entry) bool { return e.ID != "" && (e.Snapshot || e.Record.Source != "") }
+	// Without its record nobody knows whether an image is a copy.
+	copied := func(e Entry) bool {
+		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == NoRecord || e.Kind == Damaged)
+	}
 	if !p.reflink || (len(snapshotted) == 0 && !slices.ContainsFunc(entries, copied)) {
 		return 0, nil
 	}
