@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +49,9 @@ func (p *Pool) delete(ctx context.Context, it item, damagedToo bool) error {
 	}
 	switch _, _, err := sizes(p.file(it, imageExt)); {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := p.checkNoLoop(it); err != nil {
+			return err
+		}
 		return p.deleted(it, p.erase(it))
 	case err != nil:
 		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(it), fault.Precondition, err)
@@ -59,10 +64,36 @@ func (p *Pool) delete(ctx context.Context, it item, damagedToo bool) error {
 		return fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(it), user, fault.Precondition)
 	}
 	defer func() { _ = image.Close() }()
+	if err := p.checkRemovable(it); err != nil {
+		return err
+	}
 	if err := p.mark(it); err != nil {
 		return p.deleted(it, err)
 	}
 	return p.deleted(it, p.erase(it))
+}
+
+// checkNoLoop refuses an item without an image if a loop device still has that image: the bytes are there
+// for as long as the device is, and its record is what they can be put back with.
+func (p *Pool) checkNoLoop(it item) error {
+	loops, err := p.loopsOf(it.id)
+	if err == nil && len(loops) > 0 {
+		err = fmt.Errorf("its image was removed, but /dev/%s still has it; copy it from there or detach it first: %w", strings.Join(loops, ", /dev/"), fault.Precondition)
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", p.name(it), err)
+	}
+	return nil
+}
+
+// checkRemovable refuses an image that somebody made immutable. After the mark it would be too late: the
+// item would be gone for everybody, and its image there for ever.
+func (p *Pool) checkRemovable(it item) error {
+	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("delete %s: its image cannot be removed; is it immutable (lsattr)? %w", p.name(it), kindOf(err))
+	}
+	return f.Close()
 }
 
 // mark says that an item is being deleted: from here on it is gone for everybody, and whoever looks

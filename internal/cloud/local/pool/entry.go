@@ -43,7 +43,7 @@ type Entry struct {
 	Snapshot bool
 	// File is the base name of the image, or of the unknown file.
 	File string
-	// Record is set for Whole, UnderWay and NoImage.
+	// Record is set for Whole, UnderWay and NoImage, and where only the image is Damaged.
 	Record Record
 	// Size and Allocated are the image's length and how much of it has a place on the disk.
 	Size, Allocated int64
@@ -133,7 +133,7 @@ func (p *Pool) find(ctx context.Context, s shelf, name string) ([]Entry, error) 
 func named(entries []Entry, name string) []Entry {
 	var found []Entry
 	for _, e := range entries {
-		if e.Record.Name == name && (e.Kind == Whole || e.Kind == NoImage || e.Kind == UnderWay) {
+		if name != "" && e.Record.Name == name {
 			found = append(found, e)
 		}
 	}
@@ -182,11 +182,12 @@ func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
 	}
 	for id := range ids {
 		e, err := p.entry(item{s, id})
-		if errors.Is(err, fault.NotFound) {
+		switch {
+		case errors.Is(err, fault.NotFound):
 			continue
-		}
-		if err != nil {
-			return nil, err
+		case err != nil:
+			// What cannot be cleared away is in nobody's way but its own.
+			e = p.stuck(item{s, id}, err)
 		}
 		entries = append(entries, e)
 	}
@@ -310,17 +311,25 @@ func (p *Pool) clearAway(it item) error {
 	return fmt.Errorf("%s: %w", p.name(it), fault.NotFound)
 }
 
+// stuck is the entry of something half-made or half-removed that could not be cleared away.
+func (p *Pool) stuck(it item, err error) Entry {
+	e := Entry{ID: it.id, Kind: Damaged, Snapshot: it.isSnapshot(), File: it.id.ImageName(), Problem: err.Error()}
+	e.Size, e.Allocated, _ = sizes(p.file(it, imageExt))
+	return e
+}
+
 // classify compares a good record with the image.
 func (e *Entry) classify(r Record, noImage bool, imageErr error) {
+	e.Record = r
 	switch {
 	case noImage:
-		e.Kind, e.Record, e.Problem = NoImage, r, "its image "+e.File+" is missing"
+		e.Kind, e.Problem = NoImage, "its image "+e.File+" is missing"
 	case imageErr != nil:
 		e.Kind, e.Problem = Damaged, imageErr.Error()
 	case e.Size < r.Size || e.Size > r.promised():
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("the image has %d bytes, its record says %d", e.Size, r.Size)
 	default:
-		e.Kind, e.Record = Whole, r
+		e.Kind = Whole
 	}
 }
 

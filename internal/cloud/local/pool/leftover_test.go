@@ -175,6 +175,64 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	}
 }
 
+// Somebody removed the image of a volume in use: its bytes are still there, below the loop device.
+func TestDeleteRefusesARemovedImageBelowALoopDevice(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	must(t, os.Remove(p.ImagePath(r.ID)))
+	loop := p.sysDir + "/loop7/loop"
+	must(t, os.MkdirAll(loop, 0o700))
+	must(t, os.WriteFile(loop+"/backing_file", []byte(p.ImagePath(r.ID)+" (deleted)\n"), 0o600))
+	wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
+	wantKind(t, "Remove", p.Remove(t.Context(), r.ID), fault.Precondition)
+	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != NoImage || e.Record.Name != "a" {
+		t.Errorf("Get = %+v, %v, want the record", e, err)
+	}
+	must(t, os.Remove(loop+"/backing_file"))
+	must(t, p.Delete(t.Context(), r.ID))
+}
+
+// A second volume of the name would be blank, where the first one's data may still be put right.
+func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	must(t, os.Truncate(p.ImagePath(r.ID), small-1))
+	_, err := p.Create(t.Context(), NewVolume{Name: "a", Size: small})
+	wantKind(t, "Create", err, fault.Conflict)
+	_, err = p.FindByName(t.Context(), "a")
+	wantKind(t, "FindByName", err, fault.Precondition)
+	_, err = p.FindByName(t.Context(), "")
+	wantKind(t, "FindByName of no name", err, fault.NotFound)
+	must(t, os.Truncate(p.ImagePath(r.ID), small))
+	if e, err := p.FindByName(t.Context(), "a"); err != nil || e.ID != r.ID {
+		t.Errorf("FindByName of the repaired volume = %+v, %v", e, err)
+	}
+}
+
+// One thing that the disk does not let go must not keep a node from all its other volumes.
+func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
+	dir := t.TempDir()
+	p := openPool(t, dir)
+	r := mustCreate(t, p, "a", small)
+	r.State = Creating
+	must(t, p.writeRecord(r.item(), r))
+	must(t, os.Remove(p.ImagePath(r.ID)))
+	must(t, os.Mkdir(p.ImagePath(r.ID), folderPerm))
+
+	p = openPool(t, dir)
+	entries, err := p.List(t.Context())
+	if err != nil || len(entries) != 1 || entries[0].Kind != Damaged || entries[0].ID != r.ID || entries[0].Problem == "" {
+		t.Errorf("List = %+v, %v, want one entry of kind %q", entries, err, Damaged)
+	}
+	other := mustCreate(t, p, "b", small)
+	must(t, p.Delete(t.Context(), other.ID))
+	must(t, os.Remove(p.ImagePath(r.ID)))
+	wantKind(t, "Delete once it can be", p.Delete(t.Context(), r.ID), fault.NotFound)
+	if left := files(t, p); len(left) > 0 {
+		t.Errorf("the pool holds %q", left)
+	}
+}
+
 // A late delete of an older volume must not meet the newer one of the same name.
 func TestDeleteActsOnTheIDNotTheName(t *testing.T) {
 	p := openPool(t, t.TempDir())

@@ -198,6 +198,29 @@ func TestSpaceThatAHardLinkKeepsIsNotFree(t *testing.T) {
 	}
 }
 
+// Somebody protects an image from every removal. The delete is refused, and the pool goes on.
+func TestDeleteRefusesAnImmutableImage(t *testing.T) {
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	for fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			p := realPool(t, fs)
+			r := mustCreate(t, p, "a", small)
+			f, err := os.Open(p.ImagePath(r.ID))
+			must(t, err)
+			defer func() { _ = f.Close() }()
+			flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+			must(t, err)
+			must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|immutable))
+			wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
+			if entries, err := p.List(t.Context()); err != nil || len(entries) != 1 || entries[0].Kind != Whole {
+				t.Errorf("List = %+v, %v, want the volume", entries, err)
+			}
+			must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags))
+			must(t, p.Delete(t.Context(), r.ID))
+		})
+	}
+}
+
 // The disk says that there is room, and then there is none: a quota, or a foreign program.
 func TestFullDiskTakesTheCreateOrTheGrowthBack(t *testing.T) {
 	for fs := range filesystems {
