@@ -71,6 +71,12 @@ const (
 	fiThaw   = 0xc0045878
 )
 
+// What takes milliseconds on an idle machine is done soon on a busy one. A freeze that nobody ends is long.
+const (
+	soon = 5 * time.Second
+	long = 20 * time.Second
+)
+
 // frozen asks without writing: a frozen filesystem cannot be frozen again.
 func (v *frozenVolume) frozen() bool {
 	v.t.Helper()
@@ -120,7 +126,7 @@ func TestFreezeOnRequest(t *testing.T) {
 			v := stagedVolume(t, fs)
 			must(t, os.WriteFile(filepath.Join(v.staging, "unsynced"), []byte("written without sync"), 0o600))
 			begin := time.Now()
-			f, err := v.store.RequestFreeze(t.Context(), v.id, 20*time.Second)
+			f, err := v.store.RequestFreeze(t.Context(), v.id, long)
 			must(t, err)
 			took := time.Since(begin)
 			if !v.frozen() {
@@ -140,7 +146,7 @@ func TestFreezeOnRequest(t *testing.T) {
 			}
 			must(t, f.Holds())
 			f.Release()
-			t.Logf("frozen after %s, thawed %s after the release", took.Round(time.Millisecond), v.thawed(2*time.Second).Round(time.Millisecond))
+			t.Logf("frozen after %s, thawed %s after the release", took.Round(time.Millisecond), v.thawed(soon).Round(time.Millisecond))
 			if err := f.Holds(); err == nil {
 				t.Error("the freeze holds after its release")
 			}
@@ -159,11 +165,11 @@ func TestFreezeRefused(t *testing.T) {
 	wantRefused := func(what string) {
 		t.Helper()
 		begin := time.Now()
-		f, err := v.store.RequestFreeze(t.Context(), v.id, 5*time.Second)
+		f, err := v.store.RequestFreeze(t.Context(), v.id, long)
 		if !errors.Is(err, fault.Precondition) || f != nil {
 			t.Errorf("RequestFreeze of %s = %v, %v, want %v", what, f, err, fault.Precondition)
 		}
-		if took := time.Since(begin); took > time.Second {
+		if took := time.Since(begin); took > soon {
 			t.Errorf("the refusal of %s took %s", what, took)
 		}
 		t.Logf("%s: %v", what, err)
@@ -178,10 +184,10 @@ func TestFreezeRefused(t *testing.T) {
 		t.Error("what somebody else froze was thawed")
 	}
 	command(t, "fsfreeze", "-u", v.staging)
-	f, err := v.store.RequestFreeze(t.Context(), v.id, 5*time.Second)
+	f, err := v.store.RequestFreeze(t.Context(), v.id, long)
 	must(t, err)
 	f.Release()
-	v.thawed(2 * time.Second)
+	v.thawed(soon)
 	v.gone()
 }
 
@@ -198,18 +204,18 @@ func TestFrozenVolumeIsAlwaysThawed(t *testing.T) {
 		return f
 	}
 	t.Run("the controller dies and never takes its request back", func(t *testing.T) {
-		f := freeze(time.Second)
-		if took := v.thawed(3 * time.Second); took > 2*time.Second {
-			t.Errorf("thawed after %s, want one second", took)
+		f := freeze(soon)
+		if took := v.thawed(4 * soon); took > 2*soon {
+			t.Errorf("thawed after %s, want %s", took, soon)
 		}
 		if err := f.Holds(); err == nil {
 			t.Error("the freeze holds after its time")
 		}
 	})
 	t.Run("the node program dies: its guard thaws", func(t *testing.T) {
-		f := freeze(20 * time.Second)
+		f := freeze(long)
 		v.kill()
-		t.Logf("thawed %s after the kill", v.thawed(2*time.Second).Round(time.Millisecond))
+		t.Logf("thawed %s after the kill", v.thawed(soon).Round(time.Millisecond))
 		if err := f.Holds(); err == nil {
 			t.Error("the freeze holds although it was thawed")
 		}
@@ -217,16 +223,16 @@ func TestFrozenVolumeIsAlwaysThawed(t *testing.T) {
 		v.client, v.kill = v.start()
 	})
 	t.Run("the guard dies: the node program thaws", func(t *testing.T) {
-		f := freeze(20 * time.Second)
+		f := freeze(long)
 		killAll(t, childrenOf(t, v.cmd.Process.Pid))
-		t.Logf("thawed %s after the kill", v.thawed(2*time.Second).Round(time.Millisecond))
+		t.Logf("thawed %s after the kill", v.thawed(soon).Round(time.Millisecond))
 		if err := f.Holds(); err == nil {
 			t.Error("the freeze holds although it was thawed")
 		}
 		f.Release()
 	})
 	t.Run("both die: the next node program thaws", func(t *testing.T) {
-		f := freeze(20 * time.Second)
+		f := freeze(long)
 		v.killBoth()
 		if !v.frozen() {
 			t.Error("nothing is frozen after both died: this test shows nothing")
@@ -240,9 +246,9 @@ func TestFrozenVolumeIsAlwaysThawed(t *testing.T) {
 		t.Logf("thawed and serving %s after the start", time.Since(begin).Round(time.Millisecond))
 	})
 	t.Run("the program is told to stop", func(t *testing.T) {
-		f := freeze(20 * time.Second)
+		f := freeze(long)
 		must(t, v.cmd.Process.Signal(unix.SIGTERM))
-		t.Logf("thawed %s after the signal", v.thawed(2*time.Second).Round(time.Millisecond))
+		t.Logf("thawed %s after the signal", v.thawed(soon).Round(time.Millisecond))
 		if err := f.Holds(); err == nil {
 			t.Error("the freeze holds although it was thawed")
 		}
@@ -250,9 +256,9 @@ func TestFrozenVolumeIsAlwaysThawed(t *testing.T) {
 		v.kill()
 		v.client, v.kill = v.start()
 	})
-	f := freeze(20 * time.Second)
+	f := freeze(long)
 	f.Release()
-	v.thawed(2 * time.Second)
+	v.thawed(soon)
 	eventually(t, "no file of the protocol is left", func() bool { return len(v.notes()) == 0 })
 	v.gone()
 }
@@ -261,14 +267,31 @@ func TestFrozenVolumeIsAlwaysThawed(t *testing.T) {
 // program always finds what it must thaw.
 func TestKilledAroundTheFreeze(t *testing.T) {
 	v := stagedVolume(t, "xfs")
+	restart := func(when string) {
+		t.Helper()
+		v.client, v.kill = v.start()
+		if v.frozen() {
+			t.Fatalf("killed %s: still frozen after the restart", when)
+		}
+	}
+	begin := time.Now()
+	f, err := v.store.RequestFreeze(t.Context(), v.id, long)
+	must(t, err)
+	took := time.Since(begin) // the moments are before and after that, however busy this machine is
+	v.killBoth()
+	f.Release()
+	if !v.frozen() {
+		t.Error("nothing is frozen after both died: this test shows nothing")
+	}
+	restart("after the freeze")
 	left := 0
 	for i := range 25 {
-		delay := time.Duration(i) * 2 * time.Millisecond
+		delay := time.Duration(i) * took / 16
 		ctx, cancel := context.WithCancel(t.Context())
 		asked := make(chan struct{})
 		go func() {
 			defer close(asked)
-			if f, err := v.store.RequestFreeze(ctx, v.id, 20*time.Second); err == nil {
+			if f, err := v.store.RequestFreeze(ctx, v.id, long); err == nil {
 				f.Release()
 			}
 		}()
@@ -279,15 +302,9 @@ func TestKilledAroundTheFreeze(t *testing.T) {
 		if v.frozen() {
 			left++
 		}
-		v.client, v.kill = v.start()
-		if v.frozen() {
-			t.Fatalf("killed %s after the request: still frozen after the restart", delay)
-		}
+		restart(delay.String() + " after the request")
 	}
-	t.Logf("%d of 25 kills left a frozen filesystem behind, and each was thawed", left)
-	if left == 0 {
-		t.Error("no kill left anything to thaw: this test shows nothing")
-	}
+	t.Logf("a freeze took %s; %d of 25 kills around it left a frozen filesystem behind, and each was thawed", took, left)
 	must(t, os.WriteFile(filepath.Join(v.staging, "works"), nil, 0o600))
 	v.gone()
 }
@@ -360,7 +377,7 @@ func command(t *testing.T, name string, args ...string) {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick, late := time.NewTicker(10*time.Millisecond), time.After(5*time.Second)
+	tick, late := time.NewTicker(10*time.Millisecond), time.After(long)
 	defer tick.Stop()
 	for !holds() {
 		select {
