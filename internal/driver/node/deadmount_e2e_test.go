@@ -3,14 +3,11 @@
 package node_test
 
 import (
-	"context"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -21,32 +18,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// ownMounts names the folder of a test that runs once more, in a process with mounts of its own.
-const ownMounts = "CLOUDBLOCK_TEST_OWN_MOUNTS"
-
-// inOwnMounts runs the test once more where nobody else sees its mounts, and returns the folder that it works in
-// there; here it returns nothing.
-func inOwnMounts(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv(ownMounts); dir != "" {
-		return dir
-	}
-	dir := newDir(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	// New mounts begin as a copy of all, which keeps the disks of the tests beside this one in use: away with it, before
-	// a program as large as this one has started.
-	const alone = `set --; while read -r _ _ _ _ at _; do case $at in "$TMP_TESTS"/*) set -- "$at" "$@";; esac; done </proc/self/mountinfo
-[ $# = 0 ] || umount -c -l "$@"; exec "$TEST_PROGRAM" -test.v "-test.run=^$TEST_NAME$"`
-	cmd := exec.CommandContext(ctx, "sh", "-c", alone)
-	cmd.Env = append(os.Environ(), ownMounts+"="+dir, "TMP_TESTS="+filepath.Dir(dir), "TEST_PROGRAM="+must1(os.Executable())(t), "TEST_NAME="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // private ones, says package syscall
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("with mounts of its own: %v\n%s", err, out)
-	}
-	return ""
-}
-
 // lostDisk is a volume that was in use when its disk was taken away by force, and attached anew.
 type lostDisk struct {
 	*volume
@@ -55,16 +26,19 @@ type lostDisk struct {
 }
 
 // newLostDisk stages and publishes a volume and attaches its disk a second time. The first is there still.
-func newLostDisk(t *testing.T, dir, fs string) *lostDisk {
+func newLostDisk(t *testing.T, fs string) *lostDisk {
 	t.Helper()
+	dir := newDir(t)
 	nodes, links := filepath.Join(dir, "dev"), filepath.Join(dir, "by-id")
 	must(t, os.MkdirAll(nodes, 0o700))
-	t.Cleanup(func() { cleanUp(t, dir) })
 	must(t, unix.Mount("tmpfs", nodes, "tmpfs", 0, ""))
+	sys := filepath.Join(dir, "sys")
+	must(t, os.MkdirAll(filepath.Join(sys, "dev"), 0o700))
+	must(t, os.Symlink("/sys/dev/block", filepath.Join(sys, "dev", "block")))
 	m := newCloudMachine(t, dir)
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links, DevDir: nodes}), Records: device.NewRecords(m.records),
-		Mounter: mounter.New(mounter.Config{}),
+		Mounter: mounter.New(mounter.Config{}), SysDir: sys,
 	}, driver.Config{})
 	d := &lostDisk{volume: m.attach("v1", fs, sizeFor(fs))}
 	link := filepath.Join(links, strings.TrimSuffix(filepath.Base(d.image), ".img"))
@@ -99,23 +73,17 @@ func (d *lostDisk) makeNode(t *testing.T, kernel string) {
 // and its filesystem shut down.
 func (d *lostDisk) lose(t *testing.T) {
 	t.Helper()
-	const list = "/sys/dev/block"
-	entries := must1(os.ReadDir(list))(t)
-	disks := map[string]string{}
-	for _, e := range entries {
-		if to, err := filepath.EvalSymlinks(filepath.Join(list, e.Name())); err == nil && filepath.Base(to) != d.first {
-			disks[e.Name()] = to
-		}
-	}
 	if d.sum != "" {
 		shutDown(t, d.staging)
 	}
 	must(t, os.Remove(filepath.Join(d.dir, "dev", d.first)))
-	must(t, unix.Mount("tmpfs", list, "tmpfs", 0, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(list, unix.MNT_DETACH)) })
-	for name, to := range disks {
-		must(t, os.Symlink(to, filepath.Join(list, name)))
-	}
+	list := filepath.Join(d.dir, "sys", "dev", "block")
+	must(t, os.Remove(list))
+	must(t, os.Mkdir(list, 0o700))
+	var st unix.Stat_t
+	must(t, unix.Stat("/dev/"+d.second, &st))
+	number := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	must(t, os.Symlink("/sys/dev/block/"+number, filepath.Join(list, number)))
 }
 
 // serves proves that what is published is the second disk, with what was written to the first.
@@ -139,19 +107,19 @@ func (d *lostDisk) serves(t *testing.T) {
 // TestDiskThatWasTakenAwayByForceAndCameBack: its mount at the staging path is in the way of nobody. While the first
 // disk is listed still, perhaps with data that is not on it yet, nothing is touched.
 func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
-	top := inOwnMounts(t)
-	if top == "" {
-		return
-	}
 	for _, fs := range []string{"ext4", "xfs", ""} {
 		t.Run(kindName(fs)+" staged again", func(t *testing.T) {
-			d := newLostDisk(t, filepath.Join(top, kindName(fs)+"-staged"), fs)
+			d := newLostDisk(t, fs)
 			before := mountTable(t, d.dir)
 			wantCode(t, "stage while the first disk is there", d.stage(t.Context()), codes.AlreadyExists)
 			if after := mountTable(t, d.dir); after != before {
 				t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 			}
 			d.lose(t)
+			list := filepath.Join(d.dir, "sys")
+			must(t, os.Rename(list, list+"-away"))
+			wantCode(t, "stage where no disk is listed at all", d.stage(t.Context()), codes.AlreadyExists)
+			must(t, os.Rename(list+"-away", list))
 			d.ok(d.stage, d.stage)
 			wantCode(t, "publish over the target of the first disk", d.publish(t.Context()), codes.AlreadyExists)
 			d.ok(d.unpublish, d.publish)
@@ -159,7 +127,7 @@ func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
 			d.goneButForTheDisk()
 		})
 		t.Run(kindName(fs)+" unstaged", func(t *testing.T) {
-			d := newLostDisk(t, filepath.Join(top, kindName(fs)+"-unstaged"), fs)
+			d := newLostDisk(t, fs)
 			d.lose(t)
 			wantCode(t, "publish", d.publish(t.Context()), codes.FailedPrecondition)
 			d.ok(d.unpublish, d.unstage, d.unstage, d.stage, d.publish)

@@ -8,6 +8,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type Config struct {
 	DeadMount func(path string)
 	// Backend knows more about the volumes' health; nil: nobody does.
 	Backend Backend
+	// SysDir is where sysfs is mounted: /sys.
+	SysDir string
 }
 
 // Server is the Node service.
@@ -57,6 +60,7 @@ type Server struct {
 	keep      []string
 	deadMount func(path string)
 	backend   Backend
+	sysDir    string
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -67,7 +71,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
 		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), keep: cfg.Keep, deadMount: cfg.DeadMount,
-		backend: cfg.Backend,
+		backend: cfg.Backend, sysDir: cmp.Or(cfg.SysDir, "/sys"),
 	}
 	if s.deadMount == nil {
 		s.deadMount = func(string) {}

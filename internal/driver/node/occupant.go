@@ -54,7 +54,7 @@ func (s *Server) look(path string, dev *device.Device) (place, error) {
 	}
 	if dev != nil && number == dev.Number() {
 		p.occupant = ours
-	} else if !diskExists(number) {
+	} else if !s.diskExists(number) {
 		p.occupant = dead
 		s.deadMount(path)
 	}
@@ -86,9 +86,9 @@ func nodeNumber(path string) (number uint64, block bool, err error) {
 
 // diskExists says whether the kernel has a block device of this number. The mount of a filesystem keeps its number
 // from being given to another disk, so a number that is missing means that the disk was taken away.
-func diskExists(number uint64) bool {
+func (s *Server) diskExists(number uint64) bool {
 	major, minor := (number>>8)&0xfff|(number>>32)&^0xfff, number&0xff|(number>>12)&^0xff
-	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", major, minor))
+	_, err := os.Stat(fmt.Sprintf("%s/dev/block/%d:%d", s.sysDir, major, minor))
 	return !os.IsNotExist(err)
 }
 
@@ -99,7 +99,7 @@ func diskExists(number uint64) bool {
 func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) error {
 	for range mostLayers {
 		at, err := s.look(path, dev)
-		if err != nil || at.occupant != dead || at.mount.Filesystem == string(mounter.Btrfs) || !diskExists(dev.Number()) {
+		if err != nil || at.occupant != dead || at.mount.Filesystem == string(mounter.Btrfs) || !s.diskExists(dev.Number()) {
 			return err
 		}
 		if err := s.mounts.UnmountTop(ctx, path); err != nil {
