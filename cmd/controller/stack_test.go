@@ -142,13 +142,22 @@ func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 	}
 	for what, create := range map[string]func(context.Context) (string, error){"a snapshot": single, "a group": group} {
 		s.cloud.Account().Arm(memory.CallCreateSnapshots, memory.HoldAnswer(make(chan struct{})))
-		gone, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := create(gone); err == nil {
-			t.Errorf("%s whose answer is held back was answered", what)
+		had := s.snapshots(t)
+		gone, cancel := context.WithCancel(t.Context())
+		answered := make(chan error, 1)
+		go func() {
+			_, err := create(gone)
+			answered <- err
+		}()
+		tick := time.NewTicker(2 * time.Millisecond)
+		for s.snapshots(t) == had && len(answered) == 0 { // until the cloud has made it
+			<-tick.C
 		}
 		cancel()
+		if err := <-answered; err == nil {
+			t.Errorf("%s whose answer is held back was answered", what)
+		}
 		var made string
-		tick := time.NewTicker(2 * time.Millisecond)
 		for { // until the abandoned call has let the name go
 			made, err = create(t.Context())
 			if status.Code(err) != codes.Aborted {
