@@ -197,7 +197,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			func(c cloud.Cloud) cloud.Cloud { return &mindful{Cloud: c, on: map[cloud.VolumeID]cloud.NodeID{}} }, []Breach{MultiAttached}, 10, nil,
 		},
 		"a volume counts as free although its attach is under way": {
-			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 30,
+			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 120,
 			func(s scene) bool { return !s.claims }, // else an attach that is under way is seen
 		},
 		"an attach is taken for done when the cloud has taken it on": {
@@ -205,7 +205,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			func(s scene) bool { return s.claims }, // else the volume does not show it yet
 		},
 		"a detach believes a list": {
-			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 60,
+			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 240, // one in twenty shows it
 			func(s scene) bool { return s.served != nil }, // memory shows where volumes are as it is
 		},
 		"a sweep believes a list": {
