@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,15 +28,17 @@ func TestReadyEndsWithTheDaemon(t *testing.T) {
 }
 
 func TestWaitForTellsTheLastReason(t *testing.T) {
-	err := waitFor(t.Context(), "the API server", 250*time.Millisecond, func(ctx context.Context) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		err := waitFor(t.Context(), "the API server", 250*time.Millisecond, func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return errors.New("it says 503")
+		})
+		if err == nil || !strings.Contains(err.Error(), "the API server: not ready after 250ms (last: it says 503)") {
+			t.Errorf("waitFor = %v", err)
 		}
-		return errors.New("it says 503")
 	})
-	if err == nil || !strings.Contains(err.Error(), "the API server: not ready after 250ms (last: it says 503)") {
-		t.Errorf("waitFor = %v", err)
-	}
 }
 
 func TestACommandsErrorTellsWhatItSaid(t *testing.T) {
