@@ -67,10 +67,11 @@ type Volumes interface {
 	ListVolumes(ctx context.Context, page Page) (VolumeList, error)
 
 	// ExpandVolume makes a volume at least this large, rounded up to no more than its next step
-	// (Volume.SizeStep), and returns when the cloud has done so. It never shrinks: a size at or below the present one is answered with the present size and
-	// changes nothing, so calling twice is the same as once. fault.NotFound when there is no such
-	// volume, fault.OutOfRange above Capabilities.LargestVolume, fault.Precondition where the cloud
-	// refuses while the volume is attached. fault.Unsupported unless Capabilities.Expand.
+	// (Volume.SizeStep), and returns when the cloud has done so. It never shrinks: a size at or below
+	// the present one is answered with the present size and changes nothing, so calling twice is the
+	// same as once. fault.NotFound when there is no such volume, fault.OutOfRange above
+	// Capabilities.LargestVolume, fault.Precondition where the cloud refuses while the volume is
+	// attached. fault.Unsupported unless Capabilities.Expand.
 	ExpandVolume(ctx context.Context, id VolumeID, size Bytes) (Expansion, error)
 }
 
