@@ -50,8 +50,8 @@ func TestKilledMkfs(t *testing.T) {
 			traced(t)
 			for _, at := range killPoints(t, fs) {
 				m, req := New(Config{}), FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
-				dev, at := halfFormatted(t, m, req, at)
-				finishedByItsOwnVolumeOnly(t, m, dev, req, fmt.Sprintf("killed at call %d", at))
+				dev, call := halfFormatted(t, m, req, at)
+				finishedByItsOwnVolumeOnly(t, m, dev, req, fmt.Sprintf("killed at call %d", call))
 			}
 		})
 	}
