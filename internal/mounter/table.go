@@ -37,7 +37,8 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// mountTable reads the mount table of this process, in the order of mounting.
+// mountTable reads the mount table of this process, in the order of mounting. Since Linux 5.8 a mount that stays is
+// never missing from it, whatever else is mounted and unmounted while it is read; older ones are not supported.
 func mountTable() ([]mountutils.MountInfo, error) {
 	text, err := os.ReadFile(mountInfoPath)
 	if err != nil {
