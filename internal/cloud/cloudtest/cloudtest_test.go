@@ -33,7 +33,7 @@ func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	for name, m := range allMutants() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=10m")
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=60s")
 			child.Env = append(os.Environ(), mutantEnv+"="+name)
 			out, err := child.CombinedOutput()
 			if err == nil {
