@@ -168,7 +168,7 @@ func TestFreezeEndsByItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		thawedWithin(t, staging, 10*time.Second)
+		thawedWithin(t, staging, 3*time.Second)
 		<-f.Done()
 		if err := f.Thaw(); err != nil {
 			t.Errorf("Thaw of what is thawed = %v", err)
@@ -218,7 +218,7 @@ func TestFreezeEndsByItself(t *testing.T) {
 			}
 			_ = node.Process.Kill()
 			_ = node.Wait()
-			thawedWithin(t, staging, 10*time.Second)
+			thawedWithin(t, staging, 3*time.Second)
 			if _, err := os.Lstat(answer); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the answer outlived the thaw: %v", err)
 			}
