@@ -77,20 +77,24 @@ func (p *Poller[K, S]) begin(now time.Time, waiters []*waiter[K, S]) {
 	l := &look{waiters: len(waiters), cancel: cancel}
 	keys := make([]K, 0, len(waiters))
 	asking := make(map[K]struct{}, len(waiters))
-	fresh := map[Kind]int{}
+	type group struct {
+		kind    Kind
+		counted bool
+	}
+	groups := map[group]int{}
 	for _, w := range waiters {
 		w.asked, w.askedAt, w.look = true, now, l
 		if _, twice := asking[w.op.Key]; !twice {
 			asking[w.op.Key] = struct{}{}
 			keys = append(keys, w.op.Key)
 		}
-		if w.teaches && !w.counted {
-			fresh[w.op.Kind]++
+		if w.teaches {
+			groups[group{w.op.Kind, w.counted}]++
 		}
 	}
 	for _, w := range waiters {
-		if w.teaches && !w.counted {
-			w.share = 1 / float64(fresh[w.op.Kind])
+		if w.teaches {
+			w.share = 1 / float64(groups[group{w.op.Kind, w.counted}])
 		}
 	}
 	stop := context.AfterFunc(p.closed, cancel)

@@ -7,9 +7,13 @@ const (
 	unknownUsual = 400 * time.Millisecond
 	// lateShare is how many operations may still be running at the first look. A higher share costs
 	// requests, a lower one makes the quick operations wait for the slow ones.
-	lateShare = 0.15
+	lateShare = 0.08
 	// gain is how far one look moves the usual duration if it was late for all or for none.
 	gain = 0.05
+	// missGain is how far it moves at least if a second look was needed, however few that was for: one machine out of
+	// ten that is a little behind costs as many requests as all ten. nearMiss is how much later than usual an operation
+	// may end for that; one that takes longer says nothing of when the first look should come.
+	missGain, nearMiss = 0.02, 0.125
 	// convincing is how many operations in a row must differ far before they are believed at once.
 	// Fewer are outliers.
 	convincing = 4
@@ -26,8 +30,9 @@ const (
 
 // usual is the age at which operations of a kind get their first look. It follows the age at which
 // lateShare of them still run: each first look moves it a little, down if the operation was done
-// and up, four times as far, if not. So it needs no true durations, which no look can tell: of an
-// operation found done it is only known that it ended somewhere before.
+// and up, many times as far, if not, and never by little where a second look soon after found it. So it
+// needs no true durations, which no look can tell: of an operation found done it is only known that it
+// ended somewhere before.
 //
 // Steps in one direction grow, so it finds a duration that has changed for good; a single operation
 // that hangs counts as one late look like any other.
@@ -74,6 +79,14 @@ func (u *usual) found(done bool, share float64) {
 		u.searching = false
 		u.hits, u.misses = 0, u.misses+share
 		u.move(gain * (1 - lateShare) * share * grown(u.misses-1, 2, 2))
+	}
+}
+
+// missed takes in the end, by that age, of an operation that its first look found running. share is its part in the
+// look that saw the end, among those like it, and first the one in its first look, which found has counted.
+func (u *usual) missed(by time.Duration, share, first float64) {
+	if u.learnt && by <= u.at+time.Duration(nearMiss*float64(u.at)) {
+		u.move(max(0, missGain*share-gain*(1-lateShare)*first))
 	}
 }
 

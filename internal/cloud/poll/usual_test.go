@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,46 @@ func TestTheUsualDurationIsLearnt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One machine out of ten that is a little behind the others does not cost every round a look of its own.
+func TestOneThatIsALittleBehindIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud()
+		p := c.poller(time.Second)
+		defer p.Close()
+		c.learn(t, p, 2*time.Second)
+		round := func() (longest time.Duration) {
+			var all sync.WaitGroup
+			began := time.Now()
+			for n := range 10 {
+				took := 2 * time.Second
+				if n == 9 {
+					took += 100 * time.Millisecond
+				}
+				op := c.begin(fmt.Sprint(n), took)
+				all.Go(func() {
+					if _, err := p.Wait(t.Context(), op, finished); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return time.Since(began)
+		}
+		for range 20 {
+			round()
+		}
+		c.ones, c.manys = 0, 0
+		for range 100 {
+			if took := round(); took > 2100*time.Millisecond*107/100 {
+				t.Errorf("a round of 2.1 s took %s", took)
+			}
+		}
+		if c.ones+c.manys > 130 {
+			t.Errorf("%d looks for 100 rounds of ten operations, want about one for each", c.ones+c.manys)
+		}
+	})
 }
 
 func TestWhatFailedTeachesNothing(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 const (
 	// slackShare is how long a look may be put off for others that are due soon, as a part of the
 	// operation's usual duration.
-	slackShare = 0.07
+	slackShare = 0.08
 	leastSlack = 20 * time.Millisecond
 	// stepShare bounds the time between two looks, as a part of the operation's age; the step
 	// begins at nearStep, because most operations that were not done are done soon after.
@@ -43,9 +43,10 @@ type waiter[K comparable, S any] struct {
 	slack time.Duration
 	// teaches: its age is right and it was not found so late that it says nothing.
 	teaches bool
-	// counted: its first look at the usual age was taken in. share is its part in that look.
-	counted bool
-	share   float64
+	// counted: its first look at the usual age was taken in. share is its part in the look under way, among those of
+	// its kind that are counted as it is, and first what it was in the look that counted it.
+	counted      bool
+	share, first float64
 	// sought: its next look comes before the usual age, on purpose.
 	sought bool
 	// asked: a look is under way, or its answer is being dealt with; askedAt was its beginning.
@@ -120,10 +121,13 @@ func (p *Poller[K, S]) ended(w *waiter[K, S], well bool) {
 		return // what failed ended at some time of its own
 	}
 	u := p.usualOf(w.op.Kind)
-	if !w.counted {
+	age := w.askedAt.Sub(w.began)
+	if w.counted {
+		u.missed(age, w.share, w.first)
+	} else {
 		u.found(true, w.share)
 	}
-	u.ended(w.running, w.askedAt.Sub(w.began), w.sought)
+	u.ended(w.running, age, w.sought)
 	p.cfg.Metrics.learnt(w.op.Kind, u.at.Seconds())
 }
 
@@ -154,7 +158,7 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 	}
 	w.sought = false
 	if w.teaches && !w.counted {
-		w.counted = true
+		w.counted, w.first = true, w.share
 		u.found(false, w.share)
 	}
 	share, least := min(nearStep*float64(w.looks+1), stepShare), min(leastStep, u.at/3)
@@ -169,8 +173,10 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 		age = max(age, u.at) // its true age is not known, and probably about this
 	}
 	step := min(max(time.Duration(share*float64(age)), least, quickStep), mostStep)
-	w.due = w.askedAt.Add(p.jittered(step))
-	w.slack = max(step/2, leastSlack)
+	w.due, w.slack = w.askedAt.Add(p.jittered(step)), max(step/2, leastSlack)
+	if alone := w.began.Add(w.aloneAt); alone.After(w.askedAt) && alone.Before(w.due.Add(w.slack)) {
+		w.due, w.slack = alone, leastSlack
+	}
 	p.plan(w)
 }
 
