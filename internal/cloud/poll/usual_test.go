@@ -78,7 +78,7 @@ func TestOneThatIsALittleBehindIsWaitedFor(t *testing.T) {
 		p := c.poller(time.Second)
 		defer p.Close()
 		c.learn(t, p, 2*time.Second)
-		round := func() (longest time.Duration) {
+		round := func() time.Duration {
 			var all sync.WaitGroup
 			began := time.Now()
 			for n := range 10 {

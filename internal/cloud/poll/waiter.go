@@ -175,7 +175,7 @@ func (p *Poller[K, S]) again(w *waiter[K, S], failed error) {
 	step := min(max(time.Duration(share*float64(age)), least, quickStep), mostStep)
 	w.due, w.slack = w.askedAt.Add(p.jittered(step)), max(step/2, leastSlack)
 	if alone := w.began.Add(w.aloneAt); alone.After(w.askedAt) && alone.Before(w.due.Add(w.slack)) {
-		w.due, w.slack = alone, leastSlack
+		w.due, w.slack = alone, leastSlack // no step goes past it
 	}
 	p.plan(w)
 }
