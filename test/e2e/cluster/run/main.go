@@ -37,7 +37,7 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "sabotage", "upstream", "nothing-left"},
+	"local":        {"first", "story", "crowd", "sabotage", "upstream", "nothing-left"},
 	"digitalocean": withControllers,
 	"linode":       withControllers,
 	"yandex":       withControllers,
@@ -47,7 +47,7 @@ var withControllers = []string{"first", "story", "sabotage", "patrol", "upstream
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
-	"first": "TestFirst", "story": "TestStory", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
+	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 }
 
 // controllers selects the pods of the controller's Deployment.
