@@ -84,19 +84,11 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surrounding
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
 	}, func(r grpc.ServiceRegistrar) {
-		register(r, service)
+		csi.RegisterControllerServer(r, service)
 		if cfg.backend.perNode {
 			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}
 	})
-}
-
-// register puts the services that the cloud can serve onto the server.
-func register(r grpc.ServiceRegistrar, service *controller.Service) {
-	csi.RegisterControllerServer(r, service)
-	if service.Features().Groups {
-		csi.RegisterGroupControllerServer(r, service.Groups())
-	}
 }
 
 // decorate puts around a backend what every backend needs, and registers what is measured of it and

@@ -23,7 +23,6 @@ import (
 // stack is the whole controller, all decorators included, on a real socket over a cloud in memory.
 type stack struct {
 	csi.ControllerClient
-	csi.GroupControllerClient
 
 	cloud *memory.Cloud
 }
@@ -41,8 +40,8 @@ func startStack(t *testing.T, cfg memory.Config) *stack {
 	}
 	service := controller.New(decorated, names)
 	conn := drivertest.Serve(t, driver.Config{Names: names, Features: service.Features()},
-		func(r grpc.ServiceRegistrar) { register(r, service) })
-	s.ControllerClient, s.GroupControllerClient = csi.NewControllerClient(conn), csi.NewGroupControllerClient(conn)
+		func(r grpc.ServiceRegistrar) { csi.RegisterControllerServer(r, service) })
+	s.ControllerClient = csi.NewControllerClient(conn)
 	return s
 }
 
@@ -121,8 +120,7 @@ func TestACopyToALargerSizeIsFinishedByARepeat(t *testing.T) {
 	}
 }
 
-// C8: snapshots, single or of a group, whose caller has gone are found by the repeat and can be
-// deleted; a delete of what is not known is OK.
+// C8: a snapshot whose caller has gone is found by the repeat and can be deleted; a delete of what is not known is OK.
 func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 	s := startStack(t, memory.Config{})
 	s.sources(t)
@@ -132,47 +130,40 @@ func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 	}
 	id := list.GetEntries()[0].GetVolume().GetVolumeId()
 	before := s.snapshots(t)
-	single := func(ctx context.Context) (string, error) {
+	create := func(ctx context.Context) (string, error) {
 		answer, err := s.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "late", SourceVolumeId: id})
 		return answer.GetSnapshot().GetSnapshotId(), err
 	}
-	group := func(ctx context.Context) (string, error) {
-		answer, err := s.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "late group", SourceVolumeIds: []string{id}})
-		return answer.GetGroupSnapshot().GetGroupSnapshotId(), err
+	s.cloud.Account().Arm(memory.CallCreateSnapshot, memory.HoldAnswer(make(chan struct{})))
+	gone, cancel := context.WithCancel(t.Context())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := create(gone)
+		answered <- err
+	}()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for s.snapshots(t) == before && len(answered) == 0 { // until the cloud has made it
+		<-tick.C
 	}
-	for what, create := range map[string]func(context.Context) (string, error){"a snapshot": single, "a group": group} {
-		s.cloud.Account().Arm(memory.CallCreateSnapshots, memory.HoldAnswer(make(chan struct{})))
-		had := s.snapshots(t)
-		gone, cancel := context.WithCancel(t.Context())
-		answered := make(chan error, 1)
-		go func() {
-			_, err := create(gone)
-			answered <- err
-		}()
-		tick := time.NewTicker(2 * time.Millisecond)
-		for s.snapshots(t) == had && len(answered) == 0 { // until the cloud has made it
-			<-tick.C
-		}
-		cancel()
-		if err := <-answered; err == nil {
-			t.Errorf("%s whose answer is held back was answered", what)
-		}
-		var made string
-		for { // until the abandoned call has let the name go
-			made, err = create(t.Context())
-			if status.Code(err) != codes.Aborted {
-				break
-			}
-			<-tick.C
-		}
-		tick.Stop()
-		again, againErr := create(t.Context())
-		if err != nil || againErr != nil || made != again {
-			t.Errorf("%s = %q, %v, then %q, %v, want the same twice", what, made, err, again, againErr)
-		}
+	cancel()
+	if err := <-answered; err == nil {
+		t.Error("a snapshot whose answer is held back was answered")
 	}
-	if n := s.snapshots(t); n != before+2 {
-		t.Errorf("there are %d snapshots, want %d", n, before+2)
+	var made string
+	for { // until the abandoned call has let the name go
+		made, err = create(t.Context())
+		if status.Code(err) != codes.Aborted {
+			break
+		}
+		<-tick.C
+	}
+	again, againErr := create(t.Context())
+	if err != nil || againErr != nil || made != again {
+		t.Errorf("the snapshot = %q, %v, then %q, %v, want the same twice", made, err, again, againErr)
+	}
+	if n := s.snapshots(t); n != before+1 {
+		t.Errorf("there are %d snapshots, want %d", n, before+1)
 	}
 	for range 2 {
 		if _, err := s.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: "snap-of-nobody"}); err != nil {

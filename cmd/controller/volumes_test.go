@@ -172,11 +172,11 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	vol := newVolume(t, p, "a")
 	var ids []string
 	for _, name := range []string{"whole", "bare"} {
-		made, err := p.CreateSnapshots(t.Context(), pool.NewSnapshots{Name: name, Volumes: []pool.ID{vol.ID}})
+		made, err := p.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: name, Volume: vol.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, p.SnapshotHandle(made[0].ID))
+		ids = append(ids, p.SnapshotHandle(made.ID))
 	}
 	bare := strings.TrimPrefix(ids[1], "n1/snap-")
 	if err := os.Remove(filepath.Join(dir, "snapshots", bare+".json")); err != nil {

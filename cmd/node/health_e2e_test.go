@@ -109,7 +109,7 @@ func TestHealthAndDeadMountsOverTheSocket(t *testing.T) {
 }
 
 // metric reads one metric of the running program.
-func (v *frozenVolume) metric(name string) string {
+func (v *staged) metric(name string) string {
 	v.t.Helper()
 	answer, err := http.Get("http://" + v.http + "/metrics")
 	must(v.t, err)

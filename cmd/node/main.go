@@ -11,21 +11,12 @@ import (
 	"syscall"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // Set by the linker.
 var version, commit = "unknown", "unknown"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == mounter.GuardArgument {
-		// Not a node program but the guard that one has started; see internal/mounter/guard.go.
-		if err := mounter.RunGuard(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()

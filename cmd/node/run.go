@@ -70,7 +70,6 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
 	err = driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Version: version, Commit: commit, Features: p.features,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
@@ -91,27 +90,18 @@ type plugin struct {
 	features driver.Features
 	// ready says whether the disks can be served; nil: always.
 	ready func(ctx context.Context) error
-	// stop ends what was started with it.
-	stop func()
 }
 
-// openPool serves the files of the pool on this node, and its requests to freeze a volume.
-func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+// openPool serves the files of the pool on this node.
+func openPool(ctx context.Context, cfg config, base node.Config, _ *zap.Logger) (plugin, error) {
 	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
 	}
 	store := disks.Pool()
 	base.Info, base.Devices, base.SizeStep, base.Prezeroed = cfg.LocalNode(), disks, pool.SizeStep, disks.Prezeroed
-	base.Keep = []string{"/", cfg.LocalPool}
 	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
-	server := node.New(base)
-	return plugin{
-		server:   server,
-		features: driver.Features{Groups: store.Reflink(), SnapshotZones: true},
-		ready:    disks.Check,
-		stop:     freezer{pool: store, server: server, log: log}.start(ctx),
-	}, nil
+	return plugin{server: node.New(base), features: driver.Features{SnapshotZones: true}, ready: disks.Check}, nil
 }
 
 // openDisks serves the disks that a cloud attaches to this machine.
@@ -125,14 +115,13 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
 	base.Info, base.Devices = info, disks
-	base.Keep = []string{"/"}
 	// Beside the socket, because that folder outlives the container and the machine.
 	socket, err := driver.SocketPath(cfg.Endpoint)
 	if err != nil {
 		return plugin{}, err
 	}
 	base.Records = device.NewRecords(filepath.Join(filepath.Dir(socket), "volumes"))
-	return plugin{server: node.New(base), features: cfg.disks.features, stop: func() {}}, nil
+	return plugin{server: node.New(base), features: cfg.disks.features}, nil
 }
 
 // countDeadMounts returns what counts and logs a mount that outlived its disk.

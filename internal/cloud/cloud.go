@@ -92,26 +92,22 @@ type Attacher interface {
 // Snapshots is the part of a Cloud that keeps snapshots. Every method answers fault.Unsupported
 // unless Capabilities.Snapshots; a backend without snapshots embeds NoSnapshots.
 type Snapshots interface {
-	// CreateSnapshots makes one snapshot of each volume, in the order of the request, all of the
-	// same instant, or none; it may return before they are Ready. It sends the write without looking
-	// first: a name that is taken is fault.Conflict, as for CreateVolume. fault.NotFound when one of
-	// the volumes does not exist. fault.Precondition when the volumes as they are now cannot be
-	// snapshotted, or not at one instant; fault.Exhausted when there is no room. After these nothing
-	// of the call is left behind. fault.InvalidArgument for no volume, for one that is named twice,
-	// and for several without Group; fault.Unsupported for Group unless Capabilities.Groups.
-	CreateSnapshots(ctx context.Context, req CreateSnapshotsRequest) ([]Snapshot, error)
+	// CreateSnapshot makes a snapshot of a volume, which may be in use: the snapshot holds what was synced
+	// before. It may return before it is Ready. It sends the write without looking first: a name that is
+	// taken is fault.Conflict, as for CreateVolume. fault.NotFound when the volume does not exist,
+	// fault.Precondition when the volume as it is now cannot be snapshotted, fault.Exhausted when there
+	// is no space. After these nothing of the call is left behind.
+	CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (Snapshot, error)
 
-	// FindSnapshots returns the snapshots that CreateSnapshots made under this request name and that
-	// still exist, in any order, ready or not. fault.NotFound when there is none, fault.Conflict as
-	// for FindVolume.
-	FindSnapshots(ctx context.Context, name string) ([]Snapshot, error)
+	// FindSnapshot returns the snapshot that CreateSnapshot made under this request name, ready or not.
+	// fault.NotFound when there is none, fault.Conflict as for FindVolume.
+	FindSnapshot(ctx context.Context, name string) (Snapshot, error)
 
 	// GetSnapshot returns the present state of a snapshot. fault.NotFound when there is none.
 	GetSnapshot(ctx context.Context, id SnapshotID) (Snapshot, error)
 
 	// DeleteSnapshot removes the snapshot with exactly this id and returns when it is gone. A
-	// snapshot that does not exist is not an error. Volumes restored from it live on, and so do the
-	// others of its group.
+	// snapshot that does not exist is not an error. Volumes restored from it live on.
 	DeleteSnapshot(ctx context.Context, id SnapshotID) error
 
 	// ListSnapshots returns one page, of all snapshots or of one volume's, under the rules of
@@ -128,8 +124,6 @@ type Capabilities struct {
 	Expand bool
 	// Snapshots: snapshots can be made, listed, removed and restored.
 	Snapshots bool
-	// Groups: several volumes can be snapshotted at one instant. Only with Snapshots.
-	Groups bool
 	// SnapshotZones: a snapshot can be restored only in the zone that it names. Otherwise it names
 	// none and can be restored everywhere.
 	SnapshotZones bool

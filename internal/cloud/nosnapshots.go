@@ -15,14 +15,14 @@ var _ Snapshots = NoSnapshots{}
 
 var errNoSnapshots = fmt.Errorf("snapshots: %w", fault.Unsupported)
 
-// CreateSnapshots answers fault.Unsupported.
-func (NoSnapshots) CreateSnapshots(context.Context, CreateSnapshotsRequest) ([]Snapshot, error) {
-	return nil, errNoSnapshots
+// CreateSnapshot answers fault.Unsupported.
+func (NoSnapshots) CreateSnapshot(context.Context, CreateSnapshotRequest) (Snapshot, error) {
+	return Snapshot{}, errNoSnapshots
 }
 
-// FindSnapshots answers fault.Unsupported.
-func (NoSnapshots) FindSnapshots(context.Context, string) ([]Snapshot, error) {
-	return nil, errNoSnapshots
+// FindSnapshot answers fault.Unsupported.
+func (NoSnapshots) FindSnapshot(context.Context, string) (Snapshot, error) {
+	return Snapshot{}, errNoSnapshots
 }
 
 // GetSnapshot answers fault.Unsupported.

@@ -15,9 +15,6 @@ type NodeID string
 // SnapshotID names a snapshot for ever. It is the CSI snapshot id.
 type SnapshotID string
 
-// GroupID names a group of snapshots for ever. It is the CSI group snapshot id.
-type GroupID string
-
 // Bytes is a size in bytes.
 type Bytes int64
 
@@ -162,8 +159,6 @@ type Snapshot struct {
 	// Name is the request name it was created under, or the cloud's own name if that is not known.
 	Name   string
 	Volume VolumeID
-	// Group is the group that it was made in, or empty. All of one group have the same Created.
-	Group GroupID
 	// Zone is the only place where it can be restored, or empty if that is everywhere.
 	Zone string
 	// Size is the smallest size of a volume restored from it.
@@ -173,33 +168,12 @@ type Snapshot struct {
 	Ready bool
 }
 
-// CreateSnapshotsRequest asks for one snapshot of each of some volumes.
-type CreateSnapshotsRequest struct {
-	// Name identifies the request, as for CreateVolumeRequest. Groups and single snapshots share
-	// their names.
-	Name string
-	// Volumes are the volumes to snapshot, each once; exactly one unless Group.
-	Volumes []VolumeID
-	// Group asks for a group with an id of its own, be it of one volume.
-	Group bool
-	Tags  []Tag
-}
-
-// InOrder returns the snapshots in the order of the request's volumes, and whether they are exactly
-// what the request asks for.
-func (r CreateSnapshotsRequest) InOrder(found []Snapshot) ([]Snapshot, bool) {
-	if len(found) != len(r.Volumes) {
-		return nil, false
-	}
-	ordered := make([]Snapshot, 0, len(found))
-	for _, id := range r.Volumes {
-		at := slices.IndexFunc(found, func(s Snapshot) bool { return s.Volume == id })
-		if at < 0 || (found[at].Group != "") != r.Group {
-			return nil, false
-		}
-		ordered = append(ordered, found[at])
-	}
-	return ordered, true
+// CreateSnapshotRequest asks for a snapshot of a volume.
+type CreateSnapshotRequest struct {
+	// Name identifies the request, as for CreateVolumeRequest.
+	Name   string
+	Volume VolumeID
+	Tags   []Tag
 }
 
 // Page asks for a part of a list.

@@ -3,7 +3,6 @@ package cloud_test
 import (
 	"errors"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -68,50 +67,16 @@ func TestFitsExisting(t *testing.T) {
 func TestNoSnapshotsAnswersUnsupported(t *testing.T) {
 	var s cloud.NoSnapshots
 	ctx := t.Context()
-	_, create := s.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{})
-	_, find := s.FindSnapshots(ctx, "")
+	_, create := s.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{})
+	_, find := s.FindSnapshot(ctx, "")
 	_, get := s.GetSnapshot(ctx, "")
 	_, list := s.ListSnapshots(ctx, "", cloud.Page{})
 	for call, err := range map[string]error{
-		"CreateSnapshots": create, "FindSnapshots": find, "GetSnapshot": get,
+		"CreateSnapshot": create, "FindSnapshot": find, "GetSnapshot": get,
 		"ListSnapshots": list, "DeleteSnapshot": s.DeleteSnapshot(ctx, ""),
 	} {
 		if !errors.Is(err, fault.Unsupported) {
 			t.Errorf("%s = %v, want %v", call, err, fault.Unsupported)
 		}
-	}
-}
-
-func TestInOrder(t *testing.T) {
-	group := func(ids ...string) []cloud.Snapshot {
-		var list []cloud.Snapshot
-		for _, id := range ids {
-			list = append(list, cloud.Snapshot{ID: cloud.SnapshotID("s" + id), Volume: cloud.VolumeID(id), Group: "g"})
-		}
-		return list
-	}
-	single := []cloud.Snapshot{{ID: "sa", Volume: "a"}}
-	tests := map[string]struct {
-		volumes []cloud.VolumeID
-		group   bool
-		found   []cloud.Snapshot
-		want    []cloud.Snapshot
-	}{
-		"the order is the request's":                      {[]cloud.VolumeID{"b", "a"}, true, group("a", "b"), group("b", "a")},
-		"one that is missing":                             {[]cloud.VolumeID{"a", "b"}, true, group("a"), nil},
-		"one too many":                                    {[]cloud.VolumeID{"a"}, true, group("a", "b"), nil},
-		"another volume":                                  {[]cloud.VolumeID{"a", "b"}, true, group("a", "c"), nil},
-		"a single snapshot":                               {[]cloud.VolumeID{"a"}, false, single, single},
-		"a single snapshot is not a group of one":         {[]cloud.VolumeID{"a"}, true, single, nil},
-		"a group of one is not a single snapshot":         {[]cloud.VolumeID{"a"}, false, group("a"), nil},
-		"the same volume twice does not stand for others": {[]cloud.VolumeID{"a", "b"}, true, group("a", "a"), nil},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, ok := cloud.CreateSnapshotsRequest{Volumes: tc.volumes, Group: tc.group}.InOrder(tc.found)
-			if ok != (tc.want != nil) || !slices.Equal(got, tc.want) {
-				t.Errorf("InOrder = %+v, %v, want %+v", got, ok, tc.want)
-			}
-		})
 	}
 }

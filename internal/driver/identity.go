@@ -11,8 +11,6 @@ import (
 // Features are what the plugin as a whole can do beyond what every cloud's can. CSI asks that all
 // instances state the same, wherever they run and whatever they serve, so both programs do.
 type Features struct {
-	// Groups: the GroupController service is served.
-	Groups bool
 	// SnapshotZones: a snapshot can be restored only in the zone that it names.
 	SnapshotZones bool
 }
@@ -42,9 +40,6 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 		{Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
 			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
 		}}},
-	}
-	if i.features.Groups {
-		list = append(list, service(csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE))
 	}
 	if i.features.SnapshotZones {
 		list = append(list, service(csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -63,7 +62,7 @@ func levelOf(method string, code codes.Code) zapcore.Level {
 	}
 	switch method {
 	case "Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetCapabilities",
-		"GroupControllerGetCapabilities", "NodeGetVolumeStats", "GetCapacity", "ListVolumes",
+		"NodeGetVolumeStats", "GetCapacity", "ListVolumes",
 		"ControllerGetVolumeHealth", "ControllerListVolumeHealth", "NodeGetVolumeHealth", "NodeGetStorageHealth":
 		return zapcore.DebugLevel
 	default:
@@ -87,12 +86,6 @@ func idsOf(req any) []zap.Field {
 	}
 	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
 		add("snapshot_id", r.GetSnapshotId())
-	}
-	if r, ok := req.(interface{ GetSourceVolumeIds() []string }); ok {
-		add("source_volume_ids", strings.Join(r.GetSourceVolumeIds(), ","))
-	}
-	if r, ok := req.(interface{ GetGroupSnapshotId() string }); ok {
-		add("group_snapshot_id", r.GetGroupSnapshotId())
 	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("node_id", r.GetNodeId())

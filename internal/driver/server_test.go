@@ -125,10 +125,8 @@ func TestServeIdentity(t *testing.T) {
 func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	const always = "CONTROLLER_SERVICE/UNKNOWN VOLUME_ACCESSIBILITY_CONSTRAINTS/UNKNOWN UNKNOWN/ONLINE"
 	for features, want := range map[driver.Features]string{
-		{}:                                  always,
-		{Groups: true}:                      always + " GROUP_CONTROLLER_SERVICE/UNKNOWN",
-		{SnapshotZones: true}:               always + " SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
-		{Groups: true, SnapshotZones: true}: always + " GROUP_CONTROLLER_SERVICE/UNKNOWN SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
+		{}:                    always,
+		{SnapshotZones: true}: always + " SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
 	} {
 		r := start(t, handlers{}, func(cfg *driver.Config) { cfg.Features = features })
 		caps, err := csi.NewIdentityClient(r.conn).GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})

@@ -26,9 +26,6 @@ func CheckVolumeID(field, id string) error { return checkID(field, id, stringLim
 // CheckSnapshotID accepts a snapshot id that could be one of any cloud.
 func CheckSnapshotID(field, id string) error { return checkID(field, id, stringLimit) }
 
-// CheckGroupID accepts a group snapshot id that could be one of any cloud.
-func CheckGroupID(field, id string) error { return checkID(field, id, stringLimit) }
-
 // CheckNodeID accepts a node id that could be one of any cloud.
 func CheckNodeID(field, id string) error { return checkID(field, id, nodeIDLimit) }
 

@@ -54,9 +54,6 @@ type Config struct {
 	Runner Runner
 	// Log is told what an operator may want to know later; nil means nobody is told.
 	Log func(msg string, keysAndValues ...any)
-	// Guard is the command of a process that calls RunGuard with the arguments that are appended to
-	// it; nil means this program with GuardArgument.
-	Guard []string
 }
 
 // Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
@@ -64,24 +61,20 @@ type Config struct {
 // because a mkfs or fsck that is killed half-way is worse than one that nobody waits for: the call
 // returns when the command has ended, and begins no other.
 type Mounter struct {
-	run   Runner
-	log   func(msg string, keysAndValues ...any)
-	guard []string
+	run Runner
+	log func(msg string, keysAndValues ...any)
 	// growsOnline says whether a mounted ext4 can be grown.
 	growsOnline func() bool
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
-	m := &Mounter{run: cfg.Runner, log: cfg.Log, guard: cfg.Guard, growsOnline: mayGrowOnline}
+	m := &Mounter{run: cfg.Runner, log: cfg.Log, growsOnline: mayGrowOnline}
 	if m.run == nil {
 		m.run = commands{}
 	}
 	if m.log == nil {
 		m.log = func(string, ...any) {}
-	}
-	if m.guard == nil {
-		m.guard = []string{"/proc/self/exe", GuardArgument}
 	}
 	return m
 }

@@ -57,9 +57,7 @@ func newMemoryWorld(in *injector, log func(format string, args ...any), changed 
 	if err != nil {
 		return nil, err
 	}
-	caps := memory.Full()
-	caps.Groups = false
-	account := memory.NewAccount(memory.Config{Capabilities: caps, PageSize: 3})
+	account := memory.NewAccount(memory.Config{PageSize: 3})
 	w := &memoryWorld{
 		in: in, log: log, changed: changed, names: names,
 		ours: account.Cluster("ours"), theirs: account.Cluster("theirs"),
@@ -162,11 +160,11 @@ func (w *memoryWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
 		return "", err
 	}
 	w.stamps[vol.ID], w.known[vol.ID] = theirStamp, "foreign "+volume
-	made, err := w.theirs.CreateSnapshots(context.Background(), cloud.CreateSnapshotsRequest{Name: snapshot, Volumes: []cloud.VolumeID{vol.ID}})
+	made, err := w.theirs.CreateSnapshot(context.Background(), cloud.CreateSnapshotRequest{Name: snapshot, Volume: vol.ID})
 	if err != nil {
 		return "", err
 	}
-	w.images[made[0].ID], w.snaps[made[0].ID] = theirStamp, "foreign "+snapshot
+	w.images[made.ID], w.snaps[made.ID] = theirStamp, "foreign "+snapshot
 	return vol.ID, nil
 }
 

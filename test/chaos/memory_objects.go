@@ -100,45 +100,43 @@ func (c *memoryClient) ListVolumes(ctx context.Context, at cloud.Page) (cloud.Vo
 	})
 }
 
-// CreateSnapshots makes snapshots that are ready a while later.
-func (c *memoryClient) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	k := &call{name: "CreateSnapshots", object: req.Name, writes: true, chances: []chance{{Full, .06}}}
-	return do(ctx, c, k, func(ctx context.Context) ([]cloud.Snapshot, error) {
-		made, err := c.Cloud.CreateSnapshots(ctx, req)
-		for i, snap := range made {
-			c.w.images[snap.ID], c.w.snaps[snap.ID] = c.w.stamps[snap.Volume], snap.Name
-			c.w.ready[snap.ID] = time.Now().Add(between(k.rng, 0, 20*time.Second))
-			c.w.born[snap.Name] = time.Now()
-			made[i].Ready = false
+// CreateSnapshot makes snapshots that are ready a while later.
+func (c *memoryClient) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	k := &call{name: "CreateSnapshot", object: req.Name, writes: true, chances: []chance{{Full, .06}}}
+	return do(ctx, c, k, func(ctx context.Context) (cloud.Snapshot, error) {
+		snap, err := c.Cloud.CreateSnapshot(ctx, req)
+		if err != nil {
+			return snap, err
 		}
-		return made, err
+		c.w.images[snap.ID], c.w.snaps[snap.ID] = c.w.stamps[snap.Volume], snap.Name
+		c.w.ready[snap.ID] = time.Now().Add(between(k.rng, 0, 20*time.Second))
+		c.w.born[snap.Name] = time.Now()
+		snap.Ready = false
+		return snap, nil
 	})
 }
 
-func (c *memoryClient) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
-	k := &call{name: "FindSnapshots", object: name, chances: []chance{{Stale, .3}}}
-	return do(ctx, c, k, func(ctx context.Context) ([]cloud.Snapshot, error) {
+func (c *memoryClient) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
+	k := &call{name: "FindSnapshot", object: name, chances: []chance{{Stale, .3}}}
+	return do(ctx, c, k, func(ctx context.Context) (cloud.Snapshot, error) {
 		if k.fault == Stale && c.w.young(name) {
-			return nil, fmt.Errorf("snapshot named %q: %w", name, fault.NotFound)
+			return cloud.Snapshot{}, fmt.Errorf("snapshot named %q: %w", name, fault.NotFound)
 		}
-		found, err := c.Cloud.FindSnapshots(ctx, name)
-		return c.w.readiness(found), err
+		found, err := c.Cloud.FindSnapshot(ctx, name)
+		found.Ready = c.w.snapshotReady(found.ID)
+		return found, err
 	})
 }
 
-// readiness says of each snapshot whether it is ready by now. The caller holds mu.
-func (w *memoryWorld) readiness(list []cloud.Snapshot) []cloud.Snapshot {
-	for i, snap := range list {
-		list[i].Ready = !time.Now().Before(w.ready[snap.ID])
-	}
-	return list
-}
+// snapshotReady says whether a snapshot is ready by now. The caller holds mu.
+func (w *memoryWorld) snapshotReady(id cloud.SnapshotID) bool { return !time.Now().Before(w.ready[id]) }
 
 func (c *memoryClient) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	k := &call{name: "GetSnapshot", object: c.w.snapshotName(id)}
 	return do(ctx, c, k, func(ctx context.Context) (cloud.Snapshot, error) {
 		snap, err := c.Cloud.GetSnapshot(ctx, id)
-		return c.w.readiness([]cloud.Snapshot{snap})[0], err
+		snap.Ready = c.w.snapshotReady(id)
+		return snap, err
 	})
 }
 
@@ -157,7 +155,9 @@ func (c *memoryClient) ListSnapshots(ctx context.Context, of cloud.VolumeID, at 
 		if k.fault == Stale {
 			list.Snapshots = slices.DeleteFunc(list.Snapshots, func(s cloud.Snapshot) bool { return c.w.young(s.Name) })
 		}
-		list.Snapshots = c.w.readiness(list.Snapshots)
+		for i, snap := range list.Snapshots {
+			list.Snapshots[i].Ready = c.w.snapshotReady(snap.ID)
+		}
 		return list, err
 	})
 }

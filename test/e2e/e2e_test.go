@@ -190,7 +190,7 @@ func canGrowMountedExt4(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-// wantEmptyPool checks that no volume, snapshot, file, freeze or loop device is left.
+// wantEmptyPool checks that no volume, snapshot, file or loop device is left.
 func wantEmptyPool(t *testing.T, pair *programs.Pair) {
 	t.Helper()
 	if left := inPool(t, pair); len(left) > 0 {
@@ -198,11 +198,11 @@ func wantEmptyPool(t *testing.T, pair *programs.Pair) {
 	}
 }
 
-// inPool names the volumes, snapshots, files, freezes and loop devices of a pool.
+// inPool names the volumes, snapshots, files and loop devices of a pool.
 func inPool(t *testing.T, pair *programs.Pair) []string {
 	t.Helper()
 	left := loopsBelow(t, pair.Pool())
-	for _, folder := range []string{"volumes", "snapshots", "freeze"} {
+	for _, folder := range []string{"volumes", "snapshots"} {
 		files, err := os.ReadDir(filepath.Join(pair.Pool(), folder))
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// Snapshot is a snapshot of a volume, alone or as a member of a group.
+// Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	Name, ID string
 	// SourceVolume is the id of the volume that it was made of.
@@ -35,7 +35,9 @@ func (v *Volume) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return nil, err
 		}
 		if made := answer.GetSnapshot(); made.GetReadyToUse() {
-			return v.pair.snapshot(name, made), nil
+			return &Snapshot{
+				Name: name, ID: made.GetSnapshotId(), SourceVolume: made.GetSourceVolumeId(), Size: made.GetSizeBytes(), pair: v.pair,
+			}, nil
 		}
 		select {
 		case <-tick.C:
@@ -43,10 +45,6 @@ func (v *Volume) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return nil, fmt.Errorf("snapshot %s is not ready: %w", name, ctx.Err())
 		}
 	}
-}
-
-func (p *Pair) snapshot(name string, made *csi.Snapshot) *Snapshot {
-	return &Snapshot{Name: name, ID: made.GetSnapshotId(), SourceVolume: made.GetSourceVolumeId(), Size: made.GetSizeBytes(), pair: p}
 }
 
 // Source names the snapshot as what a volume is restored from.
@@ -59,41 +57,5 @@ func (s *Snapshot) Source() *csi.VolumeContentSource {
 // Delete removes the snapshot.
 func (s *Snapshot) Delete(ctx context.Context) error {
 	_, err := csi.NewControllerClient(s.pair.Controller.Conn).DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: s.ID})
-	return err
-}
-
-// Group is a group of snapshots of one instant.
-type Group struct {
-	ID        string
-	Snapshots []*Snapshot
-
-	pair *Pair
-}
-
-// SnapshotGroup takes snapshots of several volumes at one instant.
-func (p *Pair) SnapshotGroup(ctx context.Context, name string, volumes ...*Volume) (*Group, error) {
-	req := &csi.CreateVolumeGroupSnapshotRequest{Name: name}
-	for _, v := range volumes {
-		req.SourceVolumeIds = append(req.SourceVolumeIds, v.ID)
-	}
-	answer, err := csi.NewGroupControllerClient(p.Controller.Conn).CreateVolumeGroupSnapshot(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	made := answer.GetGroupSnapshot()
-	g := &Group{ID: made.GetGroupSnapshotId(), pair: p}
-	for _, s := range made.GetSnapshots() {
-		g.Snapshots = append(g.Snapshots, p.snapshot(name, s))
-	}
-	return g, nil
-}
-
-// Delete removes the group and its snapshots.
-func (g *Group) Delete(ctx context.Context) error {
-	req := &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: g.ID}
-	for _, s := range g.Snapshots {
-		req.SnapshotIds = append(req.SnapshotIds, s.ID)
-	}
-	_, err := csi.NewGroupControllerClient(g.pair.Controller.Conn).DeleteVolumeGroupSnapshot(ctx, req)
 	return err
 }

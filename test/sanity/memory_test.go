@@ -51,7 +51,6 @@ func startMemory(t *testing.T, dir string) (controllerSocket, nodeSocket string)
 		served <- driver.Serve(ctx, driver.Config{Names: names, Features: service.Features(), Version: "test", Endpoint: endpoint, Grace: time.Second},
 			func(r grpc.ServiceRegistrar) {
 				csi.RegisterControllerServer(r, service)
-				csi.RegisterGroupControllerServer(r, service.Groups())
 				csi.RegisterNodeServer(r, noDisks{driver.NewNodeIdentity(names, driver.NodeInfo{ID: "node-1", Zone: "zone-a", MaxVolumes: 8})})
 			})
 	}()

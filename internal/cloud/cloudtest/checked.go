@@ -120,17 +120,17 @@ func (c *checked) Detach(ctx context.Context, id cloud.VolumeID, node cloud.Node
 	return err
 }
 
-func (c *checked) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	snaps, err := c.Cloud.CreateSnapshots(ctx, req)
-	c.write("CreateSnapshots", err)
-	return snaps, err
+func (c *checked) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	snap, err := c.Cloud.CreateSnapshot(ctx, req)
+	c.write("CreateSnapshot", err)
+	return snap, err
 }
 
-func (c *checked) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+func (c *checked) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	c.settled(ctx)
-	snaps, err := c.Cloud.FindSnapshots(ctx, name)
-	c.answered("FindSnapshots", err)
-	return snaps, err
+	snap, err := c.Cloud.FindSnapshot(ctx, name)
+	c.answered("FindSnapshot", err)
+	return snap, err
 }
 
 func (c *checked) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {

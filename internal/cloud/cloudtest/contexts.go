@@ -108,8 +108,8 @@ func (h Harness) testContexts(t *testing.T) {
 			e.at(vol.ID)
 		}
 		if e.caps.Snapshots {
-			_, err = e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "never", Volumes: []cloud.VolumeID{vol.ID}})
-			e.canceled(err, "CreateSnapshots")
+			_, err = e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "never", Volume: vol.ID})
+			e.canceled(err, "CreateSnapshot")
 			e.snapshotsLeft()
 		}
 		if got := e.get(vol.ID); got.Size != vol.Size {
@@ -168,11 +168,11 @@ func (h Harness) testCutSnapshots(t *testing.T) {
 		var want []cloud.SnapshotID
 		name := func(n int) string { return fmt.Sprintf("cut-%d", n) }
 		e.ended(func(ctx context.Context, n int) error {
-			_, err := e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: name(n), Volumes: []cloud.VolumeID{vol.ID}})
+			_, err := e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: name(n), Volume: vol.ID})
 			return err
 		}, func(n int, err error) {
-			_, findErr := e.c.FindSnapshots(e.Context(), name(n))
-			e.sent(err, findErr == nil, "CreateSnapshots")
+			_, findErr := e.c.FindSnapshot(e.Context(), name(n))
+			e.sent(err, findErr == nil, "CreateSnapshot")
 			want = append(want, e.snapshot(name(n), vol.ID).ID)
 		})
 		e.snapshotsLeft(want...)
@@ -232,11 +232,11 @@ func (e *env) everyCall(ctx context.Context, vol cloud.Volume) {
 		"ExpandVolume": func() error { _, err := e.c.ExpandVolume(ctx, vol.ID, vol.Size); return err },
 		"Attach":       func() error { _, err := e.c.Attach(ctx, vol.ID, "node"); return err },
 		"Detach":       func() error { return e.c.Detach(ctx, vol.ID, "node") },
-		"CreateSnapshots": func() error {
-			_, err := e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+		"CreateSnapshot": func() error {
+			_, err := e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 			return err
 		},
-		"FindSnapshots":  func() error { _, err := e.c.FindSnapshots(ctx, "s"); return err },
+		"FindSnapshot":   func() error { _, err := e.c.FindSnapshot(ctx, "s"); return err },
 		"GetSnapshot":    func() error { _, err := e.c.GetSnapshot(ctx, "s"); return err },
 		"DeleteSnapshot": func() error { return e.c.DeleteSnapshot(ctx, "s") },
 		"ListSnapshots":  func() error { _, err := e.c.ListSnapshots(ctx, "", cloud.Page{}); return err },

@@ -169,7 +169,7 @@ func (cr Crashes) steps() map[string]step {
 			return err
 		}, after: on(cr.Node)},
 		"snapshot": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{id}})
+			_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: id})
 			return err
 		}, after: left(1, 1)},
 		"delete": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {

@@ -108,7 +108,6 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Detach", h.testDetach)
 	t.Run("Snapshots", h.testSnapshots)
 	t.Run("SnapshotZones", h.testSnapshotZones)
-	t.Run("Groups", h.testGroups)
 	t.Run("ListSnapshots", h.testListSnapshots)
 	t.Run("Health", h.testHealth)
 	t.Run("Elsewhere", h.testElsewhere)
@@ -184,19 +183,16 @@ func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	})
 }
 
-// settleSnapshots is settle for snapshots.
-func (e *env) settleSnapshots(req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	return until(e, func() ([]cloud.Snapshot, error) {
-		snaps, err := e.c.CreateSnapshots(e.Context(), req)
+// settleSnapshot is settle for a snapshot.
+func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return until(e, func() (cloud.Snapshot, error) {
+		snap, err := e.c.CreateSnapshot(e.Context(), req)
 		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
-			return snaps, err
+			return snap, err
 		}
-		found, findErr := e.c.FindSnapshots(e.Context(), req.Name)
+		found, findErr := e.c.FindSnapshot(e.Context(), req.Name)
 		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
 			return found, err
-		}
-		if ordered, fits := req.InOrder(found); fits {
-			return ordered, nil
 		}
 		return found, findErr
 	})
@@ -205,33 +201,21 @@ func (e *env) settleSnapshots(req cloud.CreateSnapshotsRequest) ([]cloud.Snapsho
 // snapshot makes a snapshot that can be restored.
 func (e *env) snapshot(name string, of cloud.VolumeID) cloud.Snapshot {
 	e.Helper()
-	return e.snapshotAll(cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{of}})[0]
-}
-
-// group makes a group of snapshots that can be restored.
-func (e *env) group(name string, of ...cloud.VolumeID) []cloud.Snapshot {
-	e.Helper()
-	return e.snapshotAll(cloud.CreateSnapshotsRequest{Name: name, Volumes: of, Group: true})
-}
-
-func (e *env) snapshotAll(req cloud.CreateSnapshotsRequest) []cloud.Snapshot {
-	e.Helper()
-	snaps, err := e.settleSnapshots(req)
-	if err != nil || len(snaps) != len(req.Volumes) {
-		e.Fatalf("CreateSnapshots(%q, %s) = %+v, %v, want one snapshot of each", req.Name, req.Volumes, snaps, err)
+	snap, err := e.settleSnapshot(cloud.CreateSnapshotRequest{Name: name, Volume: of})
+	if err != nil {
+		e.Fatalf("CreateSnapshot(%q, %s) = %v, want a snapshot", name, of, err)
 	}
-	for i, snap := range snaps {
-		e.eventually("the snapshot is ready", func() bool {
-			if snaps[i], err = e.c.GetSnapshot(e.Context(), snap.ID); err != nil {
-				e.Fatalf("GetSnapshot(%s) = %v", snap.ID, err)
-			}
-			return snaps[i].Ready
-		})
-		if snap.Ready = true; !sameSnapshots(snaps[i:i+1], snap) {
-			e.Errorf("CreateSnapshots answered %+v, GetSnapshot shows %+v", snap, snaps[i])
+	var got cloud.Snapshot
+	e.eventually("the snapshot is ready", func() bool {
+		if got, err = e.c.GetSnapshot(e.Context(), snap.ID); err != nil {
+			e.Fatalf("GetSnapshot(%s) = %v", snap.ID, err)
 		}
+		return got.Ready
+	})
+	if snap.Ready = true; !sameSnapshot(got, snap) {
+		e.Errorf("CreateSnapshot answered %+v, GetSnapshot shows %+v", snap, got)
 	}
-	return snaps
+	return got
 }
 
 // until repeats the call while its answer says that a repeat may help.

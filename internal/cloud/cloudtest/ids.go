@@ -130,8 +130,8 @@ func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes, more ...fault.Kind) 
 		e.want(e.c.Detach(ctx, id, ""), "Detach of a hostile id", harmless...)
 	}
 	if e.caps.Snapshots {
-		_, err = e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "hostile", Volumes: []cloud.VolumeID{id}})
-		e.want(err, "CreateSnapshots of a hostile id", lost...)
+		_, err = e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "hostile", Volume: id})
+		e.want(err, "CreateSnapshot of a hostile id", lost...)
 		if id != "" { // which means all volumes
 			list, err := e.c.ListSnapshots(ctx, id, cloud.Page{})
 			e.want(err, "ListSnapshots of a hostile id", harmless...)

@@ -3,10 +3,7 @@ package cloudtest_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
@@ -23,69 +20,29 @@ func zoned() cloud.Capabilities {
 // snapshotMutants are broken backends too: in what they do with snapshots, places and health.
 var snapshotMutants = map[string]mutation{
 	"adopts another volume's snapshot": {caught: "a name that is taken is fault.Conflict", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			if found, err := good.FindSnapshots(ctx, req.Name); err == nil {
+		createSnapshot: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+			if found, err := good.FindSnapshot(ctx, req.Name); err == nil {
 				return found, nil
 			}
-			return good.CreateSnapshots(ctx, req)
+			return good.CreateSnapshot(ctx, req)
 		}}},
-	"snapshots the first volume of a group only": {caught: "one snapshot of each volume", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			req.Volumes = req.Volumes[:min(1, len(req.Volumes))]
-			return good.CreateSnapshots(ctx, req)
-		}}},
-	"snapshots a group one after the other": {caught: "all of the same instant", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			snaps, err := good.CreateSnapshots(ctx, req)
-			for i := range snaps {
-				snaps[i].Created = snaps[i].Created.Add(time.Duration(i) * time.Second)
+	"calls a volume that is not fit unavailable": {caught: "cannot be snapshotted now", breaks: mutant{
+		createSnapshot: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+			snap, err := good.CreateSnapshot(ctx, req)
+			if errors.Is(err, fault.Precondition) {
+				err = fault.Unavailable
 			}
-			return snaps, err
+			return snap, err
 		}}},
-	"leaves half a group behind": {caught: "one of the volumes does not exist, and nothing is left", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			snaps, err := good.CreateSnapshots(ctx, req)
-			if errors.Is(err, fault.NotFound) && len(req.Volumes) > 1 {
-				req.Volumes = req.Volumes[:1]
-				_, _ = good.CreateSnapshots(ctx, req)
-			}
-			return snaps, err
-		}}},
-	"makes a group of whatever is fit": {caught: "one instant now, and nothing is left", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			snaps, err := good.CreateSnapshots(ctx, req)
-			if errors.Is(err, fault.Precondition) && len(req.Volumes) > 1 {
-				req.Volumes = req.Volumes[:1]
-				return good.CreateSnapshots(ctx, req)
-			}
-			return snaps, err
-		}}},
-	"answers a group in the order that it likes": {caught: "in the order of the request", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			snaps, err := good.CreateSnapshots(ctx, req)
-			slices.SortFunc(snaps, func(a, b cloud.Snapshot) int { return strings.Compare(string(a.Volume), string(b.Volume)) })
-			return snaps, err
-		}}},
-	"makes a second group of one name": {caught: "many creates of one group", breaks: mutant{
-		createSnapshots: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-			snaps, err := good.CreateSnapshots(ctx, req)
+	"makes a second snapshot of one name": {caught: "many creates of one snapshot at once", breaks: mutant{
+		createSnapshot: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+			snaps, err := good.CreateSnapshot(ctx, req)
 			if errors.Is(err, fault.Conflict) {
 				list, _ := good.ListSnapshots(ctx, "", cloud.Page{})
 				req.Name += strconv.Itoa(len(list.Snapshots))
-				return good.CreateSnapshots(ctx, req)
+				return good.CreateSnapshot(ctx, req)
 			}
 			return snaps, err
-		}}},
-	"deletes a whole group with one of it": {caught: "what still exists of it", breaks: mutant{
-		deleteSnapshot: func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error {
-			gone, _ := good.GetSnapshot(ctx, id)
-			list, _ := good.ListSnapshots(ctx, "", cloud.Page{})
-			for _, snap := range list.Snapshots {
-				if snap.Group != "" && snap.Group == gone.Group {
-					_ = good.DeleteSnapshot(ctx, snap.ID)
-				}
-			}
-			return good.DeleteSnapshot(ctx, id)
 		}}},
 	"restores a bound snapshot everywhere": {caught: "names its only zone", shape: memory.Config{Capabilities: zoned()}, breaks: mutant{
 		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
@@ -124,8 +81,6 @@ var snapshotMutants = map[string]mutation{
 			}
 			return vol, err
 		}}},
-	"has groups without snapshots": {caught: "only where there are snapshots", breaks: mutant{
-		capabilities: func(good cloud.Capabilities) cloud.Capabilities { good.Snapshots = false; return good }}},
 	"deletes what was restored too": {caught: "volumes restored from it live on", breaks: mutant{
 		deleteSnapshot: func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error {
 			for _, vol := range all(ctx, good) {

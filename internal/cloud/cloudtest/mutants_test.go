@@ -18,18 +18,18 @@ import (
 type mutant struct {
 	cloud.Cloud
 
-	capabilities    func(good cloud.Capabilities) cloud.Capabilities
-	capacity        func(good cloud.Cloud, ctx context.Context, zone string) (cloud.Bytes, error)
-	createVolume    func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error)
-	findVolume      func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error)
-	getVolume       func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error)
-	deleteVolume    func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error
-	listVolumes     func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error)
-	expandVolume    func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error)
-	attach          func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error)
-	detach          func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error
-	createSnapshots func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error)
-	deleteSnapshot  func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error
+	capabilities   func(good cloud.Capabilities) cloud.Capabilities
+	capacity       func(good cloud.Cloud, ctx context.Context, zone string) (cloud.Bytes, error)
+	createVolume   func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error)
+	findVolume     func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error)
+	getVolume      func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error)
+	deleteVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error
+	listVolumes    func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error)
+	expandVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error)
+	attach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error)
+	detach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error
+	createSnapshot func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error)
+	deleteSnapshot func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error
 }
 
 func (m mutant) Capabilities() cloud.Capabilities {
@@ -102,11 +102,11 @@ func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return m.detach(m.Cloud, ctx, id, node)
 }
 
-func (m mutant) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	if m.createSnapshots == nil {
-		return m.Cloud.CreateSnapshots(ctx, req)
+func (m mutant) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	if m.createSnapshot == nil {
+		return m.Cloud.CreateSnapshot(ctx, req)
 	}
-	return m.createSnapshots(m.Cloud, ctx, req)
+	return m.createSnapshot(m.Cloud, ctx, req)
 }
 
 func (m mutant) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {

@@ -43,11 +43,7 @@ func (h Harness) testElsewhere(t *testing.T) {
 		}
 		if e.caps.Snapshots {
 			errs["DeleteSnapshot"] = e.c.DeleteSnapshot(ctx, e.h.Elsewhere.Snapshot)
-			_, errs["CreateSnapshots"] = e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{other}})
-		}
-		if e.caps.Groups {
-			_, errs["CreateSnapshots of a group"] = e.c.CreateSnapshots(ctx,
-				cloud.CreateSnapshotsRequest{Name: "g", Volumes: []cloud.VolumeID{vol.ID, other}, Group: true})
+			_, errs["CreateSnapshot"] = e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: other})
 		}
 		for call, err := range errs {
 			e.refusal(err, call+" of another place's", fault.Precondition)

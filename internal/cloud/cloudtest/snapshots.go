@@ -1,7 +1,7 @@
 package cloudtest
 
 import (
-	"slices"
+	"sync"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -18,28 +18,48 @@ func (h Harness) testSnapshots(t *testing.T) {
 	h.snapshots(t, "a name that is taken is fault.Conflict", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("snap", vol.ID)
 		other := e.volume("other")
-		requests := []cloud.CreateSnapshotsRequest{{Name: "snap", Volumes: []cloud.VolumeID{other.ID}}}
+		requests := []cloud.CreateSnapshotRequest{{Name: "snap", Volume: other.ID}}
 		if !e.h.Idempotent {
-			requests = append(requests, cloud.CreateSnapshotsRequest{Name: "snap", Volumes: []cloud.VolumeID{vol.ID}})
+			requests = append(requests, cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID})
 		}
 		for _, req := range requests {
-			ask := func() ([]cloud.Snapshot, error) { return e.c.CreateSnapshots(e.Context(), req) }
+			ask := func() (cloud.Snapshot, error) { return e.c.CreateSnapshot(e.Context(), req) }
 			_, err := ask()
 			if e.h.Idempotent {
 				_, err = until(e, ask)
 			}
 			e.want(err, "CreateSnapshot under a taken name", fault.Conflict)
 		}
-		if again, err := e.settleSnapshots(cloud.CreateSnapshotsRequest{Name: "snap", Volumes: []cloud.VolumeID{vol.ID}}); err != nil || !sameSnapshots(again, snap) {
+		if again, err := e.settleSnapshot(cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID}); err != nil || !sameSnapshot(again, snap) {
 			e.Errorf("the same snapshot again = %+v, %v, want %+v", again, err, snap)
 		}
 		e.snapshotsLeft(snap.ID)
 	})
 	h.snapshots(t, "fault.NotFound when there is no such volume", func(e *env, vol cloud.Volume) {
 		e.ok(e.c.DeleteVolume(e.Context(), vol.ID), "DeleteVolume")
-		_, err := e.c.CreateSnapshots(e.Context(), cloud.CreateSnapshotsRequest{Name: "of nothing", Volumes: []cloud.VolumeID{vol.ID}})
-		e.want(err, "CreateSnapshots of nothing", fault.NotFound)
+		_, err := e.c.CreateSnapshot(e.Context(), cloud.CreateSnapshotRequest{Name: "of nothing", Volume: vol.ID})
+		e.want(err, "CreateSnapshot of nothing", fault.NotFound)
 		e.snapshotsLeft()
+	})
+	h.snapshots(t, "fault.Precondition when the volume cannot be snapshotted now, and nothing is left behind", func(e *env, vol cloud.Volume) {
+		if e.h.Unfit == nil {
+			return
+		}
+		fit := e.h.Unfit(e.T, vol.ID)
+		_, err := e.c.CreateSnapshot(e.Context(), cloud.CreateSnapshotRequest{Name: "unfit", Volume: vol.ID})
+		e.want(err, "CreateSnapshot of what is not fit", fault.Precondition)
+		e.snapshotsLeft()
+		fit()
+		e.snapshot("unfit", vol.ID)
+	})
+	h.snapshots(t, "many creates of one snapshot at once make one", func(e *env, vol cloud.Volume) {
+		req := cloud.CreateSnapshotRequest{Name: "popular", Volume: vol.ID}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { _, _ = e.c.CreateSnapshot(e.Context(), req) })
+		}
+		all.Wait()
+		e.snapshotsLeft(e.snapshot(req.Name, vol.ID).ID)
 	})
 	h.testMadeSnapshots(t)
 }
@@ -49,17 +69,17 @@ func (h Harness) testMadeSnapshots(t *testing.T) {
 	h.snapshots(t, "it is found by its request name and by its id, and under no other", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("wanted", vol.ID)
 		e.snapshot("unwanted", vol.ID)
-		found, err := e.c.FindSnapshots(e.Context(), "wanted")
-		if err != nil || !sameSnapshots(found, snap) {
-			e.Errorf("FindSnapshots = %+v, %v, want %+v", found, err, snap)
+		found, err := e.c.FindSnapshot(e.Context(), "wanted")
+		if err != nil || !sameSnapshot(found, snap) {
+			e.Errorf("FindSnapshot = %+v, %v, want %+v", found, err, snap)
 		}
 		got, err := e.c.GetSnapshot(e.Context(), snap.ID)
-		if err != nil || !sameSnapshots([]cloud.Snapshot{got}, snap) {
+		if err != nil || !sameSnapshot(got, snap) {
 			e.Errorf("GetSnapshot = %+v, %v, want %+v", got, err, snap)
 		}
 		for _, name := range []string{"", "want", "WANTED", "wanted ", string(snap.ID)} {
-			_, err := e.c.FindSnapshots(e.Context(), name)
-			e.want(err, "FindSnapshots of another name", fault.NotFound)
+			_, err := e.c.FindSnapshot(e.Context(), name)
+			e.want(err, "FindSnapshot of another name", fault.NotFound)
 		}
 		_, err = e.c.GetSnapshot(e.Context(), cloud.SnapshotID(vol.ID))
 		e.want(err, "GetSnapshot with a volume's id", fault.NotFound)
@@ -71,8 +91,8 @@ func (h Harness) testMadeSnapshots(t *testing.T) {
 		}
 		_, err := e.c.GetSnapshot(e.Context(), a.ID)
 		e.want(err, "GetSnapshot of what is gone", fault.NotFound)
-		_, err = e.c.FindSnapshots(e.Context(), "a")
-		e.want(err, "FindSnapshots of what is gone", fault.NotFound)
+		_, err = e.c.FindSnapshot(e.Context(), "a")
+		e.want(err, "FindSnapshot of what is gone", fault.NotFound)
 		e.snapshotsLeft(b.ID)
 		e.left(vol.ID)
 	})
@@ -113,10 +133,10 @@ func (h Harness) snapshots(t *testing.T, sentence string, test func(e *env, vol 
 			return
 		}
 		ctx := e.Context()
-		_, err := e.c.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{Name: "snap", Volumes: []cloud.VolumeID{vol.ID}})
-		e.want(err, "CreateSnapshots", fault.Unsupported)
-		_, err = e.c.FindSnapshots(ctx, "snap")
-		e.want(err, "FindSnapshots", fault.Unsupported)
+		_, err := e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID})
+		e.want(err, "CreateSnapshot", fault.Unsupported)
+		_, err = e.c.FindSnapshot(ctx, "snap")
+		e.want(err, "FindSnapshot", fault.Unsupported)
 		_, err = e.c.GetSnapshot(ctx, "snap")
 		e.want(err, "GetSnapshot", fault.Unsupported)
 		_, err = e.c.ListSnapshots(ctx, "", cloud.Page{})
@@ -126,13 +146,11 @@ func (h Harness) snapshots(t *testing.T, sentence string, test func(e *env, vol 
 	})
 }
 
-// sameSnapshots compares in this order, and moments as moments, whatever their time zone.
-func sameSnapshots(got []cloud.Snapshot, want ...cloud.Snapshot) bool {
-	return slices.EqualFunc(got, want, func(a, b cloud.Snapshot) bool {
-		same := a.Created.Equal(b.Created)
-		a.Created = b.Created
-		return same && a == b
-	})
+// sameSnapshot compares moments as moments, whatever their time zone.
+func sameSnapshot(a, b cloud.Snapshot) bool {
+	same := a.Created.Equal(b.Created)
+	a.Created = b.Created
+	return same && a == b
 }
 
 func (e *env) snapshotsLeft(want ...cloud.SnapshotID) {

@@ -18,40 +18,36 @@ import (
 // mostSnapshots is how many snapshots the cloud keeps of one volume.
 const mostSnapshots = 25
 
-// CreateSnapshots makes a snapshot of one volume. Groups are not offered.
-func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+// CreateSnapshot makes a snapshot of a volume.
+func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
-	if err := checkSnapshots(req); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+	if err := checkSnapshot(req); err != nil {
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	id := req.Volumes[0]
+	id := req.Volume
 	words, err := c.owner.Words(req.Name, req.Tags, cloud.Source{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
 	if err != nil {
-		return nil, fmt.Errorf("%s of volume %s: %w", doing, id, err)
+		return cloud.Snapshot{}, fmt.Errorf("%s of volume %s: %w", doing, id, err)
 	}
 	snap, err := snapshotOf(made)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, err)
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, err)
 	}
-	return []cloud.Snapshot{snap}, nil
+	return snap, nil
 }
 
-func checkSnapshots(req cloud.CreateSnapshotsRequest) error {
+func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	switch {
-	case req.Group:
-		return fmt.Errorf("groups of snapshots: %w", fault.Unsupported)
 	case req.Name == "":
 		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case len(req.Volumes) != 1:
-		return fmt.Errorf("%d volumes, and no group: %w", len(req.Volumes), fault.InvalidArgument)
-	case !objectID(req.Volumes[0]):
-		return fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volumes[0], fault.NotFound)
+	case !objectID(req.Volume):
+		return fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volume, fault.NotFound)
 	default:
 		return nil
 	}
@@ -113,28 +109,27 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
 }
 
-// FindSnapshots returns the snapshot made under this request name.
-func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+// FindSnapshot returns the snapshot made under this request name.
+func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
 	if name == "" {
-		return nil, missing
+		return cloud.Snapshot{}, missing
 	}
 	all, err := c.allSnapshots(ctx, budget.Read)
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
 	wanted := c.cloudName(name)
 	all = slices.DeleteFunc(all, func(s godo.Snapshot) bool { return s.Name != wanted })
 	at := slices.IndexFunc(all, func(s godo.Snapshot) bool { return c.owner.MadeFor(name, s.Tags) })
 	switch {
 	case at >= 0:
-		snap, err := snapshotOf(&all[at])
-		return []cloud.Snapshot{snap}, err
+		return snapshotOf(&all[at])
 	case len(all) > 0:
-		return nil, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its tags): %w",
+		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its tags): %w",
 			name, all[0].ID, all[0].Name, fault.Conflict)
 	default:
-		return nil, missing
+		return cloud.Snapshot{}, missing
 	}
 }
 

@@ -26,8 +26,8 @@ func TestTheTwoKindsOf429(t *testing.T) {
 		if limit.Hits() != 1 {
 			t.Errorf("the create was refused %d times, want once", limit.Hits())
 		}
-		snap := func(name string) ([]cloud.Snapshot, error) {
-			return c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{vol.ID}})
+		snap := func(name string) (cloud.Snapshot, error) {
+			return c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: name, Volume: vol.ID})
 		}
 		first, err := snap("one")
 		must(t, err)
@@ -38,7 +38,7 @@ func TestTheTwoKindsOf429(t *testing.T) {
 			t.Errorf("the snapshot was asked for %d times, want once", n)
 		}
 		again, err := snap("one") // refused by the same rule, and yet it is there
-		if err != nil || again[0].ID != first[0].ID {
+		if err != nil || again.ID != first.ID {
 			t.Errorf("the snapshot again = %+v, %v, want %+v", again, err, first)
 		}
 	})
@@ -50,16 +50,16 @@ func TestALostSnapshotIsFoundBehindTheRuleOf10Minutes(t *testing.T) {
 	c := stack(open(t, account))
 	vol := volume(t, c, "a")
 	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Times: 1, Effect: faults.Effect{Lost: faults.LostAfter}})
-	var snaps []cloud.Snapshot
+	var snap cloud.Snapshot
 	var err error
 	for range 2 {
-		if snaps, err = c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}}); err == nil {
+		if snap, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID}); err == nil {
 			break
 		}
 		want(t, err, fault.Uncertain)
 	}
-	if err != nil || len(snaps) != 1 || len(account.Snapshots()) != 1 {
-		t.Errorf("the repeat = %+v, %v, and there are %d snapshots", snaps, err, len(account.Snapshots()))
+	if err != nil || len(account.Snapshots()) != 1 {
+		t.Errorf("the repeat = %+v, %v, and there are %d snapshots", snap, err, len(account.Snapshots()))
 	}
 }
 
@@ -71,14 +71,14 @@ func TestASnapshotAskedForAgainLongAfterIsTheSame(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: repeat, SnapshotInterval: clock.Fixed(10 * time.Minute)}})
 				c := stack(open(t, account))
-				req := cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{volume(t, c, "a").ID}}
-				first, err := c.CreateSnapshots(t.Context(), req)
+				req := cloud.CreateSnapshotRequest{Name: "s", Volume: volume(t, c, "a").ID}
+				first, err := c.CreateSnapshot(t.Context(), req)
 				must(t, err)
 				time.Sleep(11 * time.Minute)
-				again, err := c.CreateSnapshots(t.Context(), req)
+				again, err := c.CreateSnapshot(t.Context(), req)
 				must(t, err)
-				if again[0] != first[0] || len(account.Snapshots()) != 1 {
-					t.Errorf("CreateSnapshots again = %+v, want %+v, and there are %d snapshots", again, first, len(account.Snapshots()))
+				if again != first || len(account.Snapshots()) != 1 {
+					t.Errorf("CreateSnapshot again = %+v, want %+v, and there are %d snapshots", again, first, len(account.Snapshots()))
 				}
 			})
 		})
@@ -91,7 +91,7 @@ func TestAVolumeWithAllItsSnapshotsIsExhausted(t *testing.T) {
 	vol := volume(t, c, "a")
 	var err error
 	for n := 0; n < 26 && err == nil; n++ {
-		_, err = c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: fmt.Sprintf("s%d", n), Volumes: []cloud.VolumeID{vol.ID}})
+		_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: fmt.Sprintf("s%d", n), Volume: vol.ID})
 	}
 	want(t, err, fault.Exhausted, "25 snapshots")
 }
@@ -102,10 +102,10 @@ func TestARestoreToALargerSizeIsFinishedByTheRepeat(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))
 	vol := volume(t, c, "origin")
-	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 	must(t, err)
 	req := request("copy")
-	req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 	account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 6, Effect: faults.Effect{Errored: true}})
 	_, err = c.CreateVolume(t.Context(), req)
 	want(t, err, fault.Uncertain)
@@ -127,11 +127,11 @@ func TestARestoreThatTheQuotaStopsIsFinishedLater(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))
 	vol := volume(t, c, "origin")
-	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 	must(t, err)
 	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 2 })
 	req := request("copy")
-	req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 	for range 2 {
 		_, err = c.CreateVolume(t.Context(), req)
 		want(t, err, fault.Uncertain, "limit")
@@ -155,10 +155,10 @@ func TestACopyAboveTheLimitIsRemoved(t *testing.T) {
 	big.Size = 4 * cloud.GiB
 	vol, err := c.CreateVolume(t.Context(), big)
 	must(t, err)
-	snaps, err := c.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 	must(t, err)
 	req := request("copy")
-	req.Limit, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+	req.Limit, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 	_, err = c.CreateVolume(t.Context(), req)
 	want(t, err, fault.OutOfRange, "4 GiB")
 	if left := account.Volumes(); len(left) != 1 {
@@ -228,10 +228,10 @@ func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(10 * time.Millisecond))})
 		first, second := open(t, account), open(t, account)
 		vol := volume(t, first, "origin")
-		snaps, err := first.CreateSnapshots(t.Context(), cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{vol.ID}})
+		snap, err := first.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 		must(t, err)
 		req := request("copy")
-		req.Size, req.Source.Snapshot = 3*cloud.GiB, snaps[0].ID
+		req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 403, Message: "capacity limit exceeded"}})
 		account.Arm(emulator.Fault{Method: "DELETE", Effect: faults.Effect{Delay: clock.Fixed(15 * time.Millisecond)}})
 		done := make(chan error, 1)

@@ -14,7 +14,7 @@ const noSnapshotsAdvice = "Linode has no snapshots of volumes; make a claim with
 // noSnapshots says why there are none, and what there is instead.
 type noSnapshots struct{ cloud.NoSnapshots }
 
-// CreateSnapshots answers fault.Unsupported, and says what to do instead.
-func (noSnapshots) CreateSnapshots(context.Context, cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	return nil, fmt.Errorf("snapshots: %w: %s", fault.Unsupported, noSnapshotsAdvice)
+// CreateSnapshot answers fault.Unsupported, and says what to do instead.
+func (noSnapshots) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fmt.Errorf("snapshots: %w: %s", fault.Unsupported, noSnapshotsAdvice)
 }

@@ -77,7 +77,7 @@ func TestContract(t *testing.T) {
 	h := harness(func(t *testing.T) string { return t.TempDir() })
 	// The folder for temporary files is everybody's.
 	h.CapacitySlack = 4 * cloud.GiB
-	// Nobody answers a freeze request here, and this filesystem has no reflinks.
+	// This filesystem has no reflinks.
 	h.Unfit = h.InUse
 	runContract(t, h)
 }

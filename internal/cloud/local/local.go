@@ -71,7 +71,6 @@ func logProgress(log *zap.Logger, at pool.Progress) {
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
-		Groups:         l.pool.Reflink(),
 		SnapshotZones:  true,
 		Clones:         true,
 		Capacity:       true,

@@ -10,41 +10,29 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateSnapshots makes snapshots by reflink where the pool's filesystem has that, else by a copy.
-func (l *Local) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	if req.Group && !l.pool.Reflink() {
-		return nil, fmt.Errorf("snapshot %q of a group: the filesystem of the pool on node %s has no reflinks; use a pool on xfs or btrfs: %w",
-			req.Name, l.pool.Node(), fault.Unsupported)
-	}
-	want := pool.NewSnapshots{Name: req.Name, Group: req.Group, Tags: pairs(req.Tags)}
-	for _, id := range req.Volumes {
-		h, err := pool.ParseHandle(string(id))
-		if err != nil {
-			return nil, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, id, l.pool.Node(), fault.NotFound)
-		}
-		if h.Node != l.pool.Node() {
-			return nil, l.elsewhere("snapshot", "volume", h, fault.Precondition)
-		}
-		want.Volumes = append(want.Volumes, h.ID)
-	}
-	records, err := l.pool.CreateSnapshots(ctx, want)
+// CreateSnapshot makes a snapshot by reflink where the pool's filesystem has that, else by a copy.
+func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	h, err := pool.ParseHandle(string(req.Volume))
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, req.Volume, l.pool.Node(), fault.NotFound)
 	}
-	return l.snapshots(records), nil
+	if h.Node != l.pool.Node() {
+		return cloud.Snapshot{}, l.elsewhere("snapshot", "volume", h, fault.Precondition)
+	}
+	r, err := l.pool.CreateSnapshot(ctx, pool.NewSnapshot{Name: req.Name, Volume: h.ID, Tags: pairs(req.Tags)})
+	if err != nil {
+		return cloud.Snapshot{}, err
+	}
+	return l.snapshot(r), nil
 }
 
-// FindSnapshots looks for a name, and waits for a snapshot that is being copied.
-func (l *Local) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
-	entries, err := l.pool.FindSnapshots(ctx, name)
+// FindSnapshot looks for a name, and waits for a snapshot that is being copied.
+func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
+	e, err := l.pool.FindSnapshot(ctx, name)
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
-	var records []pool.Record
-	for _, e := range entries {
-		records = append(records, e.Record)
-	}
-	return l.snapshots(records), nil
+	return l.snapshot(e.Record), nil
 }
 
 // GetSnapshot looks for an id. Snapshots of other nodes cannot be seen from here: fault.NotFound.
@@ -109,16 +97,8 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	return list, nil
 }
 
-func (l *Local) snapshots(records []pool.Record) []cloud.Snapshot {
-	out := make([]cloud.Snapshot, 0, len(records))
-	for _, r := range records {
-		out = append(out, l.snapshot(r))
-	}
-	return out
-}
-
 func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
-	s := cloud.Snapshot{
+	return cloud.Snapshot{
 		ID:      cloud.SnapshotID(l.pool.SnapshotHandle(r.ID)),
 		Name:    r.Name,
 		Volume:  cloud.VolumeID(l.pool.Handle(r.Volume).String()),
@@ -127,10 +107,6 @@ func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
 		Created: r.Created,
 		Ready:   r.State == pool.Ready,
 	}
-	if r.Group != "" {
-		s.Group = cloud.GroupID(l.pool.GroupHandle(r.Group))
-	}
-	return s
 }
 
 // elsewhere is the error for something that another node may have.

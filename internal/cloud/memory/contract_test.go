@@ -70,17 +70,16 @@ func harness(cfg memory.Config) cloudtest.Harness {
 
 func TestContract(t *testing.T) {
 	bare := memory.Full()
-	bare.Attach, bare.Expand, bare.Snapshots, bare.Groups, bare.Clones, bare.Capacity = false, false, false, false, false, false
+	bare.Attach, bare.Expand, bare.Snapshots, bare.Clones, bare.Capacity = false, false, false, false, false
 	bare.Health = false
 	bare.Scope, bare.Parameters, bare.VolumesPerNode = cloud.ScopeNode, nil, 0
 	fine := memory.Full()
 	fine.SizeStep, fine.SmallestVolume, fine.Scope = 1, cloud.MiB, cloud.ScopeRegion
-	alone, bound := memory.Full(), memory.Full()
-	alone.Groups, bound.SnapshotZones = false, true
+	bound := memory.Full()
+	bound.SnapshotZones = true
 	shapes := map[string]memory.Config{
 		"everything":                    {},
 		"nothing but volumes":           {Capabilities: bare},
-		"snapshots without groups":      {Capabilities: alone},
 		"snapshots bound to their zone": {Capabilities: bound},
 		"other places":                  {Places: []string{"island"}},
 		"sizes to the byte":             {Capabilities: fine},

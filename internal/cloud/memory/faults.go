@@ -12,21 +12,21 @@ type Call string
 
 // The calls. Capabilities has none, since it cannot fail.
 const (
-	CallCapacity        Call = "Capacity"
-	CallCheck           Call = "Check"
-	CallCreateVolume    Call = "CreateVolume"
-	CallFindVolume      Call = "FindVolume"
-	CallGetVolume       Call = "GetVolume"
-	CallDeleteVolume    Call = "DeleteVolume"
-	CallListVolumes     Call = "ListVolumes"
-	CallExpandVolume    Call = "ExpandVolume"
-	CallAttach          Call = "Attach"
-	CallDetach          Call = "Detach"
-	CallCreateSnapshots Call = "CreateSnapshots"
-	CallFindSnapshots   Call = "FindSnapshots"
-	CallGetSnapshot     Call = "GetSnapshot"
-	CallDeleteSnapshot  Call = "DeleteSnapshot"
-	CallListSnapshots   Call = "ListSnapshots"
+	CallCapacity       Call = "Capacity"
+	CallCheck          Call = "Check"
+	CallCreateVolume   Call = "CreateVolume"
+	CallFindVolume     Call = "FindVolume"
+	CallGetVolume      Call = "GetVolume"
+	CallDeleteVolume   Call = "DeleteVolume"
+	CallListVolumes    Call = "ListVolumes"
+	CallExpandVolume   Call = "ExpandVolume"
+	CallAttach         Call = "Attach"
+	CallDetach         Call = "Detach"
+	CallCreateSnapshot Call = "CreateSnapshot"
+	CallFindSnapshot   Call = "FindSnapshot"
+	CallGetSnapshot    Call = "GetSnapshot"
+	CallDeleteSnapshot Call = "DeleteSnapshot"
+	CallListSnapshots  Call = "ListSnapshots"
 )
 
 // Fault is one thing that goes wrong with one call.

@@ -53,7 +53,7 @@ type Config struct {
 // Full returns the capabilities of a backend that can do everything.
 func Full() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, Groups: true, Clones: true, Capacity: true, Health: true,
+		Attach: true, Expand: true, Snapshots: true, Clones: true, Capacity: true, Health: true,
 		Scope:          cloud.ScopeZone,
 		SizeStep:       cloud.GiB,
 		SmallestVolume: cloud.GiB,

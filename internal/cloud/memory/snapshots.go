@@ -12,92 +12,68 @@ import (
 
 var errNoSnapshots = fmt.Errorf("snapshots: %w", fault.Unsupported)
 
-// CreateSnapshots returns at once; the snapshots are ready after Config.OperationTime.
-func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+// CreateSnapshot returns at once; the snapshot is ready after Config.OperationTime.
+func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	a := c.account
-	if err := c.checkSnapshots(req); err != nil {
-		return nil, fmt.Errorf("create snapshots %q: %w", req.Name, err)
+	if err := c.checkSnapshot(req); err != nil {
+		return cloud.Snapshot{}, fmt.Errorf("create snapshot %q: %w", req.Name, err)
 	}
-	f, err := a.begin(ctx, CallCreateSnapshots)
+	f, err := a.begin(ctx, CallCreateSnapshot)
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
-	var made []snapshot
+	var made snapshot
 	a.mu.Lock()
 	err = a.change(func(s state) (err error) {
-		made, err = c.snapshotAll(s, req)
+		made, err = c.addSnapshot(s, req)
 		return err
 	})
 	a.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("create snapshots %q: %w", req.Name, err)
+		return cloud.Snapshot{}, fmt.Errorf("create snapshot %q: %w", req.Name, err)
 	}
-	if err := f.end(ctx, CallCreateSnapshots, true); err != nil {
-		return nil, err
+	if err := f.end(ctx, CallCreateSnapshot, true); err != nil {
+		return cloud.Snapshot{}, err
 	}
-	return outAll(made), nil
+	return made.out(), nil
 }
 
-// checkSnapshots refuses what can never succeed, before anything is sent.
-func (c *Cloud) checkSnapshots(req cloud.CreateSnapshotsRequest) error {
-	caps := c.account.cfg.Capabilities
+// checkSnapshot refuses what can never succeed, before anything is sent.
+func (c *Cloud) checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	switch {
-	case !caps.Snapshots:
+	case !c.account.cfg.Capabilities.Snapshots:
 		return errNoSnapshots
-	case req.Group && !caps.Groups:
-		return fmt.Errorf("groups of snapshots: %w", fault.Unsupported)
 	case req.Name == "":
 		return fmt.Errorf("%w: the name is empty", fault.InvalidArgument)
-	case len(req.Volumes) == 0:
-		return fmt.Errorf("%w: no volume", fault.InvalidArgument)
-	case len(req.Volumes) > 1 && !req.Group:
-		return fmt.Errorf("%w: %d volumes and no group", fault.InvalidArgument, len(req.Volumes))
 	}
-	for i, id := range req.Volumes {
-		if slices.Contains(req.Volumes[:i], id) {
-			return fmt.Errorf("%w: volume %s is named twice", fault.InvalidArgument, id)
-		}
-		if err := c.account.elsewhere(string(id), fault.Precondition); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.account.elsewhere(string(req.Volume), fault.Precondition)
 }
 
-// snapshotAll adds the snapshots to the state.
-func (c *Cloud) snapshotAll(s state, req cloud.CreateSnapshotsRequest) ([]snapshot, error) {
+// addSnapshot adds a snapshot to the state.
+func (c *Cloud) addSnapshot(s state, req cloud.CreateSnapshotRequest) (snapshot, error) {
 	if len(c.snapshotsNamed(s, req.Name)) > 0 {
-		return nil, fmt.Errorf("%w: the name is taken", fault.Conflict)
+		return snapshot{}, fmt.Errorf("%w: the name is taken", fault.Conflict)
 	}
-	var group cloud.GroupID
-	if req.Group {
-		group = cloud.GroupID(fmt.Sprintf("group-%08x", c.account.number()))
+	vol, err := s.volume(req.Volume)
+	switch {
+	case err != nil:
+		return snapshot{}, err
+	case vol.unfit != "":
+		return snapshot{}, fmt.Errorf("volume %s: %s: %w", vol.ID, vol.unfit, fault.Precondition)
 	}
-	now := time.Now()
-	made := make([]snapshot, 0, len(req.Volumes))
-	for _, id := range req.Volumes {
-		vol, err := s.volume(id)
-		switch {
-		case err != nil:
-			return nil, err
-		case vol.unfit != "":
-			return nil, fmt.Errorf("volume %s: %s: %w", id, vol.unfit, fault.Precondition)
-		}
-		n := c.account.number()
-		snap := snapshot{
-			Snapshot: cloud.Snapshot{
-				ID: cloud.SnapshotID(fmt.Sprintf("snap-%08x", n)), Name: req.Name,
-				Volume: vol.ID, Group: group, Size: vol.Size, Created: now,
-			},
-			number: n, cluster: c.cluster, zone: vol.Zone, ready: now.Add(c.account.cfg.OperationTime),
-		}
-		if c.account.cfg.Capabilities.SnapshotZones {
-			snap.Zone = vol.Zone
-		}
-		s.snapshots[snap.ID] = snap
-		made = append(made, snap)
+	n, now := c.account.number(), time.Now()
+	snap := snapshot{
+		Snapshot: cloud.Snapshot{
+			ID: cloud.SnapshotID(fmt.Sprintf("snap-%08x", n)), Name: req.Name,
+			Volume: vol.ID, Size: vol.Size, Created: now,
+		},
+		number: n, cluster: c.cluster, zone: vol.Zone, ready: now.Add(c.account.cfg.OperationTime),
 	}
-	return made, nil
+	if c.account.cfg.Capabilities.SnapshotZones {
+		snap.Zone = vol.Zone
+	}
+	s.snapshots[snap.ID] = snap
+	return snap, nil
 }
 
 // snapshotsNamed returns what has the name for this cluster, whoever made it, oldest first.
@@ -119,22 +95,20 @@ func outAll(snaps []snapshot) []cloud.Snapshot {
 	return out
 }
 
-// FindSnapshots does not wait until the snapshots are ready.
-func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+// FindSnapshot does not wait until the snapshot is ready.
+func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	if !c.account.cfg.Capabilities.Snapshots {
-		return nil, errNoSnapshots
+		return cloud.Snapshot{}, errNoSnapshots
 	}
-	return read(ctx, c.account, CallFindSnapshots, func(s state) ([]cloud.Snapshot, error) {
+	return read(ctx, c.account, CallFindSnapshot, func(s state) (cloud.Snapshot, error) {
 		named := c.snapshotsNamed(s, name)
 		if len(named) == 0 {
-			return nil, fmt.Errorf("snapshot named %q: %w", name, fault.NotFound)
+			return cloud.Snapshot{}, fmt.Errorf("snapshot named %q: %w", name, fault.NotFound)
 		}
-		for _, snap := range named {
-			if snap.cluster != c.cluster {
-				return nil, fmt.Errorf("snapshot named %q: %w: %s is of cluster %q", name, fault.Conflict, snap.ID, snap.cluster)
-			}
+		if snap := named[0]; snap.cluster != c.cluster {
+			return cloud.Snapshot{}, fmt.Errorf("snapshot named %q: %w: %s is of cluster %q", name, fault.Conflict, snap.ID, snap.cluster)
 		}
-		return outAll(named), nil
+		return named[0].out(), nil
 	})
 }
 

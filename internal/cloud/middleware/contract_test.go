@@ -66,7 +66,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 func TestContract(t *testing.T) {
 	little := memory.Full()
 	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
-	little.Groups, little.Health = false, false
+	little.Health = false
 	little.Scope, little.Parameters, little.VolumesPerNode = cloud.ScopeNode, nil, 0
 	for name, cfg := range map[string]memory.Config{
 		"everything":          {},

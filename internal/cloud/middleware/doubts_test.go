@@ -37,9 +37,9 @@ func TestAnOldListDoesNotMakeARefusalFinal(t *testing.T) {
 					back.Account().Arm(memory.CallCreateVolume, f)
 					_, err := c.CreateVolume(t.Context(), small("a"))
 					wantKind(t, "CreateVolume", err, want)
-					back.Account().Arm(memory.CallCreateSnapshots, f)
-					_, err = c.CreateSnapshots(t.Context(), snapshotOf("s", vol.ID))
-					wantKind(t, "CreateSnapshots", err, want)
+					back.Account().Arm(memory.CallCreateSnapshot, f)
+					_, err = c.CreateSnapshot(t.Context(), snapshotOf("s", vol.ID))
+					wantKind(t, "CreateSnapshot", err, want)
 				}
 				repeat(tc.lost, fault.Uncertain)
 				began := time.Now()

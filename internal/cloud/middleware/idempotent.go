@@ -55,40 +55,23 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	return found, nil
 }
 
-// CreateSnapshots returns the snapshots that an earlier call with this name made, if they are exactly
-// those of these volumes.
-func (c *Idempotent) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
-	snaps, err := c.Cloud.CreateSnapshots(ctx, req)
+// CreateSnapshot returns the snapshot that an earlier call with this name made, if it is one of this
+// volume.
+func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	snap, err := c.Cloud.CreateSnapshot(ctx, req)
 	if !unsettled(err) {
-		return snaps, err
+		return snap, err
 	}
-	found, findErr := c.FindSnapshots(ctx, req.Name)
+	found, findErr := c.FindSnapshot(ctx, req.Name)
 	if findErr != nil {
-		return nil, c.snapshots.unresolved("create snapshots", req.Name, err, findErr)
+		return cloud.Snapshot{}, c.snapshots.unresolved("create snapshot", req.Name, err, findErr)
 	}
 	c.snapshots.settle(req.Name)
-	ordered, fits := req.InOrder(found)
-	if !fits {
-		return nil, fmt.Errorf("snapshot %q exists: %w: it is %s, asked for is %s", req.Name, fault.Conflict,
-			describe(found[0].Group != "", volumesOf(found)), describe(req.Group, req.Volumes))
+	if found.Volume != req.Volume {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q exists as %s: %w: it is of volume %s, asked for is volume %s",
+			req.Name, found.ID, fault.Conflict, found.Volume, req.Volume)
 	}
-	return ordered, nil
-}
-
-func volumesOf(snaps []cloud.Snapshot) (ids []cloud.VolumeID) {
-	for _, s := range snaps {
-		ids = append(ids, s.Volume)
-	}
-	return ids
-}
-
-// describe says what some snapshots of one name are.
-func describe(group bool, of []cloud.VolumeID) string {
-	ids := strings.Join(volumeStrings(of), ", ")
-	if group {
-		return "a group of volumes " + ids
-	}
-	return "of volume " + ids
+	return found, nil
 }
 
 // refusals are the final answers that the state decides and not the request alone: an earlier call

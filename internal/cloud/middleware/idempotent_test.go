@@ -82,14 +82,14 @@ func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
 				t.Errorf("CreateVolume = %+v, want the first one, %+v", again, first)
 			}
 
-			req := cloud.CreateSnapshotsRequest{Name: "s", Volumes: []cloud.VolumeID{source.ID}}
-			made, err := back.CreateSnapshots(t.Context(), req)
+			req := cloud.CreateSnapshotRequest{Name: "s", Volume: source.ID}
+			made, err := back.CreateSnapshot(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
-			back.Account().Arm(memory.CallCreateSnapshots, memory.Refuse(refusal))
-			if again, err := c.CreateSnapshots(t.Context(), req); err != nil || !reflect.DeepEqual(made, again) {
-				t.Errorf("CreateSnapshots = %+v, %v, want the first one, %+v", again, err, made)
+			back.Account().Arm(memory.CallCreateSnapshot, memory.Refuse(refusal))
+			if again, err := c.CreateSnapshot(t.Context(), req); err != nil || !reflect.DeepEqual(made, again) {
+				t.Errorf("CreateSnapshot = %+v, %v, want the first one, %+v", again, err, made)
 			}
 		})
 	}
@@ -109,10 +109,10 @@ func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 			back := memory.New(memory.Config{})
 			c := middleware.NewIdempotent(back)
 			vol := create(t, c, small("source"))
-			for _, call := range []memory.Call{memory.CallCreateVolume, memory.CallCreateSnapshots} {
+			for _, call := range []memory.Call{memory.CallCreateVolume, memory.CallCreateSnapshot} {
 				back.Account().Arm(call, memory.Refuse(tc.refusal))
 			}
-			for _, call := range []memory.Call{memory.CallFindVolume, memory.CallFindSnapshots} {
+			for _, call := range []memory.Call{memory.CallFindVolume, memory.CallFindSnapshot} {
 				back.Account().Arm(call, memory.Refuse(fault.NotFound)) // it is still armed where nobody looks
 			}
 			_, err := c.CreateVolume(t.Context(), small("a"))
@@ -120,10 +120,10 @@ func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 			if looks := 1 - back.Account().Armed(memory.CallFindVolume); looks != tc.looks {
 				t.Errorf("CreateVolume has looked %d times, want %d", looks, tc.looks)
 			}
-			_, err = c.CreateSnapshots(t.Context(), snapshotOf("s", vol.ID))
-			wantKind(t, "CreateSnapshots", err, fault.InvalidArgument)
-			if looks := 1 - back.Account().Armed(memory.CallFindSnapshots); looks != tc.looks {
-				t.Errorf("CreateSnapshots has looked %d times, want %d", looks, tc.looks)
+			_, err = c.CreateSnapshot(t.Context(), snapshotOf("s", vol.ID))
+			wantKind(t, "CreateSnapshot", err, fault.InvalidArgument)
+			if looks := 1 - back.Account().Armed(memory.CallFindSnapshot); looks != tc.looks {
+				t.Errorf("CreateSnapshot has looked %d times, want %d", looks, tc.looks)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestARestoreToALargerSizeCanBeRepeatedFromAnyPoint(t *testing.T) {
 			back := memory.New(memory.Config{})
 			c := middleware.NewIdempotent(back)
 			from := create(t, c, small("source"))
-			snap := snapshots(t, c, snapshotOf("snap", from.ID))[0]
+			snap := snapshot(t, c, snapshotOf("snap", from.ID))
 			req := small("restored")
 			req.Size, req.Limit, req.Source.Snapshot = 3*cloud.GiB, 3*cloud.GiB, snap.ID
 			back.Account().Arm(memory.CallCreateVolume, tc.create...)
@@ -261,56 +261,20 @@ func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 			c := middleware.NewIdempotent(back)
 			vol, other := create(t, c, small("a")), create(t, c, small("b"))
 			req := snapshotOf("snap", vol.ID)
-			back.Account().Arm(memory.CallCreateSnapshots, lost)
-			if _, err := c.CreateSnapshots(t.Context(), req); err != nil {
-				wantKind(t, "the first CreateSnapshots", err, fault.Uncertain)
+			back.Account().Arm(memory.CallCreateSnapshot, lost)
+			if _, err := c.CreateSnapshot(t.Context(), req); err != nil {
+				wantKind(t, "the first CreateSnapshot", err, fault.Uncertain)
 			}
-			snap := snapshots(t, c, req)[0]
-			if again := snapshots(t, c, req); len(again) != 1 || again[0] != snap {
-				t.Errorf("the third CreateSnapshots = %+v, want %+v", again, snap)
+			snap := snapshot(t, c, req)
+			if again := snapshot(t, c, req); again != snap {
+				t.Errorf("the third CreateSnapshot = %+v, want %+v", again, snap)
 			}
-			_, err := c.CreateSnapshots(t.Context(), snapshotOf("snap", other.ID))
-			wantKind(t, "CreateSnapshots of another volume", err, fault.Conflict)
+			_, err := c.CreateSnapshot(t.Context(), snapshotOf("snap", other.ID))
+			wantKind(t, "CreateSnapshot of another volume", err, fault.Conflict)
 			wantKind(t, "DeleteSnapshot", c.DeleteSnapshot(t.Context(), snap.ID), fault.None)
 			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
 			if err != nil || len(list.Snapshots) != 0 {
 				t.Errorf("ListSnapshots = %+v, %v, want none", list, err)
-			}
-		})
-	}
-}
-
-// A repeated group create answers the same group, in the order of the repeat; another set of volumes
-// under the name is a conflict that says what the name holds.
-func TestALostAnswerMakesOneGroup(t *testing.T) {
-	for name, lost := range map[string]memory.Fault{
-		"the answer is lost":  memory.LoseAnswer(),
-		"the request is lost": memory.LoseRequest(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			back := memory.New(memory.Config{})
-			c := middleware.NewIdempotent(back)
-			a, b, other := create(t, c, small("a")), create(t, c, small("b")), create(t, c, small("c"))
-			req := cloud.CreateSnapshotsRequest{Name: "group", Volumes: []cloud.VolumeID{a.ID, b.ID}, Group: true}
-			back.Account().Arm(memory.CallCreateSnapshots, lost)
-			if _, err := c.CreateSnapshots(t.Context(), req); err != nil {
-				wantKind(t, "the first CreateSnapshots", err, fault.Uncertain)
-			}
-			group := snapshots(t, c, req)
-			req.Volumes = []cloud.VolumeID{b.ID, a.ID}
-			if again := snapshots(t, c, req); again[0] != group[1] || again[1] != group[0] {
-				t.Errorf("the third CreateSnapshots = %+v, want %+v the other way round", again, group)
-			}
-			req.Volumes = []cloud.VolumeID{a.ID, other.ID}
-			_, err := c.CreateSnapshots(t.Context(), req)
-			wantKind(t, "CreateSnapshots of another set", err, fault.Conflict)
-			want := fmt.Sprintf("it is a group of volumes %s, %s, asked for is a group of volumes %s, %s", a.ID, b.ID, a.ID, other.ID)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("CreateSnapshots = %v, want it to say %q", err, want)
-			}
-			list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
-			if err != nil || len(list.Snapshots) != 2 {
-				t.Errorf("ListSnapshots = %+v, %v, want the group", list, err)
 			}
 		})
 	}

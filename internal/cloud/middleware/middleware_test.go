@@ -30,17 +30,17 @@ func create(t *testing.T, c cloud.Cloud, req cloud.CreateVolumeRequest) cloud.Vo
 }
 
 // snapshotOf asks for a single snapshot.
-func snapshotOf(name string, id cloud.VolumeID) cloud.CreateSnapshotsRequest {
-	return cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{id}}
+func snapshotOf(name string, id cloud.VolumeID) cloud.CreateSnapshotRequest {
+	return cloud.CreateSnapshotRequest{Name: name, Volume: id}
 }
 
-func snapshots(t *testing.T, c cloud.Cloud, req cloud.CreateSnapshotsRequest) []cloud.Snapshot {
+func snapshot(t *testing.T, c cloud.Cloud, req cloud.CreateSnapshotRequest) cloud.Snapshot {
 	t.Helper()
-	snaps, err := c.CreateSnapshots(t.Context(), req)
-	if err != nil || len(snaps) != len(req.Volumes) {
-		t.Fatalf("CreateSnapshots(%q) = %+v, %v, want %d snapshots", req.Name, snaps, err, len(req.Volumes))
+	snap, err := c.CreateSnapshot(t.Context(), req)
+	if err != nil {
+		t.Fatalf("CreateSnapshot(%q) = %v", req.Name, err)
 	}
-	return snaps
+	return snap
 }
 
 // count returns how many volumes there are.
@@ -77,8 +77,8 @@ func TestSerializeRefusesASecondChangeAtOnce(t *testing.T) {
 			_, err := c.ExpandVolume(ctx, v.ID, 2*cloud.GiB)
 			return err
 		},
-		memory.CallCreateSnapshots: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			_, err := c.CreateSnapshots(ctx, snapshotOf("new", v.ID))
+		memory.CallCreateSnapshot: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+			_, err := c.CreateSnapshot(ctx, snapshotOf("new", v.ID))
 			return err
 		},
 		memory.CallDeleteSnapshot: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error { return c.DeleteSnapshot(ctx, "s") },
@@ -135,7 +135,7 @@ var repeatable = map[memory.Call]bool{
 	memory.CallCreateVolume: false, memory.CallFindVolume: true, memory.CallGetVolume: true,
 	memory.CallDeleteVolume: true, memory.CallListVolumes: true, memory.CallExpandVolume: true,
 	memory.CallAttach: false, memory.CallDetach: true,
-	memory.CallCreateSnapshots: false, memory.CallFindSnapshots: true, memory.CallGetSnapshot: true,
+	memory.CallCreateSnapshot: false, memory.CallFindSnapshot: true, memory.CallGetSnapshot: true,
 	memory.CallDeleteSnapshot: true, memory.CallListSnapshots: true,
 }
 
@@ -162,10 +162,10 @@ func doCall(ctx context.Context, c cloud.Cloud, call memory.Call, vol cloud.Volu
 		_, err = c.Attach(ctx, vol.ID, "node-1")
 	case memory.CallDetach:
 		err = c.Detach(ctx, vol.ID, "node-1")
-	case memory.CallCreateSnapshots:
-		_, err = c.CreateSnapshots(ctx, snapshotOf("new", vol.ID))
-	case memory.CallFindSnapshots:
-		_, err = c.FindSnapshots(ctx, snap.Name)
+	case memory.CallCreateSnapshot:
+		_, err = c.CreateSnapshot(ctx, snapshotOf("new", vol.ID))
+	case memory.CallFindSnapshot:
+		_, err = c.FindSnapshot(ctx, snap.Name)
 	case memory.CallGetSnapshot:
 		_, err = c.GetSnapshot(ctx, snap.ID)
 	case memory.CallDeleteSnapshot:
@@ -185,7 +185,7 @@ func TestRetryRepeatsOnlyWhatIsHarmless(t *testing.T) {
 				back := memory.New(memory.Config{})
 				c := middleware.NewRetry(back, middleware.Backoff{})
 				vol := create(t, c, small("old"))
-				snap := snapshots(t, c, snapshotOf("old", vol.ID))[0]
+				snap := snapshot(t, c, snapshotOf("old", vol.ID))
 				refuse := memory.Refuse(fault.Unavailable)
 				back.Account().Arm(call, refuse, refuse, refuse)
 				began := time.Now()

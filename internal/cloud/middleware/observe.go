@@ -147,17 +147,17 @@ func (o *Observe) Detach(ctx context.Context, id cloud.VolumeID, node cloud.Node
 	return o.Cloud.Detach(ctx, id, node)
 }
 
-// CreateSnapshots observes the call.
-func (o *Observe) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) (snaps []cloud.Snapshot, err error) {
-	defer o.done("CreateSnapshots", time.Now(), &err,
-		zap.String("name", req.Name), zap.Strings("volume_ids", volumeStrings(req.Volumes)), zap.Bool("group", req.Group))
-	return o.Cloud.CreateSnapshots(ctx, req)
+// CreateSnapshot observes the call.
+func (o *Observe) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (snap cloud.Snapshot, err error) {
+	defer o.done("CreateSnapshot", time.Now(), &err,
+		zap.String("name", req.Name), zap.String("volume_id", string(req.Volume)))
+	return o.Cloud.CreateSnapshot(ctx, req)
 }
 
-// FindSnapshots observes the call.
-func (o *Observe) FindSnapshots(ctx context.Context, name string) (snaps []cloud.Snapshot, err error) {
-	defer o.done("FindSnapshots", time.Now(), &err, zap.String("name", name))
-	return o.Cloud.FindSnapshots(ctx, name)
+// FindSnapshot observes the call.
+func (o *Observe) FindSnapshot(ctx context.Context, name string) (snap cloud.Snapshot, err error) {
+	defer o.done("FindSnapshot", time.Now(), &err, zap.String("name", name))
+	return o.Cloud.FindSnapshot(ctx, name)
 }
 
 // GetSnapshot observes the call.

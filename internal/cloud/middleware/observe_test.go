@@ -47,7 +47,7 @@ func TestObserveCountsEveryCallByItsOutcome(t *testing.T) {
 	}
 	c := middleware.NewObserve(back, nil, calls)
 	vol := create(t, back, small("old"))
-	snap := snapshots(t, back, snapshotOf("old", vol.ID))[0]
+	snap := snapshot(t, back, snapshotOf("old", vol.ID))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now())

@@ -127,9 +127,9 @@ func (r *Retry) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return retryErr(ctx, r.backoff, func() error { return r.Cloud.Detach(ctx, id, node) })
 }
 
-// FindSnapshots is repeated: it only reads.
-func (r *Retry) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
-	return retry(ctx, r.backoff, func() ([]cloud.Snapshot, error) { return r.Cloud.FindSnapshots(ctx, name) })
+// FindSnapshot is repeated: it only reads.
+func (r *Retry) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
+	return retry(ctx, r.backoff, func() (cloud.Snapshot, error) { return r.Cloud.FindSnapshot(ctx, name) })
 }
 
 // GetSnapshot is repeated: it only reads.

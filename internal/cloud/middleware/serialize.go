@@ -96,14 +96,14 @@ func (s *Serialize) Detach(ctx context.Context, id cloud.VolumeID, node cloud.No
 	return s.Cloud.Detach(ctx, id, node)
 }
 
-// CreateSnapshots holds the request's name. It does not hold the volumes, which it does not change.
-func (s *Serialize) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+// CreateSnapshot holds the request's name. It does not hold the volume, which it does not change.
+func (s *Serialize) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	unlock, err := s.lock(key{"creation of snapshot", req.Name})
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
 	defer unlock()
-	return s.Cloud.CreateSnapshots(ctx, req)
+	return s.Cloud.CreateSnapshot(ctx, req)
 }
 
 // DeleteSnapshot holds the snapshot.

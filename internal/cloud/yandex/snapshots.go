@@ -14,47 +14,45 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateSnapshots makes a snapshot of one disk and returns while the cloud is still copying: the instant is
-// that of the call, and writing may go on. Groups are not offered. What was answered once is the answer for ever, or
+// CreateSnapshot makes a snapshot of a disk and returns while the cloud is still copying: the instant is
+// that of the call, and writing may go on. What was answered once is the answer for ever, or
 // an error is: see told.
-func (c *Cloud) CreateSnapshots(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
-	if err := checkSnapshots(req); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+	if err := checkSnapshot(req); err != nil {
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	labels, err := c.labels(req.Name, req.Tags, cloud.Source{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	if snaps, err := c.told(ctx, req); snaps != nil || err != nil {
-		return snaps, err
+	if told, err := c.told(ctx, req); err != nil {
+		return cloud.Snapshot{}, err
+	} else if told != nil {
+		return snapshotOf(told), nil
 	}
 	snap, err := c.takeSnapshot(ctx, taking{
-		doing: fmt.Sprintf("%s of disk %s", doing, req.Volumes[0]), what: keySnapshot, request: req.Name,
+		doing: fmt.Sprintf("%s of disk %s", doing, req.Volume), what: keySnapshot, request: req.Name,
 		body: &compute.CreateSnapshotRequest{
-			FolderId: c.folder, DiskId: string(req.Volumes[0]), Name: c.cloudName(req.Name),
+			FolderId: c.folder, DiskId: string(req.Volume), Name: c.cloudName(req.Name),
 			Description: "Created by cloudblock-csi", Labels: labels,
 		},
 	})
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
 	c.chains.making(req.Name, snap.GetId())
-	return []cloud.Snapshot{snapshotOf(snap)}, nil
+	return snapshotOf(snap), nil
 }
 
-func checkSnapshots(req cloud.CreateSnapshotsRequest) error {
+func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	switch {
-	case req.Group:
-		return fmt.Errorf("groups of snapshots: %w", fault.Unsupported)
 	case req.Name == "":
 		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case len(req.Volumes) != 1:
-		return fmt.Errorf("%d volumes, and no group: %w", len(req.Volumes), fault.InvalidArgument)
-	case !objectID(req.Volumes[0]):
-		return fmt.Errorf("volume %.80q: %w: no disk has such an id", req.Volumes[0], fault.NotFound)
+	case !objectID(req.Volume):
+		return fmt.Errorf("volume %.80q: %w: no disk has such an id", req.Volume, fault.NotFound)
 	default:
 		return nil
 	}
@@ -173,30 +171,30 @@ func (c *Cloud) snapshotThere(ctx context.Context, id cloud.SnapshotID, failure 
 	return snap.GetStatus() != compute.Snapshot_DELETING, nil
 }
 
-// FindSnapshots returns the snapshot made under this request name. One that the cloud has given up is none, and holds
+// FindSnapshot returns the snapshot made under this request name. One that the cloud has given up is none, and holds
 // the name; several are left to a person, as FindVolume does it.
-func (c *Cloud) FindSnapshots(ctx context.Context, name string) ([]cloud.Snapshot, error) {
+func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
 	if name == "" {
-		return nil, missing
+		return cloud.Snapshot{}, missing
 	}
 	same, err := c.snapshotsNamed(ctx, c.cloudName(name))
 	if err != nil {
-		return nil, err
+		return cloud.Snapshot{}, err
 	}
 	ours := c.ours(name, same)
 	switch {
 	case len(ours) > 1:
-		return nil, errTwinSnapshots(name, ours)
+		return cloud.Snapshot{}, errTwinSnapshots(name, ours)
 	case len(ours) == 1 && ours[0].GetStatus() == compute.Snapshot_ERROR:
-		return nil, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, ours[0].GetId(), nil))
+		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, ours[0].GetId(), nil))
 	case len(ours) == 1:
-		return []cloud.Snapshot{snapshotOf(ours[0])}, nil
+		return snapshotOf(ours[0]), nil
 	case len(same) > 0:
-		return nil, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its labels): %w",
+		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its labels): %w",
 			name, same[0].GetId(), same[0].GetName(), fault.Conflict)
 	default:
-		return nil, missing
+		return cloud.Snapshot{}, missing
 	}
 }
 

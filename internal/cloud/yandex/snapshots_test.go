@@ -17,8 +17,8 @@ import (
 
 const createSnapshot = "SnapshotService/Create"
 
-func snapshotRequest(name string, of cloud.VolumeID) cloud.CreateSnapshotsRequest {
-	return cloud.CreateSnapshotsRequest{Name: name, Volumes: []cloud.VolumeID{of}}
+func snapshotRequest(name string, of cloud.VolumeID) cloud.CreateSnapshotRequest {
+	return cloud.CreateSnapshotRequest{Name: name, Volume: of}
 }
 
 // A snapshot is answered while the cloud is still copying, and again until it can be restored.
@@ -29,9 +29,9 @@ func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
 		id := attached(t, c)
 		began := time.Now()
 		for range 3 { // as the sidecar asks until it is ready
-			snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
-			if err != nil || len(snaps) != 1 || snaps[0].Ready || snaps[0].Volume != id || snaps[0].Size != cloud.GiB || snaps[0].Created.IsZero() {
-				t.Errorf("CreateSnapshots = %+v, %v, want one that is not ready", snaps, err)
+			snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
+			if err != nil || snap.Ready || snap.Volume != id || snap.Size != cloud.GiB || snap.Created.IsZero() {
+				t.Errorf("CreateSnapshot = %+v, %v, want one that is not ready", snap, err)
 			}
 		}
 		if took := time.Since(began); took > time.Minute || len(folder.Snapshots()) != 1 {
@@ -41,9 +41,9 @@ func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
 			t.Errorf("%d writes for a disk, its attachment and a snapshot that is asked for three times", n)
 		}
 		time.Sleep(2 * time.Hour)
-		snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
-		if err != nil || !snaps[0].Ready {
-			t.Errorf("after its time CreateSnapshots = %+v, %v", snaps, err)
+		snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
+		if err != nil || !snap.Ready {
+			t.Errorf("after its time CreateSnapshot = %+v, %v", snap, err)
 		}
 	})
 }
@@ -59,14 +59,14 @@ func TestASnapshotWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 				c := stack(open(t, folder))
 				id := origin(t, c)
 				folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: effect})
-				var snaps []cloud.Snapshot
+				var snap cloud.Snapshot
 				must(t, cloudtest.Repeat(func() (err error) {
-					if snaps, err = c.CreateSnapshots(t.Context(), snapshotRequest("s", id)); err == nil && !snaps[0].Ready {
+					if snap, err = c.CreateSnapshot(t.Context(), snapshotRequest("s", id)); err == nil && !snap.Ready {
 						err = fault.Busy
 					}
 					return err
 				}))
-				if all := folder.Snapshots(); len(all) != 1 || all[0].ID != string(snaps[0].ID) || all[0].Status != "READY" {
+				if all := folder.Snapshots(); len(all) != 1 || all[0].ID != string(snap.ID) || all[0].Status != "READY" {
 					t.Errorf("the snapshots are %+v", all)
 				}
 			})
@@ -95,9 +95,9 @@ func TestASnapshotThatWasToldOfIsNeverReplaced(t *testing.T) {
 					c := open(t, folder)
 					id := attached(t, c)
 					folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: tc.effect})
-					_, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+					_, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
 					if (err == nil) != (tc.effect.Lost == "") {
-						t.Fatalf("the first CreateSnapshots = %v", err)
+						t.Fatalf("the first CreateSnapshot = %v", err)
 					}
 					told := cloud.SnapshotID(folder.Snapshots()[0].ID)
 					time.Sleep(5 * time.Minute)
@@ -109,9 +109,9 @@ func TestASnapshotThatWasToldOfIsNeverReplaced(t *testing.T) {
 					if all := folder.Snapshots(); len(all) > 0 {
 						t.Errorf("after its delete there are %+v", all)
 					}
-					snaps, err := stack(c).CreateSnapshots(t.Context(), snapshotRequest("s", id))
-					if err != nil || snaps[0].ID == told {
-						t.Errorf("with its name free again CreateSnapshots = %+v, %v", snaps, err)
+					snap, err := stack(c).CreateSnapshot(t.Context(), snapshotRequest("s", id))
+					if err != nil || snap.ID == told {
+						t.Errorf("with its name free again CreateSnapshot = %+v, %v", snap, err)
 					}
 				})
 			})
@@ -125,10 +125,10 @@ func neverAnother(t *testing.T, folder *emulator.Cloud, c cloud.Cloud, of cloud.
 	t.Helper()
 	var last error
 	for range 4 {
-		var snaps []cloud.Snapshot
-		snaps, last = stack(c).CreateSnapshots(t.Context(), snapshotRequest("s", of))
-		if last == nil && (snaps[0].ID != told || snaps[0].Ready) {
-			t.Errorf("CreateSnapshots = %+v, it was told to be %s", snaps[0], told)
+		var snap cloud.Snapshot
+		snap, last = stack(c).CreateSnapshot(t.Context(), snapshotRequest("s", of))
+		if last == nil && (snap.ID != told || snap.Ready) {
+			t.Errorf("CreateSnapshot = %+v, it was told to be %s", snap, told)
 		}
 		for _, s := range folder.Snapshots() {
 			if s.ID != string(told) {
@@ -150,13 +150,13 @@ func TestALossThatWasSeenIsNotForgottenWithItsKey(t *testing.T) {
 		c := open(t, folder)
 		id := attached(t, c)
 		folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: faults.Effect{Errored: true, ID: "INTERNAL"}})
-		snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+		snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
 		must(t, err)
 		time.Sleep(5 * time.Minute)
 		c = open(t, folder)
-		neverAnother(t, folder, c, id, snaps[0].ID)
+		neverAnother(t, folder, c, id, snap.ID)
 		time.Sleep(time.Hour)
-		neverAnother(t, folder, c, id, snaps[0].ID)
+		neverAnother(t, folder, c, id, snap.ID)
 	})
 }
 
@@ -170,19 +170,19 @@ func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
 		})
 		c := stack(open(t, folder))
 		id := attached(t, c)
-		first, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+		first, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
 		must(t, err)
 		for range 3 {
 			time.Sleep(25 * time.Minute)
-			again, err := stack(open(t, folder)).CreateSnapshots(t.Context(), snapshotRequest("s", id))
-			if err != nil || again[0].ID != first[0].ID {
-				t.Errorf("CreateSnapshots again = %+v, %v, want %s", again, err, first[0].ID)
+			again, err := stack(open(t, folder)).CreateSnapshot(t.Context(), snapshotRequest("s", id))
+			if err != nil || again.ID != first.ID {
+				t.Errorf("CreateSnapshot again = %+v, %v, want %s", again, err, first.ID)
 			}
 		}
 		twin, err := folder.AddSnapshot(emulator.Snapshot{Name: "s", Disk: string(id), Labels: labels("s")})
 		must(t, err)
-		_, err = stack(open(t, folder)).CreateSnapshots(t.Context(), snapshotRequest("s", id))
-		want(t, err, fault.Unavailable, twin, string(first[0].ID), "delete the one")
+		_, err = stack(open(t, folder)).CreateSnapshot(t.Context(), snapshotRequest("s", id))
+		want(t, err, fault.Unavailable, twin, string(first.ID), "delete the one")
 	})
 }
 
@@ -193,10 +193,10 @@ func TestARestoreInAnotherZoneToALargerSize(t *testing.T) {
 	c := stack(open(t, folder))
 	id := origin(t, c)
 	folder.SetContent(string(id), "precious")
-	snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", id))
+	snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
 	must(t, err)
 	repeat := request("copy")
-	repeat.Zones, repeat.Size, repeat.Source.Snapshot = []string{"ru-central1-d"}, 3*cloud.GiB, snaps[0].ID
+	repeat.Zones, repeat.Size, repeat.Source.Snapshot = []string{"ru-central1-d"}, 3*cloud.GiB, snap.ID
 	first, err := c.CreateVolume(t.Context(), repeat)
 	must(t, err)
 	second, err := c.CreateVolume(t.Context(), repeat)
@@ -217,9 +217,9 @@ func TestARestoreIsAsLargeAsItsSource(t *testing.T) {
 	big.Size = 4 * cloud.GiB
 	vol, err := c.CreateVolume(t.Context(), big)
 	must(t, err)
-	snaps, err := c.CreateSnapshots(t.Context(), snapshotRequest("s", vol.ID))
+	snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", vol.ID))
 	must(t, err)
-	for name, source := range map[string]cloud.Source{"restore": {Snapshot: snaps[0].ID}, "clone": {Volume: vol.ID}} {
+	for name, source := range map[string]cloud.Source{"restore": {Snapshot: snap.ID}, "clone": {Volume: vol.ID}} {
 		t.Run(name, func(t *testing.T) {
 			req := request(name)
 			req.Source = source

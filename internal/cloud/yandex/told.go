@@ -27,7 +27,7 @@ import (
 //
 // Where the cloud leaves nothing of a snapshot that it gave up, its idempotency key is the record for a process that
 // has not seen that, for as long as the cloud knows the key. After that nothing is left to tell it by.
-func (c *Cloud) told(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]cloud.Snapshot, error) {
+func (c *Cloud) told(ctx context.Context, req cloud.CreateSnapshotRequest) (*compute.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
 	id := c.chains.madeAs(req.Name)
 	snap, err := c.toldOf(ctx, req.Name, id)
@@ -35,16 +35,16 @@ func (c *Cloud) told(ctx context.Context, req cloud.CreateSnapshotsRequest) ([]c
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	case snap == nil && id == "":
-		return nil, nil
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case snap == nil:
 		return nil, errLost(req.Name, id, nil)
-	case snap.GetSourceDiskId() != string(req.Volumes[0]), snap.GetStatus() == compute.Snapshot_READY:
+	case snap.GetSourceDiskId() != string(req.Volume), snap.GetStatus() == compute.Snapshot_READY:
 		return nil, fmt.Errorf("%s: an earlier call has made %s for it: %w", doing, snap.GetId(), fault.Conflict)
 	case snap.GetStatus() != compute.Snapshot_CREATING && id != "":
 		return nil, errLost(req.Name, id, nil)
 	}
 	c.chains.making(req.Name, snap.GetId())
-	return []cloud.Snapshot{snapshotOf(snap)}, nil
+	return snap, nil
 }
 
 // toldOf looks for the snapshot that a request was answered with: by the id if this process has done that, and

@@ -19,7 +19,7 @@ import (
 func methods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
 	all := map[string]protoreflect.MethodDescriptor{}
-	for _, name := range []protoreflect.FullName{"csi.v1.Controller", "csi.v1.GroupController"} {
+	for _, name := range []protoreflect.FullName{"csi.v1.Controller"} {
 		service, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
 		if err != nil {
 			t.Fatal(err)
@@ -118,11 +118,6 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 					promised[call] = true
 				}
 			}
-			if caps.Groups {
-				for _, call := range []string{"GroupControllerGetCapabilities", "CreateVolumeGroupSnapshot", "GetVolumeGroupSnapshot", "DeleteVolumeGroupSnapshot"} {
-					promised[call] = true
-				}
-			}
 			for name, method := range methods(t) {
 				for _, text := range []string{"", "x", id, "../x", "\x01", strings.Repeat("long", 500)} {
 					req := message(t, method.Input())
@@ -187,8 +182,6 @@ func TestNoSecretLeaves(t *testing.T) {
 		},
 		"CreateSnapshot":            &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Secrets: secrets},
 		"ListSnapshots":             &csi.ListSnapshotsRequest{Secrets: secrets},
-		"CreateVolumeGroupSnapshot": &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}, Secrets: secrets},
-		"DeleteVolumeGroupSnapshot": &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: "none", Secrets: secrets},
 		"ControllerUnpublishVolume": &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "node-2", Secrets: secrets},
 	}
 	all := methods(t)

@@ -31,7 +31,6 @@ var ctxOf = drivertest.Waiting
 // rig is a controller service on a real socket, over a cloud in memory.
 type rig struct {
 	csi.ControllerClient
-	csi.GroupControllerClient
 
 	conn  *grpc.ClientConn
 	cloud *memory.Cloud
@@ -56,11 +55,8 @@ func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
 		Names: names, Features: service.Features(), Version: "test", HTTPEndpoint: r.http, Log: log,
 	}, func(s grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(s, service)
-		if service.Features().Groups {
-			csi.RegisterGroupControllerServer(s, service.Groups())
-		}
 	})
-	r.ControllerClient, r.GroupControllerClient = csi.NewControllerClient(r.conn), csi.NewGroupControllerClient(r.conn)
+	r.ControllerClient = csi.NewControllerClient(r.conn)
 	return r
 }
 
@@ -87,7 +83,7 @@ func (r *rig) metrics(t *testing.T) string {
 func small() cloud.Capabilities {
 	caps := memory.Full()
 	caps.Attach, caps.Expand, caps.Snapshots, caps.Clones, caps.Capacity = false, false, false, false, false
-	caps.Groups, caps.Health, caps.Parameters = false, false, nil
+	caps.Health, caps.Parameters = false, nil
 	return caps
 }
 

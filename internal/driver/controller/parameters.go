@@ -36,11 +36,6 @@ var (
 		"csi.storage.k8s.io/volumesnapshot/namespace":   "cloudblock-snapshot-namespace",
 		"csi.storage.k8s.io/volumesnapshotcontent/name": "cloudblock-snapshot-content",
 	}
-	groupMetadata = map[string]string{
-		"csi.storage.k8s.io/volumegroupsnapshot/name":        "cloudblock-group-snapshot",
-		"csi.storage.k8s.io/volumegroupsnapshot/namespace":   "cloudblock-group-snapshot-namespace",
-		"csi.storage.k8s.io/volumegroupsnapshotcontent/name": "cloudblock-group-snapshot-content",
-	}
 )
 
 // ownTags begin with this; a class cannot set them.
@@ -139,16 +134,15 @@ func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	return nil
 }
 
-// parseSnapshotParameters decodes the parameters of a class of snapshots, or of groups of them, into
-// tags. The metadata are those that name Kubernetes' objects.
-func parseSnapshotParameters(raw, metadata map[string]string) ([]cloud.Tag, error) {
+// parseSnapshotParameters decodes the parameters of a class of snapshots into tags.
+func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
 		return nil, err
 	}
-	known := append(slices.Collect(maps.Keys(metadata)), paramTags)
+	known := append(slices.Collect(maps.Keys(snapshotMetadata)), paramTags)
 	var tags []cloud.Tag
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		tag, named := metadata[name]
+		tag, named := snapshotMetadata[name]
 		switch {
 		case named:
 			tags = append(tags, cloud.Tag{Key: tag, Value: raw[name]})

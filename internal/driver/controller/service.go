@@ -31,7 +31,7 @@ func New(c cloud.Cloud, names driver.Names, tags ...cloud.Tag) *Service {
 
 // Features says what GetPluginCapabilities has to state of the cloud behind this service.
 func (s *Service) Features() driver.Features {
-	return driver.Features{Groups: s.caps.Groups, SnapshotZones: s.caps.SnapshotZones}
+	return driver.Features{SnapshotZones: s.caps.SnapshotZones}
 }
 
 // ControllerGetCapabilities lists what the cloud behind this service can do.

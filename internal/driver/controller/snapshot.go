@@ -26,27 +26,27 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err := driver.CheckVolumeID("source_volume_id", req.GetSourceVolumeId()); err != nil {
 		return nil, err
 	}
-	tags, err := parseSnapshotParameters(req.GetParameters(), snapshotMetadata)
+	tags, err := parseSnapshotParameters(req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
 	if err := s.checkSnapshotPlace(ctx, req); err != nil {
 		return nil, err
 	}
-	made, err := s.cloud.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{
-		Name:    req.GetName(),
-		Volumes: []cloud.VolumeID{cloud.VolumeID(req.GetSourceVolumeId())},
-		Tags:    mergeTags(s.tags, tags),
+	snap, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{
+		Name:   req.GetName(),
+		Volume: cloud.VolumeID(req.GetSourceVolumeId()),
+		Tags:   mergeTags(s.tags, tags),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(made[0])}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(snap)}, nil
 }
 
 // refuseSnapshot lets a backend without snapshots say why, and what there is instead.
 func (s *Service) refuseSnapshot(ctx context.Context) error {
-	_, err := s.cloud.CreateSnapshots(ctx, cloud.CreateSnapshotsRequest{})
+	_, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{})
 	if !errors.Is(err, fault.Unsupported) {
 		return need(false, "CreateSnapshot")
 	}
@@ -68,7 +68,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetSourceVolumeId()))
 	switch {
 	case err != nil && goneForSure(err):
-		return nil // CreateSnapshots says whether it is gone or elsewhere
+		return nil // CreateSnapshot says whether it is gone or elsewhere
 	case err != nil:
 		return err
 	case !slices.Contains(zones, vol.Zone):
@@ -78,8 +78,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	return nil
 }
 
-// DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error. One of
-// a group is refused: the rest would be a group that says to be whole.
+// DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error.
 func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	if err := need(s.caps.Snapshots, "DeleteSnapshot"); err != nil {
 		return nil, err
@@ -88,16 +87,6 @@ func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotReq
 		return nil, err
 	}
 	id := cloud.SnapshotID(req.GetSnapshotId())
-	if s.caps.Groups {
-		snap, err := s.cloud.GetSnapshot(ctx, id)
-		switch {
-		case err != nil && !goneForSure(err):
-			return nil, err
-		case snap.Group != "":
-			return nil, fmt.Errorf("snapshot %s is of group %s and cannot be deleted alone; use DeleteVolumeGroupSnapshot: %w",
-				id, snap.Group, fault.InvalidArgument)
-		}
-	}
 	if err := s.cloud.DeleteSnapshot(ctx, id); err != nil && !goneForSure(err) {
 		return nil, err
 	}
@@ -127,7 +116,6 @@ func (s *Service) snapshot(snap cloud.Snapshot) *csi.Snapshot {
 		SourceVolumeId:     string(snap.Volume),
 		CreationTime:       timestamppb.New(snap.Created),
 		ReadyToUse:         snap.Ready,
-		GroupSnapshotId:    string(snap.Group),
 		AccessibleTopology: s.topology(snap.Zone),
 	}
 }

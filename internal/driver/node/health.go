@@ -99,6 +99,29 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 	}), nil
 }
 
+// stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its
+// filesystem, which is the staging path, if there is one. The caller closes the device.
+func (s *Server) stagedAt(ctx context.Context, volume string, paths ...string) (*device.Device, string, error) {
+	dev, err := s.find(ctx, device.Claim{Volume: volume}, paths...)
+	if err != nil || dev == nil {
+		return nil, "", err
+	}
+	holders, err := s.mounts.Holders(dev.Number())
+	for _, path := range holders {
+		var at place
+		if at, err = s.look(path, dev); err != nil {
+			break
+		}
+		if at.occupant == ours && !at.block {
+			return dev, path, nil
+		}
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, dev.Close())
+	}
+	return dev, "", nil
+}
+
 // troublesAt looks at one path where the volume is, or should be, staged or published.
 func (s *Server) troublesAt(ctx context.Context, dev *device.Device, path string) ([]mounter.Trouble, error) {
 	at, err := s.look(path, dev)

@@ -36,8 +36,6 @@ type Config struct {
 	SizeStep int64
 	// Prezeroed says whether every byte of a device surely reads as zero; nil: never sure.
 	Prezeroed func(ctx context.Context, dev *device.Device) (bool, error)
-	// Keep are paths whose filesystem is never frozen, such as the pool's.
-	Keep []string
 	// DeadMount is told of every mount that is found to be of a disk that has gone; nil: nobody is.
 	DeadMount func(path string)
 	// Backend knows more about the volumes' health; nil: nobody does.
@@ -57,7 +55,6 @@ type Server struct {
 	mounts    *mounter.Mounter
 	prezeroed func(context.Context, *device.Device) (bool, error)
 	sizeStep  int64
-	keep      []string
 	deadMount func(path string)
 	backend   Backend
 	sysDir    string
@@ -70,7 +67,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
-		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), keep: cfg.Keep, deadMount: cfg.DeadMount,
+		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, sysDir: cmp.Or(cfg.SysDir, "/sys"),
 	}
 	if s.deadMount == nil {

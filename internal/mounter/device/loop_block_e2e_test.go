@@ -25,12 +25,12 @@ func TestBlockSizeOfAVolumeNeverChanges(t *testing.T) {
 		wantKind(t, "Release", r.Release(t.Context(), c), "")
 
 		id := idOf(t, c)
-		made, err := r.pool.CreateSnapshots(t.Context(), pool.NewSnapshots{Name: "s", Volumes: []pool.ID{id}})
+		made, err := r.pool.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: "s", Volume: id})
 		if err != nil {
 			t.Fatal(err)
 		}
 		claims := []Claim{c}
-		for name, from := range map[string]pool.From{"restored": {Snapshot: made[0].ID}, "cloned": {Volume: id}} {
+		for name, from := range map[string]pool.From{"restored": {Snapshot: made.ID}, "cloned": {Volume: id}} {
 			rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: 32 * mib, From: from})
 			if err != nil {
 				t.Fatal(err)

@@ -45,10 +45,10 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	reached, goOn := atStep(t, p, "copy")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-reached; cancel() }()
-	req := NewSnapshots{Name: "s", Volumes: []ID{a.ID}}
-	_, err := p.CreateSnapshots(ctx, req)
+	req := NewSnapshot{Name: "s", Volume: a.ID}
+	_, err := p.CreateSnapshot(ctx, req)
 	if !errors.Is(err, fault.Uncertain) || !errors.Is(err, context.Canceled) {
-		t.Errorf("CreateSnapshots whose caller went away = %v, want %v", err, fault.Uncertain)
+		t.Errorf("CreateSnapshot whose caller went away = %v, want %v", err, fault.Uncertain)
 	}
 	// Another process sees that somebody is at it, and touches nothing.
 	entries, err := other.ListSnapshots(t.Context())
@@ -64,17 +64,17 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	}
 	_, err = other.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Snapshot: entries[0].ID}})
 	wantKind(t, "restore of the half-made snapshot", err, fault.Busy)
-	_, err = p.CreateSnapshots(t.Context(), req)
+	_, err = p.CreateSnapshot(t.Context(), req)
 	wantKind(t, "the same call again", err, fault.Conflict)
 	brief, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
-	if _, err := other.FindSnapshots(brief, "s"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("FindSnapshots in the middle = %v, want to wait", err)
+	if _, err := other.FindSnapshot(brief, "s"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("FindSnapshot in the middle = %v, want to wait", err)
 	}
 	goOn()
-	found, err := other.FindSnapshots(t.Context(), "s")
-	if err != nil || len(found) != 1 || found[0].Kind != Whole || found[0].ID != entries[0].ID {
-		t.Errorf("FindSnapshots = %+v, %v, want it complete", found, err)
+	found, err := other.FindSnapshot(t.Context(), "s")
+	if err != nil || found.Kind != Whole || found.ID != entries[0].ID {
+		t.Errorf("FindSnapshot = %+v, %v, want it complete", found, err)
 	}
 	must(t, p.Use(t.Context(), a.ID, func(*os.File, Record) error { return nil }))
 }
@@ -133,45 +133,27 @@ func TestACopyThatWasRemovedMeanwhileIsNotToldOf(t *testing.T) {
 	}
 }
 
-func TestCopyOfAVolumeInUse(t *testing.T) {
-	req := func(id ID) NewSnapshots { return NewSnapshots{Name: "s", Volumes: []ID{id}} }
-	t.Run("is made while it is frozen", func(t *testing.T) {
-		p := copyPool(t, t.TempDir())
-		n := startNode(t, p, &fakeNode{})
-		a := mustCreate(t, p, "a", small)
-		defer hold(t, p, a.ID)()
-		p.disk.before = func(step string) {
-			if frozen, thawed := n.counts(a.ID); step == "copy" && frozen-thawed != 1 {
-				t.Error("it is copied while it is not frozen")
-			}
+// A copy takes its time, so a volume in use is refused at once, and the answer names the ways out.
+func TestCopyOfAVolumeInUseIsRefused(t *testing.T) {
+	p := copyPool(t, t.TempDir())
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	release := hold(t, p, a.ID)
+	_, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	wantKind(t, "CreateSnapshot of a volume in use", err, fault.Precondition)
+	for _, way := range []string{"stop the pod", "xfs", p.Handle(a.ID).String()} {
+		if err == nil || !strings.Contains(err.Error(), way) {
+			t.Errorf("CreateSnapshot of a volume in use = %v, want %q in it", err, way)
 		}
-		made, err := p.CreateSnapshots(t.Context(), req(a.ID))
-		if err != nil || !made[0].Frozen {
-			t.Errorf("CreateSnapshots = %+v, %v", made, err)
-		}
-		eventually(t, "thaw", func() bool { _, thawed := n.counts(a.ID); return thawed == 1 })
-	})
-	for name, node := range map[string]*fakeNode{
-		"is refused when the node program refuses":         {refuse: "it is a raw block volume"},
-		"is thrown away when it was thawed before its end": {hold: 100 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := copyPool(t, t.TempDir())
-			startNode(t, p, node)
-			a := mustCreate(t, p, "a", small)
-			fillVolume(t, p, a.ID, 'a')
-			defer hold(t, p, a.ID)()
-			p.disk.before = func(step string) {
-				if step == "copy" {
-					_ = wait(t.Context(), 200*time.Millisecond)
-				}
-			}
-			_, err := p.CreateSnapshots(t.Context(), req(a.ID))
-			wantKind(t, "CreateSnapshots", err, fault.Precondition)
-			if left := files(t, p); len(left) != 2 {
-				t.Errorf("the pool holds %q, want only the volume", left)
-			}
-		})
+	}
+	_, err = p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}})
+	wantKind(t, "a clone of a volume in use", err, fault.Precondition)
+	if left := files(t, p); len(left) != 2 {
+		t.Errorf("the pool holds %q, want only the volume", left)
+	}
+	release()
+	if _, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID}); err != nil {
+		t.Errorf("CreateSnapshot of the volume after its use = %v", err)
 	}
 }
 
@@ -181,15 +163,15 @@ func TestRestoreHasTheContentAndTheSize(t *testing.T) {
 	fillVolume(t, p, a.ID, 'a')
 	want, err := os.ReadFile(p.ImagePath(a.ID))
 	must(t, err)
-	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
 	must(t, err)
 	fillVolume(t, p, a.ID, 'b')
 	must(t, p.Delete(t.Context(), a.ID)) // a snapshot does not need its volume
 	for _, size := range []int64{small, 3 * small} {
-		r, err := p.Create(t.Context(), NewVolume{Name: "r" + string(rune('0'+size/small)), Size: size, From: From{Snapshot: made[0].ID}})
+		r, err := p.Create(t.Context(), NewVolume{Name: "r" + string(rune('0'+size/small)), Size: size, From: From{Snapshot: made.ID}})
 		must(t, err)
 		e, err := p.Get(t.Context(), r.ID)
-		if err != nil || e.Size != size || e.Allocated < size || r.SourceOf() != (From{Snapshot: made[0].ID}) {
+		if err != nil || e.Size != size || e.Allocated < size || r.SourceOf() != (From{Snapshot: made.ID}) {
 			t.Errorf("restore to %d = %+v, %v", size, e, err)
 		}
 		data, err := os.ReadFile(p.ImagePath(r.ID))
@@ -215,9 +197,9 @@ func TestLeftOversOfSnapshotsAreKept(t *testing.T) {
 	a := mustCreate(t, p, "a", small)
 	var ids []ID
 	for _, name := range []string{"record gone", "image gone", "record cut off", "image cut off"} {
-		made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: name, Volumes: []ID{a.ID}})
+		made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: name, Volume: a.ID})
 		must(t, err)
-		ids = append(ids, made[0].ID)
+		ids = append(ids, made.ID)
 	}
 	must(t, os.Remove(p.file(ofSnapshot(ids[0]), recordExt)))
 	must(t, os.Remove(p.file(ofSnapshot(ids[1]), imageExt)))
@@ -240,6 +222,34 @@ func TestLeftOversOfSnapshotsAreKept(t *testing.T) {
 	if left := files(t, p); len(left) > 0 {
 		t.Errorf("the pool holds %q", left)
 	}
+}
+
+// A pool that an older version served opens with all its snapshots, whatever that one left behind of a
+// freeze, and what a record said of a group or a freeze means nothing any more.
+func TestAPoolOfAnOlderVersion(t *testing.T) {
+	dir := t.TempDir()
+	p := copyPool(t, dir)
+	a := mustCreate(t, p, "a", small)
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	record := p.file(ofSnapshot(made.ID), recordExt)
+	data, err := os.ReadFile(record)
+	must(t, err)
+	older := strings.Replace(string(data), `"state"`, `"group":"`+string(NewID())+`","frozen":true,"state"`, 1)
+	must(t, os.WriteFile(record, []byte(older), filePerm))
+	must(t, os.Mkdir(p.path("freeze"), folderPerm))
+	for _, note := range []string{"", ".json", ".frozen", ".freezing"} {
+		must(t, os.WriteFile(p.path("freeze", string(a.ID)+note), []byte(`{"format":1}`), filePerm))
+	}
+	p = copyPool(t, dir)
+	if e, err := p.FindSnapshot(t.Context(), "s"); err != nil || e.Kind != Whole || e.Record.Volume != a.ID {
+		t.Errorf("FindSnapshot = %+v, %v, want the older snapshot", e, err)
+	}
+	if _, err := p.Create(t.Context(), NewVolume{Name: "r", Size: small, From: From{Snapshot: made.ID}}); err != nil {
+		t.Errorf("Create from the older snapshot = %v", err)
+	}
+	must(t, p.DeleteSnapshot(t.Context(), made.ID))
+	must(t, p.Delete(t.Context(), a.ID))
 }
 
 func TestNeededCopies(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -92,6 +92,11 @@ func (p *Pool) admit(r Record) error {
 	if err := p.checkFree(entries, volumes, r.Name); err != nil {
 		return err
 	}
+	return p.checkRoom(entries, r)
+}
+
+// checkRoom refuses a volume that is larger than the available space.
+func (p *Pool) checkRoom(entries []Entry, r Record) error {
 	free, err := p.free(entries)
 	if err != nil {
 		return err
@@ -140,16 +145,14 @@ func (r Record) item() item {
 	return ofVolume(r.ID)
 }
 
-// takeBack removes what failed calls made. It does not look at the context: a caller that went
+// takeBack removes what a failed call made. It does not look at the context: a caller that went
 // away is one more reason to leave nothing.
-func (p *Pool) takeBack(cause error, made ...Record) error {
-	what := fmt.Errorf("create %s of the name %q: %w", made[0].item().shelf, made[0].Name, kindOf(cause))
-	for _, r := range made {
-		if err := p.erase(r.item()); err != nil {
-			what = fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(what, err))
-		}
+func (p *Pool) takeBack(cause error, r Record) error {
+	cause = fmt.Errorf("create %s %q: %w", strings.TrimSuffix(string(r.item().shelf), "s"), r.Name, kindOf(cause))
+	if err := p.erase(r.item()); err != nil {
+		return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(cause, err))
 	}
-	return what
+	return cause
 }
 
 // roundUp makes a size a multiple of SizeStep and refuses one outside the bounds.
@@ -158,29 +161,6 @@ func roundUp(size int64) (int64, error) {
 		return 0, fmt.Errorf("size %d is not between %d and %d: %w", size, SmallestVolume, LargestVolume, fault.OutOfRange)
 	}
 	return (size + SizeStep - 1) / SizeStep * SizeStep, nil
-}
-
-// createCopy makes a volume with the content of another volume or a snapshot.
-func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, error) {
-	made, err := p.copyFrom(ctx, volumes, r.Name, []item{from}, func(sources []source) (*making, error) {
-		src := sources[0]
-		if src.record.Size > r.Size {
-			return nil, fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(from), src.record.Size, fault.OutOfRange)
-		}
-		// Room for the whole volume: whatever it shares at first may be written over.
-		if err := p.admit(r); err != nil {
-			return nil, err
-		}
-		r.BlockSize = src.record.BlockSize
-		r.Source = string(from.shelf) + "/" + string(from.id)
-		return &making{records: []Record{r}, sources: sources, fill: func(ctx context.Context, f *os.File) error {
-			return p.disk.reserve(ctx, f, r.Size)
-		}}, nil
-	})
-	if err != nil {
-		return Record{}, err
-	}
-	return made[0], nil
 }
 
 // SourceOf returns what a volume was copied from.

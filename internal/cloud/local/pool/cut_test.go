@@ -58,8 +58,8 @@ func picture(t *testing.T, p *Pool) (lines []string, files int) {
 		for _, e := range entries {
 			sum := checksum(t, p.file(e.item(), imageExt))
 			r := e.Record
-			lines = append(lines, fmt.Sprintf("snapshot=%v %s %q size=%d grow=%d state=%s grouped=%v from=%q of=%q frozen=%v sum=%x",
-				e.Snapshot, e.Kind, r.Name, e.Size, r.GrowTo, r.State, r.Group != "", r.Source, r.Volume, r.Frozen, sum))
+			lines = append(lines, fmt.Sprintf("snapshot=%v %s %q size=%d grow=%d state=%s from=%q of=%q sum=%x",
+				e.Snapshot, e.Kind, r.Name, e.Size, r.GrowTo, r.State, r.Source, r.Volume, sum))
 			files += 2
 		}
 	}
@@ -83,10 +83,8 @@ type operation struct {
 	name string
 	do   func(ctx context.Context, p *Pool, a, b, snap ID) error
 	// done is what the same call answers when it was done already.
-	done fault.Kind
-	// groups: only where the filesystem has reflinks.
-	groups bool
-	least  int
+	done  fault.Kind
+	least int
 }
 
 var operations = []operation{
@@ -103,7 +101,7 @@ var operations = []operation{
 		return p.Delete(ctx, a)
 	}},
 	{name: "snapshot", least: 6, done: fault.Conflict, do: func(ctx context.Context, p *Pool, a, _, _ ID) error {
-		_, err := p.CreateSnapshots(ctx, NewSnapshots{Name: "new", Volumes: []ID{a}})
+		_, err := p.CreateSnapshot(ctx, NewSnapshot{Name: "new", Volume: a})
 		return err
 	}},
 	{name: "delete snapshot", least: 4, done: fault.NotFound, do: func(ctx context.Context, p *Pool, _, _, snap ID) error {
@@ -115,10 +113,6 @@ var operations = []operation{
 	}},
 	{name: "restore to a larger size", least: 6, done: fault.Conflict, do: func(ctx context.Context, p *Pool, _, _, snap ID) error {
 		_, err := p.Create(ctx, NewVolume{Name: "new", Size: 3 * small, From: From{Snapshot: snap}})
-		return err
-	}},
-	{name: "group", groups: true, least: 15, done: fault.Conflict, do: func(ctx context.Context, p *Pool, a, b, _ ID) error {
-		_, err := p.CreateSnapshots(ctx, NewSnapshots{Name: "new", Volumes: []ID{b, a}, Group: true})
 		return err
 	}},
 }
@@ -137,12 +131,6 @@ func cutEverywhere(t *testing.T, rig cutRig) {
 				t.Parallel() // most of the time goes into waiting for the disk
 			}
 			dir := rig.dir(t)
-			if p := rig.open(t, dir); op.groups && !p.reflink {
-				if err := op.do(t.Context(), p, NewID(), NewID(), ""); fault.Of(err) != fault.Precondition {
-					t.Errorf("%s without reflinks = %v, want %v", op.name, err, fault.Precondition)
-				}
-				return
-			}
 			whole := newCut(t, rig, op, dir)
 			first, last := opening.Calls, whole.run(0).Calls
 			if op.name == "open" {
@@ -195,9 +183,9 @@ func newCut(t *testing.T, rig cutRig, op operation, dir string) *cut {
 	c.a, c.b = mustCreate(t, p, "a", small).ID, mustCreate(t, p, "b", small).ID
 	fillVolume(t, p, c.a, 'a')
 	fillVolume(t, p, c.b, 'b')
-	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "old", Volumes: []ID{c.a}})
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "old", Volume: c.a})
 	must(t, err)
-	c.snap = made[0].ID
+	c.snap = made.ID
 	fillVolume(t, p, c.a, 'A')
 	c.before = c.look()
 	return c
@@ -215,9 +203,6 @@ func (c *cut) look() state {
 	slices.Sort(lines)
 	if left := files(c.T, p); len(left) != count {
 		c.Errorf("the folders hold %q, and the lists only\n%s", left, strings.Join(lines, "\n"))
-	}
-	if notes, err := os.ReadDir(p.path(freezeDir)); err != nil || len(notes) > 0 {
-		c.Errorf("the freeze folder holds %v, %v", notes, err)
 	}
 	entries := mustSettle(c.T, p)
 	promised, err := p.sharedPromise(entries, nil)

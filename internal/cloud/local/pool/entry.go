@@ -93,39 +93,33 @@ func (p *Pool) get(ctx context.Context, it item) (Entry, error) {
 // FindByName returns the volume that was created under this name, and waits for it while it is being
 // copied. fault.NotFound when there is none, fault.Precondition when there is only its record.
 func (p *Pool) FindByName(ctx context.Context, name string) (Entry, error) {
-	found, err := p.find(ctx, volumes, name)
-	if err != nil {
-		return Entry{}, err
-	}
-	return found[0], nil
+	return p.find(ctx, volumes, name)
 }
 
-// FindSnapshots returns the snapshots that were made under this name, one or a group, and waits for
-// one that is being copied. Its errors are those of FindByName.
-func (p *Pool) FindSnapshots(ctx context.Context, name string) ([]Entry, error) {
+// FindSnapshot is FindByName for a snapshot.
+func (p *Pool) FindSnapshot(ctx context.Context, name string) (Entry, error) {
 	return p.find(ctx, snapshots, name)
 }
 
-func (p *Pool) find(ctx context.Context, s shelf, name string) ([]Entry, error) {
+func (p *Pool) find(ctx context.Context, s shelf, name string) (Entry, error) {
 	for {
 		entries, err := p.list(ctx, s)
 		if err != nil {
-			return nil, err
+			return Entry{}, err
 		}
 		found := named(entries, name)
 		if len(found) == 0 {
-			return nil, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, s, name, fault.NotFound)
+			return Entry{}, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, s, name, fault.NotFound)
 		}
-		if found[0].Kind != UnderWay {
-			for _, e := range found {
-				if e.Kind != Whole {
-					return nil, p.refuse(e)
-				}
+		switch e := found[0]; e.Kind {
+		case Whole:
+			return e, nil
+		case UnderWay:
+			if err := wait(ctx, longPause); err != nil {
+				return Entry{}, fmt.Errorf("%s is being copied: %w", p.name(e.item()), err)
 			}
-			return found, nil
-		}
-		if err := wait(ctx, longPause); err != nil {
-			return nil, fmt.Errorf("%s is being copied: %w", p.name(found[0].item()), err)
+		default:
+			return Entry{}, p.refuse(e)
 		}
 	}
 }
@@ -166,14 +160,12 @@ func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
 		return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 	}
 	var entries []Entry
-	ids, commits := map[ID]bool{}, []ID{}
+	ids := map[ID]bool{}
 	for _, f := range files {
 		switch id, ext := splitName(f.Name()); {
 		case ext == imageExt, ext == recordExt, ext == markExt:
 			ids[id] = true
-		case ext == commitExt && s == snapshots:
-			commits = append(commits, id)
-		case ext == recordExt+newExt, ext == commitExt+newExt:
+		case ext == recordExt+newExt:
 			// Never the only copy of anything: replace moves a complete one to its name.
 			p.disk.discard(p.path(string(s), f.Name()))
 		default:
@@ -191,7 +183,6 @@ func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
 		}
 		entries = append(entries, e)
 	}
-	p.finishCommits(commits, entries)
 	slices.SortFunc(entries, func(a, b Entry) int {
 		if (a.ID == "") != (b.ID == "") {
 			return strings.Compare(string(b.ID), string(a.ID))
@@ -211,7 +202,7 @@ func splitName(name string) (id ID, ext string) {
 		return "", ""
 	}
 	switch ext = name[idLen:]; ext {
-	case imageExt, recordExt, markExt, commitExt, recordExt + newExt, commitExt + newExt:
+	case imageExt, recordExt, markExt, recordExt + newExt:
 		return id, ext
 	}
 	return "", ""
@@ -262,12 +253,6 @@ func (p *Pool) entry(it item) (Entry, error) {
 func (p *Pool) finish(it item, r *Record) (done bool, err error) {
 	switch r.State {
 	case Creating:
-		if r.Group != "" && p.committed(r.Group) {
-			r.State = Ready
-			// On a full disk it stays as it is, and is as good with the commit beside it.
-			_ = p.writeRecord(it, *r)
-			return true, nil
-		}
 		return false, p.clearAway(it) // nobody was ever told of it
 	case Ready:
 		p.undoGrowth(it, r)

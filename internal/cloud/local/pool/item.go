@@ -15,11 +15,8 @@ const (
 	snapshots shelf = "snapshots"
 )
 
-// The prefixes that tell the ids of snapshots and groups from those of volumes outside.
-const (
-	snapshotPrefix = "snap-"
-	groupPrefix    = "group-"
-)
+// snapshotPrefix tells the id of a snapshot from that of a volume outside.
+const snapshotPrefix = "snap-"
 
 // item is a volume or a snapshot: an id on a shelf.
 type item struct {
@@ -45,9 +42,6 @@ func (p *Pool) name(it item) string {
 
 // SnapshotHandle returns the id of a snapshot of this pool as the outside knows it.
 func (p *Pool) SnapshotHandle(id ID) string { return p.node + "/" + snapshotPrefix + string(id) }
-
-// GroupHandle returns the id of a group of snapshots of this pool as the outside knows it.
-func (p *Pool) GroupHandle(id ID) string { return p.node + "/" + groupPrefix + string(id) }
 
 // ParseSnapshotHandle accepts exactly what SnapshotHandle returns for a valid node and id.
 func ParseSnapshotHandle(s string) (Handle, error) {

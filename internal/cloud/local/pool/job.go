@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// copyChunk is how much is copied between two looks at the context.
+	// copyChunk is how much is copied between two checks of the context.
 	copyChunk int64 = 16 << 20
 	// progressPause is the time between two reports of progress.
 	progressPause = 5 * time.Second
@@ -30,27 +30,27 @@ type Progress struct {
 	Err   error
 }
 
-// job is a copy without the pool's lock. It outlives the call that began it, and ends with the
-// process. While it lives it holds the exclusive flock of the image that it writes, so whoever reads
-// a record that says "copying" knows whether anybody still is at it.
+// job is a copy without the pool's lock. It runs on when the call that began it ends, and ends with the
+// process. Until then it holds the exclusive flock of the image that it writes, which tells a record that
+// says "copying" from one that a killed process left.
 type job struct {
-	record  Record
-	source  source
-	to      *os.File
-	freezes map[ID]thaw
-	done    chan struct{}
-	err     error
+	record Record
+	source source
+	to     *os.File
+	done   chan struct{}
+	// err is set before done is closed.
+	err error
 }
 
-// startCopy does what a copy needs the pool's lock for: record, image, lock and promise of space.
-func (p *Pool) startCopy(m *making, freezes map[ID]thaw) (*job, error) {
-	j := &job{record: m.records[0], source: m.sources[0], freezes: freezes, done: make(chan struct{})}
-	it := j.record.item()
-	j.record.State = Copying
-	parts, total, err := written(j.source.file, j.source.record.Size)
+// startJob does what a copy needs the pool's lock for: record, image, lock and reservation.
+func (p *Pool) startJob(r Record, src source) (*job, error) {
+	j := &job{record: r, source: src, done: make(chan struct{})}
+	it := r.item()
+	parts, total, err := written(src.file, src.record.Size)
 	if err != nil {
-		return nil, fmt.Errorf("copy %s: %w", p.name(j.source.item), kindOf(err))
+		return nil, fmt.Errorf("copy %s: %w", p.name(src.item), kindOf(err))
 	}
+	j.record.State = Copying
 	if it.isSnapshot() {
 		j.record.Promise = total
 	}
@@ -68,7 +68,7 @@ func (p *Pool) startCopy(m *making, freezes map[ID]thaw) (*job, error) {
 		err = retryEINTR(func() error { return j.to.Truncate(j.record.Size) })
 	default:
 		// A volume gets all its space at once, as every volume does.
-		err = m.fill(p.life, j.to)
+		err = p.disk.reserve(p.life, j.to, j.record.Size)
 	}
 	if err != nil {
 		if j.to != nil {
@@ -89,14 +89,14 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 		p.disk.step("sync image")
 		err = j.to.Sync()
 	}
-	// Not bound to the life of the pool: what was begun is brought to an end either way.
+	// Not bound to the life of the pool: a copy that was begun is completed or taken back.
 	unlock, lockErr := p.enter(context.WithoutCancel(p.life))
 	if lockErr == nil && err == nil {
 		err = p.stillThere(j)
 	}
 	switch {
 	case lockErr != nil:
-		err = errors.Join(err, lockErr) // the next one who settles the pool clears it away
+		err = errors.Join(err, lockErr) // the next settle of the pool clears it away
 	case err == nil:
 		if err = p.ready(&j.record); err != nil {
 			err = p.takeBack(err, j.record)
@@ -104,7 +104,7 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	default:
 		err = p.takeBack(err, j.record)
 	}
-	// Before anybody else can look: the lock on the image ends with it.
+	// Before the pool's lock is released: the lock on the image ends with its file.
 	_, _ = j.to.Close(), j.source.file.Close()
 	if lockErr == nil {
 		unlock()
@@ -113,8 +113,7 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	p.report(j, total, total, true, err)
 }
 
-// stillThere makes sure that the name of the image that was written still leads to it: a copy that somebody
-// removed meanwhile must not be told of as made.
+// stillThere refuses a copy whose image was removed or replaced while it was written.
 func (p *Pool) stillThere(j *job) error {
 	written, err := j.to.Stat()
 	if err != nil {
@@ -128,20 +127,12 @@ func (p *Pool) stillThere(j *job) error {
 
 // copyParts copies what is written in the source. Everything else reads as zeros in both.
 func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
-	defer release(j.freezes)
-	ctx := p.life
-	if j.source.freeze != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, j.source.freeze.until, fmt.Errorf(
-			"%s is in use and could not be copied while it was frozen; stop the workload, or use a pool on xfs or btrfs: %w", p.name(j.source.item), fault.Precondition))
-		defer cancel()
-	}
 	done, reported := int64(0), time.Now()
 	p.report(j, 0, total, false, nil)
 	for _, part := range parts {
 		for end := part.start + part.length; part.start < end; {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+			if err := p.life.Err(); err != nil {
+				return err
 			}
 			p.disk.step("copy")
 			n, err := copyRange(j.to, j.source.file, part.start, min(copyChunk, end-part.start))
@@ -154,9 +145,6 @@ func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
 				reported = time.Now()
 			}
 		}
-	}
-	if j.source.freeze != nil {
-		return j.source.freeze.Holds()
 	}
 	return nil
 }
@@ -186,20 +174,20 @@ func (p *Pool) report(j *job, done, total int64, ended bool, err error) {
 	}
 }
 
-// wait returns what the copy made. When the context ends first the copy goes on.
-func (j *job) wait(ctx context.Context, p *Pool) ([]Record, error) {
+// wait returns what the job made. When the context ends first the job goes on.
+func (j *job) wait(ctx context.Context, p *Pool) (Record, error) {
 	select {
 	case <-j.done:
 		if j.err != nil {
-			return nil, j.err
+			return Record{}, j.err
 		}
-		return []Record{j.record}, nil
+		return j.record, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s is still being copied: %w: %w", p.name(j.source.item), fault.Uncertain, ctx.Err())
+		return Record{}, fmt.Errorf("%s is still being copied: %w: %w", p.name(j.source.item), fault.Uncertain, ctx.Err())
 	}
 }
 
-// beingCopied reports whether a live process holds the image of this item.
+// beingCopied reports whether a live process is writing the image of this item.
 func (p *Pool) beingCopied(it item) bool {
 	f, err := p.openToRead(it)
 	if err != nil {
@@ -209,8 +197,8 @@ func (p *Pool) beingCopied(it item) bool {
 	return errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 }
 
-// Close breaks off the copies that this process is making, takes them back, and returns when that is
-// done or the context ends. Without it they end with the process, and the next one takes them back.
+// Close stops the copies of this process, removes what they made, and returns when that is done or the
+// context ends. Without it they end with the process, and the next one removes it.
 func (p *Pool) Close(ctx context.Context) error {
 	p.stop()
 	ended := make(chan struct{})

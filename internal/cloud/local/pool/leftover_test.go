@@ -146,7 +146,7 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
 	fillVolume(t, p, r.ID, 'a')
-	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{r.ID}})
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: r.ID})
 	must(t, err)
 	tests := map[string]struct {
 		item item
@@ -154,7 +154,7 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	}{
 		"a volume":                {ofVolume(r.ID), p.Delete},
 		"a volume by an operator": {ofVolume(mustCreate(t, p, "b", small).ID), p.Remove},
-		"a snapshot":              {ofSnapshot(made[0].ID), p.DeleteSnapshot},
+		"a snapshot":              {ofSnapshot(made.ID), p.DeleteSnapshot},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

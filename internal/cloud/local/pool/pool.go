@@ -5,8 +5,7 @@
 //	volumes/<32 hex>.img   the bytes of a volume, reserved in full
 //	volumes/<32 hex>.json  its record: name, size, state, tags
 //	volumes/<32 hex>.gone  the record of a volume that is being deleted
-//	snapshots/             the same for snapshots; <32 hex>.commit: a whole group is ready
-//	freeze/                what the programs say to each other about freezing filesystems
+//	snapshots/             the same for snapshots
 //	*.new                  half-written files of a process that died; removed by the next one
 //
 // The controller makes and removes volumes, the node program grows them, and an operator's command
@@ -54,7 +53,6 @@ const (
 	imageExt    = ".img"
 	recordExt   = ".json"
 	newExt      = ".new"
-	commitExt   = ".commit"
 	markExt     = ".gone"
 	filePerm    = 0o600
 	folderPerm  = 0o700
@@ -134,11 +132,9 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
-	// Both programs need them, and an older version made none.
-	for _, dir := range []string{string(snapshots), freezeDir} {
-		if err := p.disk.makeFolder(p.path(dir)); err != nil {
-			return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
-		}
+	// Both programs need it, and an older version made none.
+	if err := p.disk.makeFolder(p.path(string(snapshots))); err != nil {
+		return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
@@ -146,7 +142,6 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if p.reflink, err = p.disk.canReflink(p.path("probe"+newExt), p.path("clone"+newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	p.sweepNotes()
 	if _, err := p.settle(); err != nil {
 		return nil, err
 	}
@@ -288,7 +283,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 // A folder with volumes but without pool.json is a pool that lost it: making a new one would
 // hide that, and every volume of this node would be forgotten.
 func (p *Pool) checkEmpty(node string) error {
-	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, freezeDir: true, metaFile + newExt: true, "probe" + newExt: true, "clone" + newExt: true, "lost+found": true}
+	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "clone" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))

@@ -88,26 +88,26 @@ func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
 		want    fault.Kind
 		left    []string
 	}{
-		"an empty folder becomes a pool": {nil, Config{Node: "n1"}, fault.None, []string{"freeze", "lock", "pool.json", "snapshots", "volumes"}},
+		"an empty folder becomes a pool": {nil, Config{Node: "n1"}, fault.None, []string{"lock", "pool.json", "snapshots", "volumes"}},
 		"the root of a fresh ext4 becomes a pool": {func(t *testing.T, dir string) {
 			must(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
-		}, Config{Node: "n1"}, fault.None, []string{"freeze", "lock", "lost+found", "pool.json", "snapshots", "volumes"}},
+		}, Config{Node: "n1"}, fault.None, []string{"lock", "lost+found", "pool.json", "snapshots", "volumes"}},
 		"a pool that must exist is not made":    {nil, Config{MustExist: true}, fault.Precondition, nil},
 		"a node needs a name":                   {nil, Config{}, fault.InvalidArgument, nil},
 		"a node's name is a DNS subdomain":      {nil, Config{Node: "N1"}, fault.InvalidArgument, nil},
-		"another node's pool is refused":        {madeFor("n2"), Config{Node: "n1"}, fault.Precondition, []string{"freeze", "lock", "pool.json", "snapshots", "volumes"}},
-		"whatever node is enough for an outlay": {madeFor("n2"), Config{MustExist: true}, fault.None, []string{"freeze", "lock", "pool.json", "snapshots", "volumes"}},
+		"another node's pool is refused":        {madeFor("n2"), Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json", "snapshots", "volumes"}},
+		"whatever node is enough for an outlay": {madeFor("n2"), Config{MustExist: true}, fault.None, []string{"lock", "pool.json", "snapshots", "volumes"}},
 		"a folder that holds something else is refused and not touched": {func(t *testing.T, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, "passwd"), nil, 0o600))
 		}, Config{Node: "n1"}, fault.Precondition, []string{"passwd"}},
 		"a pool that lost its pool.json is refused": {func(t *testing.T, dir string) {
 			mustCreate(t, openPool(t, dir), "a", small)
 			must(t, os.Remove(filepath.Join(dir, metaFile)))
-		}, Config{Node: "n1"}, fault.Precondition, []string{"freeze", "lock", "snapshots", "volumes"}},
+		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "snapshots", "volumes"}},
 		"a damaged pool.json is refused": {func(t *testing.T, dir string) {
 			openPool(t, dir)
 			must(t, os.Truncate(filepath.Join(dir, metaFile), 9))
-		}, Config{Node: "n1"}, fault.Precondition, []string{"freeze", "lock", "pool.json", "snapshots", "volumes"}},
+		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json", "snapshots", "volumes"}},
 		"a pool of a newer version is refused": {func(t *testing.T, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, metaFile), []byte(`{"format":2,"node":"n1","id":"`+hex32+`"}`), 0o600))
 		}, Config{Node: "n1"}, fault.Precondition, []string{"lock", "pool.json"}},

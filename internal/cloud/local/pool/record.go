@@ -52,11 +52,6 @@ type Record struct {
 	BlockSize int `json:"blockSize,omitempty"`
 	// Volume, of a snapshot, is the volume it was made of; it may be gone.
 	Volume ID `json:"volume,omitempty"`
-	// Group, of a snapshot, is the group it was made in; empty for one by itself.
-	Group ID `json:"group,omitempty"`
-	// Frozen, of a snapshot, says that nothing was written to the volume at that moment: it was not in
-	// use, or its filesystem was frozen. Otherwise it is what a power loss would have left.
-	Frozen bool `json:"frozen,omitempty"`
 	// Promise, of a snapshot that is being copied, is how many bytes it will take.
 	Promise    int64  `json:"promise,omitempty"`
 	Parameters []Pair `json:"parameters,omitempty"`
@@ -80,6 +75,9 @@ func (r Record) Tag(name string) string {
 type document struct {
 	Format int `json:"format"`
 	Record
+	// Group and Frozen stand in snapshots of older versions, and mean nothing any more.
+	Group  string `json:"group,omitempty"`
+	Frozen bool   `json:"frozen,omitempty"`
 }
 
 func (r Record) encode() ([]byte, error) {
@@ -106,8 +104,8 @@ func decodeRecord(it item, data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
 	case r.ID != it.id:
 		return Record{}, fmt.Errorf("it is the record of %q", r.ID)
-	case it.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume) || !idOrNone(r.Group):
-		return Record{}, fmt.Errorf("it is the record of a snapshot of volume %q in group %q", r.Volume, r.Group)
+	case it.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume):
+		return Record{}, fmt.Errorf("it is the record of a snapshot of volume %q", r.Volume)
 	case !sizeOK(r.Size):
 		return Record{}, fmt.Errorf("impossible size %d", r.Size)
 	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || it.isSnapshot()):

@@ -63,7 +63,6 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a source of no kind":         replace(`"snapshots/`, `"images/`),
 		"a source without an id":      replace(`"snapshots/`, `"snapshots/../`),
 		"the record of a snapshot":    replace(`"state"`, `"volume":"`+hex32+`","state"`),
-		"a hostile group":             replace(`"state"`, `"group":"../x","state"`),
 		"an odd block size":           replace(`"state"`, `"blockSize":513,"state"`),
 		"a negative promise":          replace(`"state"`, `"promise":-1,"state"`),
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,20 +58,20 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 			p := realPool(t, fs)
 			a := mustCreate(t, p, "a", 4*small)
 			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-			first, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s1", Volumes: []ID{a.ID}})
+			first, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s1", Volume: a.ID})
 			must(t, err)
-			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 5 * small, From: From{Snapshot: first[0].ID}})
+			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 5 * small, From: From{Snapshot: first.ID}})
 			must(t, err)
 			c, err := p.Create(t.Context(), NewVolume{Name: "c", Size: 4 * small, From: From{Volume: a.ID}})
 			must(t, err)
 			writeOver(t, p.ImagePath(c.ID), c.Size/2, 'c')
-			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s2", Volumes: []ID{c.ID}})
+			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s2", Volume: c.ID})
 			must(t, err)
 
 			free, err := p.Free(t.Context())
 			must(t, err)
 			mustCreate(t, p, "rest", free/SizeStep*SizeStep)
-			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s3", Volumes: []ID{b.ID, a.ID}[:1]})
+			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s3", Volume: b.ID})
 			if p.reflink != (err == nil) && fault.Of(err) != fault.Exhausted {
 				t.Errorf("a snapshot in a full pool = %v", err)
 			}
@@ -80,7 +79,7 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 				for _, r := range []Record{a, b, c} {
 					writeOver(t, p.ImagePath(r.ID), r.Size, letter)
 				}
-				data, err := os.ReadFile(p.file(ofSnapshot(first[0].ID), imageExt))
+				data, err := os.ReadFile(p.file(ofSnapshot(first.ID), imageExt))
 				if err != nil || int64(len(data)) != a.Size || strings.Trim(string(data), "a") != "" {
 					t.Fatalf("round %d: the snapshot has changed: %d bytes, %v", round, len(data), err)
 				}
@@ -122,18 +121,18 @@ func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 			must(t, err)
 			rest := mustCreate(t, p, "rest", (free-4*small)/SizeStep*SizeStep)
 			before := files(t, p)
-			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
-			wantKind(t, "CreateSnapshots without room", err, fault.Exhausted)
+			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+			wantKind(t, "CreateSnapshot without room", err, fault.Exhausted)
 			_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
 			wantKind(t, "Create of a clone without room", err, fault.Exhausted)
 			if after := files(t, p); fmt.Sprint(before) != fmt.Sprint(after) {
 				t.Errorf("the pool held %q, now %q", before, after)
 			}
 			must(t, p.Delete(t.Context(), rest.ID))
-			made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
 			must(t, err)
 			// When it goes, all that it cost comes back.
-			must(t, p.DeleteSnapshot(t.Context(), made[0].ID))
+			must(t, p.DeleteSnapshot(t.Context(), made.ID))
 			if now, err := p.Free(t.Context()); err != nil || max(now-free, free-now) > 2*SizeStep {
 				t.Errorf("Free = %d, %v, want %d again", now, err, free)
 			}
@@ -150,7 +149,7 @@ func TestSnapshotOfAnEmptyVolumeCostsNothing(t *testing.T) {
 			writeOver(t, p.ImagePath(a.ID), small, 'a')
 			free, err := p.Free(t.Context())
 			must(t, err)
-			_, err = p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
 			must(t, err)
 			now, err := p.Free(t.Context())
 			if lost := free - now; err != nil || lost < small-2*SizeStep || lost > small+2*SizeStep {
@@ -160,62 +159,20 @@ func TestSnapshotOfAnEmptyVolumeCostsNothing(t *testing.T) {
 	}
 }
 
-func TestGroupIsOfOneInstantOrNotAtAll(t *testing.T) {
-	for _, fs := range []string{"xfs", "btrfs"} {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a, b := mustCreate(t, p, "a", small), mustCreate(t, p, "b", small)
-			group := NewSnapshots{Name: "g", Volumes: []ID{b.ID, a.ID}, Group: true}
-			release := hold(t, p, b.ID)
-			_, err := p.CreateSnapshots(t.Context(), group)
-			wantKind(t, "CreateSnapshots of a group that nobody freezes", err, fault.Precondition)
-			if entries, err := p.ListSnapshots(t.Context()); err != nil || len(entries) > 0 {
-				t.Errorf("ListSnapshots = %+v, %v", entries, err)
-			}
-			n := startNode(t, p, &fakeNode{})
-			made, err := p.CreateSnapshots(t.Context(), group)
-			must(t, err)
-			if len(made) != 2 || made[0].Volume != b.ID || made[1].Volume != a.ID || made[0].Group == "" || made[0].Group != made[1].Group || !made[0].Frozen {
-				t.Errorf("CreateSnapshots = %+v", made)
-			}
-			eventually(t, "thaw", func() bool { frozen, thawed := n.counts(b.ID); return frozen == 1 && thawed == 1 })
-			if frozen, _ := n.counts(a.ID); frozen > 0 {
-				t.Error("a volume that is not in use was frozen")
-			}
-			release()
-			// The node program thaws too early, so the instant is not one.
-			n.mu.Lock()
-			n.hold = 100 * time.Millisecond
-			n.mu.Unlock()
-			p.disk.before = func(step string) {
-				if step == "clone" {
-					_ = wait(t.Context(), 200*time.Millisecond)
-				}
-			}
-			release = hold(t, p, b.ID)
-			defer release()
-			group.Name = "h"
-			if _, err = p.CreateSnapshots(t.Context(), group); fault.Of(err) != fault.Precondition {
-				t.Errorf("CreateSnapshots that did not stay frozen = %v, want %v", err, fault.Precondition)
-			}
-			if entries, err := p.ListSnapshots(t.Context()); err != nil || len(entries) != 2 {
-				t.Errorf("ListSnapshots = %+v, %v", entries, err)
-			}
-		})
-	}
-}
-
-// Reflinks go on without a freeze, and say so.
-func TestReflinkOfAVolumeInUseThatIsNotFrozen(t *testing.T) {
+// A reflink of a volume in use needs no other program and is done at once.
+func TestReflinkOfAVolumeInUse(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", small)
+	writeOver(t, p.ImagePath(a.ID), small, 'a')
 	defer hold(t, p, a.ID)()
-	made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
-	if err != nil || made[0].Frozen {
-		t.Errorf("CreateSnapshots = %+v, %v, want one that was not frozen", made, err)
-	}
-	if _, err := p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}}); err != nil {
-		t.Errorf("a clone of a volume in use = %v", err)
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	clone, err := p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}})
+	must(t, err)
+	for _, image := range []string{p.file(ofSnapshot(made.ID), imageExt), p.ImagePath(clone.ID)} {
+		if data, err := os.ReadFile(image); err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
+			t.Errorf("%s has %d bytes, %v, and they are not those of the volume", image, len(data), err)
+		}
 	}
 }
 
@@ -225,7 +182,7 @@ func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 			p := realPool(t, fs)
 			a := mustCreate(t, p, "a", small)
 			writeOver(t, p.ImagePath(a.ID), small, 'a')
-			made, err := p.CreateSnapshots(t.Context(), NewSnapshots{Name: "s", Volumes: []ID{a.ID}})
+			made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
 			must(t, err)
 			if err := shutdown(p.dir); err != nil {
 				t.Logf("this filesystem cannot be shut down like by a power loss: %v", err)
@@ -234,7 +191,7 @@ func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 			mountpoint := filepath.Dir(p.dir)
 			remount(t, mountpoint)
 			p = reopen(t, p.dir)
-			e, err := p.GetSnapshot(t.Context(), made[0].ID)
+			e, err := p.GetSnapshot(t.Context(), made.ID)
 			if err != nil || e.Kind != Whole {
 				t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
 			}
