@@ -6,31 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 )
-
-// hostDisk makes a filesystem of its own on a sparse file below dir and returns where it is mounted.
-// programs.Clean of dir takes it away.
-func hostDisk(ctx context.Context, dir, filesystem string, size int64) (string, error) {
-	image, mountpoint := filepath.Join(dir, filesystem+".img"), filepath.Join(dir, filesystem)
-	err := errors.Join(os.WriteFile(image, nil, 0o600), os.MkdirAll(mountpoint, 0o700))
-	if err == nil {
-		err = os.Truncate(image, size)
-	}
-	if err != nil {
-		return "", err
-	}
-	if err := command(ctx, "mkfs."+filesystem, "-q", image); err != nil {
-		return "", err
-	}
-	loop, err := attach(ctx, image)
-	if err != nil {
-		return "", err
-	}
-	return mountpoint, command(ctx, "mount", loop, mountpoint)
-}
 
 // attach makes a loop device the way an operator would.
 func attach(ctx context.Context, image string) (string, error) {

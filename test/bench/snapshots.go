@@ -37,7 +37,7 @@ func snapshots(ctx context.Context, t *table, bin, dir string) error {
 		// cp reads all of a file that is reserved in full, which takes minutes; one round has to do.
 		{"ext4", "copy", "--sparse=always", 500, 2 << 20, copyBar, 0, 1},
 	} {
-		mountpoint, err := hostDisk(ctx, dir, kind.filesystem, 4*bigVolume)
+		mountpoint, err := programs.Disk(ctx, dir, kind.filesystem, 4*bigVolume)
 		if err != nil {
 			return err
 		}
@@ -60,11 +60,11 @@ func snapshots(ctx context.Context, t *table, bin, dir string) error {
 
 // compareSnapshot returns the medians of both on one volume, measured in turn.
 func compareSnapshot(ctx context.Context, bin, mountpoint, flag string, rounds int, fill func(image string) error) (program, cp time.Duration, err error) {
-	dir := filepath.Join(mountpoint, "run")
+	dir := mountpoint + ".run"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, 0, err
 	}
-	pair, err := programs.Start(ctx, programs.Options{Bin: bin, Dir: dir, Flags: []string{"--log-level=warn"}})
+	pair, err := programs.Start(ctx, programs.Options{Bin: bin, Dir: dir, Pool: mountpoint, Flags: []string{"--log-level=warn"}})
 	if err != nil {
 		return 0, 0, err
 	}

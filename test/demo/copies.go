@@ -30,7 +30,7 @@ func (s *stage) copies(ctx context.Context) error {
 		}},
 		{"snapshot", func() (string, error) {
 			snapshot, err = v.Snapshot(ctx, "demo-snapshot")
-			return "while the pod runs; its filesystem was frozen for the moment", err
+			return "while the pod runs: all that it had synced, by reflink", err
 		}},
 		{"write", func() (string, error) {
 			after, err = writeFile(file, payload)

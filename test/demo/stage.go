@@ -37,7 +37,7 @@ func (s *stage) intro() {
 		return
 	}
 	fmt.Fprintf(s.out, "cloudblock-csi on this machine: local volumes of a hard size, no cloud, no Kubernetes\n")
-	fmt.Fprintf(s.out, "pool %s\n", s.pair.Pool())
+	fmt.Fprintf(s.out, "pool %s, an xfs of its own\n", s.pair.Pool())
 }
 
 func (s *stage) act(title string) { fmt.Fprintf(s.out, "\n%s\n", title) }
@@ -94,6 +94,9 @@ func (s *stage) play(ctx context.Context, steps scene) error {
 
 func (s *stage) epilogue(dir string, took time.Duration) error {
 	s.act("Afterwards")
+	if s.cloud == nil {
+		dir = s.pair.Pool() // whose own loop device Clean detaches
+	}
 	loops, err := programs.LoopsBelow(dir)
 	if err != nil {
 		return err

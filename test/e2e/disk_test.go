@@ -6,27 +6,21 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 // hostDisk makes a filesystem of its own below dir and returns where it is mounted, for a pool whose
 // disk a test may fill. programs.Clean of dir takes it away.
 func hostDisk(t *testing.T, dir, filesystem string, size int64) string {
 	t.Helper()
-	image, mountpoint := filepath.Join(dir, "host.img"), filepath.Join(dir, "host")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
+	mountpoint, err := programs.Disk(t.Context(), dir, filesystem, size)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Truncate(image, size), os.MkdirAll(mountpoint, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "mkfs."+filesystem, "-q", image)
-	loop := strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
-	command(t, "mount", loop, mountpoint)
 	return mountpoint
 }
 
