@@ -90,7 +90,7 @@ func (e emulated) backend(name, accessType string) backend {
 	b := backend{
 		name: e.name + " with " + name, size: e.size, accessType: accessType, start: e.start,
 		unsupported: map[string]string{
-			"GroupControllerService not supported":                 "the cloud has no snapshots of several volumes at one moment",
+			"GroupControllerService not supported":                 "there are no snapshots of groups",
 			"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
 			"GetCapacity not supported":                            "the cloud does not say how much room it has",
 			"ControllerGetVolumeHealth not supported":              "the cloud does not say how its volumes are; the node program does",

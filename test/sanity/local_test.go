@@ -13,10 +13,6 @@ func init() {
 	filesystem, block := local("local with filesystems", "mount", ""), local("local with raw block", "block", "")
 	filesystem.skips = growthOfExt4()
 	reflink := local("local on a pool with reflinks", "block", "xfs")
-	for _, b := range []backend{filesystem, block} {
-		b.unsupported["GroupControllerService not supported"] = "this machine's own filesystem may lack reflinks, which groups need; " +
-			"they run on " + reflink.name
-	}
 	backends = append(backends, filesystem, block, reflink)
 }
 
@@ -35,6 +31,7 @@ func local(name, accessType, filesystem string) backend {
 			return startPrograms(t, dir, nil)
 		},
 		unsupported: map[string]string{
+			"GroupControllerService not supported":              "there are no snapshots of groups",
 			"ControllerPublishVolume not supported":             "volumes are on their node already",
 			"Controller Publish, UnpublishVolume not supported": "volumes are on their node already",
 			"ControllerUnpublishVolume not supported":           "volumes are on their node already",

@@ -26,6 +26,7 @@ var memoryBackend = backend{
 		"Node Service": "the reference backend has no disks that a node could mount",
 	},
 	unsupported: map[string]string{
+		"GroupControllerService not supported":                 "there are no snapshots of groups",
 		"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
 		"Modify volume not supported":                          "there is nothing to modify",
 		"Modify Volume not supported":                          "there is nothing to modify",
