@@ -77,13 +77,6 @@ func kindLabel(err error) string {
 
 func volumeID(id cloud.VolumeID) zap.Field { return zap.String("volume_id", string(id)) }
 func nodeID(id cloud.NodeID) zap.Field     { return zap.String("node_id", string(id)) }
-func volumeStrings(ids []cloud.VolumeID) []string {
-	out := make([]string, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, string(id))
-	}
-	return out
-}
 
 func snapshotID(id cloud.SnapshotID) zap.Field { return zap.String("snapshot_id", string(id)) }
 
@@ -150,7 +143,7 @@ func (o *Observe) Detach(ctx context.Context, id cloud.VolumeID, node cloud.Node
 // CreateSnapshot observes the call.
 func (o *Observe) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (snap cloud.Snapshot, err error) {
 	defer o.done("CreateSnapshot", time.Now(), &err,
-		zap.String("name", req.Name), zap.String("volume_id", string(req.Volume)))
+		zap.String("name", req.Name), volumeID(req.Volume))
 	return o.Cloud.CreateSnapshot(ctx, req)
 }
 

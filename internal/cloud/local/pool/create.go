@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -148,7 +147,7 @@ func (r Record) item() item {
 // takeBack removes what a failed call made. It does not look at the context: a caller that went
 // away is one more reason to leave nothing.
 func (p *Pool) takeBack(cause error, r Record) error {
-	cause = fmt.Errorf("create %s %q: %w", strings.TrimSuffix(string(r.item().shelf), "s"), r.Name, kindOf(cause))
+	cause = fmt.Errorf("create %s for the name %q: %w", p.name(r.item()), r.Name, kindOf(cause))
 	if err := p.erase(r.item()); err != nil {
 		return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(cause, err))
 	}
