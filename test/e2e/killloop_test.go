@@ -64,35 +64,20 @@ func (l *life) steps() []lifeStep {
 		return lifeStep{name, func(ctx context.Context) error { return f(*on, ctx) }}
 	}
 	attach, detach := (*programs.Volume).Attach, (*programs.Volume).Detach
-	steps := []lifeStep{
+	steps := slices.Concat([]lifeStep{
 		{"create", l.create(&l.source, func() programs.Claim { return claim("source", l.where.size) })},
 		call("attach", &l.source, attach),
 		call("stage", &l.source, (*programs.Volume).Stage),
 		call("publish", &l.source, (*programs.Volume).Publish),
 		{"write", func(context.Context) error { return l.write(l.source, 1) }},
 		{"expand", l.expand},
-	}
-	// used runs a step while a pod uses the volume, or between two pods where that is refused.
-	used := func(s lifeStep) []lifeStep {
-		if !l.where.copies {
-			return []lifeStep{s}
-		}
-		return []lifeStep{
-			call("unpublish before "+s.name, &l.source, (*programs.Volume).Unpublish),
-			call("unstage before "+s.name, &l.source, (*programs.Volume).Unstage),
-			s,
-			call("stage after "+s.name, &l.source, (*programs.Volume).Stage),
-			call("publish after "+s.name, &l.source, (*programs.Volume).Publish),
-		}
-	}
-	steps = append(steps, used(lifeStep{"snapshot", l.snapshot})...)
-	steps = append(steps, lifeStep{"write again", func(context.Context) error { return l.write(l.source, 2) }})
-	steps = append(steps, used(lifeStep{"clone", l.create(&l.clone, func() programs.Claim {
+	}, l.used(lifeStep{"snapshot", l.snapshot}), []lifeStep{
+		{"write again", func(context.Context) error { return l.write(l.source, 2) }},
+	}, l.used(lifeStep{"clone", l.create(&l.clone, func() programs.Claim {
 		c := claim("clone", l.where.larger)
 		c.Source = l.source.Source()
 		return c
-	})})...)
-	steps = append(steps, []lifeStep{
+	})}), []lifeStep{
 		{"write once more", func(context.Context) error { return l.write(l.source, 3) }},
 		{"restore", l.create(&l.restored, func() programs.Claim {
 			c := claim("restored", l.where.larger)
@@ -103,7 +88,7 @@ func (l *life) steps() []lifeStep {
 		call("unpublish", &l.source, (*programs.Volume).Unpublish),
 		call("unstage", &l.source, (*programs.Volume).Unstage),
 		call("detach", &l.source, detach),
-	}...)
+	})
 	if !l.where.growsInUse {
 		steps = append(steps,
 			call("attach what has grown", &l.source, attach),
@@ -131,6 +116,23 @@ func (l *life) steps() []lifeStep {
 		lifeStep{"delete the snapshot", func(ctx context.Context) error { return l.snap.Delete(ctx) }},
 	)
 	return slices.DeleteFunc(steps, l.cannot)
+}
+
+// used runs a step while a pod uses the source, or between two pods where that is refused.
+func (l *life) used(s lifeStep) []lifeStep {
+	if !l.where.copies {
+		return []lifeStep{s}
+	}
+	call := func(name string, f func(*programs.Volume, context.Context) error) lifeStep {
+		return lifeStep{name + s.name, func(ctx context.Context) error { return f(l.source, ctx) }}
+	}
+	return []lifeStep{
+		call("unpublish before the ", (*programs.Volume).Unpublish),
+		call("unstage before the ", (*programs.Volume).Unstage),
+		s,
+		call("stage after the ", (*programs.Volume).Stage),
+		call("publish after the ", (*programs.Volume).Publish),
+	}
 }
 
 // cannot reports whether a step is nothing for the cloud.
