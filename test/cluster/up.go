@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
 )
 
 // options are what `up` can be told.
@@ -107,6 +109,9 @@ func (c *cluster) start(ctx context.Context) error {
 func (c *cluster) startAll(ctx context.Context) error {
 	// Also what a crash or a restart of the machine left.
 	if err := clean(ctx, c.layout); err != nil {
+		return err
+	}
+	if err := loops.Fresh(); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(c.logs()); err != nil {

@@ -19,7 +19,7 @@ var fullTag = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+/[a-z0-9/-]+:v[0-9]+\.[0-9
 var secretWord = regexp.MustCompile(`(?i)^--[a-z-]*(token|password|secret|key)=`)
 
 // hostPaths are the only folders of a node that a pod of ours may see.
-var hostPaths = regexp.MustCompile(`^(/dev|/var/lib/cloudblock-csi/pool|` +
+var hostPaths = regexp.MustCompile(`^(/dev|/sys|/var/lib/cloudblock-csi/pool|` +
 	`/var/lib/kubelet/(pods|plugins_registry|plugins/kubernetes\.io/csi|plugins/[a-z]+\.csi\.cloudblock\.io))$`)
 
 // withToken are the containers that talk to the Kubernetes API; no other one gets a token.
@@ -169,6 +169,30 @@ func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// The node program of `local` writes settings of loop devices into /sys. containerd 1.6 and 1.7 mount their own one
+// read-only, also in privileged containers; no other container and no other cloud writes there.
+func TestOnlyTheNodeProgramOfLocalHasTheNodesSys(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, pod := range o.pods {
+			for _, c := range pod.Containers {
+				want := c.Name == "node" && slices.Contains(c.Args, "--cloud=local")
+				if got := writesNodesSys(pod, c); got != want {
+					t.Errorf("%s, container %s: it can write to the node's /sys: %v, want %v", name, c.Name, got, want)
+				}
+			}
+		}
+	})
+}
+
+// writesNodesSys reports whether a container has the node's /sys at /sys, writable.
+func writesNodesSys(pod corev1.PodSpec, c corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/sys" && !m.ReadOnly && m.SubPath == "" && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == m.Name && v.HostPath != nil && v.HostPath.Path == "/sys"
+		})
 	})
 }
 

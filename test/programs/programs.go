@@ -13,12 +13,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
 )
 
 // Options says which programs to start and where.
@@ -59,8 +62,15 @@ type Program struct {
 	exited                chan struct{}
 }
 
-// Start starts both programs and returns when they answer Probe with ready.
+// freshLoops runs once per process: tests of one process share its loop devices.
+var freshLoops = sync.OnceValue(loops.Fresh)
+
+// Start starts both programs and returns when they answer Probe with ready. They find loop devices that have never
+// served, as on a new machine.
 func Start(ctx context.Context, opts Options) (*Pair, error) {
+	if err := freshLoops(); err != nil {
+		return nil, err
+	}
 	if opts.Pool == "" {
 		opts.Pool = filepath.Join(opts.Dir, "pool")
 	}
