@@ -32,6 +32,11 @@ func (m *emptyMachine) Lookup(context.Context, device.Claim) (*device.Device, er
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
 }
 
+func (m *emptyMachine) Number(context.Context, device.Claim) (uint64, error) {
+	m.asked.Add(1)
+	return 0, fmt.Errorf("no disk: %w", fault.NotFound)
+}
+
 func (m *emptyMachine) ByNumber(context.Context, string, uint64) (*device.Device, error) {
 	m.asked.Add(1)
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)

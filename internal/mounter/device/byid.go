@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,11 +28,13 @@ type ByIDConfig struct {
 	// machine's own and never taken for a volume, whatever a request says. Empty: any disk may be one.
 	LinkPrefix string
 	// MayBeVolume reports whether a disk with such a link may be a volume, by what it says about itself. It is for
-	// clouds where the machine's own disks have links of the same form; a disk that the machine itself has
-	// mounted is none then either. Nil: LinkPrefix tells.
+	// clouds where the machine's own disks have links of the same form. Nil: LinkPrefix tells.
 	MayBeVolume func(serial string) bool
-	// Mounts is where the kernel tells what is mounted: /proc/self/mountinfo.
+	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below
+	// plugins or pods of KubeletDir is the machine's own and never taken for a volume.
 	Mounts string
+	// KubeletDir is the kubelet's folder, without symlinks. Empty: any folder that has a plugins or pods in it.
+	KubeletDir string
 }
 
 // ByID finds disks that a cloud attaches. The link in the device directory is a hint, since udev is
@@ -41,6 +44,8 @@ type ByID struct {
 	linkPrefix, mounts        string
 	mayBeVolume               func(serial string) bool
 	allowLoop                 bool
+	volumeDirs                []string // part of the path of every mount of a volume
+	gates                     gates
 }
 
 var _ Resolver = (*ByID)(nil)
@@ -49,8 +54,9 @@ var _ Resolver = (*ByID)(nil)
 func NewByID(cfg ByIDConfig) *ByID {
 	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix, mayBeVolume: cfg.MayBeVolume, mounts: cfg.Mounts}
 	if b.mounts == "" {
-		b.mounts = "/proc/self/mountinfo"
+		b.mounts = mountInfo
 	}
+	b.volumeDirs = []string{cfg.KubeletDir + "/plugins/", cfg.KubeletDir + "/pods/"}
 	if b.deviceDir == "" {
 		b.deviceDir = "/dev/disk/by-id"
 	}
@@ -89,7 +95,7 @@ func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 	for {
 		dev, err := b.Lookup(ctx, claim)
 		if err == nil {
-			if err = b.alone(dev); err != nil {
+			if err = b.alone(ctx, dev); err != nil {
 				return nil, errors.Join(err, dev.Close())
 			}
 			return dev, nil
@@ -132,25 +138,27 @@ func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
-	kernel, byLink, err := b.find(claim)
+	kernel, byLink, err := b.find(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(b.devDir, kernel)
-	// For reading: what writes opens it again. Some kernels let nobody mount a disk that is open for writing, and
-	// udev probes a disk anew whenever one who could have written closes it.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	// For reading: what writes opens it again. Some kernels refuse to mount a disk that is open for writing, and
+	// udev probes a disk anew after each close of a descriptor that could write.
+	f, err := b.gates.run(ctx, kernel, openBound, func(context.Context) (*os.File, error) {
+		return os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w: %w: %w", path, fault.Unavailable, errNotYet, err)
 	}
-	return newDevice(f, path, claim, func(_ context.Context, d *Device) error {
-		return b.verify(d, kernel, byLink)
+	return newDevice(f, path, claim, func(ctx context.Context, d *Device) error {
+		return b.verify(ctx, d, kernel, byLink)
 	})
 }
 
 // verify proves once more that the open disk is the claimed one. It also refuses when the link that
-// led here leads elsewhere by now: somebody has changed the machine's disks under our hands.
-func (b *ByID) verify(d *Device, kernel string, byLink bool) error {
+// led here leads elsewhere by now: the machine's disks have changed meanwhile.
+func (b *ByID) verify(ctx context.Context, d *Device, kernel string, byLink bool) error {
 	changed := func(why string) error {
 		return fmt.Errorf("device %s of volume %s: %w: %s: %w", d.path, d.claim.Volume, fault.Unavailable, why, errNotYet)
 	}
@@ -158,11 +166,11 @@ func (b *ByID) verify(d *Device, kernel string, byLink bool) error {
 	if err != nil || number != fmt.Sprintf("%d:%d", unix.Major(d.number), unix.Minor(d.number)) {
 		return changed("the disk has gone or another one has its name")
 	}
-	if err := b.prove(kernel, d.claim); err != nil {
+	if err := errors.Join(b.prove(ctx, kernel, d.claim), b.checkFree(kernel)); err != nil {
 		return err
 	}
 	if byLink && b.linked(d.claim.Name) != kernel {
-		return changed("its link " + d.claim.Name + " no longer leads to it")
+		return changed("its link no longer leads to it")
 	}
 	return nil
 }
@@ -177,17 +185,28 @@ func (b *ByID) linked(name string) string {
 }
 
 // find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
-// is not it, the one among all disks that says so itself.
-func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
+// is not it, the one among all disks that says so itself. It opens no disk. A disk that the machine has mounted is
+// refused.
+func (b *ByID) find(ctx context.Context, claim Claim) (kernel string, byLink bool, err error) {
+	if kernel, byLink, err = b.search(ctx, claim); err == nil {
+		err = b.checkFree(kernel)
+	}
+	if err != nil {
+		return "", false, err
+	}
+	return kernel, byLink, nil
+}
+
+func (b *ByID) search(ctx context.Context, claim Claim) (kernel string, byLink bool, err error) {
 	var reason error
 	if claim.Name != "" {
 		if kernel = b.linked(claim.Name); kernel != "" {
-			if reason = b.prove(kernel, claim); reason == nil {
+			if reason = b.prove(ctx, kernel, claim); reason == nil {
 				return kernel, true, nil
 			}
 		}
 	}
-	matches, err := b.matches(claim)
+	matches, err := b.matches(ctx, claim)
 	switch {
 	case err != nil:
 		return "", false, err
@@ -200,8 +219,8 @@ func (b *ByID) find(claim Claim) (kernel string, byLink bool, err error) {
 	case reason != nil:
 		return "", false, fmt.Errorf("%w; its link leads elsewhere: %w: %w", fault.NotFound, reason, errNotYet)
 	}
-	return "", false, fmt.Errorf("%w on this machine: no disk is named %q or has the serial %q: %w",
-		fault.NotFound, claim.Name, claim.Serial, errNotYet)
+	// The name and the serial come from the request, so the message has neither.
+	return "", false, fmt.Errorf("%w on this machine: no disk has the name or the serial that it must have: %w", fault.NotFound, errNotYet)
 }
 
 func errSeveral(kernels []string) error {
@@ -211,11 +230,11 @@ func errSeveral(kernels []string) error {
 // alone returns an error if other disks say too that they are the claimed one, whatever the link tells: a volume
 // that was renamed while it was attached keeps its old name here, and another may have that name by now. What a
 // loop device says of itself is the name of a file, which many folders may have.
-func (b *ByID) alone(d *Device) error {
+func (b *ByID) alone(ctx context.Context, d *Device) error {
 	if strings.HasPrefix(filepath.Base(d.path), "loop") {
 		return nil
 	}
-	matches, err := b.matches(d.claim)
+	matches, err := b.matches(ctx, d.claim)
 	if err == nil && len(matches) > 1 {
 		err = fmt.Errorf("find the device of volume %s: %w", d.claim.Volume, errSeveral(matches))
 	}
@@ -223,14 +242,14 @@ func (b *ByID) alone(d *Device) error {
 }
 
 // matches are the kernel's names of all disks that say that they are the claimed one.
-func (b *ByID) matches(claim Claim) ([]string, error) {
+func (b *ByID) matches(ctx context.Context, claim Claim) ([]string, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
 	}
 	var found []string
 	for _, entry := range all {
-		if b.prove(entry.Name(), claim) == nil {
+		if b.prove(ctx, entry.Name(), claim) == nil {
 			found = append(found, entry.Name())
 		}
 	}
@@ -239,8 +258,8 @@ func (b *ByID) matches(claim Claim) ([]string, error) {
 
 // prove says why the disk is not the claimed one: fault.NotFound for another disk, and
 // fault.Precondition for one that cannot or must not be used.
-func (b *ByID) prove(kernel string, claim Claim) error {
-	id, err := readIdentity(b.sysDir, kernel)
+func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
+	id, err := b.identity(ctx, kernel)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !b.exists(kernel):
 		return fmt.Errorf("%w: %s has gone", fault.NotFound, kernel)
@@ -249,12 +268,32 @@ func (b *ByID) prove(kernel string, claim Claim) error {
 	case id.loop && !b.allowLoop:
 		return fmt.Errorf("device %s: %w: a loop device has no identity of its own and %s is for real disks",
 			kernel, fault.Precondition, b.deviceDir)
-	case b.linkPrefix != "" && !id.loop && !id.linkBegins(b.linkPrefix):
+	case !id.loop && !b.isVolume(id):
 		return fmt.Errorf("%w: %s is no volume of this cloud (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	case !id.proves(claim):
 		return fmt.Errorf("%w: %s is another disk (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	}
 	return nil
+}
+
+// isVolume reports whether a disk with hardware may be a volume of the cloud, by what it says about itself.
+func (b *ByID) isVolume(id identity) bool {
+	return (b.linkPrefix == "" || id.linkBegins(b.linkPrefix)) && (b.mayBeVolume == nil || slices.ContainsFunc(id.serials, b.mayBeVolume))
+}
+
+// identity reads what a disk says about itself. The kernel asks a virtio disk anew for its serial, so a disk that
+// hangs may not answer.
+func (b *ByID) identity(ctx context.Context, kernel string) (identity, error) {
+	var id identity
+	_, err := b.gates.run(ctx, "identity of "+kernel, openBound, func(context.Context) (*os.File, error) {
+		read, err := readIdentity(b.sysDir, kernel)
+		id = read
+		return nil, err
+	})
+	if err != nil {
+		return identity{}, err
+	}
+	return id, nil
 }
 
 func (b *ByID) exists(kernel string) bool {

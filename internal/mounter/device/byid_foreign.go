@@ -66,15 +66,26 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 		return false, nil
 	}
 	id, err := readIdentity(b.sysDir, kernel)
-	switch {
-	case err != nil || !id.linkBegins(b.linkPrefix):
-		return true, nil
-	case b.mayBeVolume == nil:
-		return false, nil
-	case !slices.ContainsFunc(id.serials, b.mayBeVolume):
+	if err != nil || !b.isVolume(id) {
 		return true, nil
 	}
 	return b.mountedByMachine(kernel)
+}
+
+// checkFree returns an error if the machine itself has the disk mounted. A loop device is a disk in tests only, which
+// mount it anywhere.
+func (b *ByID) checkFree(kernel string) error {
+	if strings.HasPrefix(kernel, "loop") {
+		return nil
+	}
+	mounted, err := b.mountedByMachine(kernel)
+	if err != nil {
+		return fmt.Errorf("device %s: look for mounts of it: %w: %w", kernel, fault.Unavailable, err)
+	}
+	if mounted {
+		return fmt.Errorf("device %s: %w: this machine has it mounted outside of the kubelet's folder, so it is no volume", kernel, fault.Precondition)
+	}
+	return nil
 }
 
 // mountedByMachine reports whether the machine uses a disk, or a part of it, for something else than volumes. In
@@ -104,7 +115,7 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 		if len(fields) < 5 || mark < 0 || mark+2 >= len(fields) || !numbers[fields[2]] && !sources[fields[mark+2]] {
 			continue
 		}
-		if target := fields[4]; !strings.Contains(target, "/plugins/") && !strings.Contains(target, "/pods/") {
+		if !slices.ContainsFunc(b.volumeDirs, func(dir string) bool { return strings.Contains(fields[4], dir) }) {
 			return true, nil
 		}
 	}

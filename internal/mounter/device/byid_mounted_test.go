@@ -4,6 +4,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // Where the machine's own disks look like volumes, those that are mounted for something else than a volume, and
@@ -52,6 +56,60 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 			})
 			if got, err := b.Foreign(); got != tc.want || err != nil {
 				t.Errorf("Foreign = %d, %v, want %d", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// S6: a disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
+func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
+	const volume, boot = "fhmvolume00000000003", "fhmboot0000000000001"
+	const kubelet = "/var/lib/kubelet"
+	tests := map[string]struct {
+		serial, mount string
+		kind          fault.Kind
+	}{
+		"a volume that is not mounted":      {volume, "", fault.None},
+		"a volume that is staged":           {volume, kubelet + "/plugins/kubernetes.io/csi/d/h/globalmount", fault.None},
+		"a volume that is published":        {volume, kubelet + "/pods/x/volumes/kubernetes.io~csi/pvc/mount", fault.None},
+		"a disk that the machine mounts":    {boot, "/", fault.Precondition},
+		"a disk mounted in another plugins": {volume, "/srv/plugins/data", fault.Precondition},
+		"a disk of another name":            {"my-data", "", fault.NotFound},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.virtio("vdb", tc.serial)
+			m.write("sys/block/vdb/dev", "252:16\n")
+			m.symlink("../../block/vdb", "sys/dev/block/252:16")
+			m.link("virtio-"+tc.serial, "vdb")
+			mounts := ""
+			if tc.mount != "" {
+				mounts = "30 1 252:16 / " + tc.mount + " rw - ext4 /dev/vdb rw\n"
+			}
+			m.write("mountinfo", mounts)
+			b := NewByID(ByIDConfig{
+				DeviceDir: filepath.Join(m.root, "by-id"), SysDir: filepath.Join(m.root, "sys"), DevDir: filepath.Join(m.root, "dev"),
+				LinkPrefix: "virtio-", MayBeVolume: regexp.MustCompile(`^[a-z0-9]{20}$`).MatchString, Mounts: filepath.Join(m.root, "mountinfo"),
+				KubeletDir: kubelet,
+			})
+			claim := Claim{Volume: "v1", Name: "virtio-" + tc.serial, Serial: tc.serial}
+			_, err := b.Number(t.Context(), claim)
+			if fault.Of(err) != tc.kind || (err == nil) != (tc.kind == fault.None) {
+				t.Errorf("Number = %v, want kind %q", err, tc.kind)
+			}
+			err = b.verify(t.Context(), &Device{path: "/dev/vdb", number: unix.Mkdev(252, 16), claim: claim}, "vdb", true)
+			if fault.Of(err) != tc.kind || (err == nil) != (tc.kind == fault.None) {
+				t.Errorf("verify = %v, want kind %q", err, tc.kind)
+			}
+			if tc.kind == fault.None {
+				return // there is no node to open
+			}
+			if _, err := b.Lookup(t.Context(), claim); fault.Of(err) != tc.kind {
+				t.Errorf("Lookup = %v, want kind %q", err, tc.kind)
+			}
+			if _, err := b.ByNumber(t.Context(), "v1", unix.Mkdev(252, 16)); fault.Of(err) != tc.kind {
+				t.Errorf("ByNumber = %v, want kind %q", err, tc.kind)
 			}
 		})
 	}

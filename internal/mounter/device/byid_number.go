@@ -12,6 +12,29 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// Number returns the number of the claimed disk by its link and what sysfs says, without opening any disk.
+func (b *ByID) Number(ctx context.Context, claim Claim) (uint64, error) {
+	if err := checkName(claim.Name); err != nil {
+		return 0, err
+	}
+	kernel, _, err := b.find(ctx, claim)
+	if err != nil {
+		return 0, fmt.Errorf("find the device of volume %s: %w", claim.Volume, err)
+	}
+	text, err := readText(filepath.Join(b.sysDir, "block", kernel, "dev"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("find the device of volume %s: %w: %s has gone", claim.Volume, fault.NotFound, kernel)
+	}
+	var number uint64
+	if err == nil {
+		number, err = parseNumber(text)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the device of volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+	}
+	return number, nil
+}
+
 // ByNumber opens the disk that has this device number, if it is a whole disk with an identity of its
 // own, which the claim of the device then names. It does not prove that the disk is the volume: the
 // caller knows that from what is mounted where.
@@ -29,7 +52,7 @@ func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 		// The cloud's disks are used whole; a partition is of the machine itself.
 		return nil, fmt.Errorf("volume %s: %w: %s is not a whole disk", volume, fault.NotFound, kernel)
 	}
-	id, err := readIdentity(b.sysDir, kernel)
+	id, err := b.identity(ctx, kernel)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w: device %s: %w", volume, fault.NotFound, kernel, err)
 	}

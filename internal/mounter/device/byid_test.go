@@ -5,7 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -171,7 +174,7 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			tc.set(m)
-			kernel, _, err := m.resolver().find(tc.claim)
+			kernel, _, err := m.resolver().find(t.Context(), tc.claim)
 			if kernel != tc.kernel || fault.Of(err) != tc.kind {
 				t.Errorf("find(%+v) = %q, %v, want %q and kind %q", tc.claim, kernel, err, tc.kernel, tc.kind)
 			}
@@ -189,9 +192,46 @@ func TestADiskOfTheMachineIsNeverTakenForAVolume(t *testing.T) {
 	for claim, want := range map[Claim]string{
 		{Serial: "pvc-1"}: "sda", {Name: "scsi-0DO_Volume_pvc-1"}: "sda", {Serial: "root"}: "", {Name: "virtio-root"}: "", {Name: "scsi-0QEMU_Volume_root"}: "",
 	} {
-		kernel, _, err := b.find(claim)
+		kernel, _, err := b.find(t.Context(), claim)
 		if kernel != want || (want == "") != errors.Is(err, fault.NotFound) {
 			t.Errorf("find(%+v) = %q, %v, want %q", claim, kernel, err, want)
+		}
+	}
+}
+
+// D01 of the mutants: a name in sysfs that has passed to another disk since the disk was opened.
+func TestADiskWhoseNameHasPassedOnIsNoLongerProven(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd1")
+	m.write("sys/block/vdb/dev", "252:16\n")
+	claim := Claim{Volume: "v1", Serial: "epd1"}
+	for number, want := range map[uint64]fault.Kind{unix.Mkdev(252, 16): fault.None, unix.Mkdev(252, 32): fault.Unavailable} {
+		err := m.resolver().verify(t.Context(), &Device{path: "/dev/vdb", number: number, claim: claim}, "vdb", false)
+		if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+			t.Errorf("verify of device number %#x = %v, want %q", number, err, want)
+		}
+	}
+}
+
+// N3: whose disk has which number is known without opening any; there are no nodes in this /dev.
+func TestNumberOpensNoDisk(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd1")
+	m.write("sys/block/vdb/dev", "252:16\n")
+	if got, err := m.resolver().Number(t.Context(), Claim{Volume: "v1", Serial: "epd1"}); got != unix.Mkdev(252, 16) || err != nil {
+		t.Errorf("Number = %#x, %v, want 252:16", got, err)
+	}
+	if _, err := m.resolver().Number(t.Context(), Claim{Volume: "v2", Serial: "epd2"}); !errors.Is(err, fault.NotFound) {
+		t.Errorf("Number of a disk that is not here = %v, want %v", err, fault.NotFound)
+	}
+}
+
+func TestMessagesRepeatNothingOfTheRequest(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd1")
+	for _, claim := range []Claim{{Volume: "v1", Name: "secret-name"}, {Volume: "v1", Serial: "secret-serial"}, {Volume: "v1", Name: "../secret"}} {
+		if _, err := m.resolver().Lookup(t.Context(), claim); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Lookup(%+v) = %v, want an error that does not repeat it", claim, err)
 		}
 	}
 }
@@ -215,14 +255,14 @@ func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
 	m := newMachine(t)
 	m.scsi("sda", "Linode", name)
 	m.link(claim.Name, "sda")
-	if err := m.resolver().alone(&Device{path: "/dev/sda", claim: claim}); err != nil {
+	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); err != nil {
 		t.Errorf("alone = %v for one disk", err)
 	}
 	m.scsi("sdb", "Linode", name)
-	if err := m.resolver().alone(&Device{path: "/dev/sda", claim: claim}); fault.Of(err) != fault.Precondition {
+	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); fault.Of(err) != fault.Precondition {
 		t.Errorf("alone = %v for two disks, want %v", err, fault.Precondition)
 	}
-	if kernel, _, err := m.resolver().find(claim); kernel != "sda" || err != nil {
+	if kernel, _, err := m.resolver().find(t.Context(), claim); kernel != "sda" || err != nil {
 		t.Errorf("find = %q, %v: the one that is in use can be put away no more", kernel, err)
 	}
 }

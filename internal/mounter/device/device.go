@@ -15,6 +15,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// mountInfo is the mount table of this process.
+const mountInfo = "/proc/self/mountinfo"
+
 // Claim says which disk a volume is and what it must be.
 type Claim struct {
 	// Volume is the CSI volume id; for the pool it names the file.
@@ -80,11 +83,19 @@ func (d *Device) Verify(ctx context.Context) error {
 			return err
 		}
 	}
+	return d.checkSize()
+}
+
+// checkSize returns an error if the device is smaller than promised.
+func (d *Device) checkSize() error {
+	if d.claim.Size == 0 {
+		return nil
+	}
 	size, err := d.Size()
 	if err != nil {
 		return err
 	}
-	if d.claim.Size > 0 && size < d.claim.Size {
+	if size < d.claim.Size {
 		return fmt.Errorf("device %s of volume %s has %d bytes but %d were promised; "+
 			"the kernel may not have seen a growth yet (detach and attach the volume again): %w",
 			d.path, d.claim.Volume, size, d.claim.Size, fault.Precondition)

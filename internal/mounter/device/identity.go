@@ -155,7 +155,7 @@ func cutSerial(want string) string {
 // checkName refuses a link name that leads out of its directory.
 func checkName(name string) error {
 	if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || len(name) > 255 {
-		return fmt.Errorf("device name %q is not the name of a link: %w", name, fault.InvalidArgument)
+		return fmt.Errorf("the device name of the request is not the name of a link: %w", fault.InvalidArgument)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
@@ -21,6 +23,8 @@ type LoopConfig struct {
 	SysDir string
 	// DevDir is where the device nodes are: /dev.
 	DevDir string
+	// Mounts is the mount table of this process: /proc/self/mountinfo.
+	Mounts string
 }
 
 // Loop finds the volumes of a node's pool: files that it makes loop devices of.
@@ -33,6 +37,8 @@ type Loop struct {
 	pool   *pool.Pool
 	sysDir string
 	devDir string
+	mounts string
+	gates  gates
 }
 
 var _ Resolver = (*Loop)(nil)
@@ -45,46 +51,81 @@ func NewLoop(ctx context.Context, cfg LoopConfig) (*Loop, error) {
 	if cfg.DevDir == "" {
 		cfg.DevDir = "/dev"
 	}
+	if cfg.Mounts == "" {
+		cfg.Mounts = mountInfo
+	}
 	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, SysDir: cfg.SysDir})
 	if err != nil {
 		return nil, err
 	}
-	return &Loop{pool: p, sysDir: cfg.SysDir, devDir: cfg.DevDir}, nil
+	return &Loop{pool: p, sysDir: cfg.SysDir, devDir: cfg.DevDir, mounts: cfg.Mounts}, nil
 }
 
 // Pool returns the pool that the volumes are in.
 func (l *Loop) Pool() *pool.Pool { return l.pool }
 
-// Check proves that the pool is there and can be written.
-func (l *Loop) Check(ctx context.Context) error { return l.pool.Check(ctx) }
+// Check proves that the pool is there and can be written, and that the settings of loop devices can be.
+func (l *Loop) Check(ctx context.Context) error {
+	return errors.Join(l.pool.Check(ctx), l.checkSys())
+}
 
 // Open returns the loop device of a volume and makes it if there is none. Before that it finishes an
-// interrupted growth and reserves again what the image has lost. fault.NotFound when there is no
-// such volume on this node.
+// interrupted growth and reserves again what the image has lost. Settings of a device that is there, such as an
+// offset that a pod gave it, are reset. fault.NotFound when there is no such volume on this node.
 func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
 	id, err := l.parse(claim)
 	if err != nil {
 		return nil, err
 	}
+	if err := l.checkSys(); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", claim.Volume, err)
+	}
+	// A device that hangs fails here, before the pool's lock.
+	if f, err := l.find(ctx, id); err == nil {
+		defer func() { _ = f.Close() }()
+	} else if !errors.Is(err, errNoLoop) && !errors.Is(err, fault.NotFound) {
+		return nil, err
+	}
 	var dev *Device
 	err = l.pool.Use(ctx, id, func(image *os.File, r pool.Record) error {
-		f, err := l.find(id)
-		if errors.Is(err, errNoLoop) {
-			f, err = l.attach(ctx, image, r.BlockSize)
-		}
+		f, err := l.openOrAttach(ctx, id, image, r)
 		if err != nil {
+			return fmt.Errorf("volume %s: %w", claim.Volume, err)
+		}
+		if dev, err = l.device(f, claim, id); err != nil {
 			return err
 		}
-		if err := l.setUp(f, r.Size); err != nil {
-			return errors.Join(fmt.Errorf("volume %s: %w", claim.Volume, err), f.Close())
+		if err := dev.Verify(ctx); err != nil {
+			return errors.Join(err, dev.Close())
 		}
-		dev, err = l.device(ctx, f, claim, id)
-		return err
+		return nil
 	})
 	return dev, err
 }
 
-// Lookup returns the loop device of a volume if there is one. It changes nothing.
+// openOrAttach opens the loop device of an image for writing and sets it up.
+func (l *Loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r pool.Record) (*os.File, error) {
+	found, err := l.find(ctx, id)
+	if errors.Is(err, errNoLoop) {
+		f, err := l.attach(ctx, image, r.BlockSize)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.setUp(f, r.Size); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Open until the other descriptor is set up: with autoclear the last close detaches the device.
+	defer func() { _ = found.Close() }()
+	return l.open(ctx, filepath.Base(found.Name()), os.O_RDWR, func(f *os.File) error { return l.setUp(f, r.Size) })
+}
+
+// Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing, and accepts the
+// device whatever its settings are; the Verify of the device refuses settings that hide a part of the volume.
 func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	id, err := l.parse(claim)
 	if err != nil {
@@ -93,14 +134,52 @@ func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := l.find(id)
+	f, err := l.find(ctx, id)
 	if errors.Is(err, errNoLoop) {
-		return nil, fmt.Errorf("volume %s has no loop device now: %w", claim.Volume, fault.NotFound)
+		return nil, errNoDevice(claim)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return l.device(ctx, f, claim, id)
+	dev, err := l.device(f, claim, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := dev.checkSize(); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+func errNoDevice(claim Claim) error {
+	return fmt.Errorf("volume %s has no loop device now: %w", claim.Volume, fault.NotFound)
+}
+
+// Number returns the number of a volume's loop device by what sysfs says, without opening it.
+func (l *Loop) Number(_ context.Context, claim Claim) (uint64, error) {
+	id, err := l.parse(claim)
+	if err != nil {
+		return 0, err
+	}
+	candidates, err := l.candidates(id)
+	if err != nil {
+		return 0, err
+	}
+	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.unlinked })
+	switch len(candidates) {
+	case 0:
+		return 0, errNoDevice(claim)
+	case 1:
+		number, err := l.number(candidates[0].name)
+		if isGone(err) {
+			return 0, errNoDevice(claim)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+		}
+		return number, nil
+	}
+	return 0, fmt.Errorf("volume %s has %d loop devices: %w", claim.Volume, len(candidates), fault.Precondition)
 }
 
 // ByNumber is Lookup: the id names the file, so the loop device is the volume's or it is not.
@@ -113,20 +192,23 @@ func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 }
 
 // Release detaches the loop device and proves that it is gone, then reserves again what the image has
-// lost meanwhile. fault.Busy while anybody has the device open or mounted. Nothing attached, or no
+// lost meanwhile. fault.Busy while another program has the device open or mounted. Nothing attached, or no
 // such volume: no error.
 func (l *Loop) Release(ctx context.Context, claim Claim) error {
 	id, err := l.parse(claim)
 	if err != nil {
 		return err
 	}
+	if err := l.flush(ctx, id); err != nil {
+		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
+	}
 	var detached []string
 	err = l.pool.Exclusively(ctx, func() (err error) {
-		detached, err = l.detach(id)
+		detached, err = l.detach(ctx, id)
 		return err
 	})
 	for _, name := range detached {
-		// Not under the lock: somebody else's probing of the device may take a moment.
+		// Not under the lock: another program's probing of the device may take a moment.
 		err = errors.Join(err, l.waitGone(ctx, name, id))
 	}
 	if err != nil {
@@ -138,7 +220,7 @@ func (l *Loop) Release(ctx context.Context, claim Claim) error {
 }
 
 // Grow reserves more space for a volume, then makes its image and its loop device larger. It returns
-// the size that the volume has then. fault.OutOfRange when the pool has no room; nothing changed.
+// the size that the volume has then. fault.OutOfRange when the pool has too little space; nothing changed.
 func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
 	id, err := l.parse(claim)
 	if err != nil {
@@ -148,14 +230,18 @@ func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	f, err := l.find(id)
+	found, err := l.find(ctx, id)
 	if errors.Is(err, errNoLoop) {
 		return grown, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	return grown, errors.Join(setCapacity(f, grown), f.Close())
+	f, err := l.open(ctx, filepath.Base(found.Name()), os.O_RDWR, func(f *os.File) error { return l.setUp(f, grown) })
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("grow volume %s: %w", claim.Volume, err), found.Close())
+	}
+	return grown, errors.Join(f.Close(), found.Close())
 }
 
 // Prezeroed reports whether every byte of the device surely reads as zero, because none was ever
@@ -168,7 +254,7 @@ func (l *Loop) Prezeroed(ctx context.Context, d *Device) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	// What somebody wrote may still be in the device's cache only, where the image does not show it.
+	// What was written may still be in the device's cache only, where the image does not show it.
 	if err := d.File().Sync(); err != nil {
 		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Claim().Volume, fault.Unavailable, err)
 	}
@@ -185,21 +271,14 @@ func (l *Loop) parse(claim Claim) (pool.ID, error) {
 		return "", fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.pool.Node(), fault.NotFound)
 	}
 	if claim.Name != "" && strings.TrimSuffix(claim.Name, ".img") != string(h.ID) {
-		return "", fmt.Errorf("volume %s cannot be the device %.80q: %w", claim.Volume, claim.Name, fault.Precondition)
+		return "", fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.Precondition)
 	}
 	return h.ID, nil
 }
 
-// device proves that an open loop device is the volume's and wraps it. It takes f over.
-func (l *Loop) device(ctx context.Context, f *os.File, claim Claim, id pool.ID) (*Device, error) {
-	d, err := newDevice(f, f.Name(), claim, func(_ context.Context, d *Device) error {
+// device wraps an open loop device. It takes f over.
+func (l *Loop) device(f *os.File, claim Claim, id pool.ID) (*Device, error) {
+	return newDevice(f, f.Name(), claim, func(_ context.Context, d *Device) error {
 		return l.prove(d.file, id)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := d.Verify(ctx); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
 }

@@ -15,58 +15,100 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// goneWait is how long Release waits for others, such as udev's probing, to close the device.
+// goneWait is how long Release waits for other programs, such as udev's probing, to close the device.
 const goneWait = 5 * time.Second
 
+// flush writes what is cached for a volume's loop device. It may take long, so it comes before the pool's lock.
+func (l *Loop) flush(ctx context.Context, id pool.ID) error {
+	candidates, err := l.candidates(id)
+	if err != nil {
+		return err
+	}
+	for _, c := range candidates {
+		_, err := l.gates.run(ctx, c.name, flushBound, func(context.Context) (*os.File, error) {
+			f, err := l.openNode(c.name, os.O_RDONLY)
+			if err != nil {
+				return nil, err
+			}
+			return nil, errors.Join(f.Sync(), f.Close())
+		})
+		if err != nil && !isGone(err) {
+			return fmt.Errorf("write the last data of %s: %w: %w", c.name, fault.Unavailable, err)
+		}
+	}
+	return nil
+}
+
 // detach takes the image off its loop devices and returns their names. Under the pool's lock.
-func (l *Loop) detach(id pool.ID) ([]string, error) {
+func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
-	exists := err == nil
-	loops, err := l.bound(func(name string) (bool, error) {
-		if l.isUnlinked(name, id) {
-			return true, nil
-		}
-		if !exists {
-			return false, nil
-		}
-		return l.isBoundTo(name, image)
-	})
+	candidates, err := l.candidates(id)
 	if err != nil {
-		return nil, fmt.Errorf("list loop devices: %w: %w", fault.Unavailable, err)
+		return nil, err
 	}
-	slices.Sort(loops)
-	for _, name := range loops {
-		if err := l.clear(name); err != nil {
+	var detached []string
+	for _, c := range candidates {
+		_, err := l.gates.run(ctx, c.name, openBound, func(ctx context.Context) (*os.File, error) {
+			return nil, l.clear(ctx, c, image)
+		})
+		if isGone(err) || errors.Is(err, errOtherFile) {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
+		detached = append(detached, c.name)
 	}
-	return loops, nil
+	return detached, nil
 }
 
-// clear tells the kernel to let go of the file. The exclusive open comes first: it fails while the
-// device is mounted, where the kernel would only remember the wish and carry it out at some later close.
-func (l *Loop) clear(name string) error {
-	f, err := l.openNode(name, os.O_RDONLY|unix.O_EXCL)
+// clear makes the kernel close the file of a loop device. The exclusive open comes first: it fails while the
+// device is mounted, where the kernel would only detach it at some later close.
+func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
+	f, err := l.openNode(c.name, os.O_RDONLY|unix.O_EXCL)
 	switch {
 	case isGone(err):
-		return nil
+		return err
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%s is mounted or in exclusive use: %w", name, fault.Busy)
+		if other := l.checkFile(c, image); other != nil {
+			return other
+		}
+		return fmt.Errorf("%s is mounted or in exclusive use: %w", c.name, fault.Busy)
 	case err != nil:
-		return fmt.Errorf("open %s: %w: %w", name, fault.Unavailable, err)
+		return fmt.Errorf("open %s: %w: %w", c.name, fault.Unavailable, err)
+	}
+	// The kernel acts when the last program closes the device, which is this line unless others have it.
+	defer func() { _ = f.Close() }()
+	if !c.unlinked {
+		if err := standsOn(f, image); err != nil {
+			return err
+		}
 	}
 	if err := f.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("write the last data of %s: %w: %w", name, fault.Unavailable, err), f.Close())
+		return fmt.Errorf("write the last data of %s: %w: %w", c.name, fault.Unavailable, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !isGone(err) {
-		return errors.Join(fmt.Errorf("detach %s: %w: %w", name, fault.Unavailable, err), f.Close())
+		return fmt.Errorf("detach %s: %w: %w", c.name, fault.Unavailable, err)
 	}
-	// The kernel acts when the last one closes the device, which is this line unless others have it.
-	_ = f.Close()
 	return nil
+}
+
+// checkFile returns an error if a loop device that is in exclusive use is not the image's.
+func (l *Loop) checkFile(c candidate, image inode) error {
+	if c.unlinked {
+		return nil
+	}
+	f, err := l.openNode(c.name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	return errors.Join(standsOn(f, image), f.Close())
 }
 
 // waitGone proves that a loop device has let go of the image.
@@ -74,11 +116,11 @@ func (l *Loop) waitGone(ctx context.Context, name string, id pool.ID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, goneWait, fault.Busy)
 	defer cancel()
 	for {
-		held, err := l.holds(name, id)
+		candidates, err := l.candidates(id)
 		if err != nil {
-			return fmt.Errorf("look at %s: %w: %w", name, fault.Unavailable, err)
+			return err
 		}
-		if !held {
+		if !slices.ContainsFunc(candidates, func(c candidate) bool { return c.name == name }) {
 			return nil
 		}
 		if pause(ctx, 4*racePause) == nil {
@@ -89,18 +131,4 @@ func (l *Loop) waitGone(ctx context.Context, name string, id pool.ID) error {
 		}
 		return ctx.Err()
 	}
-}
-
-func (l *Loop) holds(name string, id pool.ID) (bool, error) {
-	if l.isUnlinked(name, id) {
-		return true, nil
-	}
-	image, err := inodeOf(l.pool.ImagePath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return l.isBoundTo(name, image)
 }

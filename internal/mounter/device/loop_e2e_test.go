@@ -146,7 +146,7 @@ func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 
 	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, _ pool.Record) error {
-		f, err := r.attachTo(loop, image, 0)
+		f, err := r.attachTo(t.Context(), loop, image, 0)
 		return errors.Join(err, f.Close())
 	})
 	if got := read(t, limit); err != nil || got != "0" {
@@ -232,8 +232,8 @@ func TestLoopIsRefusedWhereItIsNotTheVolume(t *testing.T) {
 		wantKind(t, "Open", err, fault.Precondition)
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 	})
-	t.Run("a device with an offset is refused", func(t *testing.T) {
-		losetup(t, "-o", "4096", "-f", image)
+	t.Run("a device that is attached read-only is refused", func(t *testing.T) {
+		losetup(t, "-r", "-f", image)
 		_, err := r.Open(t.Context(), c)
 		wantKind(t, "Open", err, fault.Precondition)
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)

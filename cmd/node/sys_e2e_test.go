@@ -1,0 +1,78 @@
+//go:build e2e
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+)
+
+// TestReadOnlySys runs the program with a /sys as containerd 1.6 and 1.7 give it to privileged containers, and with a
+// writable one, on loop devices that have never served (main_e2e_test.go).
+func TestReadOnlySys(t *testing.T) {
+	for mode, writable := range map[string]bool{"ro": false, "rw": true} {
+		t.Run(mode, func(t *testing.T) {
+			dir := tempDir(t)
+			wrapper := filepath.Join(dir, "node")
+			must(t, os.WriteFile(wrapper, fmt.Appendf(nil, "#!/bin/sh\nexec unshare -m --propagation private "+
+				"sh -c 'mount -o remount,bind,%s /sys && exec \"$0\" \"$@\"' %s \"$@\"\n", mode, build(t, dir)), 0o700))
+			p := &program{t: t, dir: dir, binary: wrapper}
+			client, kill := p.start()
+			defer kill()
+
+			const message = "mount the host's /sys"
+			want := http.StatusOK
+			if !writable {
+				want = http.StatusServiceUnavailable
+			}
+			if code, body := get(t, "http://"+p.http+"/readyz"); code != want || strings.Contains(body, message) == writable {
+				t.Errorf("/readyz = %d %s, want %d", code, body, want)
+			}
+
+			store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
+			must(t, err)
+			r, err := store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 16 << 20})
+			must(t, err)
+			staging := filepath.Join(dir, "staging")
+			must(t, os.Mkdir(staging, 0o700))
+			_, err = client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+				VolumeId: store.Handle(r.ID).String(), StagingTargetPath: staging, VolumeCapability: &csi.VolumeCapability{
+					AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+					AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+				},
+			})
+			if !writable {
+				if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), message) {
+					t.Errorf("NodeStageVolume = %v, want %v", err, codes.FailedPrecondition)
+				}
+				return
+			}
+			must(t, err)
+			_, err = client.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{
+				VolumeId: store.Handle(r.ID).String(), StagingTargetPath: staging,
+			})
+			must(t, err)
+		})
+	}
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	must(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(t, err)
+	return answer.StatusCode, string(text)
+}

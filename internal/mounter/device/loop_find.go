@@ -1,0 +1,193 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// errNoLoop: the image has no loop device now.
+var errNoLoop = errors.New("no loop device")
+
+// errOtherFile: the loop device stands on another file than the image.
+var errOtherFile = errors.New("attached to another file")
+
+// inode is what makes a file that file, under whatever name.
+type inode struct{ dev, ino uint64 }
+
+func inodeOf(name string) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return inode{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	return inode{st.Dev, st.Ino}, nil
+}
+
+// candidate is a loop device whose backing file is called like a volume's image.
+type candidate struct {
+	name     string
+	unlinked bool // the file was removed from its folder
+}
+
+// candidates lists the loop devices that may be a volume's by the text in sysfs. It opens no device: one that is not
+// the volume's may hang.
+func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
+	files, err := filepath.Glob(filepath.Join(l.sysDir, "loop*", "loop", "backing_file"))
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		switch {
+		case isGone(err), errors.Is(err, unix.ENAMETOOLONG): // no pool's file has such a path
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("list loop devices: %w: %w", fault.Unavailable, err)
+		}
+		text, unlinked := strings.CutSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
+		if filepath.Base(text) == id.ImageName() {
+			found = append(found, candidate{filepath.Base(filepath.Dir(filepath.Dir(file))), unlinked})
+		}
+	}
+	return found, nil
+}
+
+// find opens the loop device of a volume's image for reading, or returns errNoLoop.
+func (l *Loop) find(ctx context.Context, id pool.ID) (*os.File, error) {
+	image, err := inodeOf(l.pool.ImagePath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("volume %s is not in the pool: %w: %w", l.pool.Handle(id), fault.NotFound, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w: %w", l.pool.Handle(id), fault.Unavailable, err)
+	}
+	candidates, err := l.candidates(id)
+	if err != nil {
+		return nil, err
+	}
+	var found []*os.File
+	for _, c := range candidates {
+		// Closing a device that was open for writing makes udev probe it again.
+		f, err := l.open(ctx, c.name, os.O_RDONLY, func(f *os.File) error { return standsOn(f, image) })
+		if isGone(err) || errors.Is(err, errOtherFile) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open loop device %s of volume %s: %w: %w", c.name, l.pool.Handle(id), fault.Unavailable, err), closeAll(found))
+		}
+		found = append(found, f)
+	}
+	switch len(found) {
+	case 0:
+		return nil, errNoLoop
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name())
+	}
+	return nil, errors.Join(fmt.Errorf("volume %s has %d loop devices (%s), which would corrupt it; stop what uses it and detach those that this driver did not make with `losetup -d`: %w",
+		l.pool.Handle(id), len(found), strings.Join(names, ", "), fault.Precondition), closeAll(found))
+}
+
+func closeAll(files []*os.File) (err error) {
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// standsOn asks the kernel whether an open loop device stands on a file. Names prove nothing: a file can have several,
+// and the folder another path where the device was attached.
+func standsOn(f *os.File, image inode) error {
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return err
+	}
+	if (inode{info.Device, info.Inode}) != image {
+		return errOtherFile
+	}
+	return nil
+}
+
+// isGone: a loop device without a file, or one that was removed altogether.
+func isGone(err error) bool {
+	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
+}
+
+// open opens a loop device and prepares it, within openBound.
+func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*os.File) error) (*os.File, error) {
+	return l.gates.run(ctx, name, openBound, func(context.Context) (*os.File, error) {
+		f, err := l.openNode(name, flags)
+		if err != nil {
+			return nil, err
+		}
+		if err := prepare(f); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	})
+}
+
+// openNode opens the node of a loop device, and makes it where it is missing: the /dev of a
+// container does not follow the kernel.
+func (l *Loop) openNode(name string, flags int) (*os.File, error) {
+	path := filepath.Join(l.devDir, name)
+	number, err := l.number(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, flags|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(number)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("make device node %s: %w", path, err)
+		}
+		f, err = os.OpenFile(path, flags|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != number {
+		return nil, errors.Join(fmt.Errorf("%s is not the node of that loop device", path), f.Close())
+	}
+	return f, nil
+}
+
+// number returns the device number of a loop device as the kernel lists it.
+func (l *Loop) number(name string) (uint64, error) {
+	data, err := os.ReadFile(filepath.Join(l.sysDir, name, "dev"))
+	if err != nil {
+		return 0, err
+	}
+	return parseNumber(strings.TrimSpace(string(data)))
+}
+
+// parseNumber reads a device number as sysfs writes it, such as 7:3.
+func parseNumber(text string) (uint64, error) {
+	major, minor, _ := strings.Cut(text, ":")
+	ma, err := strconv.ParseUint(major, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("device number %q: %w", text, err)
+	}
+	mi, err := strconv.ParseUint(minor, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("device number %q: %w", text, err)
+	}
+	return unix.Mkdev(uint32(ma), uint32(mi)), nil
+}
