@@ -93,10 +93,13 @@ type plugin struct {
 }
 
 // openPool serves the files of the pool on this node.
-func openPool(ctx context.Context, cfg config, base node.Config, _ *zap.Logger) (plugin, error) {
+func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
 	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	if err := disks.Check(ctx); err != nil {
+		log.Error("no volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
 	store := disks.Pool()
 	base.Info, base.Devices, base.SizeStep, base.Prezeroed = cfg.LocalNode(), disks, pool.SizeStep, disks.Prezeroed

@@ -155,6 +155,26 @@ func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 }
 
+// Whatever program had a loop device before, its settings do not pass to the next file.
+func TestAttachResetsWhatALoopDeviceKeeps(t *testing.T) {
+	loop := freshLoop(t)
+	r := newRig(t, t.TempDir())
+	c := r.create(t, "pvc-1", 16*mib)
+	command(t, "blockdev", "--setro", "/dev/"+loop)
+	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, rec pool.Record) error {
+		f, err := r.attachTo(t.Context(), loop, image, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.setUp(f, rec.Size), f.Close())
+	})
+	wantKind(t, "attach", err, fault.None)
+	if got := read(t, "/sys/block/"+loop+"/ro"); got != "0" {
+		t.Errorf("ro = %s after attach, want 0", got)
+	}
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+}
+
 func TestLoopLifecycle(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 32*mib)

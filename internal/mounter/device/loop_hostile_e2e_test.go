@@ -46,6 +46,11 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 			if err := unix.IoctlSetPointerInt(int(d.File().Fd()), unix.BLKROSET, 1); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { // a loop device stays read-only for its next file
+				if f, err := os.Open(d.Path()); err == nil {
+					_, _ = unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0), f.Close()
+				}
+			})
 
 			found, err := r.Lookup(t.Context(), Claim{Volume: c.Volume})
 			if err != nil {
