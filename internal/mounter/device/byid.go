@@ -27,8 +27,8 @@ type ByIDConfig struct {
 	// LinkPrefix begins the link of every volume of the cloud. A disk without such a link is the
 	// machine's own and never taken for a volume, whatever a request says. Empty: any disk may be one.
 	LinkPrefix string
-	// MayBeVolume reports whether a disk with such a link may be a volume, by what it says about itself. It is for
-	// clouds where the machine's own disks have links of the same form. Nil: LinkPrefix tells.
+	// MayBeVolume reports whether a disk with such a link may be a volume, by its serial. It is for clouds
+	// where the machine's own disks have links of the same form. Nil: LinkPrefix decides.
 	MayBeVolume func(serial string) bool
 	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below
 	// plugins or pods of KubeletDir is the machine's own and never taken for a volume.
@@ -83,7 +83,7 @@ func belowDevDisk(dir string) bool {
 const rescanEvery = 250 * time.Millisecond
 
 // Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size, and that no other
-// disk says that it is the same.
+// disk has the same identity.
 func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 	if claim.Name == "" && claim.Serial == "" {
 		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", claim.Volume, fault.InvalidArgument)
@@ -116,7 +116,7 @@ func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 	}
 }
 
-// errNotYet marks what may be different at the next look.
+// errNotYet marks what may be different at the next read.
 var errNotYet = errors.New("may appear later")
 
 // Lookup finds the disk if it is there now.
@@ -185,7 +185,7 @@ func (b *ByID) linked(name string) string {
 }
 
 // find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
-// is not it, the one among all disks that says so itself. It opens no disk. A disk that the machine has mounted is
+// is not it, the one among all disks that has this identity. It opens no disk. A disk that the machine has mounted is
 // refused.
 func (b *ByID) find(ctx context.Context, claim Claim) (kernel string, byLink bool, err error) {
 	if kernel, byLink, err = b.search(ctx, claim); err == nil {
@@ -224,12 +224,12 @@ func (b *ByID) search(ctx context.Context, claim Claim) (kernel string, byLink b
 }
 
 func errSeveral(kernels []string) error {
-	return fmt.Errorf("disks %s all say that they are it: %w", strings.Join(kernels, ", "), fault.Precondition)
+	return fmt.Errorf("disks %s all have its identity: %w", strings.Join(kernels, ", "), fault.Precondition)
 }
 
-// alone returns an error if other disks say too that they are the claimed one, whatever the link tells: a volume
+// alone returns an error if other disks have the claimed identity too, wherever the link leads: a volume
 // that was renamed while it was attached keeps its old name here, and another may have that name by now. What a
-// loop device says of itself is the name of a file, which many folders may have.
+// loop device has for an identity is the name of a file, which many folders may have.
 func (b *ByID) alone(ctx context.Context, d *Device) error {
 	if strings.HasPrefix(filepath.Base(d.path), "loop") {
 		return nil
@@ -241,7 +241,7 @@ func (b *ByID) alone(ctx context.Context, d *Device) error {
 	return err
 }
 
-// matches are the kernel's names of all disks that say that they are the claimed one.
+// matches returns the kernel's names of all disks that have the claimed identity.
 func (b *ByID) matches(ctx context.Context, claim Claim) ([]string, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
@@ -256,7 +256,7 @@ func (b *ByID) matches(ctx context.Context, claim Claim) ([]string, error) {
 	return found, nil
 }
 
-// prove says why the disk is not the claimed one: fault.NotFound for another disk, and
+// prove returns an error if the disk is not the claimed one: fault.NotFound for another disk, and
 // fault.Precondition for one that cannot or must not be used.
 func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 	id, err := b.identity(ctx, kernel)
@@ -269,19 +269,19 @@ func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 		return fmt.Errorf("device %s: %w: a loop device has no identity of its own and %s is for real disks",
 			kernel, fault.Precondition, b.deviceDir)
 	case !id.loop && !b.isVolume(id):
-		return fmt.Errorf("%w: %s is no volume of this cloud (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
+		return fmt.Errorf("%w: %s is no volume of this cloud (its identity is %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	case !id.proves(claim):
-		return fmt.Errorf("%w: %s is another disk (it says %q)", fault.NotFound, kernel, append(id.serials, id.links...))
+		return fmt.Errorf("%w: %s is another disk (its identity is %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	}
 	return nil
 }
 
-// isVolume reports whether a disk with hardware may be a volume of the cloud, by what it says about itself.
+// isVolume reports whether a disk with hardware may be a volume of the cloud, by its identity.
 func (b *ByID) isVolume(id identity) bool {
 	return (b.linkPrefix == "" || id.linkBegins(b.linkPrefix)) && (b.mayBeVolume == nil || slices.ContainsFunc(id.serials, b.mayBeVolume))
 }
 
-// identity reads what a disk says about itself. The kernel asks a virtio disk anew for its serial, so a disk that
+// identity reads the identity of a disk. The kernel asks a virtio disk anew for its serial, so a disk that
 // hangs may not answer.
 func (b *ByID) identity(ctx context.Context, kernel string) (identity, error) {
 	var id identity

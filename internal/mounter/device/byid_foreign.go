@@ -23,7 +23,7 @@ func (b *ByID) Foreign() (int64, error) {
 	for _, entry := range all {
 		foreign, err := b.foreign(entry.Name())
 		if err != nil {
-			return 0, fmt.Errorf("look at disk %s: %w: %w", entry.Name(), fault.Unavailable, err)
+			return 0, fmt.Errorf("read disk %s: %w: %w", entry.Name(), fault.Unavailable, err)
 		}
 		if foreign {
 			n++
@@ -32,7 +32,7 @@ func (b *ByID) Foreign() (int64, error) {
 	return n, nil
 }
 
-// diskType is what SCSI calls a disk; others are drives for media and the like.
+// diskType is the SCSI type of a disk; other types are drives for media.
 const diskType = "0"
 
 func (b *ByID) foreign(kernel string) (bool, error) {
@@ -44,7 +44,7 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if wanted, _, told := strings.Cut(b.linkPrefix, "-"); told && filepath.Base(bus) != wanted {
+	if wanted, _, named := strings.Cut(b.linkPrefix, "-"); named && filepath.Base(bus) != wanted {
 		return false, nil // the cloud's disks have places on another bus
 	}
 	switch filepath.Base(bus) {
@@ -122,7 +122,7 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 	return false, nil
 }
 
-// stackedOn returns where sysfs tells of a disk, of its partitions, and of what is built on any of these: volumes
+// stackedOn returns the sysfs folders of a disk, of its partitions, and of what is built on any of these: volumes
 // of LVM, encrypted disks, arrays.
 func (b *ByID) stackedOn(kernel string) (dirs []string, err error) {
 	const deepest = 16 // no machine stacks so many, and no link may lead in a circle

@@ -45,7 +45,7 @@ func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("volume %s: %w: no disk has the number %d:%d", volume, fault.NotFound, unix.Major(number), unix.Minor(number))
 	case err != nil:
-		return nil, fmt.Errorf("volume %s: look for its disk: %w: %w", volume, fault.Unavailable, err)
+		return nil, fmt.Errorf("volume %s: find its disk: %w: %w", volume, fault.Unavailable, err)
 	}
 	kernel := filepath.Base(target)
 	if !b.exists(kernel) {
@@ -64,7 +64,7 @@ func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 	}
 	dev, err := b.Lookup(ctx, claim)
 	if err == nil && dev.Number() != number {
-		err = errors.Join(fmt.Errorf("volume %s: %w: another disk than %s says that it is %s%s",
+		err = errors.Join(fmt.Errorf("volume %s: %w: another disk than %s has the identity %s%s",
 			volume, fault.Precondition, kernel, claim.Name, claim.Serial), dev.Close())
 	}
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Release proves that nobody on this machine has the disk mounted or in exclusive use any more, in whatever mount
-// namespace, and writes what is cached to it: the cloud is about to take it away. fault.Busy while somebody has
+// Release proves that no program on this machine has the disk mounted or in exclusive use any more, in whatever mount
+// namespace, and writes what is cached to it: the cloud is about to detach it. fault.Busy while a program has
 // it. A disk that is not here any more needs nothing.
 func (b *ByID) Release(ctx context.Context, claim Claim) error {
 	dev, err := b.Lookup(ctx, Claim{Volume: claim.Volume, Name: claim.Name, Serial: claim.Serial})
@@ -27,13 +27,13 @@ func (b *ByID) Release(ctx context.Context, claim Claim) error {
 	return errors.Join(dev.flushAlone(ctx), dev.Close())
 }
 
-// A filesystem that was unmounted a moment ago, or a disk that somebody probes, is let go of within this time.
+// A filesystem that was unmounted a moment ago, or a disk that a program probes, is released within this time.
 const (
 	alonePause = 50 * time.Millisecond
-	mostAlone  = 20
+	maxAlone   = 20
 )
 
-// flushAlone writes what is cached to a disk that nobody else holds. A filesystem that is mounted somewhere, which
+// flushAlone writes what is cached to a disk that no other program holds. A filesystem that is mounted somewhere, which
 // this program need not see, keeps data of its own that no flush of the disk writes.
 func (d *Device) flushAlone(ctx context.Context) error {
 	tick := time.NewTicker(alonePause)
@@ -45,10 +45,10 @@ func (d *Device) flushAlone(ctx context.Context) error {
 			return d.flush(os.NewFile(uintptr(fd), d.path))
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
-		case try == mostAlone:
+		case try == maxAlone:
 			return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: a program with mounts of its own has it (on the machine, "+
 				"`grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it; end it, and let its volumes have mountPropagation: HostToContainer), "+
-				"or LVM, an array or the like is built on it", d.path, d.claim.Volume, fault.Busy, unix.Major(d.number), unix.Minor(d.number))
+				"or LVM or an array is built on it", d.path, d.claim.Volume, fault.Busy, unix.Major(d.number), unix.Minor(d.number))
 		}
 		select {
 		case <-tick.C:
@@ -58,7 +58,7 @@ func (d *Device) flushAlone(ctx context.Context) error {
 	}
 }
 
-// flush writes what is cached and lets go of the disk: for good, since a child that another goroutine has just
+// flush writes what is cached and releases the disk: for good, since a child that another goroutine has just
 // forked holds a copy of every descriptor until it executes its program.
 func (d *Device) flush(alone *os.File) error {
 	err := alone.Sync()

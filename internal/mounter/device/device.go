@@ -1,6 +1,6 @@
 // Package device finds the block device of a volume and proves that it is the right one.
 //
-// A name in a directory is only a hint: the disk itself must say who it is. What is proven stays
+// A name in a directory is only a hint: the disk's own identity decides. What is proven stays
 // proven through one open descriptor, which serves identity, probe and format; a path is never
 // resolved a second time between a proof and what relies on it.
 package device
@@ -18,7 +18,7 @@ import (
 // mountInfo is the mount table of this process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Claim says which disk a volume is and what it must be.
+// Claim is which disk a volume is and what it must be.
 type Claim struct {
 	// Volume is the CSI volume id; for the pool it names the file.
 	Volume string
@@ -40,13 +40,13 @@ type Device struct {
 }
 
 // newDevice wraps the open descriptor of a block device. It takes the descriptor over: when it
-// returns an error the descriptor is closed. verify proves the identity again; Size is looked
-// after by Device itself.
+// returns an error the descriptor is closed. verify proves the identity again; Size is checked
+// by Device itself.
 func newDevice(f *os.File, path string, claim Claim, verify func(ctx context.Context, d *Device) error) (*Device, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("look at device %s of volume %s: %w: %w", path, claim.Volume, fault.Unavailable, err)
+		return nil, fmt.Errorf("stat device %s of volume %s: %w: %w", path, claim.Volume, fault.Unavailable, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		_ = f.Close()

@@ -15,22 +15,22 @@ import (
 // silence (VIRTIO_BLK_ID_BYTES).
 const virtioSerial = 20
 
-// errUnknown says that a disk does not tell, in a way we can read, who it is.
+// errUnknown: the identity of a disk is missing or cannot be read.
 var errUnknown = errors.New("the disk's own identity cannot be read")
 
-// identity is what a disk says about itself.
+// identity is what sysfs has about who a disk is.
 type identity struct {
 	// serials are what a claim's serial is compared with.
 	serials []string
 	// links are the names that udev gives to a disk of this identity.
 	links []string
-	// cut says that longer serials and names arrive cut to 20 bytes.
+	// cut: longer serials and names arrive cut to 20 bytes.
 	cut bool
-	// loop says that this is a loop device, which has no identity but its file's name.
+	// loop: this is a loop device, which has no identity but its file's name.
 	loop bool
 }
 
-// readIdentity asks the block device sys/block/<kernel> who it is.
+// readIdentity reads the identity of the block device sys/block/<kernel>.
 func readIdentity(sys, kernel string) (identity, error) {
 	dir := filepath.Join(sys, "block", kernel)
 	if backing, err := readText(filepath.Join(dir, "loop", "backing_file")); err == nil {
@@ -107,7 +107,7 @@ func nvmeIdentity(dir string) (identity, error) {
 // underscores writes one underscore for each run of white space, as udev does in link names.
 func underscores(s string) string { return strings.Join(strings.Fields(s), "_") }
 
-// readText reads a sysfs attribute without its padding. An empty one is an error: it names nobody.
+// readText reads a sysfs attribute without its padding. An empty one is an error: it names no disk.
 func readText(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func readText(path string) (string, error) {
 	return text, nil
 }
 
-// proves says whether this is the identity that the claim wants. The serial decides; a claim
+// proves reports whether this is the identity that the claim wants. The serial decides; a claim
 // without one is proven by the link's name, which udev made of the same identity.
 func (id identity) proves(claim Claim) bool {
 	want, have := claim.Serial, id.serials
@@ -136,7 +136,7 @@ func (id identity) proves(claim Claim) bool {
 	return slices.Contains(have, want)
 }
 
-// linkBegins says whether one of the disk's links begins with this.
+// linkBegins reports whether one of the disk's links begins with this.
 func (id identity) linkBegins(prefix string) bool {
 	return slices.ContainsFunc(id.links, func(link string) bool { return strings.HasPrefix(link, prefix) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// LoopConfig says where a node's pool is. Empty folders mean the usual ones.
+// LoopConfig is where a node's pool is. Empty folders mean the usual ones.
 type LoopConfig struct {
 	// Pool is the pool's folder, an absolute path.
 	Pool string

@@ -195,7 +195,7 @@ func setStatus(f *os.File, info *unix.LoopInfo64) error {
 func (l *Loop) checkSys() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(l.sysDir, &st); err != nil {
-		return fmt.Errorf("look at %s: %w: %w", l.sysDir, fault.Unavailable, err)
+		return fmt.Errorf("statfs %s: %w: %w", l.sysDir, fault.Unavailable, err)
 	}
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return fmt.Errorf("%s/*/queue/discard_max_bytes cannot be written: the filesystem is read-only, as in privileged containers of containerd before 2.0; "+
@@ -220,7 +220,7 @@ func (l *Loop) noDiscard(name string) error {
 		now, err = os.ReadFile(file)
 	}
 	if err == nil && strings.TrimSpace(string(now)) != "0" {
-		err = fmt.Errorf("it still says %s", strings.TrimSpace(string(now)))
+		err = fmt.Errorf("it is still %s", strings.TrimSpace(string(now)))
 	}
 	if err != nil {
 		return fmt.Errorf("switch discards off in %s, without which the volume would lose its reserved space: %w: %w", file, fault.Precondition, err)

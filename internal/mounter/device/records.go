@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Records keeps, in a folder of this node, which disk each staged volume is. The orchestrator says that
+// Records keeps, in a folder of this node, which disk each staged volume is. The orchestrator sends that
 // when a volume is staged and never again: everything later names the volume only. A record outlives
 // this program and the machine, and it is a hint like any other name: the disk it leads to must prove
 // that it is the one. A nil *Records remembers nothing, which is right where the volume's id is enough.
@@ -35,10 +35,10 @@ type record struct {
 const (
 	recordFormat = 1
 	recordExt    = ".json"
-	mostRecord   = 1 << 16
+	maxRecord    = 1 << 16
 )
 
-// Remember writes down which disk a volume is, durably. A claim that says neither name nor serial is
+// Remember writes down which disk a volume is, durably. A claim with neither name nor serial is
 // not written.
 func (r *Records) Remember(claim Claim) error {
 	if r == nil || (claim.Name == "" && claim.Serial == "") {
@@ -97,7 +97,7 @@ func (r *Records) Recall(volume string) (Claim, bool) {
 
 func readRecord(path string) (Claim, bool) {
 	st, err := os.Lstat(path)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > mostRecord {
+	if err != nil || !st.Mode().IsRegular() || st.Size() > maxRecord {
 		return Claim{}, false
 	}
 	data, err := os.ReadFile(path)

@@ -10,7 +10,7 @@ type Resolver interface {
 	// Lookup is Open without attaching and without waiting: fault.NotFound when the device is
 	// not there now.
 	Lookup(ctx context.Context, claim Claim) (*Device, error)
-	// Number returns the number of the device by what the kernel says of it in sysfs: it opens no device, so a disk
+	// Number returns the number of the device from sysfs: it opens no device, so a disk
 	// that hangs does not stop it. For claims of other volumes than the one that a call is about. fault.NotFound when
 	// the device is not there now.
 	Number(ctx context.Context, claim Claim) (uint64, error)

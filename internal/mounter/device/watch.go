@@ -7,7 +7,7 @@ import (
 )
 
 // watch reports that something in dir may have changed. Where that cannot be watched nothing is
-// ever reported; callers look again by themselves as well. stop ends it and waits for its end.
+// ever reported; callers also read again by themselves. stop ends it and waits for its end.
 func watch(dir string) (changes <-chan struct{}, stop func()) {
 	nothing := func() {}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
