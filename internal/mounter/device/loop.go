@@ -203,10 +203,16 @@ func (l *Loop) Release(ctx context.Context, claim Claim) error {
 		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
 	}
 	var detached []string
-	err = l.pool.Exclusively(ctx, func() (err error) {
-		detached, err = l.detach(ctx, id)
-		return err
-	})
+	for try := 1; ; try++ {
+		err = l.pool.Exclusively(ctx, func() (err error) {
+			detached, err = l.detach(ctx, id)
+			return err
+		})
+		// A container that starts has a copy of every mount for a moment, also of one that is unmounted here.
+		if !errors.Is(err, errInUse) || try == maxAlone || pause(ctx, alonePause) != nil {
+			break
+		}
+	}
 	for _, name := range detached {
 		// Not under the lock: another program's probing of the device may take a moment.
 		err = errors.Join(err, l.waitGone(ctx, name, id))

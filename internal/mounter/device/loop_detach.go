@@ -15,6 +15,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// errInUse: a mount in whatever mount namespace, or an exclusive open, holds the device.
+var errInUse = errors.New("it is mounted or in exclusive use")
+
 // goneWait is how long Release waits for other programs, such as udev's probing, to close the device.
 const goneWait = 5 * time.Second
 
@@ -76,7 +79,7 @@ func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
 		if other := l.checkFile(c, image); other != nil {
 			return other
 		}
-		return fmt.Errorf("%s is mounted or in exclusive use: %w", c.name, fault.Busy)
+		return fmt.Errorf("%s: %w: %w", c.name, errInUse, fault.Busy)
 	case err != nil:
 		return fmt.Errorf("open %s: %w: %w", c.name, fault.Unavailable, err)
 	}
