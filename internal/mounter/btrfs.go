@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -112,7 +113,7 @@ func btrfsMembers(id string) ([]uint64, error) {
 func btrfsHas(dev uint64) bool {
 	numbers, err := btrfsMembers("*")
 	if err != nil {
-		return true // not known: then nobody may take it for free
+		return true // unknown: then it does not count as free
 	}
 	for _, number := range numbers {
 		if number == dev {
@@ -133,8 +134,12 @@ func parseDeviceNumber(text string) (uint64, error) {
 	return unix.Mkdev(uint32(major), uint32(minor)), nil
 }
 
+// maxBtrfsIDs is how many device ids below the highest one are tried. The highest id stands on the disk, so
+// it may be any number; a filesystem of one device whose device was replaced a few times has a small one.
+const maxBtrfsIDs = 1024
+
 // btrfsSize returns the id and the size of the only device as the mounted btrfs sees it.
-func btrfsSize(path string) (id uint64, size int64, err error) {
+func btrfsSize(ctx context.Context, path string) (id uint64, size int64, err error) {
 	info := make([]byte, 1024)
 	if err := mountIoctl(path, btrfsFSInfo, info); err != nil {
 		return 0, 0, err
@@ -143,12 +148,25 @@ func btrfsSize(path string) (id uint64, size int64, err error) {
 	if devices := ne.Uint64(info[8:]); devices != 1 {
 		return 0, 0, fmt.Errorf("btrfs at %s has %d devices, not one: %w", path, devices, fault.Precondition)
 	}
-	// Ids are not reused when a device is replaced, so the only one need not be 1.
-	for id := ne.Uint64(info[0:]); id > 0; id-- {
+	id, size, err = onlyBtrfsDevice(ctx, ne.Uint64(info[0:]), func(dev []byte) error { return mountIoctl(path, btrfsDevInfo, dev) })
+	if err != nil {
+		return 0, 0, fmt.Errorf("btrfs at %s: %w", path, err)
+	}
+	return id, size, nil
+}
+
+// onlyBtrfsDevice finds the device with the highest id. Ids are not reused when a device is replaced, so the
+// only one need not be 1. query is BTRFS_IOC_DEV_INFO.
+func onlyBtrfsDevice(ctx context.Context, highest uint64, query func(dev []byte) error) (id uint64, size int64, err error) {
+	err = fmt.Errorf("it has no device with an id of %d or less: %w", highest, fault.Precondition)
+	for id := highest; id > 0 && highest-id < maxBtrfsIDs; id-- {
+		if ctx.Err() != nil {
+			return 0, 0, fmt.Errorf("find its device: %w: %w", fault.Unavailable, ctx.Err())
+		}
 		dev := make([]byte, 4096)
-		ne.PutUint64(dev, id)
-		if err = mountIoctl(path, btrfsDevInfo, dev); err == nil {
-			return id, int64(ne.Uint64(dev[32:])), nil
+		binary.NativeEndian.PutUint64(dev, id)
+		if err = query(dev); err == nil {
+			return id, int64(binary.NativeEndian.Uint64(dev[32:])), nil
 		}
 	}
 	return 0, 0, err

@@ -56,11 +56,6 @@ func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req Form
 	if err != nil {
 		return "", err
 	}
-	if req.Filesystem == Ext4 && !req.ReadOnly {
-		if err := m.mendResize(ctx, dev.File()); err != nil {
-			return "", err
-		}
-	}
 	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return m.inUse(ctx, dev, req, size)

@@ -51,7 +51,7 @@ func (m *Mounter) mountDevice(ctx context.Context, dev BlockDevice, req MountReq
 	if err := fits(at, dev.Number(), req); err != nil || req.ReadOnly {
 		return err
 	}
-	if err := m.growMounted(ctx, dev, req.Target, req.Filesystem); err != nil {
+	if err := m.growStaged(ctx, dev, req.Target, req.Filesystem); err != nil {
 		// Never a kind that is final for the kubelet: it would forget that the volume is mounted here.
 		return fmt.Errorf("%w: it is mounted and stays so, but does not grow: %w", fault.Unavailable, err)
 	}
@@ -100,7 +100,7 @@ func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, req MountReq
 	}
 	err = m.mountNow(ctx, dev, req)
 	if err == nil && !req.ReadOnly {
-		err = m.growMounted(ctx, dev, req.Target, req.Filesystem)
+		err = m.growStaged(ctx, dev, req.Target, req.Filesystem)
 	}
 	if err != nil {
 		return m.undo(req.Target, made, err)
@@ -148,8 +148,7 @@ func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountReques
 	return nil
 }
 
-// checkOffline runs the steps that need the filesystem unmounted: e2fsck, and growth where the
-// kernel would refuse it later. A filesystem that is mounted elsewhere is left alone.
+// checkOffline runs e2fsck. A filesystem that is mounted elsewhere is left alone.
 func (m *Mounter) checkOffline(ctx context.Context, dev BlockDevice) error {
 	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
@@ -158,18 +157,6 @@ func (m *Mounter) checkOffline(ctx context.Context, dev BlockDevice) error {
 	if err != nil {
 		return err
 	}
-	sb, err := readExtSuper(x)
 	_ = x.Close() // e2fsck wants it exclusively too
-	if err != nil {
-		return err
-	}
-	size, err := dev.Size()
-	if err != nil {
-		return err
-	}
-	grow := sb.canGrow(size) && !m.growsOnline()
-	if err := m.check(ctx, dev.File(), grow); err != nil || !grow {
-		return err
-	}
-	return m.resizeExt4(ctx, dev.File())
+	return m.check(ctx, dev.File())
 }

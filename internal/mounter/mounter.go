@@ -63,13 +63,11 @@ type Config struct {
 type Mounter struct {
 	run Runner
 	log func(msg string, keysAndValues ...any)
-	// growsOnline says whether a mounted ext4 can be grown.
-	growsOnline func() bool
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
-	m := &Mounter{run: cfg.Runner, log: cfg.Log, growsOnline: mayGrowOnline}
+	m := &Mounter{run: cfg.Runner, log: cfg.Log}
 	if m.run == nil {
 		m.run = commands{}
 	}

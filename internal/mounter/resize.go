@@ -3,6 +3,7 @@ package mounter
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -40,24 +41,38 @@ func (m *Mounter) growFilesystem(ctx context.Context, dev BlockDevice, mountpoin
 	return m.growMounted(ctx, dev, mountpoint, Filesystem(at.Filesystem))
 }
 
+// errNoCapability refuses what fs/ext4/ioctl.c (ext4_resize_begin) would refuse.
+var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
+	"which the node program lacks; give its container that capability", fault.Precondition)
+
+// growStaged is growMounted for a volume that is being staged. Without the capability to grow an ext4 the
+// volume is used with the size that its filesystem has.
+func (m *Mounter) growStaged(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
+	err := m.growMounted(ctx, dev, path, fs)
+	if errors.Is(err, errNoCapability) {
+		m.log("an ext4 stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
+		return nil
+	}
+	return err
+}
+
 // growMounted grows a mounted filesystem if it is smaller than its device.
 func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
 	size, err := dev.Size()
 	if err != nil {
 		return err
 	}
-	cmd, err := growCommand(dev, path, fs, size)
+	cmd, err := growCommand(ctx, dev, path, fs, size)
 	if err != nil || cmd.Name == "" {
 		return err
 	}
-	if fs == Ext4 && !m.growsOnline() {
-		return fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, which this one lacks; "+
-			"the filesystem grows when the volume is staged next (scale the workload to zero and up again)", fault.Precondition)
+	if fs == Ext4 && !mayGrowExt4() {
+		return errNoCapability
 	}
 	if err := m.must(context.WithoutCancel(ctx), cmd); err != nil {
 		return err
 	}
-	switch again, err := growCommand(dev, path, fs, size); {
+	switch again, err := growCommand(ctx, dev, path, fs, size); {
 	case err != nil:
 		return err
 	case again.Name != "" && fs != Ext4: // ext4's superblock may be written a little later
@@ -67,8 +82,8 @@ func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string,
 }
 
 // growCommand returns the command that grows the mounted filesystem, or one without a name when it
-// is as large as its device already. It asks the filesystem itself and runs nothing.
-func growCommand(dev BlockDevice, path string, fs Filesystem, size int64) (Command, error) {
+// is as large as its device already. It reads the size from the filesystem itself and runs nothing.
+func growCommand(ctx context.Context, dev BlockDevice, path string, fs Filesystem, size int64) (Command, error) {
 	switch fs {
 	case XFS:
 		grow, err := xfsCanGrow(path, size)
@@ -77,7 +92,7 @@ func growCommand(dev BlockDevice, path string, fs Filesystem, size int64) (Comma
 		}
 		return Command{Name: "xfs_growfs", Args: []string{"-d", path}}, nil
 	case Btrfs:
-		id, has, err := btrfsSize(path)
+		id, has, err := btrfsSize(ctx, path)
 		if err != nil || size-has < 64*kib { // it counts in sectors of up to 64 KiB
 			return Command{}, err
 		}
@@ -98,7 +113,7 @@ const xfsGeometry = 0x80705864
 // xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
 const xfsMinGroup = 64
 
-// xfsCanGrow asks the mounted xfs for its size: what stands on the disk may be older.
+// xfsCanGrow reads the size from the mounted xfs: the superblock on the disk may be older.
 func xfsCanGrow(path string, size int64) (bool, error) {
 	b := make([]byte, 112)
 	if err := mountIoctl(path, xfsGeometry, b); err != nil {
@@ -114,28 +129,6 @@ func xfsCanGrow(path string, size int64) (bool, error) {
 	return gain > 0 && (blocks%group != 0 || gain >= xfsMinGroup), nil
 }
 
-// resizeExt4 grows an ext4 that is not mounted. It was checked with e2fsck -f just before, which
-// resize2fs insists on. It may finish without us, and while it runs it holds the device exclusively, so
-// no other program of ours comes near. Killed with its machine it leaves a filesystem that e2fsck -p
-// refuses to repair; then the next stage finds the note.
-func (m *Mounter) resizeExt4(ctx context.Context, f *os.File) error {
-	ctx = context.WithoutCancel(ctx)
-	if err := m.beginResize(ctx, f); err != nil {
-		return err
-	}
-	out, err := m.runAlone(ctx, Command{Name: "resize2fs", Args: []string{childFile}, Files: []*os.File{f}, Outlives: true})
-	if err != nil {
-		return err // it may have been killed
-	}
-	if err := m.endResize(ctx, f); err != nil {
-		return err
-	}
-	if out.ExitCode != 0 {
-		return fmt.Errorf("%w: resize2fs ended with code %d: %s", fault.Precondition, out.ExitCode, out.Tail())
-	}
-	return nil
-}
-
 // must runs a command that has to end with code 0.
 func (m *Mounter) must(ctx context.Context, cmd Command) error {
 	out, err := m.run.Run(ctx, cmd)
@@ -148,8 +141,8 @@ func (m *Mounter) must(ctx context.Context, cmd Command) error {
 	return nil
 }
 
-// mayGrowOnline says whether the kernel would let a child of ours grow a mounted ext4.
-func mayGrowOnline() bool {
+// mayGrowExt4 says whether the kernel lets a child of this process grow a mounted ext4.
+func mayGrowExt4() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return false

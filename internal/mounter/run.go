@@ -24,8 +24,6 @@ type Command struct {
 	Files []*os.File
 	// Stdin may be nil.
 	Stdin io.Reader
-	// Outlives lets the program finish when ours is killed. All others are killed with it.
-	Outlives bool
 }
 
 // Output is what a program that ended by itself left behind.
@@ -56,22 +54,20 @@ type Runner interface {
 // commands runs real programs.
 type commands struct{}
 
-// Run starts the program and waits for it; when ctx ends the program is killed. Unless it Outlives us
-// the kernel kills it too when this process dies, however it dies, so that nothing works on a device
-// or mounts one behind the back of the next node program.
+// Run starts the program and waits for it; when ctx ends the program is killed. The kernel kills it too
+// when this process dies, however it dies, so that nothing works on a device or mounts one behind the
+// back of the next node program.
 func (commands) Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	var stdout, stderr tail
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
 	// Messages are parsed and shown; they must not depend on the machine's language.
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	if !c.Outlives {
-		// The kernel watches the thread that started the program, not the process; without the lock
-		// the runtime may end that thread while the program runs.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	}
+	// The kernel watches the thread that started the program, not the process; without the lock
+	// the runtime may end that thread while the program runs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError

@@ -3,7 +3,6 @@ package mounter
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -19,31 +18,12 @@ type extSuper struct {
 }
 
 const (
-	ext64bit       = 0x80  // EXT4_FEATURE_INCOMPAT_64BIT
-	extMetadataCRC = 0x400 // EXT4_FEATURE_RO_COMPAT_METADATA_CSUM
+	ext64bit = 0x80 // EXT4_FEATURE_INCOMPAT_64BIT
 
 	// Where the primary superblock is, and how long.
 	extSuperAt   = kib
 	extSuperSize = kib
 )
-
-// uuidOf returns the UUID in a superblock.
-func uuidOf(sb []byte) uuid { return uuid(sb[0x68:0x78]) }
-
-// fixExtChecksum makes the checksum of a superblock fit what it says, and reports whether it did not.
-func fixExtChecksum(sb []byte) bool {
-	le := binary.LittleEndian
-	if le.Uint32(sb[0x64:])&extMetadataCRC == 0 {
-		return false
-	}
-	// The kernel's crc32c is not inverted at the end, Go's is.
-	sum := ^crc32.Checksum(sb[:0x3fc], markerCRC)
-	if le.Uint32(sb[0x3fc:]) == sum {
-		return false
-	}
-	le.PutUint32(sb[0x3fc:], sum)
-	return true
-}
 
 // readExtSuper reads the primary superblock.
 func readExtSuper(r io.ReaderAt) (extSuper, error) {
@@ -61,7 +41,7 @@ func parseExtSuper(b []byte) (extSuper, error) {
 	}
 	le := binary.LittleEndian
 	if len(b) < int(kib) || le.Uint16(b[0x38:]) != 0xef53 {
-		return bad("not there")
+		return bad("missing")
 	}
 	logSize := le.Uint32(b[0x18:])
 	if logSize > 6 {
@@ -100,6 +80,6 @@ func (s extSuper) canGrow(size int64) bool {
 	if (s.blocks-s.firstBlock)%s.blocksPerGroup != 0 {
 		return true
 	}
-	const least = 50 // blocks of use, as in adjust_fs_info of e2fsprogs
-	return gain >= 3+s.inodeTableBlocks+s.descriptorBlocks+least
+	const usable = 50 // blocks of use, as in adjust_fs_info of e2fsprogs
+	return gain >= 3+s.inodeTableBlocks+s.descriptorBlocks+usable
 }

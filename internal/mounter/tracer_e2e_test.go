@@ -33,7 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case strings.HasPrefix(name, "mkfs."), name == "resize2fs":
+	case strings.HasPrefix(name, "mkfs."):
 		os.Exit(traceMkfs(name, os.Args[1:]))
 	case os.Getenv(helperDevice) != "":
 		os.Exit(formatAsNode())
@@ -127,7 +127,7 @@ func syscallOf(pid int) (number uint64, entry bool) {
 	return binary.NativeEndian.Uint64(info[24:]), errno == 0 && info[0] == 1
 }
 
-// traced puts the test binary in the place of every mkfs and of resize2fs.
+// traced puts the test binary in the place of every mkfs.
 func traced(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -135,7 +135,7 @@ func traced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "resize2fs"} {
+	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"} {
 		real, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
