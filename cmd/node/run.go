@@ -102,7 +102,7 @@ func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger
 		log.Error("no volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
 	store := disks.Pool()
-	base.Info, base.Devices, base.SizeStep, base.Prezeroed = cfg.LocalNode(), disks, pool.SizeStep, disks.Prezeroed
+	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
 	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
 	return plugin{server: node.New(base), features: driver.Features{SnapshotZones: true}, ready: disks.Check}, nil
 }

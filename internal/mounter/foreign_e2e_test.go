@@ -24,9 +24,11 @@ func (d *loopDevice) put(at int64, data string) {
 	}
 }
 
-// sum is a checksum of everything on the device that is not a hole in its file.
+// sum is a checksum of every block on the device that is not zero. Which zeros are holes in its file is the
+// concern of the file's filesystem, which changes it when it writes back.
 func (d *loopDevice) sum() string {
 	d.t.Helper()
+	const block = 4 * kib
 	if err := d.file.Sync(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func (d *loopDevice) sum() string {
 		d.t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	h, hole := sha256.New(), int64(0)
+	h, hole, buf := sha256.New(), int64(0), make([]byte, block)
 	for {
 		from, err := unix.Seek(int(f.Fd()), hole, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
@@ -47,9 +49,15 @@ func (d *loopDevice) sum() string {
 		if hole, err = unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE); err != nil {
 			d.t.Fatal(err)
 		}
-		fmt.Fprintln(h, from, hole)
-		if _, err := io.Copy(h, io.NewSectionReader(f, from, hole-from)); err != nil {
-			d.t.Fatal(err)
+		for at := from &^ (block - 1); at < hole; at += block {
+			n, err := f.ReadAt(buf, at)
+			if err != nil && !errors.Is(err, io.EOF) {
+				d.t.Fatal(err)
+			}
+			if firstNonZero(buf[:n]) >= 0 {
+				fmt.Fprintln(h, at)
+				_, _ = h.Write(buf[:n])
+			}
 		}
 	}
 }
@@ -124,7 +132,7 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 func TestVolumesThatMayNotBeFormatted(t *testing.T) {
 	dev, programs := newLoop(t, small), countMkfs(t)
 	for name, req := range map[string]FormatRequest{
-		"a read-only one":                {ReadOnly: true},
+		"a forbidden one":                {Forbidden: true},
 		"one made of a snapshot":         {HasContent: true},
 		"one that is smaller than it is": {Size: small + 1},
 	} {

@@ -14,32 +14,50 @@ import (
 type FormatRequest struct {
 	// Volume is the id of the volume that the device is.
 	Volume string
-	// Filesystem is what the caller wants to find or to have made.
+	// Filesystem is what the caller expects on the device, or wants to be made.
 	Filesystem Filesystem
 	// MkfsOptions are appended to our own.
 	MkfsOptions []string
 	// Size is how many bytes were promised; 0 when it is not known.
 	Size int64
-	// ReadOnly devices are never formatted.
-	ReadOnly bool
-	// HasContent is set for a volume made from a snapshot or another volume: never formatted.
+	// Forbidden devices are never formatted: the use is read-only, or the volume's attributes forbid it.
+	Forbidden bool
+	// HasContent is set for a volume made from a snapshot or another volume. It is formatted only where
+	// History proves that the copy is blank too.
 	HasContent bool
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
 	// FormatNonZero lets a BlankCreated volume that does not read as zeros be formatted, as long
-	// as nothing on it is recognised.
+	// as no signature is found on it.
 	FormatNonZero bool
-	// Prezeroed is set when whoever made the device guarantees that it reads as zeros.
-	Prezeroed bool
+	// History is what is known about the writes to the device. It must be read before EnsureFormatted
+	// opens the device, since the answer NeverWritten only ever turns into Written.
+	History History
 }
 
-// EnsureFormatted returns the filesystem that is on the device, and makes it first if the gate
-// lets it: mkfs runs only on a device that was read without an error, in which blkid and our own
-// read see nothing, that nobody else has open, and that is still proven to be the volume's. A
-// device with anything else on it is fault.Precondition.
+// History says whether a device was ever written.
+type History int
+
+// The histories.
+const (
+	// HistoryUnknown: a cloud's disk. That it is blank is judged by reading a part of it.
+	HistoryUnknown History = iota
+	// NeverWritten: no byte was ever written, so all of them read as zeros.
+	NeverWritten
+	// Written: NeverWritten could be proven here and is not. However blank the device looks, mkfs needs
+	// the volume's own marker or FormatNonZero.
+	Written
+)
+
+// EnsureFormatted returns the filesystem that is on the device, and makes it first if the gate allows
+// it: mkfs runs only on a device that was read without an error, on which blkid and our own read find
+// nothing, that opens exclusively, and that is still proven to be the volume's. A device with anything
+// else on it is fault.Precondition, one that is in use fault.Busy: a volume that is mounted in this
+// mount namespace needs no format, and mounting a disk that another namespace has mounted would give a
+// pod the files of the machine itself.
 //
 // A mkfs does not end with ctx. A call after one whose program was killed finds the filesystem, or the
-// marker of a mkfs that did not finish, and goes on from there.
+// marker of a mkfs that did not finish, and continues from there.
 func (m *Mounter) EnsureFormatted(ctx context.Context, dev BlockDevice, req FormatRequest) (Filesystem, error) {
 	if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
 		return "", err
@@ -58,124 +76,110 @@ func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req Form
 	}
 	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
-		return m.inUse(ctx, dev, req, size)
+		return "", fmt.Errorf("%w; it is mounted in another mount namespace (unmount it there), or a command of an earlier run still works on it", err)
 	}
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = x.Close() }() // closed earlier when mkfs takes over
-	seen, err := m.look(ctx, x.File, size, req)
+	found, err := m.inspect(ctx, x.File, size, req)
 	if err != nil {
 		return "", err
 	}
-	if seen.usable {
+	if found.usable {
 		return req.Filesystem, nil
 	}
-	retry, err := m.gate(ctx, x, size, req, seen)
-	if err != nil {
+	if err := gate(ctx, x, size, req, found); err != nil {
 		return "", err
 	}
 	work, err := m.prepare(ctx, dev, x, size, req)
 	if err != nil {
 		return "", err
 	}
-	work.retry = retry
 	return req.Filesystem, work.run(context.WithoutCancel(ctx))
 }
 
-// sight is what a first look at a device shows.
-type sight struct {
-	usable  bool     // it carries the filesystem that is wanted and no marker
-	blkid   identity // what blkid says
-	primary Filesystem
+// inspection is what the first read of a device found.
+type inspection struct {
+	usable  bool       // the device carries the expected filesystem, and no marker counts
+	blkid   identity   // the answer of blkid
+	primary Filesystem // the filesystem whose primary superblock is on the device
 	marker  *marker
 }
 
-// look reads what decides about a device in the usual case: blkid, the primary superblocks and the
-// marker. It refuses when blkid and our own read do not agree.
-func (m *Mounter) look(ctx context.Context, f *os.File, size int64, req FormatRequest) (sight, error) {
-	var s sight
+// inspect reads what decides about a device in the usual case: blkid, the primary superblock and the
+// marker. It refuses a device on which blkid and our own read disagree.
+//
+// A marker never counts on a filesystem that was ever mounted: a pod can write one into its own file. On
+// one that was never mounted it does, since blkid names a filesystem long before its mkfs ends, and a
+// power cut can tear one whose mkfs has ended.
+func (m *Mounter) inspect(ctx context.Context, f *os.File, size int64, req FormatRequest) (inspection, error) {
+	var out inspection
 	var err error
-	if s.primary, err = primary(f, size); err != nil {
-		return s, err
+	if out.primary, err = primary(f, size); err != nil {
+		return out, err
 	}
-	if s.blkid, err = m.blkid(ctx, f); err != nil {
-		return s, err
+	if out.blkid, err = m.blkid(ctx, f); err != nil {
+		return out, err
 	}
-	// ext4 remembers that it was mounted. Then no marker counts, whatever the files inside hold.
-	if s.primary == Ext4 {
-		sb, err := readExtSuper(f)
-		if err != nil {
-			return s, err
-		}
-		if sb.mounted() {
-			s.usable = s.blkid == identity{filesystem: string(req.Filesystem)}
-			return s, s.otherThan(req)
-		}
+	complete := out.primary == req.Filesystem && out.blkid == identity{filesystem: string(req.Filesystem)}
+	mounted, err := everMounted(f, size, out.primary)
+	if err != nil {
+		return out, err
+	}
+	if mounted {
+		out.usable = complete
+		return out, out.unexpected(req)
 	}
 	switch k, err := readMarker(f, size); {
 	case errors.Is(err, errNoMarker):
-		s.usable = s.primary == req.Filesystem && s.blkid == identity{filesystem: string(req.Filesystem)}
-		return s, s.otherThan(req)
+		out.usable = complete
+		return out, out.unexpected(req)
 	case err != nil:
-		return s, err
+		return out, err
 	default:
-		s.marker = &k
-		return s, nil
+		out.marker = &k
+		return out, nil
 	}
 }
 
-// otherThan refuses a device on which blkid or our own read sees something that is not the wanted
-// filesystem, or on which they do not see the same.
-func (s sight) otherThan(req FormatRequest) error {
+// unexpected refuses a device on which blkid or our own read finds anything but the expected
+// filesystem, or on which they disagree.
+func (i inspection) unexpected(req FormatRequest) error {
 	switch {
-	case s.usable || s.blkid.nothing() && s.primary == "":
+	case i.usable || i.blkid.nothing() && i.primary == "":
 		return nil
-	case !s.blkid.nothing() && s.blkid.filesystem != string(req.Filesystem) || s.blkid.partitions != "":
-		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.Precondition, s.blkid, req.Filesystem)
+	case !i.blkid.nothing() && i.blkid.filesystem != string(req.Filesystem) || i.blkid.partitions != "":
+		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.Precondition, i.blkid, req.Filesystem)
 	}
-	return fmt.Errorf("%w: blkid sees %s and the superblocks say %q; it may be damaged and is left as it is (check it with fsck)",
-		fault.Precondition, s.blkid, s.primary)
+	return fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with fsck)",
+		fault.Precondition, i.blkid, i.primary)
 }
 
-// inUse answers for a device that somebody holds exclusively: usually it is mounted already, and
-// then it has a filesystem.
-func (m *Mounter) inUse(ctx context.Context, dev BlockDevice, req FormatRequest, size int64) (Filesystem, error) {
-	seen, err := m.look(ctx, dev.File(), size, req)
+// gate decides whether mkfs may run; nil means that it may.
+func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found inspection) error {
 	switch {
-	case err != nil:
-		return "", err
-	case seen.usable:
-		return req.Filesystem, nil
-	}
-	return "", fmt.Errorf("%w: %w and holds no finished %s; a command left by an earlier run may still work on it",
-		fault.Busy, errInUse, req.Filesystem)
-}
-
-// gate decides whether mkfs may run; nil means that it may. retry says that a mkfs for this volume
-// was here before.
-func (m *Mounter) gate(ctx context.Context, x exclusive, size int64, req FormatRequest, seen sight) (retry bool, err error) {
-	switch {
-	case req.ReadOnly:
-		return false, fmt.Errorf("%w: there is no %s on it and a read-only volume is never formatted", fault.Precondition, req.Filesystem)
-	case req.HasContent:
-		return false, fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume, or one that forbids it itself, is never formatted",
+	case req.Forbidden:
+		return fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
+			fault.Precondition, req.Filesystem)
+	case req.HasContent && req.History == HistoryUnknown:
+		return fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume is never formatted",
 			fault.Precondition, req.Filesystem)
 	}
-	found, err := probe(ctx, x, size)
+	probed, err := probe(ctx, x, size)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if seen.marker != nil {
-		return true, resumable(req, size, seen, found)
+	if found.marker != nil {
+		return resumable(req, size, found, probed)
 	}
-	return false, blank(req, found)
+	return blank(req, probed)
 }
 
 // resumable allows mkfs again on a device that a killed mkfs of this volume left behind.
-func resumable(req FormatRequest, size int64, seen sight, found findings) error {
-	k := *seen.marker
-	other, foreign := found.foreign(k.filesystem)
+func resumable(req FormatRequest, size int64, found inspection, probed findings) error {
+	k := *found.marker
+	other, foreign := probed.foreign(k.filesystem)
 	switch {
 	case k.volume != req.Volume:
 		return fmt.Errorf("%w: it holds an unfinished format of another volume, %s", fault.Precondition, k.volume)
@@ -184,30 +188,44 @@ func resumable(req FormatRequest, size int64, seen sight, found findings) error 
 	case k.size > size:
 		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", fault.Precondition, k.size, size)
 	case foreign:
-		return fmt.Errorf("%w: beside an unfinished format found on it: %s", fault.Precondition, other.what)
-	case !seen.blkid.nothing() && !seen.blkid.is(k.filesystem):
-		return fmt.Errorf("%w: beside an unfinished format found on it: %s", fault.Precondition, seen.blkid)
+		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.Precondition, other.what)
+	case !found.blkid.nothing() && !found.blkid.is(k.filesystem):
+		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.Precondition, found.blkid)
 	}
 	return nil
 }
 
-// blank allows mkfs on a device that reads as zeros everywhere we look.
+// blank allows mkfs on a device that was never written, or where that cannot be proven, on one that
+// reads as zeros wherever it was probed.
 func blank(req FormatRequest, found findings) error {
 	if len(found.signatures) > 0 {
 		return fmt.Errorf("%w: found on it: %s; it is left as it is", fault.Precondition, found.signatures[0].what)
 	}
-	if found.blank() || req.FormatNonZero && req.BlankCreated {
+	if req.FormatNonZero && req.BlankCreated {
 		return nil
 	}
-	advice := ""
-	if req.BlankCreated {
-		advice = "; if the cloud's fresh disks do not read as zeros, set formatNonZero in the class"
+	switch {
+	case !found.blank():
+		return fmt.Errorf("%w: it has no known signature but is not blank (first data at offset %d)%s",
+			fault.Precondition, found.nonZero, nonZeroAdvice(req))
+	case req.History == Written:
+		return fmt.Errorf("%w: it has no known signature but was written to, so it may hold data%s", fault.Precondition, nonZeroAdvice(req))
 	}
-	return fmt.Errorf("%w: nothing on it is recognised but it is not blank (first data seen at offset %d)%s",
-		fault.Precondition, found.nonZero, advice)
+	return nil
 }
 
-// is says whether blkid saw only fs. A half-made ext4 may look like one of its ancestors.
+// nonZeroAdvice names the way out for a volume that formatNonZero applies to.
+func nonZeroAdvice(req FormatRequest) string {
+	switch {
+	case !req.BlankCreated:
+		return ""
+	case req.History == HistoryUnknown:
+		return "; if the cloud's fresh disks do not read as zeros, set formatNonZero in the class"
+	}
+	return "; if nothing on it is needed, create a new volume"
+}
+
+// is says whether blkid found only fs. A half-made ext4 may look like one of its ancestors.
 func (i identity) is(fs Filesystem) bool {
 	if i.partitions != "" {
 		return false

@@ -27,7 +27,7 @@ func killPoints(t *testing.T, fs Filesystem) []int {
 	file := filepath.Join(t.TempDir(), "count")
 	t.Setenv(killerCount, file)
 	t.Setenv(killerAt, "0")
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, Prezeroed: true}); err != nil {
+	if _, err := New(Config{}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, History: NeverWritten}); err != nil {
 		t.Fatal(err)
 	}
 	calls := numberIn(t, file)
@@ -49,7 +49,7 @@ func TestKilledMkfs(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			traced(t)
 			for _, at := range killPoints(t, fs) {
-				m, req := New(Config{}), FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
+				m, req := New(Config{}), FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
 				dev, call := halfFormatted(t, m, req, at)
 				finishedByItsOwnVolumeOnly(t, m, dev, req, fmt.Sprintf("killed at call %d", call))
 			}
@@ -87,7 +87,7 @@ func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req F
 	for name, stranger := range map[string]FormatRequest{
 		"another volume":                {Volume: "v2", Filesystem: req.Filesystem, BlankCreated: true, FormatNonZero: true},
 		"a clone of it":                 {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true},
-		"a read-only use":               {Volume: req.Volume, Filesystem: req.Filesystem, ReadOnly: true},
+		"a read-only use":               {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true},
 		"the volume as something else ": {Volume: req.Volume, Filesystem: map[Filesystem]Filesystem{Ext4: XFS, XFS: Btrfs, Btrfs: Ext4}[req.Filesystem]},
 	} {
 		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
@@ -167,7 +167,7 @@ func TestNodeKilledInMkfs(t *testing.T) {
 				if n := tracees(t, dev.Path()); n > 0 {
 					t.Errorf("%d programs still have the device open after their node died", n)
 				}
-				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, Prezeroed: true}
+				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
 				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
 			}
 		})
@@ -182,7 +182,7 @@ func formatAsNode() int {
 	}
 	dev := &loopDevice{file: f, number: 1}
 	_, err = New(Config{}).EnsureFormatted(context.Background(), dev,
-		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, Prezeroed: true})
+		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, History: NeverWritten})
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A marker says "a mkfs for this volume has begun here and nobody has mounted the result". It is
-// written and synced before mkfs and cleared before the first mount, so a device that carries one
-// holds nothing that anybody could miss, whatever a killed mkfs left on it.
+// A marker says "a mkfs for this volume has begun here". It is written and synced before mkfs and
+// cleared before the first mount, so a device that carries one and no filesystem that was ever mounted
+// holds no data, whatever a killed mkfs left on it.
 //
 // No single place is safe from every mkfs: mke2fs writes inode tables at the start of every group
 // of groups, backups at group starts, the journal in the middle and zeros at the end; mkfs.xfs
@@ -84,8 +84,7 @@ func decodeMarker(b []byte, offset int64) (marker, error) {
 		return marker{}, errNoMarker
 	}
 	if version := le.Uint16(b[n:]); version != markerVersion {
-		return marker{}, fmt.Errorf("format marker of version %d, written by a newer release, is on the device: %w",
-			version, fault.Precondition)
+		return marker{}, fmt.Errorf("%w: it holds a format marker of version %d, written by a later release", fault.Precondition, version)
 	}
 	return marker{
 		volume:     string(b[n+36 : n+36+length]),
@@ -116,9 +115,9 @@ func readMarker(r io.ReaderAt, size int64) (marker, error) {
 		case errors.Is(err, errNoMarker):
 		case err != nil:
 			return marker{}, err
-		case any && k.volume != found.volume:
-			return marker{}, fmt.Errorf("format markers of two volumes, %s and %s, are on the device: %w",
-				found.volume, k.volume, fault.Precondition)
+		case any && (k.volume != found.volume || k.filesystem != found.filesystem):
+			return marker{}, fmt.Errorf("%w: it holds format markers that disagree, of volume %s as %s and of volume %s as %s",
+				fault.Precondition, found.volume, found.filesystem, k.volume, k.filesystem)
 		default:
 			found, any = k, true
 		}
@@ -166,8 +165,8 @@ func writeMarker(d disk, size int64, k marker) error {
 	return nil
 }
 
-// clearMarker overwrites with zeros the copies that still stand as they were written, and only
-// those: the others are mkfs's by now. It returns when no copy can be read any more.
+// clearMarker overwrites with zeros the copies that are still as they were written, and only those:
+// mkfs has taken the places of the others. It returns when no copy can be read.
 func clearMarker(d disk, size int64) error {
 	buf, zeros := make([]byte, markerSector), make([]byte, markerSector)
 	for _, offset := range places(size) {

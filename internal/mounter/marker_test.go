@@ -142,31 +142,29 @@ func TestMarkersOfTwoVolumesAreRefused(t *testing.T) {
 func TestMarkerOutlivesMkfs(t *testing.T) {
 	sizes := []int64{16, 24, 33, 64, 110, 120, 129, 200, 257, 300, 320, 385, 513, 769, 1025, 1281, 2049, 3000, 4097, 8193, 20480, 102400}
 	tests := map[string]struct {
-		req   FormatRequest
-		retry bool
-		least int64 // MiB that this mkfs needs
+		req FormatRequest
+		min int64 // MiB that this mkfs needs
 	}{
-		"ext4":                            {FormatRequest{Filesystem: Ext4}, false, 16},
-		"ext4 on zeros":                   {FormatRequest{Filesystem: Ext4, Prezeroed: true}, false, 16},
-		"ext4 again on a pool":            {FormatRequest{Filesystem: Ext4, Prezeroed: true}, true, 16},
-		"ext4 with blocks of 1 KiB":       {FormatRequest{Filesystem: Ext4, Prezeroed: true, MkfsOptions: []string{"-b", "1024"}}, true, 16},
-		"ext4 with four times the inodes": {FormatRequest{Filesystem: Ext4, Prezeroed: true, MkfsOptions: []string{"-i", "4096"}}, true, 16},
-		"xfs":                             {FormatRequest{Filesystem: XFS}, false, 300},
-		"xfs with many groups":            {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-d", "agcount=16"}}, false, 1025},
-		"btrfs":                           {FormatRequest{Filesystem: Btrfs}, false, 110},
-		"btrfs with single metadata":      {FormatRequest{Filesystem: Btrfs, MkfsOptions: []string{"-m", "single"}}, false, 110},
+		"ext4":                            {FormatRequest{Filesystem: Ext4}, 16},
+		"ext4 on zeros":                   {FormatRequest{Filesystem: Ext4, History: NeverWritten}, 16},
+		"ext4 with blocks of 1 KiB":       {FormatRequest{Filesystem: Ext4, History: NeverWritten, MkfsOptions: []string{"-b", "1024"}}, 16},
+		"ext4 with four times the inodes": {FormatRequest{Filesystem: Ext4, History: NeverWritten, MkfsOptions: []string{"-i", "4096"}}, 16},
+		"xfs":                             {FormatRequest{Filesystem: XFS}, 300},
+		"xfs with many groups":            {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-d", "agcount=16"}}, 1025},
+		"btrfs":                           {FormatRequest{Filesystem: Btrfs}, 110},
+		"btrfs with single metadata":      {FormatRequest{Filesystem: Btrfs, MkfsOptions: []string{"-m", "single"}}, 110},
 	}
-	const fewest = 3
+	const minLeft = 3
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := mkfsCommand(tc.req, tc.retry)
+			cmd := mkfsCommand(tc.req)
 			program, err := exec.LookPath(cmd.Name)
 			if err != nil {
 				t.Fatalf("%v (an ordinary user's PATH may lack /usr/sbin; make test adds it)", err)
 			}
 			for _, size := range sizes {
-				if size < tc.least {
+				if size < tc.min {
 					continue
 				}
 				size *= mib
@@ -180,8 +178,8 @@ func TestMarkerOutlivesMkfs(t *testing.T) {
 					t.Fatalf("%v on %d MiB: %v\n%s", cmd, size/mib, err, out)
 				}
 				left := countMarkers(t, f, size)
-				if left < fewest {
-					t.Errorf("%d MiB: %d of %d copies are left, want %d or more", size/mib, left, len(places(size)), fewest)
+				if left < minLeft {
+					t.Errorf("%d MiB: %d of %d copies are left, want %d or more", size/mib, left, len(places(size)), minLeft)
 				}
 				_ = os.Remove(f.Name())
 			}

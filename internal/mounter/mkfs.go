@@ -12,11 +12,10 @@ import (
 
 // mkfs is a mkfs that has passed the gate, with all it needs to run.
 type mkfs struct {
-	m     *Mounter
-	file  *os.File // the device, a descriptor of its own
-	size  int64
-	req   FormatRequest
-	retry bool // a mkfs of this volume was here before
+	m    *Mounter
+	file *os.File // the device, a descriptor of its own
+	size int64
+	req  FormatRequest
 }
 
 // prepare proves for the last time that the device is the volume's and has its size, and puts the
@@ -32,7 +31,7 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 	case err != nil:
 		return nil, err
 	case now != size:
-		return nil, fmt.Errorf("%w: its size changed from %d to %d bytes while it was looked at", fault.Unavailable, size, now)
+		return nil, fmt.Errorf("%w: its size changed from %d to %d bytes while it was read", fault.Unavailable, size, now)
 	}
 	file, err := reopen(dev.File(), 0)
 	if err != nil {
@@ -42,15 +41,15 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 		_ = file.Close()
 		return nil, err
 	}
-	// mkfs opens the device exclusively itself, so we must let go.
+	// mkfs opens the device exclusively itself.
 	_ = x.Close()
 	return &mkfs{m: m, file: file, size: size, req: req}, nil
 }
 
-// run makes the filesystem, looks that it is there, and takes the marker away.
+// run makes the filesystem, reads it back, and clears the marker.
 func (k *mkfs) run(ctx context.Context) error {
 	defer func() { _ = k.file.Close() }()
-	cmd := mkfsCommand(k.req, k.retry)
+	cmd := mkfsCommand(k.req)
 	cmd.Files = []*os.File{k.file}
 	out, err := k.m.runAlone(ctx, cmd)
 	switch {
@@ -68,13 +67,13 @@ func (k *mkfs) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen, err := k.m.blkid(ctx, x.File)
+	id, err := k.m.blkid(ctx, x.File)
 	if err != nil {
 		return err
 	}
-	if found != k.req.Filesystem || seen != (identity{filesystem: string(found)}) {
-		return fmt.Errorf("%w: %s made %s where %s was wanted (look at the class's mkfs options %q)",
-			fault.Precondition, cmd.Name, seen, k.req.Filesystem, k.req.MkfsOptions)
+	if found != k.req.Filesystem || id != (identity{filesystem: string(found)}) {
+		return fmt.Errorf("%w: %s made %s where %s was wanted (check the mkfs options of the class, %q)",
+			fault.Precondition, cmd.Name, id, k.req.Filesystem, k.req.MkfsOptions)
 	}
 	return clearMarker(x, k.size)
 }
@@ -84,23 +83,19 @@ func (k *mkfs) run(ctx context.Context) error {
 // back, on a cloud disk it takes minutes and gains nothing, the disk being blank.
 //
 // ext4 gets no blocks reserved for root (-m 0), as the large drivers do: the pod that owns the
-// volume often is not root, and 5 % of what was paid for would be out of its reach.
-func mkfsCommand(req FormatRequest, retry bool) Command {
+// volume often is not root, and 5 % of what was paid for would be out of its reach. An ext4 that finds
+// itself damaged becomes read-only (-e remount-ro) instead of writing on.
+func mkfsCommand(req FormatRequest) Command {
 	args, options := []string{"-f", "-K"}, req.MkfsOptions
 	if req.Filesystem == Ext4 {
-		// mke2fs keeps only the last -E, so ours and the class's become one.
+		// mke2fs keeps only the last -E, so ours and the class's become one; the class's -e wins.
 		extended := []string{"nodiscard"}
-		switch {
-		case req.Prezeroed && !retry:
+		if req.History == NeverWritten {
 			extended = append(extended, "assume_storage_prezeroed=1") // there is nothing to write
-		case req.Prezeroed:
-			// A pool's device that is no longer zero. Left to the kernel, zeroing would punch
-			// holes into the pool's file and give its reserved space back.
-			extended = append(extended, "lazy_itable_init=0", "lazy_journal_init=0")
 		}
 		var theirs []string
 		options, theirs = splitExtended(options)
-		args = []string{"-F", "-m", "0", "-E", strings.Join(append(extended, theirs...), ",")}
+		args = []string{"-F", "-m", "0", "-e", "remount-ro", "-E", strings.Join(append(extended, theirs...), ",")}
 	}
 	return Command{
 		Name: "mkfs." + string(req.Filesystem),

@@ -92,26 +92,25 @@ func FuzzMkfsOptions(f *testing.F) {
 
 func TestMkfsCommand(t *testing.T) {
 	tests := map[string]struct {
-		req   FormatRequest
-		retry bool
-		want  []string
+		req  FormatRequest
+		want []string
 	}{
-		"ext4 leaves no blocks to root and discards nothing": {
-			FormatRequest{Filesystem: Ext4}, false, []string{"-F", "-m", "0", "-E", "nodiscard", childFile}},
-		"ext4 on zeros writes none": {
-			FormatRequest{Filesystem: Ext4, Prezeroed: true}, false, []string{"-F", "-m", "0", "-E", "nodiscard,assume_storage_prezeroed=1", childFile}},
+		"ext4 leaves no blocks to root, discards nothing and stops at errors": {
+			FormatRequest{Filesystem: Ext4}, []string{"-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard", childFile}},
+		"ext4 on what was never written writes no zeros": {
+			FormatRequest{Filesystem: Ext4, History: NeverWritten},
+			[]string{"-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard,assume_storage_prezeroed=1", childFile}},
 		"after a killed mkfs nothing is taken for zero": {
-			FormatRequest{Filesystem: Ext4, Prezeroed: true}, true,
-			[]string{"-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", childFile}},
+			FormatRequest{Filesystem: Ext4, History: Written}, []string{"-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard", childFile}},
 		"all -E become one and the class's other options follow": {
-			FormatRequest{Filesystem: Ext4, MkfsOptions: []string{"-E", "stride=4", "-m", "5", "-q", "-Estripe_width=8"}}, false,
-			[]string{"-F", "-m", "0", "-E", "nodiscard,stride=4,stripe_width=8", "-m", "5", "-q", childFile}},
-		"xfs":   {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-m", "reflink=0"}}, true, []string{"-f", "-K", "-m", "reflink=0", childFile}},
-		"btrfs": {FormatRequest{Filesystem: Btrfs, Prezeroed: true}, false, []string{"-f", "-K", childFile}},
+			FormatRequest{Filesystem: Ext4, MkfsOptions: []string{"-E", "stride=4", "-m", "5", "-q", "-Estripe_width=8", "-e", "panic"}},
+			[]string{"-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard,stride=4,stripe_width=8", "-m", "5", "-q", "-e", "panic", childFile}},
+		"xfs":   {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-m", "reflink=0"}}, []string{"-f", "-K", "-m", "reflink=0", childFile}},
+		"btrfs": {FormatRequest{Filesystem: Btrfs, History: NeverWritten}, []string{"-f", "-K", childFile}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := mkfsCommand(tc.req, tc.retry)
+			got := mkfsCommand(tc.req)
 			if !reflect.DeepEqual(got.Args, tc.want) || got.Name != "mkfs."+string(tc.req.Filesystem) {
 				t.Errorf("mkfsCommand = %+v, want %q", got, tc.want)
 			}

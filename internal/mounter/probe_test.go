@@ -214,7 +214,7 @@ func TestBlkidExitCodes(t *testing.T) {
 func TestGateRules(t *testing.T) {
 	req := FormatRequest{Volume: "v1", Filesystem: Ext4}
 	mark := func(k marker) *marker { return &k }
-	ours := sight{marker: mark(marker{"v1", Ext4, gib})}
+	ours := inspection{marker: mark(marker{"v1", Ext4, gib})}
 	ext, xfs := findings{signatures: []signature{primaries[0]}}, findings{signatures: []signature{primaries[1]}}
 	tests := map[string]struct {
 		err  error
@@ -228,17 +228,21 @@ func TestGateRules(t *testing.T) {
 		"formatNonZero on our own blank volume":  {blank(FormatRequest{FormatNonZero: true, BlankCreated: true}, findings{nonZero: 7}), true, ""},
 		"formatNonZero never passes a signature": {blank(FormatRequest{FormatNonZero: true, BlankCreated: true}, xfs), false, "xfs"},
 
+		"a device that was never written passes": {blank(FormatRequest{History: NeverWritten}, findings{nonZero: -1}), true, ""},
+		"one that was written and looks blank":   {blank(FormatRequest{History: Written, BlankCreated: true}, findings{nonZero: -1}), false, "written to"},
+		"formatNonZero on one that was written":  {blank(FormatRequest{History: Written, FormatNonZero: true, BlankCreated: true}, findings{nonZero: -1}), true, ""},
+
 		"our marker passes":                      {resumable(req, gib, ours, findings{nonZero: 7}), true, ""},
 		"our marker and its own filesystem pass": {resumable(req, gib, ours, ext), true, ""},
 		"our marker and another one refuse":      {resumable(req, gib, ours, xfs), false, "xfs"},
-		"another volume's marker refuses":        {resumable(req, gib, sight{marker: mark(marker{"v2", Ext4, gib})}, findings{}), false, "v2"},
-		"a marker for another filesystem":        {resumable(req, gib, sight{marker: mark(marker{"v1", XFS, gib})}, findings{}), false, "xfs"},
+		"another volume's marker refuses":        {resumable(req, gib, inspection{marker: mark(marker{"v2", Ext4, gib})}, findings{}), false, "v2"},
+		"a marker for another filesystem":        {resumable(req, gib, inspection{marker: mark(marker{"v1", XFS, gib})}, findings{}), false, "xfs"},
 		"a device that shrank":                   {resumable(req, mib, ours, findings{}), false, "bytes"},
-		"what only blkid sees": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{filesystem: "swap"}}, findings{}),
+		"what only blkid sees": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{filesystem: "swap"}}, findings{}),
 			false, "swap"},
-		"a partition table beside our marker": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{"ext4", "dos"}}, findings{}),
+		"a partition table beside our marker": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{"ext4", "dos"}}, findings{}),
 			false, "dos"},
-		"a half-made ext4 that looks like ext2": {resumable(req, gib, sight{marker: ours.marker, blkid: identity{filesystem: "ext2"}}, ext),
+		"a half-made ext4 that looks like ext2": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{filesystem: "ext2"}}, ext),
 			true, ""},
 	}
 	for name, tc := range tests {
@@ -281,6 +285,22 @@ func TestExtSuperblock(t *testing.T) {
 	if s, err = parseExtSuper(b); err != nil || !s.mounted() {
 		t.Errorf("mounted() = %v, %v, want true", s.mounted(), err)
 	}
+}
+
+func TestXFSVersion4CountsAsMounted(t *testing.T) {
+	for version, want := range map[string]bool{"\xb4\xa4": true, "\xb4\xa5": false} {
+		disk := zeros{map[int64]string{0: "XFSB\x00\x00\x10\x00", 55: "\x04", 84: "\x00\x00\x10\x00", 100: version, 124: "\x0c"}, -1}
+		if got, err := everMounted(disk, gib, XFS); got != want || err != nil {
+			t.Errorf("everMounted of an xfs of version %x = %v, %v, want %v", version, got, err, want)
+		}
+	}
+}
+
+func FuzzXFSSuperblock(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0xb4, 0xa5}, 512), gib)
+	f.Fuzz(func(_ *testing.T, b []byte, size int64) {
+		_, _ = everMounted(zeros{map[int64]string{0: string(b)}, -1}, size, XFS) // it must not panic
+	})
 }
 
 func FuzzExtSuperblock(f *testing.F) {

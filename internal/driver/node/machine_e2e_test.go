@@ -83,7 +83,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a"})
 	must(t, err)
 	m.NodeClient = serveWith(t, node.Config{
-		Devices: m.disk, Mounter: mounter.New(mounter.Config{Runner: cfg.runner}), SizeStep: pool.SizeStep, Prezeroed: m.disk.Prezeroed,
+		Devices: m.disk, Mounter: mounter.New(mounter.Config{Runner: cfg.runner}), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m

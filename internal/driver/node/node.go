@@ -34,8 +34,8 @@ type Config struct {
 	Records *device.Records
 	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
 	SizeStep int64
-	// Prezeroed says whether every byte of a device surely reads as zero; nil: never sure.
-	Prezeroed func(ctx context.Context, dev *device.Device) (bool, error)
+	// NeverWritten proves that no byte of a device was ever written; nil where the resolver cannot tell.
+	NeverWritten func(ctx context.Context, dev *device.Device) (bool, error)
 	// DeadMount is told of every mount that is found to be of a disk that has gone; nil: nobody is.
 	DeadMount func(path string)
 	// Backend knows more about the volumes' health; nil: nobody does.
@@ -48,16 +48,16 @@ type Config struct {
 type Server struct {
 	csi.UnimplementedNodeServer
 
-	names     driver.Names
-	info      driver.NodeInfo
-	devices   device.Resolver
-	records   *device.Records
-	mounts    *mounter.Mounter
-	prezeroed func(context.Context, *device.Device) (bool, error)
-	sizeStep  int64
-	deadMount func(path string)
-	backend   Backend
-	sysDir    string
+	names        driver.Names
+	info         driver.NodeInfo
+	devices      device.Resolver
+	records      *device.Records
+	mounts       *mounter.Mounter
+	neverWritten func(context.Context, *device.Device) (bool, error)
+	sizeStep     int64
+	deadMount    func(path string)
+	backend      Backend
+	sysDir       string
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -67,14 +67,11 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
-		prezeroed: cfg.Prezeroed, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
+		neverWritten: cfg.NeverWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, sysDir: cmp.Or(cfg.SysDir, "/sys"),
 	}
 	if s.deadMount == nil {
 		s.deadMount = func(string) {}
-	}
-	if s.prezeroed == nil {
-		s.prezeroed = func(context.Context, *device.Device) (bool, error) { return false, nil }
 	}
 	return s
 }

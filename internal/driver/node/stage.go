@@ -163,7 +163,7 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 	if err := s.checkUnused(dev, staging); err != nil {
 		return "", err
 	}
-	zeros, err := s.prezeroed(work, dev)
+	history, err := s.history(work, dev)
 	if err != nil {
 		return "", err
 	}
@@ -172,20 +172,32 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 		Filesystem:    u.filesystem,
 		MkfsOptions:   u.context.MkfsOptions,
 		Size:          u.context.Size,
-		ReadOnly:      u.readOnly,
-		HasContent:    u.context.Content == driver.ContentCopy || u.context.NeverFormat != "",
+		Forbidden:     u.readOnly || u.context.NeverFormat != "",
+		HasContent:    u.context.Content == driver.ContentCopy,
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
-		Prezeroed:     zeros,
+		History:       history,
 	})
 	if err != nil && u.context.NeverFormat != "" {
-		return "", fmt.Errorf("its attribute %s forbids to make a filesystem: %w", u.context.NeverFormat, err)
+		return "", fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
 	}
 	if err != nil {
 		return "", err
 	}
-	// Nobody may be waiting for the mount any more, and kubelet may have given the pod up.
+	// The call may have ended meanwhile, and kubelet may have given the pod up.
 	return filesystem, call.Err()
+}
+
+// history says what the resolver can prove about the writes to a device.
+func (s *Server) history(ctx context.Context, dev *device.Device) (mounter.History, error) {
+	if s.neverWritten == nil {
+		return mounter.HistoryUnknown, nil
+	}
+	never, err := s.neverWritten(ctx, dev)
+	if err != nil || !never {
+		return mounter.Written, err
+	}
+	return mounter.NeverWritten, nil
 }
 
 func (s *Server) stageBlock(ctx context.Context, dev *device.Device, u use, staging string, at place) error {

@@ -250,9 +250,9 @@ func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error)
 	return grown, errors.Join(f.Close(), found.Close())
 }
 
-// Prezeroed reports whether every byte of the device surely reads as zero, because none was ever
-// written. It must be asked before the first write, since it only ever turns false.
-func (l *Loop) Prezeroed(ctx context.Context, d *Device) (bool, error) {
+// NeverWritten reports whether the pool proves that no byte of the device was ever written, so that all
+// of it reads as zeros.
+func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	id, err := l.parse(d.Claim())
 	if err != nil {
 		return false, err
@@ -260,7 +260,7 @@ func (l *Loop) Prezeroed(ctx context.Context, d *Device) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	// What was written may still be in the device's cache only, where the image does not show it.
+	// A write may still be in the device's cache only, where the image does not show it.
 	if err := d.File().Sync(); err != nil {
 		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Claim().Volume, fault.Unavailable, err)
 	}

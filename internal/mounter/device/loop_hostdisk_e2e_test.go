@@ -264,20 +264,20 @@ func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
 	})
 }
 
-func TestPrezeroedIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
+func TestNeverWrittenIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		r := newRig(t, filepath.Join(dir, "pool"))
 		c := r.create(t, "a", 32*mib)
 		d := r.open(t, c)
-		if blank, err := r.Prezeroed(t.Context(), d); err != nil || !blank {
-			t.Errorf("Prezeroed of a fresh volume = %v, %v, want true", blank, err)
+		if blank, err := r.NeverWritten(t.Context(), d); err != nil || !blank {
+			t.Errorf("NeverWritten of a fresh volume = %v, %v, want true", blank, err)
 		}
 		// One byte in the device's cache, not flushed.
 		if _, err := d.File().WriteAt([]byte{1}, 17*mib); err != nil {
 			t.Fatal(err)
 		}
-		if blank, err := r.Prezeroed(t.Context(), d); err != nil || blank {
-			t.Errorf("Prezeroed after a write = %v, %v, want false", blank, err)
+		if blank, err := r.NeverWritten(t.Context(), d); err != nil || blank {
+			t.Errorf("NeverWritten after a write = %v, %v, want false", blank, err)
 		}
 		_ = d.Close()
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)

@@ -1,0 +1,77 @@
+package mounter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// everMounted says whether the filesystem whose primary superblock is on the device was ever mounted for
+// writing. What it reads is out of the reach of a program that only writes files, and is on the disk no
+// later than anything that such a program was told is on the disk, so a power cut does not undo it:
+//
+//   - ext4 writes the time and the count of mounts into the superblock while it mounts.
+//   - xfs clears the part of its log behind the head while it mounts; mkfs leaves one record there. The
+//     superblock itself (sb_lsn) follows half a minute later, or at the unmount. A version 4 superblock
+//     has no sb_lsn, and xfs_repair can make its log as mkfs left it, so version 4 counts as mounted.
+//   - btrfs writes uuid_tree_generation with the first commit, which ends the first sync of the whole
+//     filesystem, and log_root when a file is synced before that. mkfs leaves both 0.
+func everMounted(r io.ReaderAt, size int64, fs Filesystem) (bool, error) {
+	switch fs {
+	case Ext4:
+		sb, err := readExtSuper(r)
+		return sb.mounted(), err
+	case XFS:
+		return xfsMounted(r, size)
+	case Btrfs:
+		return btrfsMounted(r)
+	}
+	return false, nil
+}
+
+// btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.
+func btrfsMounted(r io.ReaderAt) (bool, error) {
+	const superAt, logRoot, uuidTreeGeneration = 64 * kib, 96, 563
+	b := make([]byte, kib)
+	if err := readFull(r, b, superAt); err != nil {
+		return false, err
+	}
+	le := binary.LittleEndian
+	return le.Uint64(b[logRoot:]) != 0 || le.Uint64(b[uuidTreeGeneration:]) != 0, nil
+}
+
+// xfsMounted reads the primary superblock and the start of the log; the names are those of xfs_dsb.
+func xfsMounted(r io.ReaderAt, size int64) (bool, error) {
+	const (
+		blockSizeAt, logStartAt, groupBlocksAt, versionAt, groupLogAt, lsnAt = 4, 48, 84, 100, 124, 240
+
+		sector    = 512
+		maxRecord = 256 * kib // a record of mkfs is as long as the log's stripe unit
+		recordID  = 0xfeedbabe
+	)
+	sb := make([]byte, kib)
+	if err := readFull(r, sb, 0); err != nil {
+		return false, err
+	}
+	be := binary.BigEndian
+	if be.Uint16(sb[versionAt:])&0xf != 5 || be.Uint64(sb[lsnAt:]) != 0 {
+		return true, nil
+	}
+	start, shift := be.Uint64(sb[logStartAt:]), sb[groupLogAt]
+	block := (start>>shift)*uint64(be.Uint32(sb[groupBlocksAt:])) + start&(1<<shift-1)
+	log := make([]byte, maxRecord+sector)
+	limit := uint64(max(0, size-int64(len(log))))
+	if blockSize := uint64(be.Uint32(sb[blockSizeAt:])); shift > 32 || start == 0 || blockSize == 0 || block > limit/blockSize {
+		return false, fmt.Errorf("xfs superblock: impossible place of the log: %w", fault.Precondition)
+	} else if err := readFull(r, log, int64(block*blockSize)); err != nil {
+		return false, err
+	}
+	for at := sector; at < len(log); at += sector {
+		if be.Uint32(log[at:]) == recordID {
+			return true, nil
+		}
+	}
+	return false, nil
+}
