@@ -59,6 +59,7 @@ func TestForgedMarkerInAFile(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(staging, "db"), []byte("of another tenant"), 0o600); err != nil {
 					t.Fatal(err)
 				}
+				must(t, "sync", filepath.Join(staging, "db"))
 				forgeMarkers(t, dev, filepath.Join(staging, "x"), func(n int, at int64) []byte { return forge(t, fs, n, at) })
 				cut := filepath.Join(t.TempDir(), "cut.img")
 				must(t, "cp", "--sparse=always", dev.back, cut)

@@ -169,7 +169,7 @@ func liveByID(t *testing.T, where place, kind string) {
 func TestGrowthThatTheCloudRefuses(t *testing.T) {
 	t.Parallel()
 	w, _ := startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})
-	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "ext4", Size: gib})
+	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
 	must(t, v.Attach, v.Stage, v.Publish)
 	write(t, data(v), 1, 8*mib)
 	wantCode(t, "growing while attached", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)

@@ -60,7 +60,7 @@ func TestSnapshotOfAVolumeInUse(t *testing.T) {
 			for seed, w := range map[byte]*programs.Volume{1: restored, 2: clone} {
 				must(t, w.Stage, w.Publish)
 				wantBytes(t, data(w), seed, 24*mib)
-				if got := filesystemSize(t, w.Target); got < w.Size*8/10 {
+				if got := filesystemSize(t, w.Target); got < w.Size*8/10 && (w == clone || seesGrowth(t, kind)) {
 					t.Errorf("%s: the filesystem has %d bytes, want nearly %d", w.Name, got, w.Size)
 				}
 				write(t, data(w), 9, 24*mib) // which must change no other
@@ -156,14 +156,19 @@ func TestSnapshotWithoutReflinks(t *testing.T) {
 	}
 }
 
-// TestCloneThatLooksEmptyIsNotFormatted (failure F7 of the catalogue): the filesystem of a clone that
-// cannot be recognised leads to a refusal, never to mkfs.
+// TestCloneThatLooksEmptyIsNotFormatted (failure F7 of the catalogue): a clone with content that is no
+// known filesystem leads to a refusal, never to mkfs. A clone of a volume that was never written is blank.
 func TestCloneThatLooksEmptyIsNotFormatted(t *testing.T) {
 	pair := start(t, programs.Options{})
-	v := create(t, pair, programs.Claim{Name: "blank", Filesystem: "xfs", Size: 320 * mib})
-	clone := create(t, pair, programs.Claim{Name: "clone", Filesystem: "xfs", Size: 320 * mib, Source: v.Source()})
-	wantCode(t, "stage of a clone of a volume that never had a filesystem", clone.Stage(t.Context()), codes.FailedPrecondition)
-	must(t, v.Stage, v.Publish, v.Unpublish, v.Unstage, clone.Unstage, clone.Delete, v.Delete)
+	v := create(t, pair, programs.Claim{Name: "raw", Size: 320 * mib})
+	clone := create(t, pair, programs.Claim{Name: "clone of nothing", Filesystem: "xfs", Size: 320 * mib, Source: v.Source()})
+	must(t, clone.Stage, clone.Publish, clone.Unpublish, clone.Unstage, clone.Delete)
+	must(t, v.Stage, v.Publish)
+	write(t, data(v), 1, mib)
+	must(t, v.Unpublish, v.Unstage)
+	clone = create(t, pair, programs.Claim{Name: "clone of something", Filesystem: "xfs", Size: 320 * mib, Source: v.Source()})
+	wantCode(t, "stage of a clone whose content is no filesystem", clone.Stage(t.Context()), codes.FailedPrecondition)
+	must(t, clone.Unstage, clone.Delete, v.Delete)
 }
 
 // TestRawBlockSnapshot: what was synced to a raw block volume in use is in its snapshot.

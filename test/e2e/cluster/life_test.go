@@ -104,12 +104,15 @@ func (s *story) wantSamePod(ctx context.Context, p kube.Pod) error {
 	return nil
 }
 
-// growExt4 grows the first claim: while its pod runs where the kernel lets root do that, and over a
-// restart of the pod everywhere.
+// growExt4 grows the first claim while its pod runs, where the kernel lets root do that.
 func (s *story) growExt4(ctx context.Context) error {
 	able, err := kube.MountedExt4Grows()
 	if err != nil {
 		return err
+	}
+	if !able {
+		s.Log("left out: this machine's root lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4")
+		return nil
 	}
 	p, err := s.again(ctx, "pod.yaml")
 	if err != nil {
@@ -125,12 +128,7 @@ func (s *story) growExt4(ctx context.Context) error {
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
 	}
-	if !able {
-		s.Log("no CAP_SYS_RESOURCE on this machine: ext4 grows when its pod restarts, not before")
-		if err := s.untilTold(ctx, p, name, "CAP_SYS_RESOURCE"); err != nil {
-			return err
-		}
-	} else if err := s.UntilSize(ctx, name, size, patience); err != nil {
+	if err := s.UntilSize(ctx, name, size, patience); err != nil {
 		return err
 	}
 	if err := s.wantSamePod(ctx, p); err != nil {
