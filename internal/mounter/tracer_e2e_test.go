@@ -35,6 +35,12 @@ func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case strings.HasPrefix(name, "mkfs."):
 		os.Exit(traceMkfs(name, os.Args[1:]))
+	case os.Getenv(badDiskDir) != "":
+		if err := serveBadDisk(os.Getenv(badDiskDir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case os.Getenv(helperDevice) != "":
 		os.Exit(formatAsNode())
 	}

@@ -3,103 +3,23 @@
 package mounter
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"sync/atomic"
-	"syscall"
+	"strings"
 	"testing"
-
-	"github.com/hanwen/go-fuse/v2/fs"
-	"github.com/hanwen/go-fuse/v2/fuse"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
-
-// badFile is a file of a FUSE filesystem in which one byte cannot be read or written.
-type badFile struct {
-	fs.Inode
-	file                *os.File
-	size                int64
-	badRead, badWritten atomic.Int64
-}
-
-func (b *badFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(b.size)
-	return fs.OK
-}
-
-func (b *badFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	return nil, fuse.FOPEN_DIRECT_IO, fs.OK
-}
-
-func (b *badFile) Read(_ context.Context, _ fs.FileHandle, dest []byte, at int64) (fuse.ReadResult, syscall.Errno) {
-	if bad := b.badRead.Load(); bad >= at && bad < at+int64(len(dest)) {
-		return nil, syscall.EIO
-	}
-	n, err := b.file.ReadAt(dest, at)
-	if n == 0 && err != nil {
-		return nil, syscall.EIO
-	}
-	return fuse.ReadResultData(dest[:n]), fs.OK
-}
-
-func (b *badFile) Write(_ context.Context, _ fs.FileHandle, data []byte, at int64) (uint32, syscall.Errno) {
-	if bad := b.badWritten.Load(); bad >= at && bad < at+int64(len(data)) {
-		return 0, syscall.EIO
-	}
-	n, err := b.file.WriteAt(data, at)
-	if err != nil {
-		return 0, syscall.EIO
-	}
-	return uint32(n), fs.OK
-}
-
-func (b *badFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return fs.OK }
-
-// badDisk is a loop device over such a file.
-func badDisk(t *testing.T, size int64) (*badFile, *loopDevice) {
-	t.Helper()
-	dir := t.TempDir()
-	back, err := os.Create(filepath.Join(dir, "back"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = back.Close() })
-	if err := back.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
-	bad := &badFile{file: back, size: size}
-	bad.badRead.Store(-1)
-	bad.badWritten.Store(-1)
-	root := &fs.Inode{}
-	mnt := filepath.Join(dir, "mnt")
-	if err := os.Mkdir(mnt, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	server, err := fs.Mount(mnt, root, &fs.Options{
-		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true},
-		OnAdd: func(ctx context.Context) {
-			root.AddChild("disk", root.NewPersistentInode(ctx, bad, fs.StableAttr{Mode: fuse.S_IFREG}), true)
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Unmount(); err != nil {
-			t.Error(err)
-		}
-	})
-	return bad, attach(t, filepath.Join(mnt, "disk"))
-}
 
 // TestUnreadableDiskIsNeverFormatted is F1: wherever one read fails, there is an error and no mkfs.
 func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 	const size = 320 * mib
 	programs := countMkfs(t)
-	bad, dev := badDisk(t, size)
+	bad, dev := newBadDisk(t, size)
 	m := New(Config{})
 	req := FormatRequest{Volume: "v1", Filesystem: Ext4, BlankCreated: true, FormatNonZero: true}
 
@@ -118,42 +38,104 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 	}
 	for at, probed := range offsets {
 		if probed {
-			bad.badRead.Store(at)
+			bad.unreadable(at)
 			refused("blank", at)
 		}
 	}
-	bad.badRead.Store(-1)
+	bad.unreadable(-1)
 	for _, at := range places(size) {
-		bad.badWritten.Store(at)
+		bad.unwritable(at)
 		refused("blank, unwritable", at)
-		bad.badWritten.Store(-1)
-		wipe(t, bad.file, size) // copies before the bad one were written
+		bad.unwritable(-1)
+		bad.wipe(size) // copies before the bad one were written
 	}
 
 	// A healthy ext4 whose superblock cannot be read looks empty to blkid.
 	must(t, "/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard", dev.Path())
 	for _, at := range []int64{0, 1024, 1080, 64 * kib} {
-		bad.badRead.Store(at)
+		bad.unreadable(at)
 		refused("ext4", at)
 	}
-	bad.badRead.Store(-1)
+	bad.unreadable(-1)
 	if fs, err := m.EnsureFormatted(t.Context(), dev, req); fs != Ext4 || err != nil {
 		t.Errorf("EnsureFormatted(ext4 that can be read again) = %q, %v, want ext4", fs, err)
 	}
 
 	// The same disk without a fault is formatted: the refusals above were not for another reason.
-	wipe(t, bad.file, size)
+	bad.wipe(size)
 	if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil || programs.runs() != 1 {
 		t.Errorf("EnsureFormatted(blank, readable) = %v with %d mkfs, want one", err, programs.runs())
 	}
 }
 
-// wipe makes a backing file blank again.
-func wipe(t *testing.T, f *os.File, size int64) {
+// TestKilledTestOfABadDisk kills a test process that uses a bad disk. No loop device, no mount and no server is left.
+func TestKilledTestOfABadDisk(t *testing.T) {
+	for try := range 3 {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUnreadableDiskIsNeverFormatted$")
+		victim.Env = append(os.Environ(), "TMPDIR="+dir)
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the victim uses its disk", func() bool {
+			runs, _ := filepath.Glob(filepath.Join(dir, "*", "*", "bad"))
+			return len(loopsBelow(dir)) == 1 && len(runs) == 1 && readsOf(loopsBelow(dir)[0]) >= int64(try)
+		})
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = victim.Wait()
+		until(t, "nothing is left", func() bool {
+			table, err := os.ReadFile("/proc/self/mountinfo")
+			return err == nil && !strings.Contains(string(table), dir) && len(loopsBelow(dir)) == 0 && len(serversOf(t, dir)) == 0
+		})
+	}
+}
+
+// readsOf is how many reads a loop device has served.
+func readsOf(loop string) int64 {
+	var reads int64
+	text, err := os.ReadFile("/sys/block/" + filepath.Base(loop) + "/stat")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &reads)
+	}
+	if err != nil {
+		return -1
+	}
+	return reads
+}
+
+// serversOf returns the processes that serve a bad disk below a folder.
+func serversOf(t *testing.T, dir string) []string {
 	t.Helper()
-	if err := errors.Join(f.Truncate(0), f.Truncate(size)); err != nil {
+	var out []string
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
 		t.Fatal(err)
 	}
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), badDiskDir+"="+dir) {
+			out = append(out, file)
+		}
+	}
+	return out
+}
+
+// until waits for something that comes soon.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("it never came that %s", what)
 }
 
 // TestBlkidThatFailsIsNotAnAnswer covers the other half of F1: our own read is fine and blkid is not.
