@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -116,6 +117,41 @@ func (z zerosWithRuns) ReadAt(p []byte, at int64) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// TestSignaturePlaces compares the places on a disk of 300 GiB with a list on file, so that none is dropped unseen.
+func TestSignaturePlaces(t *testing.T) {
+	const golden = "testdata/signatures.txt"
+	var b strings.Builder
+	uberblocks := 0
+	for _, s := range magicSpots(300 * gib) { // behind the last mirror of btrfs
+		if s.what == "ZFS member" {
+			uberblocks++
+			continue
+		}
+		fmt.Fprintf(&b, "%d %s %q\n", s.offset, s.what, s.magic)
+	}
+	fmt.Fprintf(&b, "%d uberblocks of ZFS, in both byte orders\n", uberblocks)
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); got != string(want) {
+		t.Errorf("the places of signatures are\n%s\nwant those of %s", got, golden)
+	}
+}
+
+// TestNoLargeGapBetweenSamples: data that covers a hundredth of a disk in one piece is met wherever it is.
+func TestNoLargeGapBetweenSamples(t *testing.T) {
+	for _, size := range []int64{10 * gib, 300 * gib, 16 * tib} {
+		last := int64(0)
+		for _, e := range probeExtents(size) {
+			if gap := e.from - last; gap > size/100 {
+				t.Errorf("of %d bytes the probe reads none from %d to %d", size, last, e.from)
+			}
+			last = e.to
+		}
+	}
 }
 
 func TestPrimaryNamesOurFilesystems(t *testing.T) {
