@@ -12,8 +12,8 @@ import (
 const (
 	// alonePause is the pause after a program found its device in use.
 	alonePause = 50 * time.Millisecond
-	// mostAlone is how often that is believed to be a passing moment.
-	mostAlone = 20
+	// maxAlone is how often the program is tried.
+	maxAlone = 20
 )
 
 // busyWords are how mke2fs, e2fsck, mkfs.xfs, mkfs.btrfs and mount say that the device is open
@@ -22,18 +22,18 @@ var busyWords = [][]byte{
 	[]byte("is in use"), []byte("apparently in use"), []byte("resource busy"), []byte("mount point busy"),
 }
 
-// runAlone runs a program that wants its device for itself. A device that nobody uses is in use for a
-// moment all the same: a child that was forked but has not executed its program yet holds copies of
-// this process's descriptors, and somebody who looks for a free loop device claims it before the
-// kernel tells him that it is taken. So it is tried again for a while, and then it is fault.Busy.
+// runAlone runs a program that opens its device exclusively. A free device is in use for moments all the
+// same: a forked child that has not executed its program yet holds copies of this process's descriptors, and
+// a program that searches for a free loop device claims it before the kernel answers that it is taken. So
+// the program is tried for a while, and then it is fault.Busy.
 func (m *Mounter) runAlone(ctx context.Context, cmd Command) (Output, error) {
 	for try := 1; ; try++ {
 		out, err := m.run.Run(ctx, cmd)
 		if err != nil || out.ExitCode == 0 || !saysBusy(out) {
 			return out, err
 		}
-		if try == mostAlone {
-			return out, fmt.Errorf("%s: somebody else has the device open exclusively; try again: %s: %w", cmd.Name, out.Tail(), fault.Busy)
+		if try == maxAlone {
+			return out, fmt.Errorf("%s: the device is open exclusively; try again: %s: %w", cmd.Name, out.Tail(), fault.Busy)
 		}
 		pause := time.NewTimer(alonePause)
 		select {

@@ -38,7 +38,7 @@ func reopen(dev *os.File, mode int) (*os.File, error) {
 // read through it comes from the device and not from a cache that an earlier disk left behind.
 type exclusive struct{ *os.File }
 
-// Close lets go of the device for good. A child that another goroutine has just forked holds a copy
+// Close releases the device. A child that another goroutine has just forked holds a copy
 // of every descriptor until it executes its program, and while one holds the device e2fsck and mount
 // find it in use; the lock keeps out of those moments.
 func (x exclusive) Close() error {
@@ -47,10 +47,10 @@ func (x exclusive) Close() error {
 	return x.File.Close()
 }
 
-// A device that nobody uses is held for a moment all the same, see runAlone.
+// A device that is not in use is held for moments all the same, see runAlone.
 const (
 	exclusivePause = 20 * time.Millisecond
-	mostExclusive  = 10
+	maxExclusive   = 10
 )
 
 // openExclusive opens the device exclusively and drops everything cached about it. A holder that
@@ -59,7 +59,7 @@ func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
 	f, err := reopen(dev, unix.O_EXCL)
 	pause := time.NewTicker(exclusivePause)
 	defer pause.Stop()
-	for try := 1; errors.Is(err, errInUse) && try < mostExclusive; try++ {
+	for try := 1; errors.Is(err, errInUse) && try < maxExclusive; try++ {
 		select {
 		case <-pause.C:
 			f, err = reopen(dev, unix.O_EXCL)

@@ -44,7 +44,7 @@ const (
 	HistoryUnknown History = iota
 	// NeverWritten: no byte was ever written, so all of them read as zeros.
 	NeverWritten
-	// Written: NeverWritten could be proven here and is not. However blank the device looks, mkfs needs
+	// Written: NeverWritten could be proven here and is not. However blank the device reads, mkfs needs
 	// the volume's own marker or FormatNonZero.
 	Written
 )
@@ -76,7 +76,7 @@ func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req Form
 	}
 	x, err := openExclusive(ctx, dev.File())
 	if errors.Is(err, errInUse) {
-		return "", fmt.Errorf("%w; it is mounted in another mount namespace (unmount it there), or a command of an earlier run still works on it", err)
+		return "", fmt.Errorf("%w: it is mounted, perhaps in another mount namespace (unmount it there), or a command of an earlier run still works on it", err)
 	}
 	if err != nil {
 		return "", err
@@ -225,7 +225,7 @@ func nonZeroAdvice(req FormatRequest) string {
 	return "; if nothing on it is needed, create a new volume"
 }
 
-// is says whether blkid found only fs. A half-made ext4 may look like one of its ancestors.
+// is says whether blkid found only fs. To blkid an unfinished ext4 may be ext2 or ext3.
 func (i identity) is(fs Filesystem) bool {
 	if i.partitions != "" {
 		return false

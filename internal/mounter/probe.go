@@ -15,17 +15,17 @@ const (
 	probeBlock = 4 * kib
 	// probeEnds is how much of both ends is read in full.
 	probeEnds = mib
-	// probeSamples is how many blocks between the ends are looked at beside the known places.
+	// probeSamples is how many blocks between the ends are read in addition to the known places.
 	probeSamples = 128
 )
 
-// findings is what our own read of a device saw.
+// findings is what our own read of a device found.
 type findings struct {
 	signatures []signature
-	nonZero    int64 // offset of the first byte seen that is not zero; -1: none
+	nonZero    int64 // offset of the first byte that is not zero; -1: none
 }
 
-// blank says whether nothing at all was seen.
+// blank says whether every byte that was read is zero.
 func (f findings) blank() bool { return f.nonZero < 0 }
 
 // foreign returns the first signature that is not of fs.
@@ -155,13 +155,13 @@ func readFull(r io.ReaderAt, buf []byte, offset int64) error {
 	return nil
 }
 
-// allZero is what a chunk of a blank device looks like.
+// allZero is a chunk of a blank device.
 var allZero [probeEnds]byte
 
 // firstNonZero returns the index of the first byte that is not zero, or -1.
 func firstNonZero(b []byte) int {
 	if bytes.Equal(b, allZero[:min(len(b), len(allZero))]) {
-		return -1 // much faster than looking at each
+		return -1 // much faster than the loop
 	}
 	for i, c := range b {
 		if c != 0 {

@@ -1,6 +1,6 @@
 package mounter
 
-// signature is one thing that somebody else's data can be recognised by.
+// signature is a magic by which an on-disk format is recognised.
 type signature struct {
 	what  string // as a person would call it
 	magic string
@@ -38,9 +38,8 @@ var primaries = []signature{
 	{"btrfs filesystem", "_BHRfS_M", at(64*kib + 64), Btrfs},
 }
 
-// signatures lists, beside the primaries, the places that on-disk formats keep their superblocks in. blkid knows the
-// primary ones too; it does not look at the backups, which are what is left after somebody has
-// overwritten the start of a disk. The sources are the formats' own descriptions: ext4 and md in
+// signatures lists the other places in which on-disk formats keep their superblocks. blkid knows the first
+// ones too; it does not read the backups, which remain when the start of a disk was overwritten. The sources are the formats' own descriptions: ext4 and md in
 // the kernel's Documentation, xfs_fs.h and ctree.h of xfsprogs and btrfs-progs, the LUKS2 on-disk
 // format, the UEFI specification, lvm2's label.c, OpenZFS's vdev_label.c, libblkid's probes.
 var signatures = []signature{
