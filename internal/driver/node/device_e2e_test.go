@@ -40,7 +40,8 @@ func TestDeviceThatIsNotAsPromised(t *testing.T) {
 			v.write(t, 510, "\x55\xaa")
 			v.write(t, 446, "\x00\x00\x02\x00\x83\xff\xff\xff\x01\x00\x00\x00\xff\x00\x00\x00")
 		}, codes.FailedPrecondition, ""},
-		"made from a snapshot and empty": {func(_ *testing.T, v *volume) {
+		"made from a snapshot and zeroed": {func(t *testing.T, v *volume) {
+			v.write(t, 7*mib, "\x00")
 			v.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentCopy})
 		}, codes.FailedPrecondition, ""},
 	}
