@@ -162,10 +162,10 @@ func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
 	var entries []Entry
 	ids := map[ID]bool{}
 	for _, f := range files {
-		switch id, ext := splitName(f.Name()); {
-		case ext == imageExt, ext == recordExt, ext == markExt:
+		switch id, ext := splitName(f.Name()); ext {
+		case imageExt, recordExt, markExt:
 			ids[id] = true
-		case ext == recordExt+newExt:
+		case recordExt + newExt:
 			// Never the only copy of anything: replace moves a complete one to its name.
 			p.disk.discard(p.path(string(s), f.Name()))
 		default:
