@@ -263,6 +263,8 @@ func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !b.exists(kernel):
 		return fmt.Errorf("%w: %s has gone", fault.NotFound, kernel)
+	case errors.Is(err, fault.Unavailable): // it does not answer in time, which proves nothing
+		return err
 	case err != nil:
 		return fmt.Errorf("device %s: %w: %w", kernel, fault.Precondition, err)
 	case id.loop && !b.allowLoop:
