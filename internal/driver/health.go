@@ -14,7 +14,11 @@ import (
 )
 
 const (
+	// The HTTP endpoint is open to every pod of the cluster, so what one client can occupy is bounded: a request is read
+	// and answered within httpTimeout each, and each connection carries one request.
 	httpTimeout  = 10 * time.Second
+	headerBytes  = 4 << 10
+	scrapeLimit  = 4 // concurrent requests of /metrics
 	readyTimeout = 5 * time.Second
 )
 
@@ -31,7 +35,11 @@ func serveHealth(ctx context.Context, cfg Config, id *identity, failed chan<- er
 		stopWatch()
 		return nil, fmt.Errorf("listen on http endpoint %s: %w", cfg.HTTPEndpoint, err)
 	}
-	server := &http.Server{Handler: healthHandler(cfg, id), ReadHeaderTimeout: httpTimeout, WriteTimeout: httpTimeout}
+	server := &http.Server{
+		Handler: healthHandler(cfg, id), ConnState: (&connections{}).observe,
+		ReadTimeout: httpTimeout, WriteTimeout: httpTimeout, MaxHeaderBytes: headerBytes,
+	}
+	server.SetKeepAlivesEnabled(false)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -51,7 +59,7 @@ func serveHealth(ctx context.Context, cfg Config, id *identity, failed chan<- er
 
 func healthHandler(cfg Config, id *identity) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if id.draining.Load() {
