@@ -30,11 +30,6 @@ func (m *Mounter) BindDir(ctx context.Context, staging, target string, o BindOpt
 }
 
 func (m *Mounter) bindDir(ctx context.Context, staging, target string, o BindOptions) error {
-	options, readOnly, err := parseMountOptions(o.Options)
-	if err != nil {
-		return err
-	}
-	want := bindAccess{flags: flagsOf(options), readOnly: readOnly || o.ReadOnly}
 	if err := checkPaths(ctx, staging, target); err != nil {
 		return err
 	}
@@ -45,6 +40,11 @@ func (m *Mounter) bindDir(ctx context.Context, staging, target string, o BindOpt
 	if !ok {
 		return fmt.Errorf("nothing is mounted at %s; it has to be staged first: %w", staging, fault.Precondition)
 	}
+	options, readOnly, err := ParseMountOptions(Filesystem(source.Filesystem), o.Options)
+	if err != nil {
+		return err
+	}
+	want := bindAccess{flags: flagsOf(options), readOnly: readOnly || o.ReadOnly}
 	if at, ok, err := m.MountAt(target); err != nil || ok {
 		return errors.Join(err, want.accepts(source, at))
 	}

@@ -30,14 +30,11 @@ func (m *Mounter) MountDevice(ctx context.Context, dev BlockDevice, req MountReq
 }
 
 func (m *Mounter) mountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
-	options, readOnly, err := parseMountOptions(req.Options)
+	options, readOnly, err := ParseMountOptions(req.Filesystem, req.Options)
 	if err != nil {
 		return err
 	}
 	req.Options, req.ReadOnly = options, req.ReadOnly || readOnly
-	if _, err := ParseFilesystem(string(req.Filesystem)); err != nil {
-		return err
-	}
 	if err := checkPaths(ctx, req.Target); err != nil {
 		return err
 	}
@@ -113,12 +110,7 @@ func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountReques
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
-	options := req.Options
-	if req.Filesystem == XFS {
-		// A volume and its clone have the same UUID and may meet on one node. What nouuid gives up,
-		// the refusal to mount one filesystem by two ways, we have by the device's number.
-		options = append([]string{"nouuid"}, options...)
-	}
+	options := withPolicy(req.Filesystem, req.Options)
 	if req.ReadOnly {
 		options = append([]string{"ro"}, options...)
 	}

@@ -117,38 +117,3 @@ func TestMkfsCommand(t *testing.T) {
 		})
 	}
 }
-
-func TestMountOptions(t *testing.T) {
-	tests := map[string]struct {
-		options  []string
-		rest     []string
-		readOnly bool
-		bad      bool
-	}{
-		"several in one word":          {[]string{"noatime,nodev", "discard"}, []string{"noatime", "nodev", "discard"}, false, false},
-		"ro is taken out":              {[]string{"defaults,ro"}, nil, true, false},
-		"rw says nothing":              {[]string{"rw"}, nil, false, false},
-		"quoted commas hold together":  {[]string{`context="a:b,c",noatime`}, []string{`context="a:b,c"`, "noatime"}, false, false},
-		"a bind":                       {[]string{"noatime,bind"}, nil, false, true},
-		"a remount":                    {[]string{"remount"}, nil, false, true},
-		"a loop device":                {[]string{"loop=/dev/loop1"}, nil, false, true},
-		"a journal on another device":  {[]string{"journal_path=/dev/sda"}, nil, false, true},
-		"a log on another device":      {[]string{"logdev=/dev/sda"}, nil, false, true},
-		"a second btrfs device":        {[]string{"device=/dev/sda"}, nil, false, true},
-		"a part of the device":         {[]string{"offset=4096"}, nil, false, true},
-		"propagation":                  {[]string{"rshared"}, nil, false, true},
-		"a zero byte":                  {[]string{"a\x00"}, nil, false, true},
-		"an option that starts like a": {[]string{"loopback"}, []string{"loopback"}, false, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			rest, readOnly, err := parseMountOptions(tc.options)
-			if !tc.bad && (err != nil || !slices.Equal(rest, tc.rest) || readOnly != tc.readOnly) {
-				t.Errorf("parseMountOptions(%q) = %q, %v, %v, want %q, %v", tc.options, rest, readOnly, err, tc.rest, tc.readOnly)
-			}
-			if tc.bad && !errors.Is(err, fault.InvalidArgument) {
-				t.Errorf("parseMountOptions(%q) = %v, want %v", tc.options, err, fault.InvalidArgument)
-			}
-		})
-	}
-}

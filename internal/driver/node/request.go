@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -75,8 +74,11 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	if u.filesystem, err = mounter.ParseFilesystem(capability.GetMount().GetFsType()); err != nil {
 		return use{}, inField("volume_capability: mount: fs_type", err)
 	}
-	u.flags = slices.Clone(capability.GetMount().GetMountFlags())
-	u.readOnly = u.readOnly || slices.Contains(u.flags, "ro")
+	flags, readOnly, err := mounter.ParseMountOptions(u.filesystem, capability.GetMount().GetMountFlags())
+	if err != nil {
+		return use{}, inField("volume_capability: mount: mount_flags", err)
+	}
+	u.flags, u.readOnly = flags, u.readOnly || readOnly
 	return u, nil
 }
 

@@ -1,0 +1,101 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// optionValues are values for the options that need one; several options are tried with each.
+var optionValues = map[string][]string{
+	"data": {"ordered", "writeback", "journal"}, "data_err": {"ignore", "abort"}, "errors": {"remount-ro", "continue"},
+	"commit": {"30"}, "stripe": {"16"}, "init_itable": {"", "10"}, "resuid": {"1"}, "resgid": {"1"},
+	"journal_ioprio": {"3"}, "min_batch_time": {"0"}, "max_batch_time": {"15000"}, "max_dir_size_kb": {"1024"},
+	"inode_readahead_blks": {"32"}, "mb_optimize_scan": {"0"}, "auto_da_alloc": {"", "1"},
+	"allocsize": {"64k"}, "logbufs": {"8"}, "logbsize": {"256k"},
+	"compress": {"", "zstd:3", "lzo", "no"}, "compress-force": {"", "zlib"}, "max_inline": {"2048"}, "metadata_ratio": {"8"},
+	"thread_pool": {"4"}, "space_cache": {"v2"}, "discard": {""},
+	"context": {`"system_u:object_r:container_file_t:s0:c1,c2"`}, "fscontext": {"system_u:object_r:fs_t:s0"},
+	"defcontext": {"system_u:object_r:file_t:s0"}, "rootcontext": {"system_u:object_r:root_t:s0"},
+}
+
+// TestEveryAllowedMountOptionMounts: an option that the list allows is one that the kernel takes.
+func TestEveryAllowedMountOptionMounts(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			m := New(Config{})
+			dev, staging := staged(t, m, fs, small)
+			takeDown(t, m, dev, staging)
+			for _, name := range slices.Concat(flagOptions, labelOptions, filesystemOptions[fs]) {
+				values := optionValues[name]
+				if values == nil {
+					values = []string{""}
+				}
+				for _, value := range values {
+					option := strings.TrimSuffix(name+"="+value, "=")
+					switch err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{option}}); {
+					case err == nil:
+						takeDown(t, m, dev, staging)
+					case isQuota(name):
+						t.Logf("%s: left out: needs a kernel with quotas and a filesystem made for them", option)
+					default:
+						t.Errorf("%s: %v", option, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func isQuota(option string) bool {
+	return option != "noquota" && (strings.HasSuffix(option, "quota") || strings.HasSuffix(option, "qnoenforce"))
+}
+
+// TestQuotesAcrossFlagsAreRefused is S5 on a real volume: nothing is mounted.
+func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
+	m := New(Config{})
+	dev, staging := staged(t, m, Ext4, small)
+	takeDown(t, m, dev, staging)
+	for _, options := range [][]string{
+		{`x-a="1`, `2",loop`}, {`x-a="1`, `2",X-mount.subdir=lost+found`}, {"errors=panic"}, {"verity.hashdevice=/dev/null"},
+	} {
+		err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4, Options: options})
+		if fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("MountDevice with %q = %v, want %v", options, err, fault.InvalidArgument)
+		}
+		if at, mounted, err := m.MountAt(staging); mounted || err != nil {
+			t.Errorf("MountAt after %q = %+v, %v, want nothing", options, at, err)
+		}
+	}
+}
+
+// TestExt4StopsWritingAfterAnError is N13: whatever the superblock says, damage makes the volume read-only, unless the
+// class asks for the contrary.
+func TestExt4StopsWritingAfterAnError(t *testing.T) {
+	m := New(Config{})
+	dev, staging := staged(t, m, Ext4, small)
+	takeDown(t, m, dev, staging)
+	if out, err := exec.CommandContext(t.Context(), "tune2fs", "-e", "panic", dev.Path()).CombinedOutput(); err != nil {
+		t.Fatalf("tune2fs: %v: %s", err, out)
+	}
+	for policy, options := range map[string][]string{"remount-ro": nil, "continue": {"errors=continue"}} {
+		if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4, Options: options}); err != nil {
+			t.Fatal(err)
+		}
+		shown, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(dev.Path()), "options"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "errors=" + policy + "\n"; !strings.Contains(string(shown), want) {
+			t.Errorf("with options %q the kernel shows\n%s, want %s", options, shown, want)
+		}
+		takeDown(t, m, dev, staging)
+	}
+}
