@@ -72,8 +72,8 @@ func (k *mkfs) run(ctx context.Context) error {
 		return err
 	}
 	if found != k.req.Filesystem || id != (identity{filesystem: string(found)}) {
-		return fmt.Errorf("%w: %s made %s where %s was wanted (check the mkfs options of the class, %q)",
-			fault.Precondition, cmd.Name, id, k.req.Filesystem, k.req.MkfsOptions)
+		return fmt.Errorf("%w: %s made %s where %s was wanted (check the class's mkfsOptions)",
+			fault.Precondition, cmd.Name, id, k.req.Filesystem)
 	}
 	return clearMarker(x, k.size)
 }

@@ -68,33 +68,32 @@ func ValidateMkfsOptions(fs Filesystem, options []string) error {
 // mkfsOption is one option with its value.
 type mkfsOption struct{ name, value string }
 
-// parseMkfsOptions splits options as getopt would.
+// parseMkfsOptions splits options as getopt would. An error has the number of the word, never the word.
 func parseMkfsOptions(fs Filesystem, options []string) ([]mkfsOption, error) {
-	refuse := func(word, why string) error {
-		return fmt.Errorf("mkfs option %q of %s: %s: %w", word, fs, why, fault.InvalidArgument)
-	}
 	var out []mkfsOption
 	for i := 0; i < len(options); i++ {
-		word := options[i]
-		name, attached, has := splitOption(word)
+		refuse := func(why string) error {
+			return fmt.Errorf("word %d of the mkfs options of %s: %s: %w", i+1, fs, why, fault.InvalidArgument)
+		}
+		name, attached, has := splitOption(options[i])
 		switch known, ok := mkfsOptions[fs][name]; {
 		case name == "":
-			return nil, refuse(word, "is not an option; a device, a size or a file cannot be named")
+			return nil, refuse("is not an option; a device, a size or a file cannot be named")
 		case !ok:
-			return nil, refuse(word, "is not one that a class may set")
+			return nil, refuse("is not one that a class may set")
 		case !known.takes && has:
-			return nil, refuse(word, "takes no value; write one option per word")
+			return nil, refuse("takes no value; write one option per word")
 		case !known.takes:
 			out = append(out, mkfsOption{name, ""})
 			continue
 		case !has && i+1 == len(options):
-			return nil, refuse(word, "lacks its value")
+			return nil, refuse("lacks its value")
 		case !has:
 			i++
 			attached = options[i]
 		}
 		if err := checkKeys(mkfsOptions[fs][name].keys, attached); err != "" {
-			return nil, refuse(word, err)
+			return nil, refuse(err)
 		}
 		out = append(out, mkfsOption{name, attached})
 	}
@@ -124,7 +123,7 @@ func checkKeys(keys []string, val string) string {
 	}
 	for part := range strings.SplitSeq(val, ",") {
 		if key, _, _ := strings.Cut(part, "="); !slices.Contains(keys, key) {
-			return fmt.Sprintf("the word %q is not one of %s", key, strings.Join(keys, ", "))
+			return "has a key that is not one of " + strings.Join(keys, ", ")
 		}
 	}
 	return ""

@@ -128,7 +128,7 @@ func TestLinodeRefuses(t *testing.T) {
 		"LUKS, in capitals":      {map[string]string{luks: "TRUE"}, "LUKS"},
 		"no LUKS":                {map[string]string{luks: "false", "linodebs.csi.linode.com/luks-cipher": "aes-xts-plain64"}, ""},
 		"LUKS that says nothing": {map[string]string{luks: ""}, ""},
-		"a partition":            {map[string]string{"partition": "1"}, `"1"`},
+		"a partition":            {map[string]string{"partition": "1"}, "whole volumes"},
 		"no partition":           {map[string]string{"partition": ""}, ""},
 	}
 	for name, tc := range tests {

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"fmt"
 	"path"
 	"strings"
 )
@@ -47,7 +46,7 @@ func linode() *Vendor {
 				// Taken for a volume without, a blank one would hold its data in the clear.
 				return encrypted + ": this driver does not open volumes that are encrypted with LUKS yet; leave them to the driver that made them"
 			case said[partition] != "":
-				return fmt.Sprintf("%s: this driver uses whole volumes; the data in partition %q is reached by hand", partition, said[partition])
+				return partition + ": this driver uses whole volumes; the data in a partition is reached by hand"
 			}
 			return ""
 		},

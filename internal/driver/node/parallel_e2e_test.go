@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,17 +148,20 @@ func TestSecretsNeverShow(t *testing.T) {
 		said = append(said, fmt.Sprint(err))
 	}
 	for _, id := range []string{v.id, anyGoodID, ""} {
-		for _, c := range []*csi.VolumeCapability{v.capability, mountCapability("ext4", oneNode, "x\x00"+canary), nil} {
-			volumeContext := map[string]string{"token": canary}
-			for k, x := range v.context {
-				volumeContext[k] = x
-			}
-			for k, x := range tokens {
-				volumeContext[k] = x
-			}
-			for _, extra := range []string{"", "device-name", "size", "content", "mkfs-options"} {
-				if extra != "" {
-					volumeContext[names.Driver+"/"+extra] = "/" + canary
+		for _, c := range []*csi.VolumeCapability{
+			v.capability, nil, mountCapability("ext4", oneNode, "x\x00"+canary), mountCapability("ext4", oneNode, "password="+canary),
+			mountCapability("ext4", oneNode, "commit="+canary, `context="`+canary), mountCapability(canary, oneNode),
+		} {
+			for _, extra := range [][2]string{
+				{}, {"device-name", canary}, {"device-name", "/" + canary}, {"serial", "/" + canary}, {"size", canary}, {"content", canary},
+				{"mkfs-options", canary}, {"mkfs-options", "--" + canary}, {"mkfs-options", "-E " + canary}, {"mkfs-options", "-L " + canary + "/"},
+				{"format-non-zero", canary},
+			} {
+				volumeContext := map[string]string{"token": canary}
+				maps.Copy(volumeContext, v.context)
+				maps.Copy(volumeContext, tokens)
+				if extra[0] != "" {
+					volumeContext[names.Driver+"/"+extra[0]] = extra[1]
 				}
 				_, err := m.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
 					VolumeId: id, StagingTargetPath: v.staging, VolumeCapability: c, Secrets: secrets, VolumeContext: volumeContext, PublishContext: tokens,
