@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 // TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and
@@ -111,27 +110,38 @@ func TestIdleNodeProgramIsSmall(t *testing.T) {
 type program struct {
 	t           *testing.T
 	dir, binary string
+	name        string // of the socket; empty: csi
+	path        string // PATH; empty: this process's
 	cmd         *exec.Cmd
 	http        string // the address of its metrics
+	log         drivertest.Log
 }
 
 // start starts the program and returns a client and what kills it with SIGKILL.
 func (p *program) start() (csi.NodeClient, func()) {
 	p.t.Helper()
-	socket := filepath.Join(p.dir, "csi.sock")
-	var log bytes.Buffer
+	conn, kill := p.launch()
+	p.ready(conn)
+	return csi.NewNodeClient(conn), kill
+}
+
+func (p *program) socket() string { return filepath.Join(p.dir, cmp.Or(p.name, "csi")+".sock") }
+
+// launch starts the program and returns a connection that waits for it.
+func (p *program) launch() (*grpc.ClientConn, func()) {
+	p.t.Helper()
 	if p.http == "" {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		must(p.t, err)
-		p.http = free.Addr().String()
-		must(p.t, free.Close())
+		p.http = drivertest.FreeAddress(p.t)
 	}
-	p.cmd = exec.Command(p.binary, "--cloud=local", "--local-pool="+filepath.Join(p.dir, "pool"), "--node-id=node-a",
-		"--endpoint=unix://"+socket, "--http-endpoint="+p.http, "--log-level=debug")
-	p.cmd.Stderr = &log
-	must(p.t, p.cmd.Start())
-	cmd := p.cmd
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cmd := exec.Command(p.binary, "--cloud=local", "--local-pool="+filepath.Join(p.dir, "pool"), "--node-id=node-a",
+		"--endpoint=unix://"+p.socket(), "--http-endpoint="+p.http, "--log-level=debug")
+	cmd.Stderr = &p.log
+	if p.path != "" {
+		cmd.Env = append(os.Environ(), "PATH="+p.path)
+	}
+	must(p.t, cmd.Start())
+	p.cmd = cmd
+	conn, err := grpc.NewClient("unix://"+p.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(p.t, err)
 	kill := func() {
 		conn.Close()
@@ -139,22 +149,31 @@ func (p *program) start() (csi.NodeClient, func()) {
 		_ = cmd.Wait()
 	}
 	p.t.Cleanup(kill)
-	ready, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	return conn, kill
+}
+
+// ready waits until the program answers.
+func (p *program) ready(conn *grpc.ClientConn) {
+	p.t.Helper()
+	p.until("the program answers", func() bool {
 		// A socket that a killed program left behind refuses; wait for the new one.
 		conn.ResetConnectBackoff()
-		_, err := csi.NewIdentityClient(conn).Probe(ready, &csi.ProbeRequest{})
-		if err == nil {
-			return csi.NewNodeClient(conn), kill
-		}
+		_, err := csi.NewIdentityClient(conn).Probe(p.t.Context(), &csi.ProbeRequest{})
+		return err == nil
+	})
+}
+
+// until waits for what the program does.
+func (p *program) until(what string, done func() bool) {
+	p.t.Helper()
+	waiting := drivertest.Waiting(p.t)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
 		select {
 		case <-tick.C:
-		case <-ready.Done():
-			kill()
-			p.t.Fatalf("the program is not ready: %v\n%s", err, &log)
+		case <-waiting.Done():
+			p.t.Fatalf("waited in vain until %s:\n%s", what, p.log.String())
 		}
 	}
 }

@@ -67,9 +67,14 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		open = openDisks
 	}
 	p, err := open(ctx, cfg, base, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Info("stopped before anything was served", zap.Error(err))
+		return nil
+	case err != nil:
 		return err
 	}
+	defer p.release()
 	err = driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Version: version, Commit: commit, Features: p.features,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
@@ -90,6 +95,8 @@ type plugin struct {
 	features driver.Features
 	// ready says whether the disks can be served; nil: always.
 	ready func(ctx context.Context) error
+	// release lets the next node program of this node begin.
+	release func()
 }
 
 // openPool serves the files of the pool on this node.
@@ -98,33 +105,43 @@ func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
 	}
+	release, err := lockFolder(ctx, cfg.LocalPool, log)
+	if err != nil {
+		return plugin{}, err
+	}
 	if err := disks.Check(ctx); err != nil {
 		log.Error("no volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
 	store := disks.Pool()
 	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
 	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
-	return plugin{server: node.New(base), features: driver.Features{SnapshotZones: true}, ready: disks.Check}, nil
+	return plugin{server: node.New(base), features: driver.Features{SnapshotZones: true}, ready: disks.Check, release: release}, nil
 }
 
 // openDisks serves the disks that a cloud attaches to this machine.
 func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+	socket, err := driver.SocketPath(cfg.Endpoint)
+	if err != nil {
+		return plugin{}, err
+	}
+	// The folder of the socket outlives the container and the machine.
+	folder := filepath.Dir(socket)
+	release, err := lockFolder(ctx, folder, log)
+	if err != nil {
+		return plugin{}, err
+	}
 	disks := device.NewByID(device.ByIDConfig{
 		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
 	})
 	info, err := identify(ctx, cfg, disks.Foreign, log)
 	if err != nil {
+		release()
 		return plugin{}, err
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
 	base.Info, base.Devices = info, disks
-	// Beside the socket, because that folder outlives the container and the machine.
-	socket, err := driver.SocketPath(cfg.Endpoint)
-	if err != nil {
-		return plugin{}, err
-	}
-	base.Records = device.NewRecords(filepath.Join(filepath.Dir(socket), "volumes"))
-	return plugin{server: node.New(base), features: cfg.disks.features}, nil
+	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
+	return plugin{server: node.New(base), features: cfg.disks.features, release: release}, nil
 }
 
 // countDeadMounts returns what counts and logs a mount that outlived its disk.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// lockPoll is the pause before a held lock is tried again: flock(2) cannot wait until a context ends.
+const lockPoll = 200 * time.Millisecond
+
+// lockFolder waits until no other node program holds the folder, and holds it until release is called. Two programs
+// would not see each other's locks of volumes, so one could unmount what the other has just mounted. The kernel releases
+// the lock when the process dies; the programs that it runs do not inherit it, because os.Open sets close-on-exec. The
+// lock is on the folder itself, so there is no file that could be removed or replaced.
+func lockFolder(ctx context.Context, dir string, log *zap.Logger) (release func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock folder: %w", err)
+	}
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for waiting := false; ; waiting = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { _ = f.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return nil, errors.Join(fmt.Errorf("lock folder %s: %w", dir, err), f.Close())
+		case !waiting:
+			log.Warn("another node program serves this node; waiting until it has ended", zap.String("folder", dir))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("wait for the other node program on folder %s: %w", dir, ctx.Err()), f.Close())
+		}
+	}
+}

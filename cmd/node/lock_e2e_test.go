@@ -1,0 +1,90 @@
+//go:build e2e
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+)
+
+// TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended,
+// also by SIGKILL. So no program undoes what the other has mounted (N10).
+func TestTwoNodeProgramsOnOneNode(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			dir := tempDir(t)
+			binary := build(t, dir)
+			first := &program{t: t, dir: dir, binary: binary, name: "first"}
+			first.start()
+			second := &program{t: t, dir: dir, binary: binary, name: "second"}
+			conn, _ := second.launch()
+			second.until("the second program waits", func() bool { return strings.Contains(second.log.String(), "another node program") })
+			if _, err := os.Lstat(second.socket()); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the second program has its socket while the first one runs: %v", err)
+			}
+			must(t, first.cmd.Process.Signal(signal))
+			second.ready(conn)
+			if err := first.cmd.Wait(); (err == nil) != (signal == syscall.SIGTERM) {
+				t.Errorf("the first program ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestAWaitingNodeProgramStops: a program that waits for another one ends when it is told to, without an error.
+func TestAWaitingNodeProgramStops(t *testing.T) {
+	dir := tempDir(t)
+	binary := build(t, dir)
+	first := &program{t: t, dir: dir, binary: binary, name: "first"}
+	first.start()
+	second := &program{t: t, dir: dir, binary: binary, name: "second"}
+	second.launch()
+	second.until("the second program waits", func() bool { return strings.Contains(second.log.String(), "another node program") })
+	must(t, second.cmd.Process.Signal(syscall.SIGTERM))
+	if err := second.cmd.Wait(); err != nil {
+		t.Errorf("the waiting program ended with %v\n%s", err, second.log.String())
+	}
+}
+
+// TestChildrenDoNotInheritTheLock: a mkfs that outlived a killed node program would keep the next one out.
+func TestChildrenDoNotInheritTheLock(t *testing.T) {
+	dir := tempDir(t)
+	fds, programs := filepath.Join(dir, "fds"), filepath.Join(dir, "programs")
+	mkfs, err := exec.LookPath("mkfs.ext4")
+	must(t, err)
+	must(t, os.Mkdir(programs, 0o700))
+	script := "#!/bin/sh\nls -l /proc/$$/fd >" + fds + "\nexec " + mkfs + " \"$@\"\n"
+	must(t, os.WriteFile(filepath.Join(programs, "mkfs.ext4"), []byte(script), 0o700))
+	p := &program{t: t, dir: dir, binary: build(t, dir), path: programs + ":" + os.Getenv("PATH")}
+	client, _ := p.start()
+	store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
+	must(t, err)
+	r, err := store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 64 << 20})
+	must(t, err)
+	id, staging := store.Handle(r.ID).String(), filepath.Join(dir, "staging")
+	must(t, os.Mkdir(staging, 0o700))
+	_, err = client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: id, StagingTargetPath: staging, VolumeCapability: &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		},
+	})
+	must(t, err)
+	_, err = client.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
+	must(t, err)
+	text, err := os.ReadFile(fds)
+	must(t, err)
+	if strings.Contains(string(text), filepath.Join(dir, "pool")+"\n") || !strings.Contains(string(text), "->") {
+		t.Errorf("the descriptors of mkfs are\n%s, want none of the pool's folder", text)
+	}
+}
