@@ -55,6 +55,18 @@ func TestNamesAreTheDrivers(t *testing.T) {
 
 // checkClass: a volume that is made before its pod is placed may be out of the pod's reach, and a class
 // that forbids growth can never allow it for the volumes that it made.
+// TestSELinuxMountIsNotAdvertised: the node program does not prove a label, and no component gives its container the
+// node's SELinux. With such a component, seLinuxMount belongs there and not in an overlay.
+func TestSELinuxMountIsNotAdvertised(t *testing.T) {
+	forEachSet(t, func(t *testing.T, o objects) {
+		for _, d := range o.drivers {
+			if d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount {
+				t.Errorf("%s: seLinuxMount is true", d.Name)
+			}
+		}
+	})
+}
+
 func checkClass(t *testing.T, c storagev1.StorageClass) {
 	t.Helper()
 	if c.VolumeBindingMode == nil || *c.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
