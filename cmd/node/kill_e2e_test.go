@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,7 @@ type program struct {
 	dir, binary string
 	name        string // of the socket; empty: csi
 	path        string // PATH; empty: this process's
+	mounts      string // shell commands that prepare a mount namespace of its own; empty: this process's
 	cmd         *exec.Cmd
 	http        string // the address of its metrics
 	log         drivertest.Log
@@ -133,8 +135,13 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	if p.http == "" {
 		p.http = drivertest.FreeAddress(p.t)
 	}
-	cmd := exec.Command(p.binary, "--cloud=local", "--local-pool="+filepath.Join(p.dir, "pool"), "--node-id=node-a",
-		"--endpoint=unix://"+p.socket(), "--http-endpoint="+p.http, "--log-level=debug")
+	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a",
+		"--endpoint=unix://" + p.socket(), "--http-endpoint=" + p.http, "--log-level=debug"}
+	cmd := exec.Command(args[0], args[1:]...)
+	if p.mounts != "" {
+		cmd = exec.Command("sh", append([]string{"-ec", p.mounts + "\nexec \"$0\" \"$@\""}, args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	}
 	cmd.Stderr = &p.log
 	if p.path != "" {
 		cmd.Env = append(os.Environ(), "PATH="+p.path)

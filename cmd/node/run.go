@@ -23,8 +23,13 @@ import (
 )
 
 const (
+	// kubeletDir is the folder below which the kubelet asks for mounts.
+	kubeletDir = "/var/lib/kubelet"
 	// grace is how long calls may go on after the program was told to stop.
 	grace = 10 * time.Second
+	// callLimit is how long a call without a deadline may take: as long as the kubelet's own calls. A mkfs or fsck that
+	// it began runs on.
+	callLimit = 2 * time.Minute
 	// formatGrace is how long a mkfs or fsck whose call has ended may go on after that. One that is
 	// killed with the program is found and repeated by the next stage.
 	formatGrace = 3 * time.Second
@@ -75,10 +80,14 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		return err
 	}
 	defer p.release()
+	if err := mounter.CheckPropagation(kubeletDir); err != nil {
+		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
+		p.ready = func(context.Context) error { return err }
+	}
 	err = driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Version: version, Commit: commit, Features: p.features,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
-		Log: log, Registry: registry, Grace: grace, Ready: p.ready,
+		Log: log, Registry: registry, Grace: grace, CallLimit: callLimit, Ready: p.ready,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, p.server) })
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatGrace)
 	defer cancel()

@@ -104,6 +104,18 @@ func clip(s string) string {
 	return s
 }
 
+// limitCalls ends an RPC without a deadline after limit, so that it does not hold its volume's lock for ever.
+func limitCalls(limit time.Duration) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if _, has := ctx.Deadline(); !has && limit > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
+		return handler(ctx, req)
+	}
+}
+
 // recoverPanics lets the process live when a handler panics (failure C6 of the catalogue).
 func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	defer func() {

@@ -34,6 +34,8 @@ type Config struct {
 	Log *zap.Logger
 	// Registry collects the metrics and is what /metrics shows; nil: a new one.
 	Registry *prometheus.Registry
+	// CallLimit bounds an RPC whose caller sets no deadline; 0: such an RPC may take any time.
+	CallLimit time.Duration
 	// Grace is how long RPCs under way may go on after the context ends.
 	Grace time.Duration
 	// Ready says whether what the program depends on works; only /readyz asks it. nil: always.
@@ -69,7 +71,7 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	defer stopHealth()
 
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(observer{log: cfg.Log, metrics: metrics}.observe, mapErrors, recoverPanics),
+		grpc.ChainUnaryInterceptor(observer{log: cfg.Log, metrics: metrics}.observe, mapErrors, recoverPanics, limitCalls(cfg.CallLimit)),
 		grpc.MaxRecvMsgSize(messageLimit),
 	)
 	csi.RegisterIdentityServer(server, id)
