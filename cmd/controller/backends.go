@@ -70,7 +70,7 @@ var backends = map[string]backend{
 		perNode:  true,
 		validate: (*config).validateLocal,
 		open: func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-			l, err := local.New(ctx, local.Config{Pool: c.LocalPool, Node: c.NodeID, Log: around.log})
+			l, err := local.New(ctx, local.Config{Pool: c.LocalPool, Node: c.NodeID, PoolIDFile: c.PoolIDFile(), Log: around.log})
 			if err != nil {
 				return nil, nil, err
 			}

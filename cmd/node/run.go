@@ -110,7 +110,7 @@ type plugin struct {
 
 // openPool serves the files of the pool on this node.
 func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID})
+	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID, PoolIDFile: cfg.PoolIDFile()})
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
 	}

@@ -150,6 +150,13 @@ func (f *Flags) LocalNode() NodeInfo {
 	return NodeInfo{ID: f.NodeID, Zone: f.NodeID, MaxVolumes: f.MaxVolumes}
 }
 
+// PoolIDFile returns where the programs of `local` keep the id of the node's pool: in the folder state
+// beside the socket. Both programs of a pod mount that folder, and it outlives them.
+func (f *Flags) PoolIDFile() string {
+	socket := strings.TrimPrefix(f.Endpoint, "unix://")
+	return filepath.Join(filepath.Dir(socket), "state", "pool-id")
+}
+
 func parseMost(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

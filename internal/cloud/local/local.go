@@ -23,6 +23,8 @@ type Config struct {
 	Pool string
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
+	// PoolIDFile keeps the pool's id outside of the pool; see pool.Config.
+	PoolIDFile string
 	// Log is told how copies go; nil for none.
 	Log *zap.Logger
 }
@@ -39,7 +41,9 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) }})
+	p, err := pool.Open(ctx, pool.Config{
+		Dir: cfg.Pool, Node: cfg.Node, IDFile: cfg.PoolIDFile, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
+	})
 	if err != nil {
 		return nil, err
 	}

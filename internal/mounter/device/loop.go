@@ -19,6 +19,8 @@ type LoopConfig struct {
 	Pool string
 	// Node is this node's name.
 	Node string
+	// PoolIDFile keeps the pool's id outside of the pool; see pool.Config.
+	PoolIDFile string
 	// SysDir is where the kernel lists block devices: /sys/block.
 	SysDir string
 	// DevDir is where the device nodes are: /dev.
@@ -54,7 +56,7 @@ func NewLoop(ctx context.Context, cfg LoopConfig) (*Loop, error) {
 	if cfg.Mounts == "" {
 		cfg.Mounts = mountInfo
 	}
-	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, SysDir: cfg.SysDir})
+	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, IDFile: cfg.PoolIDFile, SysDir: cfg.SysDir})
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ type Config struct {
 	Node string
 	// MustExist refuses a folder that is not a pool yet, instead of making one.
 	MustExist bool
+	// IDFile is a file outside of the pool that keeps the pool's id. With it a folder that lacks the
+	// pool, because its disk is not mounted, is refused instead of becoming a new pool. Empty: none.
+	IDFile string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
 	// Progress, if set, is told how far copies have come. It is called from other goroutines.
@@ -105,9 +108,17 @@ type meta struct {
 
 // Open opens the pool in a folder, and makes it if the folder is empty or missing. It finishes what
 // a killed process left half done. fault.Precondition when the folder cannot serve: it is no pool
-// and not empty, it belongs to another node, its filesystem cannot reserve space.
+// and not empty, it is not the pool that Config.IDFile names, it belongs to another node, its
+// filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p, err := newPool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	known, err := readNote(cfg.IDFile)
+	if err == nil {
+		err = p.checkPresent(cfg.IDFile, known)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +141,9 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	}
 	defer unlock()
 	if err := p.load(cfg); err != nil {
+		return nil, err
+	}
+	if err := p.keepNote(cfg.IDFile, known); err != nil {
 		return nil, err
 	}
 	// Both programs need it, and an older version made none.

@@ -1,0 +1,58 @@
+package pool
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// A pool that this node has had is not made anew where it is missing, and no other takes its place.
+func TestMissingPoolIsNotMadeAnew(t *testing.T) {
+	bare := func(t *testing.T, dir, _ string) {
+		must(t, os.Rename(dir, dir+" unmounted"))
+		must(t, os.Mkdir(dir, 0o700))
+	}
+	tests := map[string]struct {
+		// prepare changes what the first start left: the pool in dir and its id in file.
+		prepare func(t *testing.T, dir, file string)
+		// says is what the refusal says, with FILE for the file; empty: the pool opens.
+		says string
+	}{
+		"all is as it was":    {func(*testing.T, string, string) {}, ""},
+		"a bare folder":       {bare, "is its disk mounted? To begin with an empty pool, remove FILE"},
+		"no folder":           {func(t *testing.T, dir, _ string) { must(t, os.RemoveAll(dir)) }, "is its disk mounted?"},
+		"another pool":        {func(t *testing.T, dir, file string) { bare(t, dir, file); openPool(t, dir) }, "To take this pool instead, remove FILE"},
+		"a damaged note":      {func(t *testing.T, _, file string) { must(t, os.Truncate(file, 9)) }, "from FILE"},
+		"a note without id":   {func(t *testing.T, _, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) }, "from FILE"},
+		"the note is removed": {func(t *testing.T, dir, file string) { bare(t, dir, file); must(t, os.Remove(file)) }, ""},
+		"a pool without note": {func(t *testing.T, _, file string) { must(t, os.Remove(file)) }, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			cfg := Config{Dir: filepath.Join(home, "pool"), Node: "n1", IDFile: filepath.Join(home, "state", "pool-id")}
+			_, err := Open(t.Context(), cfg)
+			must(t, err)
+			tc.prepare(t, cfg.Dir, cfg.IDFile)
+			before, _ := os.ReadDir(cfg.Dir)
+			p, err := Open(t.Context(), cfg)
+			if tc.says == "" {
+				must(t, err)
+				if n, err := readNote(cfg.IDFile); err != nil || n != (note{ID: p.id, Dir: p.dir}) {
+					t.Errorf("the note says %+v, %v, want %s in %s", n, err, p.id, p.dir)
+				}
+				return
+			}
+			wantKind(t, "Open", err, fault.Precondition)
+			if says := strings.ReplaceAll(tc.says, "FILE", cfg.IDFile); err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("Open = %v, want it to say %q", err, says)
+			}
+			if after, _ := os.ReadDir(cfg.Dir); len(after) != len(before) {
+				t.Errorf("the folder held %v, now %v", before, after)
+			}
+		})
+	}
+}
