@@ -108,8 +108,8 @@ type meta struct {
 
 // Open opens the pool in a folder, and makes it if the folder is empty or missing. It finishes what
 // a killed process left half done. fault.Precondition when the folder cannot serve: it is no pool
-// and not empty, it is not the pool that Config.IDFile names, it belongs to another node, its
-// filesystem cannot reserve space.
+// and not empty, it is not the pool that Config.IDFile names, it belongs to another node, another
+// user can change it, its filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
@@ -128,6 +128,9 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 		}
 	} else if _, err := os.Stat(p.path(metaFile)); err != nil {
 		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.Precondition, err)
+	}
+	if err := p.checkOwner(); err != nil {
+		return nil, err
 	}
 	// Before the lock, which would put a file into a folder that may be somebody else's.
 	if _, err := os.Lstat(p.path(metaFile)); errors.Is(err, fs.ErrNotExist) {
@@ -280,7 +283,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 	if err := p.checkEmpty(node); err != nil {
 		return meta{}, err
 	}
-	// The folder is empty and from now on ours, whoever made it.
+	// The folder is empty and from now on a pool.
 	if err := os.Chmod(p.dir, folderPerm); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
@@ -291,6 +294,24 @@ func (p *Pool) initialise(node string) (meta, error) {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
 	return m, nil
+}
+
+// checkOwner refuses folders that another user owns or can write to, who could replace the images in
+// them. A folder that is missing is made by this process.
+func (p *Pool) checkOwner() error {
+	for _, dir := range []string{p.dir, p.path(string(volumes)), p.path(string(snapshots))} {
+		var st unix.Stat_t
+		err := retryEINTR(func() error { return unix.Stat(dir, &st) })
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("read pool folder %s: %w", dir, kindOf(err))
+		case int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0:
+			return fmt.Errorf("pool folder %s belongs to user %d and has mode %#o; it must belong to user %d, and no other user may write to it: %w",
+				dir, st.Uid, st.Mode&0o7777, os.Geteuid(), fault.Precondition)
+		}
+	}
+	return nil
 }
 
 // checkEmpty refuses to take over a folder that holds anything but what an earlier attempt left.
