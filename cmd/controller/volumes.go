@@ -55,7 +55,7 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	leftOvers := 0
 	for _, e := range entries {
 		rows = append(rows, newVolumeRow(ctx, p, e))
-		if e.Kind != pool.Whole && e.Kind != pool.UnderWay {
+		if e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer {
 			leftOvers++
 		}
 	}

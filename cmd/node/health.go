@@ -33,6 +33,8 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Troubl
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
 	case pool.NoImage:
 		return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageMissing", Message: entry.Problem + look}}, nil
+	case pool.Newer:
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
 	case pool.Damaged:
 		if entry.Size == 0 {
 			return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + look}}, nil

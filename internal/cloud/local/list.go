@@ -61,7 +61,7 @@ func (l *Local) parseToken(word string, handle func(pool.ID) string) (pool.ID, e
 
 // hasData reports whether an entry of the pool is a volume: something with bytes under an id.
 func hasData(e pool.Entry) bool {
-	return e.Kind == pool.Whole || e.Kind == pool.NoRecord || (e.Kind == pool.Damaged && e.Size > 0)
+	return e.Kind == pool.Whole || e.Kind == pool.NoRecord || ((e.Kind == pool.Damaged || e.Kind == pool.Newer) && e.Size > 0)
 }
 
 func (l *Local) volume(e pool.Entry) cloud.Volume {
@@ -76,9 +76,6 @@ func (l *Local) volume(e pool.Entry) cloud.Volume {
 	}
 	if e.Kind != pool.Whole {
 		v.Name, v.Size = string(e.ID), cloud.Bytes(e.Size)
-	}
-	for _, p := range e.Record.Parameters {
-		v.Parameters = append(v.Parameters, cloud.Parameter{Name: p.Name, Value: p.Value})
 	}
 	for _, t := range e.Record.Tags {
 		v.Tags = append(v.Tags, cloud.Tag{Key: t.Name, Value: t.Value})
@@ -102,6 +99,8 @@ func health(e pool.Entry) cloud.Health {
 		return cloud.Health{Kind: cloud.Inaccessible, Reason: "RecordMissing", Message: e.Problem + "; the data is there, put the record back to use it"}
 	case pool.NoImage:
 		return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageMissing", Message: e.Problem + look}
+	case pool.Newer:
+		return cloud.Health{Kind: cloud.Inaccessible, Reason: "RecordNewer", Message: e.Problem}
 	case pool.Damaged:
 		if e.Size == 0 {
 			return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageEmpty", Message: e.Problem + look}

@@ -34,9 +34,8 @@ type NewVolume struct {
 	// Size is rounded up to SizeStep.
 	Size int64
 	// From is what the content is copied from. The size may be larger than the source's.
-	From       From
-	Parameters []Pair
-	Tags       []Pair
+	From From
+	Tags []Pair
 }
 
 // Create makes a volume and returns when all its space is reserved, its content is complete, and both
@@ -57,7 +56,7 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	}
 	r := Record{
 		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(),
-		Parameters: v.Parameters, Tags: v.Tags,
+		Tags: v.Tags,
 	}
 	if p.reflink {
 		r.BlockSize = sharedBlock

@@ -20,7 +20,7 @@ import (
 func (p *Pool) Delete(ctx context.Context, id ID) error { return p.delete(ctx, ofVolume(id), false) }
 
 // Remove is Delete for an operator who has looked: it takes damaged volumes too. It refuses what is
-// in use and what is not a regular file.
+// in use, what a newer version wrote and what is not a regular file.
 func (p *Pool) Remove(ctx context.Context, id ID) error { return p.delete(ctx, ofVolume(id), true) }
 
 // DeleteSnapshot is Delete for a snapshot. It touches no volume and no other snapshot: each is a file
@@ -44,7 +44,7 @@ func (p *Pool) delete(ctx context.Context, it item, damagedToo bool) error {
 	if err != nil {
 		return err
 	}
-	if e.Kind == UnderWay || (e.Kind == Damaged && !damagedToo) {
+	if e.Kind == UnderWay || e.Kind == Newer || (e.Kind == Damaged && !damagedToo) {
 		return p.refuse(e)
 	}
 	switch _, _, err := sizes(p.file(it, imageExt)); {

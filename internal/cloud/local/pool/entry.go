@@ -18,7 +18,7 @@ import (
 // Kind says what was found in the pool.
 type Kind string
 
-// The kinds. Everything but Whole and UnderWay is a left-over: it is reported, and removed only by name.
+// The kinds. Everything but Whole, UnderWay and Newer is an orphan: it is reported, and removed only by id.
 const (
 	// Whole is a volume or a snapshot with its record and its image.
 	Whole Kind = "volume"
@@ -28,6 +28,8 @@ const (
 	NoRecord Kind = "image without record"
 	// NoImage is a record whose image is missing.
 	NoImage Kind = "record without image"
+	// Newer is an image with a record that only a newer version of this program can read.
+	Newer Kind = "of a newer version"
 	// Damaged is a record that cannot be read, or an image that does not fit it.
 	Damaged Kind = "damaged"
 	// Unknown is a file that no version of this program makes. It is never removed.
@@ -43,7 +45,8 @@ type Entry struct {
 	Snapshot bool
 	// File is the base name of the image, or of the unknown file.
 	File string
-	// Record is set for Whole, UnderWay and NoImage, and where only the image is Damaged.
+	// Record is set for Whole, UnderWay and NoImage, and where only the image is Damaged; for Newer it
+	// has only the name.
 	Record Record
 	// Size and Allocated are the image's length and how much of it has a place on the disk.
 	Size, Allocated int64
@@ -138,6 +141,9 @@ func named(entries []Entry, name string) []Entry {
 func (p *Pool) refuse(e Entry) error {
 	if e.Kind == UnderWay {
 		return fmt.Errorf("%s: %s: %w", p.name(e.item()), e.Kind, fault.Busy)
+	}
+	if e.Kind == Newer {
+		return fmt.Errorf("%s: %s; use that version: %w", p.name(e.item()), e.Problem, fault.Precondition)
 	}
 	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put the file back, or remove the rest with --delete: %w",
 		p.name(e.item()), e.Kind, e.Problem, fault.Precondition)
@@ -236,6 +242,9 @@ func (p *Pool) entry(it item) (Entry, error) {
 	r, err := decodeRecord(it, data)
 	if err != nil {
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s%s: %v", it.id, recordExt, err)
+		if errors.Is(err, errNewer) {
+			e.Kind, e.Record = Newer, r
+		}
 		return e, nil
 	}
 	if done, err := p.finish(it, &r); !done || err != nil {

@@ -257,7 +257,7 @@ func (p *Pool) readMeta() (meta, error) {
 		return meta{}, fmt.Errorf("read pool %s: %w: %w", p.dir, fault.Precondition, err)
 	}
 	var m meta
-	if err := unmarshal(data, &m); err != nil {
+	if err := json.Unmarshal(data, &m); err != nil {
 		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.Precondition, err)
 	}
 	if m.Format != format {

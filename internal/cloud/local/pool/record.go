@@ -1,12 +1,15 @@
 package pool
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -27,7 +30,7 @@ const (
 	Ready   State = "ready"
 )
 
-// Pair is a name with a value: a parameter or a tag.
+// Pair is a tag: a name with a value.
 type Pair struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -53,9 +56,11 @@ type Record struct {
 	// Volume, of a snapshot, is the volume it was made of; it may be gone.
 	Volume ID `json:"volume,omitempty"`
 	// Promise, of a snapshot that is being copied, is how many bytes it will take.
-	Promise    int64  `json:"promise,omitempty"`
-	Parameters []Pair `json:"parameters,omitempty"`
-	Tags       []Pair `json:"tags,omitempty"`
+	Promise int64  `json:"promise,omitempty"`
+	Tags    []Pair `json:"tags,omitempty"`
+	// other holds the fields that another version wrote and this one does not know. Every rewrite
+	// keeps them.
+	other map[string]json.RawMessage
 }
 
 // promised returns how many bytes of the disk the record lays claim to.
@@ -75,15 +80,32 @@ func (r Record) Tag(name string) string {
 type document struct {
 	Format int `json:"format"`
 	Record
-	// Group and Frozen stand in snapshots of older versions, and mean nothing any more.
-	Group  string `json:"group,omitempty"`
-	Frozen bool   `json:"frozen,omitempty"`
 }
+
+// knownFields are the names of the fields that this version reads and writes.
+var knownFields = func() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[document]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}()
+
+// errNewer marks a record that only a newer version can read.
+var errNewer = errors.New("written by a newer version")
 
 func (r Record) encode() ([]byte, error) {
 	data, err := json.Marshal(document{Format: format, Record: r})
 	if err != nil {
 		return nil, err
+	}
+	if len(r.other) > 0 {
+		other, err := json.Marshal(r.other)
+		if err != nil {
+			return nil, err
+		}
+		data = append(append(data[:len(data)-1], ','), other[1:]...)
 	}
 	if len(data) >= mostMetaLen {
 		// readFile would take it for damaged.
@@ -93,12 +115,21 @@ func (r Record) encode() ([]byte, error) {
 }
 
 // decodeRecord reads the record of an item and refuses everything that encode cannot have written.
+// Of a record that only a newer version can read, errNewer, it returns the name.
 func decodeRecord(it item, data []byte) (Record, error) {
 	var d document
-	if err := unmarshal(data, &d); err != nil {
+	// A field whose type has changed is an error too, but the others are read.
+	err := json.Unmarshal(data, &d)
+	if d.Format > format {
+		return Record{ID: it.id, Name: d.Name}, fmt.Errorf("format %d, this program knows %d: %w", d.Format, format, errNewer)
+	}
+	if err != nil {
 		return Record{}, err
 	}
 	r := d.Record
+	if r.other, err = otherFields(data); err != nil {
+		return Record{}, err
+	}
 	switch {
 	case d.Format != format:
 		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
@@ -146,17 +177,19 @@ func checkName(name string) error {
 	return nil
 }
 
-// unmarshal decodes exactly one JSON value without unknown fields.
-func unmarshal(data []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
+// otherFields returns the fields that this version does not know; nil when there are none.
+func otherFields(data []byte) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the end")
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
+		return slices.ContainsFunc(knownFields, func(k string) bool { return strings.EqualFold(k, name) }) // as package json reads them
+	})
+	if len(fields) == 0 {
+		return nil, nil
 	}
-	return nil
+	return fields, nil
 }
 
 // readFile reads a small regular file and follows no link.

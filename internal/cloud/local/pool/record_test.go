@@ -12,7 +12,7 @@ func goodRecord() Record {
 	return Record{
 		ID: hex32, Name: "pvc-Ä", Size: 32 * SizeStep, GrowTo: 48 * SizeStep, State: Ready,
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Source: "snapshots/" + hex32,
-		Parameters: []Pair{{"type", "fast"}}, Tags: []Pair{{"cloudblock-pvc", "data"}, {"cloudblock-pvc", "twice"}},
+		Tags: []Pair{{"cloudblock-pvc", "data"}, {"cloudblock-pvc", "twice"}},
 	}
 }
 

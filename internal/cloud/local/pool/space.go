@@ -81,7 +81,7 @@ func (e Entry) promise() int64 {
 func (p *Pool) sharedPromise(entries []Entry, snapshotted []ID) (int64, error) {
 	// Without its record nobody knows whether an image is a copy.
 	copied := func(e Entry) bool {
-		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == NoRecord || e.Kind == Damaged)
+		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == NoRecord || e.Kind == Newer || e.Kind == Damaged)
 	}
 	if !p.reflink || (len(snapshotted) == 0 && !slices.ContainsFunc(entries, copied)) {
 		return 0, nil

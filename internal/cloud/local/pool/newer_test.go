@@ -1,0 +1,77 @@
+package pool
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// rewrite replaces a part of a file of the pool.
+func rewrite(t *testing.T, file, old, with string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	must(t, err)
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("%s does not contain %s: %s", file, old, data)
+	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o600))
+}
+
+// After a roll-back volumes and pool have fields that this version does not know. It serves them all
+// the same, and leaves those fields to the version that wrote them.
+func TestFieldsOfANewerVersionAreKept(t *testing.T) {
+	const field = `"shade":{"of":"blue","depth":3}`
+	dir := t.TempDir()
+	p := openPool(t, dir)
+	r := mustCreate(t, p, "a", small)
+	record := p.file(ofVolume(r.ID), recordExt)
+	rewrite(t, record, `"state"`, field+`,"state"`)
+	rewrite(t, p.path(metaFile), `"node"`, field+`,"node"`)
+	p = openPool(t, dir)
+	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != Whole {
+		t.Fatalf("Get = %+v, %v, want a whole volume", e, err)
+	}
+	if size, err := p.Grow(t.Context(), r.ID, 2*small); err != nil || size != 2*small {
+		t.Fatalf("Grow = %d, %v", size, err)
+	}
+	if data, err := os.ReadFile(record); err != nil || strings.Count(string(data), field) != 1 || !strings.Contains(string(data), `"size":33554432`) {
+		t.Errorf("after a growth the record is %s, %v, want it to contain %s once", data, err, field)
+	}
+	copied, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 2 * small, From: From{Volume: r.ID}})
+	must(t, err)
+	if data, err := os.ReadFile(p.file(ofVolume(copied.ID), recordExt)); err != nil || strings.Contains(string(data), "shade") {
+		t.Errorf("the record of a copy is %s, %v, want no field of the source's", data, err)
+	}
+	must(t, p.Delete(t.Context(), r.ID))
+}
+
+// What this version cannot read is neither damaged nor to be removed.
+func TestRecordsOfANewerVersionAreLeftToIt(t *testing.T) {
+	for name, more := range map[string]string{"a higher number": ``, "a field of another type": `,"size":{"blocks":8}`} {
+		t.Run(name, func(t *testing.T) {
+			p := openPool(t, t.TempDir())
+			r := mustCreate(t, p, "a", small)
+			rewrite(t, p.file(ofVolume(r.ID), recordExt), `"format":1`, `"format":2`+more)
+			entries, err := p.List(t.Context())
+			if err != nil || len(entries) != 1 || entries[0].Kind != Newer || entries[0].ID != r.ID {
+				t.Fatalf("List = %+v, %v", entries, err)
+			}
+			_, grow := p.Grow(t.Context(), r.ID, 2*small)
+			for what, err := range map[string]error{
+				"Grow": grow, "Reserve": p.Reserve(t.Context(), r.ID), "Delete": p.Delete(t.Context(), r.ID), "Remove": p.Remove(t.Context(), r.ID),
+			} {
+				wantKind(t, what, err, fault.Precondition)
+				if err != nil && (!strings.Contains(err.Error(), "newer version") || strings.Contains(err.Error(), "--delete")) {
+					t.Errorf("%s = %v, want it to name the newer version and not to advise a removal", what, err)
+				}
+			}
+			_, err = p.Create(t.Context(), NewVolume{Name: "a", Size: small})
+			wantKind(t, "Create of the same name", err, fault.Conflict)
+			if left := files(t, p); len(left) != 2 {
+				t.Errorf("the pool holds %q", left)
+			}
+		})
+	}
+}
