@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 )
 
 // disk makes a filesystem of its own for one test and returns where it is mounted.
@@ -28,45 +27,19 @@ func disk(t *testing.T, size int64, mkfs ...string) string {
 		}
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+		// Lazily: a case may still have an image open.
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
 	return dir
 }
 
-// reflinks reports whether a pool below this folder makes snapshots by reflink.
-func reflinks(t *testing.T, below string) bool {
-	t.Helper()
-	dir, err := os.MkdirTemp(below, "pool-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: node})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Reflink()
-}
-
 func TestContractOnEveryFilesystem(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(fs, func(t *testing.T) {
-			mountpoint := disk(t, 3<<30, "mkfs."+fs)
-			h := harness(func(t *testing.T) string {
-				dir, err := os.MkdirTemp(mountpoint, "pool-")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := os.RemoveAll(dir); err != nil {
-						t.Error(err)
-					}
-				})
-				return dir
-			})
-			if !reflinks(t, mountpoint) {
+			h := harness(func(t *testing.T) string { return disk(t, 3<<30, "mkfs."+fs) })
+			if fs != "xfs" {
 				h.Unfit = h.InUse
 			}
 			// The filesystem's own records come and go.

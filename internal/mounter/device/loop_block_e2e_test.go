@@ -13,7 +13,7 @@ import (
 // change it, neither of the volume nor in its copies.
 func TestBlockSizeOfAVolumeNeverChanges(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		c := r.create(t, "a", 16*mib)
 		d := r.open(t, c)
 		blocks := func(d *Device) string {

@@ -86,7 +86,7 @@ func (p *Pool) openSource(it item) (source, error) {
 		var user string
 		src.file, user, err = p.lockImage(it)
 		if err == nil && user != "" {
-			err = fmt.Errorf("copy %s: it is in use by %s, and the filesystem of the pool %s cannot share blocks between files; stop the pod that uses it, or use a pool on xfs: %w",
+			err = fmt.Errorf("copy %s: it is in use by %s, and snapshots and clones in the pool %s are copies; stop the pod that uses it, or use a pool on an xfs of its own: %w",
 				p.name(it), user, p.dir, fault.Precondition)
 		}
 	}

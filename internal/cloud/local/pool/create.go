@@ -22,9 +22,10 @@ func (f From) item() item {
 	return ofVolume(f.Volume)
 }
 
-// sharedBlock is the block size of devices whose image may come to share places with others: xfs writes
-// around the page cache only in units of 4096 bytes to such a file, and the kernel would choose that
-// block size for a loop device from then on, whatever it was before.
+// sharedBlock is the block size of every new volume's device: xfs writes around the page cache only in
+// units of 4096 bytes to a file that shares blocks, and the kernel would choose that block size for a
+// loop device from then on, whatever it was before. On a pool without reflinks it is the same, because
+// a pool can be moved to another disk.
 const sharedBlock = 4096
 
 // NewVolume asks for a volume.
@@ -56,10 +57,7 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	}
 	r := Record{
 		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(),
-		Tags: v.Tags,
-	}
-	if p.reflink {
-		r.BlockSize = sharedBlock
+		BlockSize: sharedBlock, Tags: v.Tags,
 	}
 	if v.From != (From{}) {
 		return p.createCopy(ctx, r, v.From.item())

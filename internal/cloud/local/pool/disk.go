@@ -236,29 +236,6 @@ func (d disk) probe(name string) error {
 	return nil
 }
 
-// canReflink asks the filesystem whether two files can share what they occupy. They are empty: the
-// answer is the same and needs no space. Where there is not even room for their names, it depends on
-// what the filesystem usually can.
-func (d disk) canReflink(one, other string) (bool, error) {
-	d.discard(one)
-	d.discard(other)
-	defer d.discard(one)
-	defer d.discard(other)
-	from, err := d.emptyImage(one)
-	if err == nil {
-		defer func() { _ = from.Close() }()
-		var to *os.File
-		if to, err = d.emptyImage(other); err == nil {
-			defer func() { _ = to.Close() }()
-			return retryEINTR(func() error { return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) }) == nil, nil
-		}
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return usuallyReflinks(filepath.Dir(one))
-	}
-	return false, kindOf(err)
-}
-
 // sizes returns the length of a regular file and how many bytes of it have a place on the disk.
 func sizes(name string) (size, allocated int64, err error) {
 	var st unix.Stat_t

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -39,11 +42,64 @@ func isBtrfs(f *os.File) (bool, error) {
 	return st.Type == unix.BTRFS_SUPER_MAGIC, err
 }
 
-// usuallyReflinks reports whether files of this kind of filesystem can share what they occupy.
-func usuallyReflinks(dir string) (bool, error) {
+// canReflink reports whether snapshots and clones in a folder are made by reflink. Overwriting shared
+// blocks needs new ones, which are counted but cannot be reserved. The count holds only on xfs, where
+// the new blocks are all that an overwrite takes (btrfs takes metadata besides), and only if nothing
+// else fills the filesystem: the folder has to be its mount point.
+func canReflink(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false, kindOf(err)
+	}
+	defer func() { _ = f.Close() }()
 	var st unix.Statfs_t
-	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
-	return st.Type == unix.BTRFS_SUPER_MAGIC || st.Type == unix.XFS_SUPER_MAGIC, kindOf(err)
+	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil || st.Type != unix.XFS_SUPER_MAGIC {
+		return false, kindOf(err)
+	}
+	whole, err := isWholeFilesystem(dir)
+	if err != nil || !whole {
+		return false, kindOf(err)
+	}
+	var g xfsGeometry
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), xfsGeometryCall, uintptr(unsafe.Pointer(&g))); errno != 0 {
+		return false, fmt.Errorf("ask xfs for its features: %w", kindOf(errno))
+	}
+	return g.flags&xfsReflink != 0, nil
+}
+
+// xfsGeometryCall is XFS_IOC_FSGEOMETRY_V1 of xfs_fs.h, which package unix lacks, and xfsGeometry its
+// struct xfs_fsop_geom_v1.
+const (
+	xfsGeometryCall = 0x80705864
+	xfsReflink      = 1 << 20
+)
+
+type xfsGeometry struct {
+	_     [92]byte
+	flags uint32
+	_     [16]byte
+}
+
+// isWholeFilesystem reports whether a folder is a mount point, and of a filesystem's root: not of a
+// folder of it, as in a container whose host keeps the pool beside other files.
+func isWholeFilesystem(dir string) (bool, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false, err
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	dir = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`, `\`, `\134`).Replace(dir)
+	root := ""
+	for line := range strings.Lines(string(table)) {
+		// 36 35 98:0 /root /mount/point ...; the last of several mounts at one place is the visible one.
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == dir {
+			root = fields[3]
+		}
+	}
+	return root == "/", nil
 }
 
 // space is the size of a filesystem and what an ordinary user can still write, in bytes.

@@ -16,6 +16,8 @@ import (
 const (
 	// copyChunk is how much is copied between two checks of the context.
 	copyChunk int64 = 16 << 20
+	// copyBuffer is how much is read before it is written.
+	copyBuffer = 1 << 20
 	// progressPause is the time between two reports of progress.
 	progressPause = 5 * time.Second
 )
@@ -151,21 +153,17 @@ func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
 
 // copyRange copies some bytes to the same place in another file and returns how many.
 func copyRange(to, from *os.File, at, length int64) (int64, error) {
-	in, out := at, at
-	var n int
-	err := retryEINTR(func() (err error) {
-		n, err = unix.CopyFileRange(int(from.Fd()), &in, int(to.Fd()), &out, int(length), 0)
-		return err
-	})
+	// Not copy_file_range, which makes the files share blocks on xfs and btrfs.
+	n, err := io.CopyBuffer(io.NewOffsetWriter(to, at), io.NewSectionReader(from, at, length), make([]byte, copyBuffer))
 	if err != nil {
 		return 0, err
 	}
-	if n == 0 {
+	if n < length {
 		return 0, io.ErrUnexpectedEOF
 	}
 	// Written to the disk while the next part is read, so that the sync at the end has little to do.
-	_ = unix.SyncFileRange(int(to.Fd()), at, int64(n), unix.SYNC_FILE_RANGE_WRITE)
-	return int64(n), nil
+	_ = unix.SyncFileRange(int(to.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
+	return n, nil
 }
 
 func (p *Pool) report(j *job, done, total int64, ended bool, err error) {

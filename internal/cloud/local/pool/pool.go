@@ -89,7 +89,7 @@ type Pool struct {
 	// waiting for it ends with the context.
 	turn chan struct{}
 	disk disk
-	// reflink: files of this filesystem can share what they occupy.
+	// reflink: snapshots and clones share blocks with their source; see canReflink.
 	reflink  bool
 	progress func(Progress)
 	// life ends with stop; jobs are the copies that this process is making.
@@ -156,7 +156,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	if p.reflink, err = p.disk.canReflink(p.path("probe"+newExt), p.path("clone"+newExt)); err != nil {
+	if p.reflink, err = canReflink(p.dir); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
 	if _, err := p.settle(); err != nil {
@@ -183,8 +183,8 @@ func newPool(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// Reflink reports whether snapshots and copies in this pool are made by reflink, which takes an instant
-// and no space at first. Otherwise the data is copied.
+// Reflink reports whether snapshots and clones in this pool are made by reflink, which takes an instant
+// and no space at first: on an xfs that is mounted at the pool's folder. Otherwise the data is copied.
 func (p *Pool) Reflink() bool { return p.reflink }
 
 // Node returns the name of the node that the pool belongs to.
@@ -318,7 +318,7 @@ func (p *Pool) checkOwner() error {
 // A folder with volumes but without pool.json is a pool that lost it: making a new one would
 // hide that, and every volume of this node would be forgotten.
 func (p *Pool) checkEmpty(node string) error {
-	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "clone" + newExt: true, "lost+found": true}
+	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))

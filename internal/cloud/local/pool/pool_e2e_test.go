@@ -70,7 +70,7 @@ func poolBelow(t *testing.T, fs, dir string) *Pool {
 	if out, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v: %s", mkfs, err, out)
 	}
-	p, err := Open(t.Context(), Config{Dir: filepath.Join(mounted(t, "-o", "loop", image), "pool"), Node: "n1"})
+	p, err := Open(t.Context(), Config{Dir: mounted(t, "-o", "loop", image), Node: "n1"})
 	must(t, err)
 	return p
 }
@@ -182,7 +182,7 @@ func TestSpaceThatAHardLinkKeepsIsNotFree(t *testing.T) {
 			r := mustCreate(t, p, "a", 10*small)
 			with, err := p.Free(t.Context())
 			must(t, err)
-			keep := filepath.Join(filepath.Dir(p.dir), "keep.img")
+			keep := filepath.Join(p.dir, "keep.img")
 			must(t, os.Link(p.ImagePath(r.ID), keep))
 			must(t, p.Delete(t.Context(), r.ID))
 			if after, err := p.Free(t.Context()); err != nil || after-with > 2*SizeStep {
@@ -272,7 +272,7 @@ func TestDeleteOnADiskThatIsFullToTheLastByte(t *testing.T) {
 			for i := range 21 {
 				made = append(made, mustCreate(t, p, strconv.Itoa(i), small))
 			}
-			foreign := filepath.Join(filepath.Dir(p.dir), "foreign")
+			foreign := filepath.Join(p.dir, "foreign")
 			fillUp(t, foreign)
 			for _, r := range made {
 				must(t, p.Delete(t.Context(), r.ID))

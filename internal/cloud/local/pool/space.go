@@ -83,7 +83,7 @@ func (p *Pool) sharedPromise(entries []Entry, snapshotted []ID) (int64, error) {
 	copied := func(e Entry) bool {
 		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == NoRecord || e.Kind == Newer || e.Kind == Damaged)
 	}
-	if !p.reflink || (len(snapshotted) == 0 && !slices.ContainsFunc(entries, copied)) {
+	if len(snapshotted) == 0 && !slices.ContainsFunc(entries, copied) {
 		return 0, nil
 	}
 	var edges []edge
