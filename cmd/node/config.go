@@ -29,6 +29,9 @@ type config struct {
 	// For clouds that attach disks.
 	deviceDir, zone, reserved string
 
+	// kubeletDir is the folder that all paths of requests lie below.
+	kubeletDir string
+
 	// Filled by validate. Without disks the node itself is the cloud.
 	disks         *disks
 	reservedSlots int64
@@ -75,6 +78,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
 	c.Register(fs, clouds)
 	fs.StringVar(&c.deviceDir, "device-dir", usualDeviceDir, "the `folder` with the links to the cloud's disks")
+	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's `folder`: every path of a request lies below it")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
 	fs.StringVar(&c.reserved, "reserved-attachments", usualReserve, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
@@ -97,6 +101,9 @@ func parse(args []string, out io.Writer) (config, error) {
 // validate reports every mistake and fills what follows from the flags.
 func (c *config) validate() error {
 	err := c.Check(clouds)
+	if !filepath.IsAbs(c.kubeletDir) || filepath.Clean(c.kubeletDir) == "/" {
+		err = errors.Join(err, fmt.Errorf("--kubelet-dir %q: not an absolute path below /", c.kubeletDir))
+	}
 	if c.Cloud == "local" {
 		return errors.Join(err, c.validateLocal())
 	}

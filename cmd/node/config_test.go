@@ -30,6 +30,8 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 func TestFlagsOfDisksAreCheckedAllAtOnce(t *testing.T) {
 	disks := func(more ...string) []string { return append([]string{"--cloud=digitalocean"}, more...) }
 	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
+		"a relative kubelet folder":       {disks("--kubelet-dir=kubelet"), []string{`--kubelet-dir "kubelet"`}},
+		"the root as kubelet folder":      {disks("--kubelet-dir=//"), []string{`--kubelet-dir "//"`}},
 		"a relative device folder":        {disks("--device-dir=by-id"), []string{`--device-dir "by-id"`}},
 		"a zone that is no label":         {disks("--zone=a b"), []string{"--zone"}},
 		"a pool":                          {disks("--local-pool=/p"), []string{"--local-pool"}},
@@ -74,7 +76,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		t.Fatalf("parse = %v, want no error", err)
 	}
 	if cfg.MaxVolumes != 7 || cfg.Names.Driver != "blocks.example" || len(cfg.Names.Topology) != 2 ||
-		cfg.Endpoint != "unix:///csi/csi.sock" || cfg.LogLevel != "info" || cfg.LogFormat != "json" || cfg.HTTPEndpoint != "" {
+		cfg.Endpoint != "unix:///csi/csi.sock" || cfg.LogLevel != "info" || cfg.LogFormat != "json" || cfg.HTTPEndpoint != "" || cfg.kubeletDir != "/var/lib/kubelet" {
 		t.Errorf("parse = %+v, want the flags' values and the documented defaults", cfg)
 	}
 }

@@ -49,7 +49,15 @@ func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 	if err := h.pool.Check(ctx); err != nil {
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PoolUnavailable", Message: err.Error()}}, nil
 	}
-	found, err := h.mounts.Troubles(ctx, h.dir)
+	table, err := h.mounts.Table()
+	if err != nil {
+		return nil, err
+	}
+	at, err := table.MountOf(h.dir)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.mounts.Troubles(ctx, at)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	if p.http == "" {
 		p.http = drivertest.FreeAddress(p.t)
 	}
-	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a",
+	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a", "--kubelet-dir=" + p.dir,
 		"--endpoint=unix://" + p.socket(), "--http-endpoint=" + p.http, "--log-level=debug"}
 	cmd := exec.Command(args[0], args[1:]...)
 	if p.mounts != "" {

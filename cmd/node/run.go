@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// kubeletDir is the folder below which the kubelet asks for mounts.
-	kubeletDir = "/var/lib/kubelet"
 	// grace is how long calls may go on after the program was told to stop.
 	grace = 10 * time.Second
 	// callLimit is how long a call without a deadline may take: as long as the kubelet's own calls. A mkfs or fsck that
@@ -65,7 +63,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	mounts := mounter.New(mounter.Config{Log: log.Sugar().Infow})
+	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
 	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: deadMount}
 	open := openPool
 	if cfg.disks != nil {
@@ -80,7 +78,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		return err
 	}
 	defer p.release()
-	if err := mounter.CheckPropagation(kubeletDir); err != nil {
+	if err := mounter.CheckPropagation(cfg.kubeletDir); err != nil {
 		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
 		p.ready = func(context.Context) error { return err }
 	}
@@ -141,6 +139,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	}
 	disks := device.NewByID(device.ByIDConfig{
 		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
+		KubeletDir: realPath(cfg.kubeletDir),
 	})
 	info, err := identify(ctx, cfg, disks.Foreign, log)
 	if err != nil {
@@ -151,6 +150,15 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	base.Info, base.Devices = info, disks
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
 	return plugin{server: node.New(base), features: cfg.disks.features, release: release}, nil
+}
+
+// realPath resolves the symbolic links of a path, which the mount table does not have. A path that does not exist
+// stays as it is.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 // countDeadMounts returns what counts and logs a mount that outlived its disk.

@@ -27,20 +27,24 @@ var busyWords = [][]byte{
 // a program that searches for a free loop device claims it before the kernel answers that it is taken. So
 // the program is tried for a while, and then it is fault.Busy.
 func (m *Mounter) runAlone(ctx context.Context, cmd Command) (Output, error) {
+	return alone(ctx, cmd.Name, func() (Output, error) { return m.run.Run(ctx, cmd) })
+}
+
+func alone(ctx context.Context, name string, run func() (Output, error)) (Output, error) {
 	for try := 1; ; try++ {
-		out, err := m.run.Run(ctx, cmd)
+		out, err := run()
 		if err != nil || out.ExitCode == 0 || !saysBusy(out) {
 			return out, err
 		}
 		if try == maxAlone {
-			return out, fmt.Errorf("%s: the device is open exclusively; try again: %s: %w", cmd.Name, out.Tail(), fault.Busy)
+			return out, fmt.Errorf("%s: another program has the device open exclusively; try again: %s: %w", name, out.Tail(), fault.Busy)
 		}
 		pause := time.NewTimer(alonePause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return out, fmt.Errorf("%s: %w: %w", cmd.Name, fault.Busy, ctx.Err())
+			return out, fmt.Errorf("%s: %w: %w", name, fault.Busy, ctx.Err())
 		}
 	}
 }

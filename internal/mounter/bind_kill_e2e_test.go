@@ -78,16 +78,16 @@ func finishes(t *testing.T, staging, device string, again func(target string) er
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mounted && !found.ReadOnly {
-			t.Errorf("killed at call %d: the target is mounted with %v, want nothing or read-only", at, found.Options)
+		if mounted && !found.ReadOnly() {
+			t.Errorf("killed at call %d: the target is mounted with %v, want nothing or read-only", at, found.Options())
 		}
 		if err := again(target); err != nil {
 			t.Errorf("killed at call %d: the same call again = %v, want no error", at, err)
 		}
-		if found, _, err := m.MountAt(target); err != nil || !found.ReadOnly {
+		if found, _, err := m.MountAt(target); err != nil || !found.ReadOnly() {
 			t.Errorf("killed at call %d: after the same call %+v, %v, want a read-only mount", at, found, err)
 		}
-		if err := errors.Join(m.Unmount(t.Context(), target), m.RemoveTarget(target)); err != nil {
+		if err := errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)); err != nil {
 			t.Fatal(err)
 		}
 		if count < at {
@@ -190,7 +190,7 @@ func TestBindIsNeverChangedToFit(t *testing.T) {
 			if err := m.BindDir(t.Context(), staging, target, tc.has); err != nil {
 				t.Errorf("BindDir as it is = %v, want no error", err)
 			}
-			if err := errors.Join(m.Unmount(t.Context(), target), m.RemoveTarget(target)); err != nil {
+			if err := errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -42,23 +42,9 @@ func dirIoctl(fd int, request uintptr, buf []byte) error {
 	return nil
 }
 
-// btrfsDevice returns the number of the only block device of the btrfs mounted at path. The mount
-// table has a number that the kernel made up, and the source there may be a by-id path or outlive
-// its device, so the filesystem itself is asked.
-func btrfsDevice(path string) (uint64, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	number, err := btrfsDeviceOf(fd)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return number, nil
-}
-
-// btrfsDeviceOf is btrfsDevice for an open directory.
+// btrfsDeviceOf returns the number of the only block device of the btrfs that an open directory is on. The mount
+// table has a number that the kernel made up, and the source there may be a by-id path or outlive its device, so the
+// filesystem itself is asked.
 func btrfsDeviceOf(fd int) (uint64, error) {
 	numbers, err := btrfsDevicesOf(fd)
 	if err != nil {

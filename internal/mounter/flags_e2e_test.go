@@ -40,7 +40,7 @@ func TestEveryAllowedMountOptionMounts(t *testing.T) {
 				}
 				for _, value := range values {
 					option := strings.TrimSuffix(name+"="+value, "=")
-					switch err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{option}}); {
+					switch err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{option}}); {
 					case err == nil:
 						takeDown(t, m, dev, staging)
 					case isQuota(name):
@@ -66,7 +66,7 @@ func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 	for _, options := range [][]string{
 		{`x-a="1`, `2",loop`}, {`x-a="1`, `2",X-mount.subdir=lost+found`}, {"errors=panic"}, {"verity.hashdevice=/dev/null"},
 	} {
-		err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4, Options: options})
+		err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4, Options: options})
 		if fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("MountDevice with %q = %v, want %v", options, err, fault.InvalidArgument)
 		}
@@ -86,7 +86,7 @@ func TestExt4StopsWritingAfterAnError(t *testing.T) {
 		t.Fatalf("tune2fs: %v: %s", err, out)
 	}
 	for policy, options := range map[string][]string{"remount-ro": nil, "continue": {"errors=continue"}} {
-		if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4, Options: options}); err != nil {
+		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4, Options: options}); err != nil {
 			t.Fatal(err)
 		}
 		shown, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(dev.Path()), "options"))

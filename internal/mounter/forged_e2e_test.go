@@ -149,7 +149,7 @@ func keepsItsData(t *testing.T, m *Mounter, dev *loopDevice, fs Filesystem) {
 		t.Fatalf("EnsureFormatted = %q, %v, want %s as it is", got, err, fs)
 	}
 	staging := filepath.Join(t.TempDir(), "again")
-	if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 		t.Fatal(err)
 	}
 	if data, err := os.ReadFile(filepath.Join(staging, "db")); err != nil || string(data) != "of another tenant" {

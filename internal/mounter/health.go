@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -40,31 +39,27 @@ type Trouble struct {
 // answerTime is how long a filesystem has to list its root before it counts as dead.
 const answerTime = 5 * time.Second
 
-// Troubles returns what is wrong with the filesystem that path is on, as far as it shows without
-// reading all of it. Nothing is written.
-func (m *Mounter) Troubles(ctx context.Context, path string) ([]Trouble, error) {
-	info, err := mountOf(path)
-	if err != nil {
-		return nil, err
-	}
+// Troubles returns what is wrong with a mounted filesystem, as far as it shows without reading all of it. Nothing is
+// written.
+func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 	var found []Trouble
 	add := func(severity Severity, reason, message string, args ...any) {
 		found = append(found, Trouble{severity, reason, fmt.Sprintf(message, args...)})
 	}
-	if err := m.Responds(ctx, path); err != nil {
+	if err := m.Responds(ctx, at); err != nil {
 		add(Inaccessible, "FilesystemDead", "%v", err)
 	}
-	if readOnlyByError(info) {
+	if readOnlyByError(at) {
 		add(Degraded, "FilesystemReadOnly", "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
-			"stop the pods that use it: the next stage checks it", info.FsType, info.MountPoint)
+			"stop the pods that use it: the next stage checks it", at.FsType, at.MountPoint)
 	}
-	switch Filesystem(info.FsType) {
+	switch Filesystem(at.FsType) {
 	case Ext4:
-		if n := ext4Errors(info); n > 0 {
+		if n := ext4Errors(at); n > 0 {
 			add(Degraded, "FilesystemErrors", "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
 		}
 	case Btrfs:
-		device, damaged, err := btrfsErrors(path)
+		device, damaged, err := btrfsErrors(at.MountPoint)
 		if err != nil {
 			return found, err
 		}
@@ -78,12 +73,12 @@ func (m *Mounter) Troubles(ctx context.Context, path string) ([]Trouble, error) 
 	return found, nil
 }
 
-// Responds proves that the filesystem mounted at path still answers: one whose device failed or was
-// taken away stays in the mount table and gives errors, or nothing at all. It is fault.Precondition.
-func (m *Mounter) Responds(ctx context.Context, path string) error {
-	if info, ok, err := topmost(path); err != nil || ok && slices.Contains(info.SuperOptions, "shutdown") {
-		return errors.Join(fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume",
-			path, fault.Precondition), err)
+// Responds proves that a mounted filesystem still answers: one whose device failed or was taken away stays in the mount
+// table and gives errors, or nothing at all. It is fault.Precondition.
+func (m *Mounter) Responds(ctx context.Context, at Mount) error {
+	path := at.MountPoint
+	if slices.Contains(at.SuperOptions, "shutdown") {
+		return fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume", path, fault.Precondition)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -113,35 +108,13 @@ func listOne(path string) error {
 }
 
 // readOnlyByError says whether the kernel has made a filesystem read-only that was mounted writable.
-func readOnlyByError(info mountutils.MountInfo) bool {
+func readOnlyByError(info Mount) bool {
 	return slices.Contains(info.MountOptions, "rw") &&
 		(slices.Contains(info.SuperOptions, "ro") || slices.Contains(info.SuperOptions, "emergency_ro"))
 }
 
-// mountOf returns the entry of the mount table that a path is on.
-func mountOf(path string) (mountutils.MountInfo, error) {
-	// A dead filesystem cannot be looked at, but its mount point stands in the table.
-	if info, ok, err := topmost(path); err != nil || ok {
-		return info, err
-	}
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
-		return mountutils.MountInfo{}, fmt.Errorf("look at %s: %w: %w", path, fault.Unavailable, err)
-	}
-	table, err := mountTable()
-	if err != nil {
-		return mountutils.MountInfo{}, err
-	}
-	for _, info := range table {
-		if uint64(info.ID) == st.Mnt_id {
-			return info, nil
-		}
-	}
-	return mountutils.MountInfo{}, fmt.Errorf("the mount of %s is not in the mount table: %w", path, fault.Unavailable)
-}
-
 // ext4Errors is how many errors ext4 has recorded since it was last checked.
-func ext4Errors(info mountutils.MountInfo) int {
+func ext4Errors(info Mount) int {
 	link, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", info.Major, info.Minor))
 	if err != nil {
 		return 0

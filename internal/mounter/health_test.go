@@ -39,7 +39,7 @@ func TestReadOnlyByError(t *testing.T) {
 		"a filesystem whose options begin with": {[]string{"rw"}, []string{"rw", "rodir"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := readOnlyByError(mountutils.MountInfo{MountOptions: tc.mount, SuperOptions: tc.super}); got != tc.want {
+			if got := readOnlyByError(Mount{MountInfo: mountutils.MountInfo{MountOptions: tc.mount, SuperOptions: tc.super}}); got != tc.want {
 				t.Errorf("readOnlyByError = %v, want %v", got, tc.want)
 			}
 		})

@@ -4,6 +4,7 @@ package mounter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
 				return
 			default:
 			}
-			if err := m.Unmount(t.Context(), theirs); err != nil {
+			if err := m.UnmountAll(t.Context(), theirs); err != nil {
 				t.Errorf("unmount: %v", err)
 				return
 			}
@@ -90,4 +91,25 @@ func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 	if got, err := m.Holders(dev.number); err != nil || len(got) > 0 {
 		t.Errorf("Holders = %v, %v when the node has gone, want none", got, err)
 	}
+}
+
+// The next file that a loop device without one gets is another disk: the bind of its node holds nothing and is dead.
+func TestTheNodeOfALoopDeviceWithoutAFileHoldsNothing(t *testing.T) {
+	m, dev, target := New(Config{}), newLoop(t, small), filepath.Join(t.TempDir(), "published")
+	if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
+		t.Fatal(err)
+	}
+	sys := t.TempDir() // here the kernel lists the device without a file
+	if err := os.MkdirAll(fmt.Sprintf("%s/dev/block/%d:%d", sys, unix.Major(dev.number), unix.Minor(dev.number)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cleared := New(Config{SysDir: sys})
+	for want, m := range map[Use]*Mounter{Ours: m, Dead: cleared} {
+		got, err := m.lookAt(target, dev.number)
+		holders, holdersErr := m.Holders(dev.number)
+		if err := errors.Join(err, holdersErr); err != nil || got.Use != want || !got.Block || (len(holders) > 0) != (want == Ours) {
+			t.Errorf("the bind is %+v and the holders are %v, %v, want use %d", got, holders, err, want)
+		}
+	}
+	takeDown(t, m, dev, target)
 }

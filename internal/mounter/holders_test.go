@@ -30,7 +30,7 @@ func TestHoldersOfABtrfsThatCannotBeAsked(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, sure := holdersIn(tc.table, dev, func(info mountutils.MountInfo) (uint64, error) {
+			got, sure := New(Config{}).holdersIn(tc.table, dev, func(info mountutils.MountInfo) (uint64, error) {
 				if number, ok := tc.asked[info.MountPoint]; ok {
 					return number, nil
 				}

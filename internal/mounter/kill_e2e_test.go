@@ -105,7 +105,7 @@ func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req F
 	}
 	consistent(t, dev, req.Filesystem)
 	staging := filepath.Join(t.TempDir(), "staging")
-	if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: req.Filesystem}); err != nil {
+	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: req.Filesystem}); err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
 	takeDown(t, m, dev, staging)

@@ -27,7 +27,7 @@ func TestLifeOfAVolume(t *testing.T) {
 				t.Fatalf("EnsureFormatted(blank) = %q, %v, want %q", got, err, fs)
 			}
 			staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "mount")
-			mount := MountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
+			mount := mountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
 			for range 2 { // a repeat changes nothing
 				if err := m.MountDevice(t.Context(), dev, mount); err != nil {
 					t.Fatal(err)
@@ -60,7 +60,7 @@ func TestLifeOfAVolume(t *testing.T) {
 func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if err := m.Unmount(t.Context(), path); err != nil {
+		if err := m.UnmountAll(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.RemoveTarget(path); err != nil {

@@ -4,140 +4,176 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // MountRequest says how a device is to be mounted.
 type MountRequest struct {
-	// Target is the directory; it is made if it is not there.
-	Target     string
 	Filesystem Filesystem
 	// Options are those of mount -o.
 	Options  []string
 	ReadOnly bool
 }
 
-// MountDevice checks the filesystem, mounts it and grows it to the size of its device. It is
-// idempotent. Something else at the target is fault.Conflict, the mount of a disk that has gone
-// fault.Precondition.
-func (m *Mounter) MountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
-	if err := m.mountDevice(ctx, dev, req); err != nil {
-		return fmt.Errorf("mount %s at %s: %w", dev.Path(), req.Target, err)
+// Mount checks the filesystem, mounts it where at is and grows it to the size of its device. The directory is made
+// where it is missing. A mount of the device that is there already is kept if it is as requested; everything else
+// there is fault.Conflict.
+func (m *Mounter) Mount(ctx context.Context, dev BlockDevice, at State, req MountRequest) error {
+	if err := m.mount(ctx, dev, at, req); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", dev.Path(), at.Path, err)
 	}
 	return nil
 }
 
-func (m *Mounter) mountDevice(ctx context.Context, dev BlockDevice, req MountRequest) error {
+func (m *Mounter) mount(ctx context.Context, dev BlockDevice, at State, req MountRequest) error {
 	options, readOnly, err := ParseMountOptions(req.Filesystem, req.Options)
 	if err != nil {
 		return err
 	}
 	req.Options, req.ReadOnly = options, req.ReadOnly || readOnly
-	if err := checkPaths(ctx, req.Target); err != nil {
+	if _, err := ParseFilesystem(string(req.Filesystem)); err != nil {
 		return err
 	}
-	at, mounted, err := m.MountAt(req.Target)
 	switch {
-	case err != nil:
-		return err
-	case !mounted:
-		return m.mountAfresh(ctx, dev, req)
+	case at.Use == Free:
+		return m.mountAfresh(ctx, dev, at, req)
+	case at.Use != Ours:
+		return at.NotOurs()
+	case at.Block || at.Mount.FsType != string(req.Filesystem):
+		return fmt.Errorf("it is mounted there as %s, not %s: %w", at.Mount.FsType, req.Filesystem, fault.Conflict)
 	}
-	if err := fits(at, dev.Number(), req); err != nil || req.ReadOnly {
+	if err := at.gives(access{flags: flagsOf(req.Options), readOnly: req.ReadOnly}); err != nil || req.ReadOnly {
 		return err
 	}
-	if err := m.growStaged(ctx, dev, req.Target, req.Filesystem); err != nil {
+	if err := m.growStaged(ctx, dev, at.Path, req.Filesystem); err != nil {
 		// Never a kind that is final for the kubelet: it would forget that the volume is mounted here.
 		return fmt.Errorf("%w: it is mounted and stays so, but does not grow: %w", fault.Unavailable, err)
 	}
 	return nil
 }
 
-// fits says why a mount that is there already is not the one that is asked for.
-func fits(at Mount, dev uint64, req MountRequest) error {
-	if at.Device != dev {
-		live, err := alive(at.Device)
-		switch {
-		case err != nil:
-			return err
-		case !live && strings.HasPrefix(at.Source, "/dev/"):
-			return fmt.Errorf("%w: the mount there is of a disk (%s) that is gone from this machine; "+
-				"stop the pods that use it and unmount it", fault.Precondition, at.Source)
-		}
-		return fmt.Errorf("%s (%s) is mounted there: %w", at.Source, at.Filesystem, fault.Conflict)
-	}
-	if live, err := alive(dev); err != nil || !live {
-		return errors.Join(fmt.Errorf("%w: the disk of the mount there is gone from this machine; "+
-			"stop the pods that use it and unmount it", fault.Precondition), err)
-	}
-	switch asked, has := flagsOf(req.Options), flagsOf(at.Options); {
-	case at.Filesystem != string(req.Filesystem):
-		return fmt.Errorf("it is mounted there as %s, not %s: %w", at.Filesystem, req.Filesystem, fault.Conflict)
-	case at.ReadOnly != req.ReadOnly:
-		return fmt.Errorf("it is mounted there with other access (read-only: %v): %w", at.ReadOnly, fault.Conflict)
-	case asked != has:
-		return fmt.Errorf("it is mounted there with other options (%s): %w", strings.Join(at.Options, ","), fault.Conflict)
-	}
-	return nil
-}
-
 // mountAfresh checks, mounts and grows a filesystem where nothing is mounted. What fails leaves nothing mounted: to
 // the kubelet most errors mean that nothing is, and the volume would be detached below the mount.
-func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, req MountRequest) error {
+func (m *Mounter) mountAfresh(ctx context.Context, dev BlockDevice, at State, req MountRequest) error {
 	if !req.ReadOnly && req.Filesystem == Ext4 {
 		if err := m.checkOffline(ctx, dev); err != nil {
 			return err
 		}
 	}
-	made, err := ensureDir(req.Target)
+	t, err := m.open(at.asked)
 	if err != nil {
 		return err
 	}
-	err = m.mountNow(ctx, dev, req)
-	if err == nil && !req.ReadOnly {
-		err = m.growStaged(ctx, dev, req.Target, req.Filesystem)
-	}
+	defer t.close()
+	made, err := t.ensureDir()
 	if err != nil {
-		return m.undo(req.Target, made, err)
+		return err
 	}
-	return nil
+	if err := m.runMount(ctx, dev, t, req); err != nil {
+		// Nothing was mounted by this call. What may be there is another program's and stays; with a kind that is not
+		// final for the kubelet, the next call finds it.
+		if freeErr := t.free(); freeErr != nil {
+			return fmt.Errorf("%w: %s", freeErr, err.Error())
+		}
+		return t.remove(made, err)
+	}
+	mounted, err := m.mounted(t, dev)
+	if err != nil {
+		return err
+	}
+	if err = mounted.is(dev, req); err == nil && !req.ReadOnly {
+		err = m.growStaged(ctx, dev, at.Path, req.Filesystem)
+	}
+	if err == nil {
+		return nil
+	}
+	if undoErr := t.unmount(context.WithoutCancel(ctx), mounted.ID); undoErr != nil {
+		return fmt.Errorf("%w (and undoing it: %w)", err, undoErr)
+	}
+	return t.remove(made, err)
 }
 
-// mountNow mounts and proves by number that it is the device that got mounted.
-func (m *Mounter) mountNow(ctx context.Context, dev BlockDevice, req MountRequest) error {
+// runMount runs mount(8), by way of mount-utils. It gets the directory by its descriptor, so no name on the way to it
+// is resolved again.
+func (m *Mounter) runMount(ctx context.Context, dev BlockDevice, t target, req MountRequest) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
+	dir, err := unix.Openat(t.dir, t.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w: %w", t.path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(dir) }()
 	options := withPolicy(req.Filesystem, req.Options)
 	if req.ReadOnly {
 		options = append([]string{"ro"}, options...)
 	}
-	args := []string{"-t", string(req.Filesystem)}
-	if len(options) > 0 {
-		args = append(args, "-o", strings.Join(options, ","))
+	// The dot makes the kernel follow the descriptor's link, which it does not as the last part of a path.
+	place := fmt.Sprintf("/proc/%d/fd/%d/.", os.Getpid(), dir)
+	// The kernel does not give the name of the device to another disk while we hold this one open. The options are a
+	// user's, and sensitive: no log and no message repeats them.
+	out, err := alone(context.WithoutCancel(ctx), "mount", func() (Output, error) {
+		err := m.mounts.MountSensitiveWithoutSystemdWithMountFlags(
+			dev.Path(), place, string(req.Filesystem), nil, options, []string{"--no-canonicalize"})
+		if err == nil {
+			return Output{}, nil
+		}
+		why, said, _ := strings.Cut(err.Error(), "\nOutput: ")
+		why, _, _ = strings.Cut(why, "\n") // what follows is the command line
+		return Output{Stderr: []byte(why + "\n" + strings.ReplaceAll(said, place, t.path)), ExitCode: 1}, nil
+	})
+	if err == nil && out.ExitCode != 0 {
+		err = fmt.Errorf("%w: %s (see also the kernel log)", fault.Precondition, out.Tail())
 	}
-	// The kernel does not give the name to another disk while we hold this one open. The command is
-	// not bound to ctx: a mount that replays a long journal cannot be interrupted anyway.
-	out, err := m.runAlone(context.WithoutCancel(ctx), Command{Name: "mount", Args: append(args, dev.Path(), req.Target)})
-	switch {
-	case err != nil:
-		return err
-	case out.ExitCode != 0:
-		return fmt.Errorf("%w: mount ended with code %d: %s (see also the kernel log)", fault.Precondition, out.ExitCode, out.Tail())
+	return err
+}
+
+// mounted returns the mount that mount(8) has made.
+func (m *Mounter) mounted(t target, dev BlockDevice) (Mount, error) {
+	id, err := t.mountID()
+	if err != nil {
+		return Mount{}, err
 	}
-	at, ok, err := m.MountAt(req.Target)
+	table, err := m.Table()
+	if err != nil {
+		return Mount{}, err
+	}
+	made, ok := table.withID(id)
+	if !ok || made.Device != dev.Number() && made.Source != dev.Path() {
+		return Mount{}, fmt.Errorf("%w: something else is mounted there", fault.Unavailable)
+	}
+	return made, nil
+}
+
+// is proves that a mount is of the device and as requested.
+func (m Mount) is(dev BlockDevice, req MountRequest) error {
 	switch {
-	case err != nil:
-		return err
-	case !ok || at.Device != dev.Number():
+	case m.Device != dev.Number():
 		return fmt.Errorf("%w: what got mounted is not the volume's device", fault.Precondition)
-	case at.ReadOnly != req.ReadOnly:
+	case m.ReadOnly() != req.ReadOnly:
 		// The kernel mounts a damaged or write-protected device read-only without an error.
 		return fmt.Errorf("%w: it could be mounted read-only only (see the kernel log)", fault.Precondition)
 	}
 	return nil
+}
+
+// CheckUnused proves that nothing holds the device exclusively, such as a mount in another mount namespace, which no
+// mount table of this process has. It is fault.Busy.
+func (m *Mounter) CheckUnused(ctx context.Context, dev BlockDevice) error {
+	x, err := openExclusive(ctx, dev.File())
+	if errors.Is(err, errInUse) {
+		return fmt.Errorf("%w; it is mounted by the machine itself or by a container, in another mount namespace "+
+			"(`grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it), or a command works on it", err, unix.Major(dev.Number()), unix.Minor(dev.Number()))
+	}
+	if err != nil {
+		return err
+	}
+	return x.Close()
 }
 
 // checkOffline runs e2fsck. A filesystem that is mounted elsewhere is left alone.

@@ -25,7 +25,7 @@ func staged(t *testing.T, m *Mounter, fs Filesystem, size int64) (*loopDevice, s
 	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: fs}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 		t.Fatal(err)
 	}
 	return dev, staging
@@ -45,7 +45,7 @@ func TestOneFormatForManyStages(t *testing.T) {
 				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
 					t.Fatalf("cycle %d: %v", cycle, err)
 				}
-				if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+				if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 					t.Fatalf("cycle %d: %v", cycle, err)
 				}
 				for name, want := range sums {
@@ -88,16 +88,16 @@ func TestOccupiedStagingPath(t *testing.T) {
 			other, otherStaging := staged(t, m, fs, small)
 			tests := map[string]struct {
 				dev  *loopDevice
-				req  MountRequest
+				req  mountRequest
 				want fault.Kind
 			}{
-				"the same again":                 {dev, MountRequest{Target: staging, Filesystem: fs}, fault.None},
-				"another device":                 {other, MountRequest{Target: staging, Filesystem: fs}, fault.Conflict},
-				"the other way round":            {dev, MountRequest{Target: otherStaging, Filesystem: fs}, fault.Conflict},
-				"read-only where it is writable": {dev, MountRequest{Target: staging, Filesystem: fs, ReadOnly: true}, fault.Conflict},
-				"other options":                  {dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"noexec"}}, fault.Conflict},
-				"a refused option":               {dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"bind"}}, fault.InvalidArgument},
-				"a relative path":                {dev, MountRequest{Target: "staging", Filesystem: fs}, fault.InvalidArgument},
+				"the same again":                 {dev, mountRequest{Target: staging, Filesystem: fs}, fault.None},
+				"another device":                 {other, mountRequest{Target: staging, Filesystem: fs}, fault.Conflict},
+				"the other way round":            {dev, mountRequest{Target: otherStaging, Filesystem: fs}, fault.Conflict},
+				"read-only where it is writable": {dev, mountRequest{Target: staging, Filesystem: fs, ReadOnly: true}, fault.Conflict},
+				"other options":                  {dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{"noexec"}}, fault.Conflict},
+				"a refused option":               {dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{"bind"}}, fault.InvalidArgument},
+				"a relative path":                {dev, mountRequest{Target: "staging", Filesystem: fs}, fault.InvalidArgument},
 			}
 			for name, tc := range tests {
 				t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestOccupiedStagingPath(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(full, "precious"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: full, Filesystem: fs}); fault.Of(err) != fault.Conflict {
+			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: full, Filesystem: fs}); fault.Of(err) != fault.Conflict {
 				t.Errorf("MountDevice on a directory with files = %v, want %v", err, fault.Conflict)
 			}
 			takeDown(t, m, dev, staging)
@@ -122,16 +122,89 @@ func TestOccupiedStagingPath(t *testing.T) {
 	}
 }
 
+// A mount that outlived its disk is in the way, whichever device is to be mounted there.
 func TestMountOfADiskThatHasGone(t *testing.T) {
-	number := unix.Mkdev(7, 0xfffff)
-	req := MountRequest{Target: "/x", Filesystem: Ext4}
-	dead := Mount{Path: "/x", Source: "/dev/loop1048575", Device: number, Filesystem: "ext4"}
-	for name, dev := range map[string]uint64{"of another device": 1, "of the volume's own number": number} {
-		t.Run(name, func(t *testing.T) {
-			if err := fits(dead, dev, req); !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "gone from this machine") {
-				t.Errorf("fits = %v, want %v with advice", err, fault.Precondition)
+	m, sys := New(Config{SysDir: t.TempDir()}), New(Config{}) // no disk is listed there
+	dev, staging := staged(t, sys, Ext4, small)
+	other := newLoop(t, small)
+	for _, d := range []*loopDevice{dev, other} {
+		err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: Ext4})
+		if !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "gone from this machine") {
+			t.Errorf("MountDevice = %v, want %v with advice", err, fault.Conflict)
+		}
+	}
+	takeDown(t, sys, dev, staging)
+}
+
+// TestWhatGotMountedIsProven: a name that leads to another device, and a device that the kernel mounts read-only, are
+// found after the mount, which is undone.
+func TestWhatGotMountedIsProven(t *testing.T) {
+	m := New(Config{})
+	for _, fs := range []Filesystem{XFS, Btrfs} {
+		dev, staging := staged(t, m, fs, small)
+		takeDown(t, m, dev, staging)
+		other, theirs := staged(t, m, fs, small)
+		takeDown(t, m, other, theirs)
+		refused := func(what string, d BlockDevice) {
+			t.Helper()
+			if err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: fs}); !errors.Is(err, fault.Precondition) {
+				t.Errorf("mount of %s = %v, want %v", what, err, fault.Precondition)
 			}
-		})
+			if _, mounted, err := m.MountAt(staging); mounted || err != nil {
+				t.Errorf("after the mount of %s: mounted %v, %v", what, mounted, err)
+			}
+			if _, err := os.Lstat(staging); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("after the mount of %s the directory is there: %v", what, err)
+			}
+		}
+		refused("another device", renamed{dev, other.Path()})
+		must(t, "blockdev", "--setro", dev.Path())
+		refused("a write-protected device", dev)
+		must(t, "blockdev", "--setrw", dev.Path())
+	}
+}
+
+// renamed is a device whose name has passed to another one.
+type renamed struct {
+	*loopDevice
+	path string
+}
+
+func (r renamed) Path() string { return r.path }
+
+// TestBindOfWhatWasMountedMeanwhile: between the look at the staging path and the bind another device may come there.
+func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
+	for _, fs := range allFilesystems {
+		m := New(Config{})
+		dev, staging := staged(t, m, fs, small)
+		before, err := m.lookAt(staging, dev.number)
+		if err != nil || before.Use != Ours {
+			t.Fatalf("at the staging path is %+v, %v", before, err)
+		}
+		other, theirs := staged(t, m, fs, small)
+		takeDown(t, m, other, theirs)
+		if err := m.UnmountAll(t.Context(), staging); err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(filepath.Dir(staging), "target")
+		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) }) // a bind of the machine's folder is no device's
+		at, err := m.lookAt(target, dev.number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := func(what string) {
+			t.Helper()
+			if err := m.Bind(t.Context(), before, at, BindOptions{}); !errors.Is(err, fault.Precondition) {
+				t.Errorf("Bind of %s = %v, want %v", what, err, fault.Precondition)
+			}
+			if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("after the bind of %s the target is there: %v", what, err)
+			}
+		}
+		refused("the machine's own folder")
+		must(t, "mount", "-t", string(fs), other.Path(), staging)
+		refused("another device")
+		takeDown(t, m, other, staging)
 	}
 }
 
@@ -178,7 +251,7 @@ func TestReadOnly(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(writable, "x"), nil, 0o600); err != nil {
 				t.Errorf("write through a writable bind beside it = %v", err)
 			}
-			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly || flagsOf(at.Options) != unix.MS_NOEXEC {
+			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || flagsOf(at.Options()) != unix.MS_NOEXEC {
 				t.Errorf("MountAt = %+v, %v, want read-only and noexec", at, err)
 			}
 			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); !errors.Is(err, fault.Conflict) {
@@ -186,7 +259,7 @@ func TestReadOnly(t *testing.T) {
 			}
 			takeDown(t, m, dev, bound, writable, staging)
 
-			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs, Options: []string{"ro"}}); err != nil {
+			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{"ro"}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(staging, "y"), nil, 0o600); !errors.Is(err, unix.EROFS) {
@@ -212,7 +285,7 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Unmount(t.Context(), target); !errors.Is(err, fault.Busy) {
+	if err := m.UnmountAll(t.Context(), target); !errors.Is(err, fault.Busy) {
 		t.Errorf("Unmount in use = %v, want %v", err, fault.Busy)
 	}
 	if err := m.RemoveTarget(target); !errors.Is(err, fault.Precondition) {
@@ -231,7 +304,7 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	takeDown(t, m, dev, target, staging)
-	if err := m.Unmount(t.Context(), target); err != nil {
+	if err := m.UnmountAll(t.Context(), target); err != nil {
 		t.Errorf("Unmount again = %v, want nil", err)
 	}
 }

@@ -6,9 +6,13 @@
 package mounter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -50,24 +54,35 @@ type BlockDevice interface {
 
 // Config is what a Mounter needs from outside. The zero value is usable.
 type Config struct {
+	// Dir is the kubelet's folder: nothing is mounted, unmounted, made or removed elsewhere. The way to it may lead
+	// through symbolic links, the way from it to a path may not. Empty means /.
+	Dir string
+	// SysDir is where sysfs is mounted; empty means /sys.
+	SysDir string
 	// Runner runs the programs; nil means real ones, found on PATH.
 	Runner Runner
-	// Log is told what an operator may want to know later; nil means nobody is told.
+	// Log gets what an operator may want to know later; may be nil.
 	Log func(msg string, keysAndValues ...any)
 }
 
 // Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
 // work on a device. A command that changes a disk is not broken off when the call's context ends,
-// because a mkfs or fsck that is killed half-way is worse than one that nobody waits for: the call
+// because a mkfs or fsck that is killed half-way is worse than one whose result is not awaited: the call
 // returns when the command has ended, and begins no other.
 type Mounter struct {
-	run Runner
-	log func(msg string, keysAndValues ...any)
+	dir, sysDir string
+	// mounts runs mount(8).
+	mounts mountutils.Interface
+	run    Runner
+	log    func(msg string, keysAndValues ...any)
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
-	m := &Mounter{run: cfg.Runner, log: cfg.Log}
+	m := &Mounter{
+		dir: filepath.Clean(cmp.Or(cfg.Dir, "/")), sysDir: cmp.Or(cfg.SysDir, "/sys"), mounts: mountutils.NewWithoutSystemd(""),
+		run: cfg.Runner, log: cfg.Log,
+	}
 	if m.run == nil {
 		m.run = commands{}
 	}

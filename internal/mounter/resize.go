@@ -14,31 +14,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// GrowFilesystem grows the filesystem mounted at mountpoint to the size of its device. When there
-// is nothing to grow it runs no command. It never shrinks.
-func (m *Mounter) GrowFilesystem(ctx context.Context, dev BlockDevice, mountpoint string) error {
-	if err := m.growFilesystem(ctx, dev, mountpoint); err != nil {
-		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), mountpoint, err)
+// Grow grows the filesystem of the device that is mounted where at is to the size of the device. When there is nothing
+// to grow it runs no command. It never shrinks.
+func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
+	if at.Use != Ours || at.Block {
+		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
+	}
+	if err := m.growMounted(ctx, dev, at.Path, Filesystem(at.Mount.FsType)); err != nil {
+		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), at.Path, err)
 	}
 	return nil
-}
-
-func (m *Mounter) growFilesystem(ctx context.Context, dev BlockDevice, mountpoint string) error {
-	at, ok, err := m.MountAt(mountpoint)
-	if err != nil {
-		return err
-	}
-	if !ok || at.Device != dev.Number() {
-		return fmt.Errorf("%w: the device is not mounted there", fault.Precondition)
-	}
-	live, err := alive(dev.Number())
-	if err != nil {
-		return err
-	}
-	if !live {
-		return fmt.Errorf("%w: the disk is gone from this machine; stop the pods that use it and unmount it", fault.Precondition)
-	}
-	return m.growMounted(ctx, dev, mountpoint, Filesystem(at.Filesystem))
 }
 
 // errNoCapability refuses what fs/ext4/ioctl.c (ext4_resize_begin) would refuse.

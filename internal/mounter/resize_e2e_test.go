@@ -34,7 +34,7 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 	dev.grow(3 * small)
 	programs := countPrograms(t, "resize2fs")
 	for _, what := range []string{"first", "again"} {
-		if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4}); err != nil {
+		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4}); err != nil {
 			t.Errorf("MountDevice %s = %v, want it mounted as it is", what, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestGrow(t *testing.T) {
 			}
 			takeDown(t, m, dev, staging)
 			consistent(t, dev, fs)
-			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 				t.Fatal(err)
 			}
 			if n := none.runs("resize2fs", "xfs_growfs"); n > 0 {
@@ -127,7 +127,7 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 				{"it grows", good, fault.None, true},
 				{"it is mounted already", bad, fault.Unavailable, true},
 			} {
-				err := step.by.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs})
+				err := step.by.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs})
 				_, mounted, lookErr := good.MountAt(staging)
 				if fault.Of(err) != step.kind || mounted != step.mounted || lookErr != nil {
 					t.Errorf("%s: MountDevice = %v, want the kind %q; it is mounted: %v, %v, want %v", step.what, err, step.kind, mounted, lookErr, step.mounted)
@@ -150,7 +150,7 @@ func TestGrowAtStage(t *testing.T) {
 			dev, staging := staged(t, m, fs, small)
 			takeDown(t, m, dev, staging)
 			dev.grow(3 * small)
-			if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := m.FilesystemStats(staging); err != nil || got.TotalBytes < 2*small {
@@ -172,7 +172,7 @@ func TestSizesThatLeaveARest(t *testing.T) {
 				dev, staging := staged(t, m, fs, small)
 				takeDown(t, m, dev, staging)
 				dev.grow(size)
-				if err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: fs}); err != nil {
+				if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 					t.Fatalf("%d bytes: %v", size, err)
 				}
 				cmd, err := growCommand(t.Context(), dev, staging, fs, size)

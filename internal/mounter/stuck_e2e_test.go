@@ -66,7 +66,7 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); err != nil {
 		t.Fatal(err)
 	}
-	req := MountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: Ext4}
+	req := mountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: Ext4}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-h.reached; cancel(); close(h.letGo) }()
 	if err := m.MountDevice(ctx, dev, req); !errors.Is(err, context.Canceled) {
@@ -88,7 +88,7 @@ func TestDamagedExt4IsNotMounted(t *testing.T) {
 	takeDown(t, m, dev, staging)
 	must(t, "debugfs", "-w", "-R", "clri <2>", dev.Path()) // the root directory
 	must(t, "debugfs", "-w", "-R", "set_super_value state 2", dev.Path())
-	err := m.MountDevice(t.Context(), dev, MountRequest{Target: staging, Filesystem: Ext4})
+	err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4})
 	if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
 		t.Errorf("MountDevice = %v, want %v with advice", err, fault.Precondition)
 	}

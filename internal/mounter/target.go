@@ -1,156 +1,223 @@
 package mounter
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CheckTarget refuses a path that is relative, not clean, or leads through a symbolic link: what
-// is mounted or removed must be where the caller says. Parts that do not exist are fine.
-func CheckTarget(path string) error {
-	switch {
-	case !strings.HasPrefix(path, "/") || path == "/":
-		return fmt.Errorf("path %q is not an absolute path below /: %w", path, fault.InvalidArgument)
-	case path != filepath.Clean(path) || strings.ContainsRune(path, 0):
-		return fmt.Errorf("path %q is not in its shortest form (no .., no //, no / at the end): %w", path, fault.InvalidArgument)
-	}
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) && path[i] != '/' {
-			continue
-		}
-		info, err := os.Lstat(path[:i])
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.ENOTDIR):
-			return fmt.Errorf("path %q cannot exist: %w: %w", path, fault.InvalidArgument, err)
-		case err != nil && i == len(path):
-			return nil // a dead mount cannot be looked at, but can be unmounted
-		case err != nil:
-			return fmt.Errorf("look at %s: %w: %w", path[:i], fault.Unavailable, err)
-		case info.Mode()&fs.ModeSymlink != 0:
-			return fmt.Errorf("path %q leads through the symbolic link %s: %w", path, path[:i], fault.InvalidArgument)
-		}
-	}
-	return nil
+// target is a path below the kubelet's folder, held by a descriptor of the folder that it is in. Whatever happens to
+// the names on the way, what is made, mounted, unmounted and removed through it is in that folder.
+type target struct {
+	path string
+	dir  int
+	name string
 }
 
-// mostStacked is how many mounts on top of each other at one path Unmount takes down.
-const mostStacked = 8
+// open resolves a path without following a symbolic link below the kubelet's folder. The caller closes it. A folder on
+// the way that is missing is fs.ErrNotExist.
+func (m *Mounter) open(path string) (target, error) {
+	if !strings.HasPrefix(path, "/") || path == "/" || path != filepath.Clean(path) || strings.ContainsRune(path, 0) {
+		return target{}, fmt.Errorf("path %q is not an absolute path below / in its shortest form (no .., no //, no / at the end): %w",
+			path, fault.InvalidArgument)
+	}
+	below, ok := strings.CutPrefix(path, strings.TrimSuffix(m.dir, "/")+"/")
+	if !ok {
+		return target{}, fmt.Errorf("path %q is not below the kubelet's folder %s (--kubelet-dir): %w", path, m.dir, fault.InvalidArgument)
+	}
+	root, err := unix.Open(m.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return target{}, fmt.Errorf("open the kubelet's folder %s: %w: %w", m.dir, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(root) }()
+	dir, err := unix.Openat2(root, filepath.Dir(below), &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	switch {
+	case err == nil:
+		return target{path: path, dir: dir, name: filepath.Base(below)}, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return target{}, fmt.Errorf("path %q leads through a symbolic link: %w", path, fault.InvalidArgument)
+	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.ENOTDIR):
+		return target{}, fmt.Errorf("path %q cannot exist: %w: %w", path, fault.InvalidArgument, err)
+	}
+	return target{}, fmt.Errorf("open the folder of %s: %w: %w", path, fault.Unavailable, err)
+}
 
-// Flush writes everything of the filesystem that is mounted at path to its device: an unmount does so only where no
-// other mount of that filesystem is left. A path where no filesystem is mounted needs nothing.
-func (m *Mounter) Flush(path string) error {
-	at, ok, err := topmost(path)
-	if err != nil || !ok {
-		return err
-	}
-	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOTDIR) {
-		return nil // the node of a block volume
-	}
-	if err == nil {
-		err = errors.Join(unix.Syncfs(dir), unix.Close(dir))
+func (t target) close() { _ = unix.Close(t.dir) }
+
+// CheckPath refuses a path that is not below the kubelet's folder, not clean, or leads through a symbolic link: what is
+// mounted or removed must be where the caller says. Parts that do not exist are fine.
+func (m *Mounter) CheckPath(path string) error {
+	t, err := m.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("write what is cached of %s at %s: %w: %w", at.Source, path, fault.Unavailable, err)
-	}
-	return nil
-}
-
-// Unmount unmounts path. A path where nothing is mounted is no error; a mount that is in use stays
-// as it is and is fault.Busy.
-func (m *Mounter) Unmount(ctx context.Context, path string) error {
-	for range mostStacked {
-		if err := m.UnmountTop(ctx, path); err != nil {
-			return err
-		}
-		if _, ok, err := topmost(path); err != nil || !ok {
-			return err
-		}
-	}
-	return fmt.Errorf("unmount %s: %w: more than %d mounts are stacked there", path, fault.Precondition, mostStacked)
-}
-
-// UnmountTop is Unmount for the topmost mount at path only: what that one covers may be somebody else's.
-func (m *Mounter) UnmountTop(ctx context.Context, path string) error {
-	if err := CheckTarget(path); err != nil {
 		return err
 	}
-	if _, ok, err := topmost(path); err != nil || !ok {
-		return err
+	defer t.close()
+	var st unix.Stat_t
+	switch err := unix.Fstatat(t.dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return fmt.Errorf("path %q cannot exist: %w: %w", path, fault.InvalidArgument, err)
+	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return fmt.Errorf("path %q is a symbolic link: %w", path, fault.InvalidArgument)
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
+	return nil // a dead mount cannot be looked at, but can be unmounted
+}
+
+// realPath returns a path as the kernel's mount table has it: without the links that lead to the kubelet's folder.
+func (m *Mounter) realPath(path string) string {
+	below, ok := strings.CutPrefix(path, m.dir+"/")
+	if !ok || m.dir == "/" {
+		return path
 	}
-	switch err := unmountNow(ctx, path); {
-	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("unmount %s: %w: a process still uses files in it (fuser -m shows which): %w", path, fault.Busy, err)
+	real, err := filepath.EvalSymlinks(m.dir)
+	if err != nil {
+		return path
+	}
+	return filepath.Join(real, below)
+}
+
+// mountID returns the kernel's id of the mount that is topmost at the target. It asks no filesystem, so that of a dead
+// one is found too.
+func (t target) mountID() (int, error) {
+	fd, err := unix.Openat(t.dir, t.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("look at %s: %w: %w", t.path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return mountID(fd)
+}
+
+// mountID returns the id of the mount that an open file is on.
+func mountID(fd int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, fmt.Errorf("read the id of a mount: %w: %w", fault.Unavailable, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			return strconv.Atoi(strings.TrimSpace(id))
+		}
+	}
+	return 0, fmt.Errorf("read the id of a mount: the kernel reports none: %w", fault.Unavailable)
+}
+
+// ensureDir makes the directory, or takes an empty one on which nothing is mounted. made reports which.
+func (t target) ensureDir() (made bool, err error) {
+	switch err := unix.Mkdirat(t.dir, t.name, 0o750); {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("make directory %s: %w: %w", t.path, fault.Unavailable, err)
+	}
+	if err := t.free(); err != nil {
+		return false, err
+	}
+	fd, err := unix.Openat(t.dir, t.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return false, fmt.Errorf("%s is not a directory: %w", t.path, fault.Conflict)
 	case err != nil:
-		return fmt.Errorf("unmount %s: %w: %w", path, fault.Unavailable, err)
+		return false, fmt.Errorf("look into %s: %w: %w", t.path, fault.Unavailable, err)
 	}
-	return nil
+	dir := os.NewFile(uintptr(fd), t.path)
+	defer func() { _ = dir.Close() }()
+	switch names, err := dir.Readdirnames(1); {
+	case len(names) > 0:
+		// A mount would hide them, and the program that wrote them would take them for saved.
+		return false, fmt.Errorf("%s holds files that a mount would hide (%s, ...): %w", t.path, names[0], fault.Conflict)
+	case err != nil && !errors.Is(err, io.EOF):
+		return false, fmt.Errorf("look into %s: %w: %w", t.path, fault.Unavailable, err)
+	}
+	return false, nil
 }
 
-// mostBusy is how often a mount that is in use is believed to be so for a moment only: somebody
-// measures how full it is, or looks at every mount of the machine, as Holders does.
-const mostBusy = 10
-
-// unmountNow unmounts what is topmost at path.
-func unmountNow(ctx context.Context, path string) error {
-	for try := 1; ; try++ {
-		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-		if !errors.Is(err, unix.EBUSY) || try == mostBusy {
-			return err
-		}
-		pause := time.NewTimer(busyPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return err
-		}
+// ensureFile makes the empty file, or takes an empty one on which nothing is mounted.
+func (t target) ensureFile() (made bool, err error) {
+	fd, err := unix.Openat(t.dir, t.name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o640)
+	switch {
+	case err == nil:
+		return true, unix.Close(fd)
+	case !errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("make file %s: %w: %w", t.path, fault.Unavailable, err)
 	}
+	if err := t.free(); err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(t.dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case err != nil:
+		return false, fmt.Errorf("look at %s: %w: %w", t.path, fault.Unavailable, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > 0:
+		return false, fmt.Errorf("%s is not an empty file: %w", t.path, fault.Conflict)
+	}
+	return false, nil
 }
 
-const busyPause = 20 * time.Millisecond
+// free refuses a target on which something is mounted.
+func (t target) free() error {
+	id, err := t.mountID()
+	if err != nil {
+		return err
+	}
+	around, err := mountID(t.dir)
+	if err == nil && id != around {
+		err = fmt.Errorf("something was mounted on %s meanwhile: %w", t.path, fault.Busy)
+	}
+	return err
+}
+
+// remove removes what a failed call has made there.
+func (t target) remove(made bool, cause error) error {
+	if !made {
+		return cause
+	}
+	if err := t.removeEmpty(); err != nil {
+		return fmt.Errorf("%w (and undoing it: %w)", cause, err)
+	}
+	return cause
+}
 
 // RemoveTarget removes an unmounted directory or file that is empty. A missing one is no error.
-// Nothing is ever removed from inside a directory: what is there belongs to somebody.
+// Nothing is ever removed from inside a directory: what is there may be data.
 func (m *Mounter) RemoveTarget(path string) error {
-	if err := CheckTarget(path); err != nil {
+	t, err := m.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+	defer t.close()
+	return t.removeEmpty()
+}
+
+func (t target) removeEmpty() error {
 	refuse := func(why string) error {
-		return fmt.Errorf("remove %s: %w: %s", path, fault.Precondition, why)
+		return fmt.Errorf("remove %s: %w: %s", t.path, fault.Precondition, why)
 	}
-	if _, ok, err := topmost(path); err != nil || ok {
-		if err != nil {
-			return err
-		}
-		return refuse("something is mounted there")
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	var st unix.Stat_t
+	err := unix.Fstatat(t.dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch kind := st.Mode & unix.S_IFMT; {
 	case err != nil:
-		return fmt.Errorf("remove %s: %w: %w", path, fault.Unavailable, err)
-	case info.IsDir():
-		err = unix.Rmdir(path)
-	case info.Mode().IsRegular() && info.Size() == 0:
-		err = unix.Unlink(path)
-	case info.Mode().IsRegular():
+	case kind == unix.S_IFDIR:
+		err = unix.Unlinkat(t.dir, t.name, unix.AT_REMOVEDIR)
+	case kind == unix.S_IFREG && st.Size == 0:
+		err = unix.Unlinkat(t.dir, t.name, 0)
+	case kind == unix.S_IFREG:
 		return refuse("it is a file that is not empty; look at it and move it away by hand")
 	default:
 		return refuse("it is neither a directory nor a plain file")
@@ -158,58 +225,10 @@ func (m *Mounter) RemoveTarget(path string) error {
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 		return nil
+	case errors.Is(err, unix.EBUSY):
+		return refuse("something is mounted there, or it is in use")
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 		return refuse("the directory is not empty; look at what is in it and move that away by hand")
-	case errors.Is(err, unix.EBUSY):
-		return refuse("something is mounted there in another mount namespace or it is in use")
 	}
-	return fmt.Errorf("remove %s: %w: %w", path, fault.Unavailable, err)
-}
-
-// ensureDir makes the directory at path, or takes an empty one that is there. made says which.
-func ensureDir(path string) (made bool, err error) {
-	switch err := os.Mkdir(path, 0o750); {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(path, 0o750); err != nil {
-			return false, fmt.Errorf("make directory %s: %w: %w", path, fault.Unavailable, err)
-		}
-		return true, nil
-	case !errors.Is(err, fs.ErrExist):
-		return false, fmt.Errorf("make directory %s: %w: %w", path, fault.Unavailable, err)
-	}
-	entries, err := os.ReadDir(path)
-	switch {
-	case errors.Is(err, unix.ENOTDIR):
-		return false, fmt.Errorf("%s is not a directory: %w", path, fault.Conflict)
-	case err != nil:
-		return false, fmt.Errorf("look into %s: %w: %w", path, fault.Unavailable, err)
-	case len(entries) > 0:
-		// A mount would hide them, and whoever put them there would think they were saved.
-		return false, fmt.Errorf("%s holds files that a mount would hide (%s, ...): %w", path, entries[0].Name(), fault.Conflict)
-	}
-	return false, nil
-}
-
-// ensureFile makes the empty file at path, or takes an empty one that is there.
-func ensureFile(path string) (made bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return false, fmt.Errorf("make directory %s: %w: %w", filepath.Dir(path), fault.Unavailable, err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o640)
-	switch {
-	case err == nil:
-		return true, f.Close()
-	case !errors.Is(err, fs.ErrExist):
-		return false, fmt.Errorf("make file %s: %w: %w", path, fault.Unavailable, err)
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("look at %s: %w: %w", path, fault.Unavailable, err)
-	case !info.Mode().IsRegular() || info.Size() > 0:
-		return false, fmt.Errorf("%s is not an empty file: %w", path, fault.Conflict)
-	}
-	return false, nil
+	return fmt.Errorf("remove %s: %w: %w", t.path, fault.Unavailable, err)
 }

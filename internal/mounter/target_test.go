@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-func TestCheckTarget(t *testing.T) {
+func TestCheckPath(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(
 		os.Symlink(dir, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600),
@@ -39,9 +39,9 @@ func TestCheckTarget(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := CheckTarget(tc.path)
+			err := New(Config{}).CheckPath(tc.path)
 			if (err == nil) != tc.ok || !tc.ok && !errors.Is(err, fault.InvalidArgument) {
-				t.Errorf("CheckTarget(%q) = %v, want accepted: %v", tc.path, err, tc.ok)
+				t.Errorf("CheckPath(%q) = %v, want accepted: %v", tc.path, err, tc.ok)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
 		"a directory with a file":  {func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.WriteFile(p+"/f", nil, 0o600)) }, fault.Precondition},
 		"a directory in directory": {func(p string) error { return os.MkdirAll(p+"/d", 0o755) }, fault.Precondition},
 		"a file with data":         {func(p string) error { return os.WriteFile(p, []byte("x"), 0o600) }, fault.Precondition},
-		"a symbolic link":          {func(p string) error { return os.Symlink("/nowhere", p) }, fault.InvalidArgument},
+		"a symbolic link":          {func(p string) error { return os.Symlink("/nowhere", p) }, fault.Precondition},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,15 +83,23 @@ func TestEnsureTargets(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(full+"/x", 0o755), os.WriteFile(file, []byte("x"), 0o600), os.Mkdir(empty, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, empty: fault.None, dir + "/a/b": fault.None} {
-		if _, err := ensureDir(path); fault.Of(err) != want {
-			t.Errorf("ensureDir(%s) = %v, want kind %q", path, err, want)
+	m := New(Config{})
+	ensure := func(path string, ensure func(target) (bool, error), want fault.Kind) {
+		t.Helper()
+		at, err := m.open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer at.close()
+		if _, err := ensure(at); fault.Of(err) != want {
+			t.Errorf("%s = %v, want kind %q", path, err, want)
 		}
 	}
-	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, dir + "/b/c": fault.None} {
-		if _, err := ensureFile(path); fault.Of(err) != want {
-			t.Errorf("ensureFile(%s) = %v, want kind %q", path, err, want)
-		}
+	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, empty: fault.None, dir + "/a": fault.None} {
+		ensure(path, target.ensureDir, want)
+	}
+	for path, want := range map[string]fault.Kind{full: fault.Conflict, file: fault.Conflict, dir + "/b": fault.None} {
+		ensure(path, target.ensureFile, want)
 	}
 }
 

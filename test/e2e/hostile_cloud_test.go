@@ -172,7 +172,7 @@ func TestHostilePublishContexts(t *testing.T) {
 					t.Run(kindName(kind)+" with a context that "+what, func(t *testing.T) {
 						w.wantNothingOf(t, "NodeStageVolume", func() error {
 							return second(csi.NewNodeClient(w.Node.Conn).NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
-								VolumeId: id, StagingTargetPath: filepath.Join(w.Dir(), "kubelet"), VolumeCapability: programs.Claim{Filesystem: kind}.Capability(),
+								VolumeId: id, StagingTargetPath: filepath.Join(w.Dir(), "kubelet", "staging"), VolumeCapability: programs.Claim{Filesystem: kind}.Capability(),
 								VolumeContext: map[string]string{key + "content": "blank"}, PublishContext: published,
 							}))
 						})

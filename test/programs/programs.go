@@ -125,7 +125,7 @@ func (p *Pair) startNode(ctx context.Context) error {
 	if p.opts.NodePath != "" {
 		env = []string{"PATH=" + p.opts.NodePath}
 	}
-	if p.Node, err = p.opts.start(ctx, "node", flags, env); err != nil {
+	if p.Node, err = p.opts.start(ctx, "node", append(flags, "--kubelet-dir="+p.opts.kubeletDir()), env); err != nil {
 		return err
 	}
 	p.node, err = csi.NewNodeClient(p.Node.Conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})

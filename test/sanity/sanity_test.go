@@ -92,8 +92,12 @@ func (b backend) run(t *testing.T) {
 	config.ControllerAddress, config.Address = b.start(t, dir)
 	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(sized))
 	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(sized))
-	config.TargetPath = filepath.Join(dir, "target")
-	config.StagingPath = filepath.Join(dir, "staging")
+	kubelet := filepath.Join(dir, "kubelet") // as the programs are started
+	if err := os.MkdirAll(kubelet, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config.TargetPath = filepath.Join(kubelet, "target")
+	config.StagingPath = filepath.Join(kubelet, "staging")
 	config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
 	config.TestVolumeAccessType = b.accessType
 	config.RemoveTargetPath = os.RemoveAll

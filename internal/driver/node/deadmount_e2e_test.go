@@ -38,7 +38,7 @@ func newLostDisk(t *testing.T, fs string) *lostDisk {
 	m := newCloudMachine(t, dir)
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links, DevDir: nodes}), Records: device.NewRecords(m.records),
-		Mounter: mounter.New(mounter.Config{}), SysDir: sys,
+		Mounter: mounter.New(mounter.Config{SysDir: sys}),
 	}, driver.Config{})
 	d := &lostDisk{volume: m.attach("v1", fs, sizeFor(fs))}
 	link := filepath.Join(links, strings.TrimSuffix(filepath.Base(d.image), ".img"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
@@ -20,11 +21,11 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := checkVolumePath(path); err != nil {
+	if err := s.checkVolumePath(path); err != nil {
 		return nil, err
 	}
 	if staging != "" {
-		if err := checkPath("staging_target_path", staging); err != nil {
+		if err := s.checkPath("staging_target_path", staging); err != nil {
 			return nil, err
 		}
 	}
@@ -36,12 +37,12 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err := checkRange(req.GetCapacityRange()); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.claim("expand volume "+id, wholeVolume(id))
+	release, err := s.locks.acquire("expand volume "+id, wholeVolume(id))
 	if err != nil {
 		return nil, err
 	}
 	var size int64
-	err = s.outlive(ctx, release, func(work context.Context) (err error) {
+	err = s.runDetached(ctx, release, func(work context.Context) (err error) {
 		size, err = s.expand(work, req)
 		return err
 	})
@@ -65,29 +66,28 @@ func checkRange(r *csi.CapacityRange) error {
 }
 
 func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (size int64, err error) {
-	dev, at, err := s.locate(ctx, req.GetVolumeId(), req.GetVolumePath())
+	table, err := s.mounts.Table()
+	if err != nil {
+		return 0, err
+	}
+	dev, at, err := s.locate(ctx, table, req.GetVolumeId(), req.GetVolumePath())
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	if c := req.GetVolumeCapability(); c != nil && (c.GetBlock() != nil) != at.block {
+	if c := req.GetVolumeCapability(); c != nil && (c.GetBlock() != nil) != at.Block {
 		return 0, fmt.Errorf("volume_capability: the volume is in use with the other access type: %w", fault.InvalidArgument)
 	}
-	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil || at.block {
+	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil || at.Block {
 		return size, err
 	}
-	return size, s.mounts.GrowFilesystem(ctx, dev, s.growAt(dev, req))
-}
-
-// growAt chooses the mount to grow the filesystem through: the staging path when it is known, because
-// the target may be bound read-only, and then the kernel refuses.
-func (s *Server) growAt(dev *device.Device, req *csi.NodeExpandVolumeRequest) string {
+	// Through the staging path when it is known: the target may be bound read-only, and then the kernel refuses.
 	if staging := req.GetStagingTargetPath(); staging != "" {
-		if at, err := s.look(staging, dev); err == nil && at.occupant == ours && !at.block {
-			return staging
+		if staged, err := table.At(staging, dev.Number()); err == nil && staged.Use == mounter.Ours && !staged.Block {
+			at = staged
 		}
 	}
-	return req.GetVolumePath()
+	return size, s.mounts.Grow(ctx, dev, at)
 }
 
 // growDevice returns the size of the device after growing it to what is required.

@@ -6,19 +6,24 @@ import (
 	"fmt"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// lookup finds the volume's device, by what was written down when it was staged if the claim says no
-// more than its id, if it is on this machine now; nil, nil if it is not. An id that
-// no volume can have stays an error: "nothing to undo" would be an answer to a question that makes
-// no sense.
-func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
-	if claim.Name == "" && claim.Serial == "" {
-		if known, ok := s.records.Recall(claim.Volume); ok {
-			claim.Name, claim.Serial = known.Name, known.Serial
-		}
+// recorded fills in which disk a volume is, from what was recorded when it was staged, if the claim has no more than its
+// id. known reports whether there is a record.
+func (s *Server) recorded(claim device.Claim) (_ device.Claim, known bool) {
+	record, known := s.records.Recall(claim.Volume)
+	if known && claim.Name == "" && claim.Serial == "" {
+		claim.Name, claim.Serial = record.Name, record.Serial
 	}
+	return claim, known
+}
+
+// lookup finds the volume's device if it is on this machine now; nil, nil if it is not. An id that no volume can have
+// stays an error.
+func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
+	claim, _ = s.recorded(claim)
 	dev, err := s.devices.Lookup(ctx, claim)
 	if errors.Is(err, fault.NotFound) && !errors.Is(err, fault.InvalidArgument) {
 		return nil, nil //nolint:nilnil // "not there" is an answer here, and every caller asks for it
@@ -26,37 +31,38 @@ func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device
 	return dev, err
 }
 
-// find is lookup for calls that also name paths where the volume may be staged or published. Without a
-// name, a serial and a record, as after a vendor's driver was replaced by this one with pods running,
-// the disk that is mounted there is taken for the volume's, unless it is on record as another one's.
-func (s *Server) find(ctx context.Context, claim device.Claim, paths ...string) (*device.Device, error) {
+// find is lookup for calls that also name paths where the volume may be staged or published.
+func (s *Server) find(ctx context.Context, table *mounter.Table, claim device.Claim, paths ...string) (*device.Device, error) {
 	dev, err := s.lookup(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
-	_, known := s.records.Recall(claim.Volume)
-	if dev != nil {
-		if known || (claim.Name == "" && claim.Serial == "") {
-			return dev, nil
-		}
-		// The caller alone says that it is this volume's.
-		if err := s.checkUnclaimed(ctx, dev); err != nil {
-			return nil, err
-		}
+	full, known := s.recorded(claim)
+	switch {
+	case dev == nil && !known && full.Name == "" && full.Serial == "":
+		return s.mountedAt(ctx, table, claim.Volume, paths...)
+	case dev == nil || known || (claim.Name == "" && claim.Serial == ""):
 		return dev, nil
 	}
-	if known || claim.Name != "" || claim.Serial != "" {
-		return nil, nil //nolint:nilnil // its disk is known and is not here
+	// Only the request says that the disk is this volume's.
+	if err := s.checkUnclaimed(ctx, dev); err != nil {
+		return nil, err
 	}
+	return dev, nil
+}
+
+// mountedAt finds the disk of a volume without a name, a serial and a record, as after a vendor's driver was replaced by
+// this one with pods running: the disk that is mounted at its paths, unless that is on record as another volume's.
+func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume string, paths ...string) (*device.Device, error) {
 	for _, path := range paths {
-		number, ok, err := s.diskAt(path)
+		at, err := table.At(path, 0)
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
+		if at.Use == mounter.Free {
 			continue
 		}
-		dev, err := s.devices.ByNumber(ctx, claim.Volume, number)
+		dev, err := s.devices.ByNumber(ctx, volume, at.Mount.Device)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}
@@ -71,16 +77,23 @@ func (s *Server) find(ctx context.Context, claim device.Claim, paths ...string) 
 	return nil, nil //nolint:nilnil // as in lookup
 }
 
-// diskAt returns the number of the block device whose filesystem or node is mounted at path.
-func (s *Server) diskAt(path string) (number uint64, ok bool, err error) {
-	at, mounted, err := s.mounts.MountAt(path)
-	if err != nil || !mounted {
-		return 0, false, err
+// identify returns which disk a volume is and the number of its device; 0 if it is not on this machine. It proves
+// nothing and opens no device that is on record: what is mounted is compared by number, and a volume whose device can no
+// longer be proven has to be unpublished and unstaged all the same.
+func (s *Server) identify(ctx context.Context, table *mounter.Table, volume string, paths ...string) (device.Claim, uint64, error) {
+	claim, known := s.recorded(device.Claim{Volume: volume})
+	number, err := s.devices.Number(ctx, claim)
+	if err == nil || !errors.Is(err, fault.NotFound) || errors.Is(err, fault.InvalidArgument) {
+		return claim, number, err
 	}
-	if isOurKind(at) {
-		return at.Device, true, nil
+	if known {
+		return claim, 0, nil
 	}
-	return nodeNumber(path)
+	dev, err := s.mountedAt(ctx, table, volume, paths...)
+	if err != nil || dev == nil {
+		return claim, 0, err
+	}
+	return dev.Claim(), dev.Number(), dev.Close()
 }
 
 // checkUnclaimed closes and refuses a device that is on record as another volume's.
@@ -95,7 +108,8 @@ func (s *Server) checkUnclaimed(ctx context.Context, dev *device.Device) error {
 	return nil
 }
 
-// owners returns the other volumes that a device is on record as the disk of.
+// owners returns the other volumes that a device is on record as the disk of. It opens none of their devices: one that
+// hangs must not keep this volume from its calls.
 func (s *Server) owners(ctx context.Context, dev *device.Device) ([]string, error) {
 	claims, err := s.records.Others(dev.Claim().Volume)
 	if err != nil {
@@ -103,18 +117,13 @@ func (s *Server) owners(ctx context.Context, dev *device.Device) ([]string, erro
 	}
 	var found []string
 	for _, claim := range claims {
-		other, err := s.lookup(ctx, claim)
+		number, err := s.devices.Number(ctx, claim)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("whose disk is %s: %w: %w", dev.Path(), fault.Unavailable, ctx.Err())
 		}
-		if err != nil || other == nil {
-			continue // whatever its name leads to now is not that volume's disk
-		}
-		if other.Number() == dev.Number() {
+		// With an error, whatever its name leads to now is not that volume's disk.
+		if err == nil && number == dev.Number() {
 			found = append(found, claim.Volume)
-		}
-		if err := other.Close(); err != nil {
-			return nil, err
 		}
 	}
 	return found, nil

@@ -44,7 +44,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		if path == "" {
 			continue
 		}
-		if err := checkPath(field, path); err != nil {
+		if err := s.checkPath(field, path); err != nil {
 			return nil, err
 		}
 		paths = append(paths, path)
@@ -69,7 +69,11 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 			return nil, err
 		}
 	}
-	dev, path, err := s.stagedAt(ctx, id, paths...)
+	table, err := s.mounts.Table()
+	if err != nil {
+		return nil, err
+	}
+	dev, path, err := s.stagedAt(ctx, table, id, paths...)
 	switch {
 	case errors.Is(err, fault.NotFound) && len(found) > 0: // that is what is wrong with it
 		dev = nil
@@ -78,14 +82,20 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 	case dev == nil && s.backend == nil && len(paths) == 0:
 		return nil, fmt.Errorf("its device is not on this machine: %w", fault.NotFound)
 	}
+	var number uint64
 	if dev != nil {
 		defer func() { err = errors.Join(err, dev.Close()) }()
+		number = dev.Number()
 	}
 	if path != "" && !slices.Contains(paths, path) {
 		paths = append(paths, path)
 	}
 	for _, path := range paths {
-		more, err := s.troublesAt(ctx, dev, path)
+		at, err := s.at(table, path, number)
+		if err != nil {
+			return nil, err
+		}
+		more, err := s.troublesAt(ctx, at)
 		if err != nil {
 			return nil, err
 		}
@@ -99,20 +109,20 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 	}), nil
 }
 
-// stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its
-// filesystem, which is the staging path, if there is one. The caller closes the device.
-func (s *Server) stagedAt(ctx context.Context, volume string, paths ...string) (*device.Device, string, error) {
-	dev, err := s.find(ctx, device.Claim{Volume: volume}, paths...)
+// stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its filesystem, which is
+// the staging path, if there is one. The caller closes the device.
+func (s *Server) stagedAt(ctx context.Context, table *mounter.Table, volume string, paths ...string) (*device.Device, string, error) {
+	dev, err := s.find(ctx, table, device.Claim{Volume: volume}, paths...)
 	if err != nil || dev == nil {
 		return nil, "", err
 	}
-	holders, err := s.mounts.Holders(dev.Number())
+	holders, err := table.Holders(dev.Number())
 	for _, path := range holders {
-		var at place
-		if at, err = s.look(path, dev); err != nil {
+		var at mounter.State
+		if at, err = table.At(path, dev.Number()); err != nil {
 			break
 		}
-		if at.occupant == ours && !at.block {
+		if at.Use == mounter.Ours && !at.Block {
 			return dev, path, nil
 		}
 	}
@@ -122,20 +132,17 @@ func (s *Server) stagedAt(ctx context.Context, volume string, paths ...string) (
 	return dev, "", nil
 }
 
-// troublesAt looks at one path where the volume is, or should be, staged or published.
-func (s *Server) troublesAt(ctx context.Context, dev *device.Device, path string) ([]mounter.Trouble, error) {
-	at, err := s.look(path, dev)
+// troublesAt returns what is wrong at one path where the volume is, or should be, staged or published.
+func (s *Server) troublesAt(ctx context.Context, at mounter.State) ([]mounter.Trouble, error) {
 	switch {
-	case err != nil:
-		return nil, err
-	case at.occupant == dead:
+	case at.Use == mounter.Dead:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "DeviceGone", Message: fmt.Sprintf(
-			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", path)}}, nil
-	case at.occupant == foreign:
+			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil
+	case at.Use == mounter.Foreign:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
-			"%s (%s) is mounted at %s, which is not this volume", at.mount.Source, at.mount.Filesystem, path)}}, nil
-	case at.occupant == ours && !at.block:
-		return s.mounts.Troubles(ctx, path)
+			"%s (%s) is mounted at %s, which is not this volume", at.Mount.Source, at.Mount.FsType, at.Path)}}, nil
+	case at.Use == mounter.Ours && !at.Block:
+		return s.mounts.Troubles(ctx, at.Mount)
 	}
 	return nil, nil
 }
@@ -163,10 +170,10 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 }
 
 // checkAlive refuses a mount of the volume whose filesystem does not work any more, and counts it.
-func (s *Server) checkAlive(ctx context.Context, path string) error {
-	err := s.mounts.Responds(ctx, path)
+func (s *Server) checkAlive(ctx context.Context, at mounter.State) error {
+	err := s.mounts.Responds(ctx, at.Mount)
 	if err != nil {
-		s.deadMount(path)
+		s.deadMount(at.Path)
 	}
 	return err
 }

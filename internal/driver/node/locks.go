@@ -7,9 +7,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// locks are the node's locks, one per volume and one per path. Nobody waits for a lock: a key that
-// is held is fault.Busy, because kubelet comes back by itself and a handler that waits would only
-// spend the caller's deadline.
+// locks are the node's locks, one per volume and one per path. No call waits for a lock: a key that is held is
+// fault.Busy, because the kubelet repeats the call and a handler that waits would only spend its deadline.
 //
 // Stage, unstage and expand hold their volume alone. Publish and unpublish share it with one
 // another and hold their target path alone. Calls that only read hold nothing.
@@ -20,9 +19,9 @@ type locks struct {
 
 const alone = -1
 
-// claim takes several keys at once, or none of them. The returned function frees them; it may be
-// called from another goroutine, which is how work that outlives its call keeps its volume.
-func (l *locks) claim(what string, keys ...lockKey) (release func(), err error) {
+// acquire takes several keys at once, or none of them. The returned function frees them; it may be
+// called from another goroutine, which is how detached work keeps its volume.
+func (l *locks) acquire(what string, keys ...lockKey) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range keys {

@@ -29,23 +29,23 @@ func TestLocks(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var l locks
-			freeFirst, err := l.claim("first", tc.first...)
+			freeFirst, err := l.acquire("first", tc.first...)
 			if err != nil {
 				t.Fatalf("claim(%v) = %v, want no error", tc.first, err)
 			}
-			freeSecond, err := l.claim("second", tc.second...)
+			freeSecond, err := l.acquire("second", tc.second...)
 			if got := errors.Is(err, fault.Busy); got != tc.busy {
 				t.Fatalf("claim(%v) while %v is held = %v, want busy %v", tc.second, tc.first, err, tc.busy)
 			}
 			if tc.busy {
 				freeFirst()
-				if freeSecond, err = l.claim("second again", tc.second...); err != nil {
+				if freeSecond, err = l.acquire("second again", tc.second...); err != nil {
 					t.Fatalf("claim(%v) after %v was freed = %v, want no error", tc.second, tc.first, err)
 				}
 			} else {
 				freeFirst()
 				freeFirst() // freeing twice must not free what somebody else holds
-				if _, err := l.claim("third", tc.second[0].exclusive()); !errors.Is(err, fault.Busy) {
+				if _, err := l.acquire("third", tc.second[0].exclusive()); !errors.Is(err, fault.Busy) {
 					t.Fatalf("claim(%v alone) while the second call holds it = %v, want busy", tc.second[0], err)
 				}
 			}
@@ -71,7 +71,7 @@ func TestLocksUnderContentionAreHeldByOneAtATime(t *testing.T) {
 	for range goroutines {
 		wg.Go(func() {
 			for range attempts {
-				free, err := l.claim("contend", wholeVolume("v"))
+				free, err := l.acquire("contend", wholeVolume("v"))
 				if err != nil {
 					busyElsewhere.Add(1)
 					continue

@@ -52,10 +52,12 @@ func sizeFor(fs string) int64 {
 // machine is this computer as a node: a pool, and the Node service on a socket.
 type machine struct {
 	csi.NodeClient
-	t    *testing.T
-	dir  string
-	pool *pool.Pool
-	disk *device.Loop
+	t   *testing.T
+	dir string
+	// kubelet is the kubelet's folder.
+	kubelet string
+	pool    *pool.Pool
+	disk    *device.Loop
 
 	registry *prometheus.Registry
 	dead     atomic.Int64 // dead mounts found
@@ -63,6 +65,7 @@ type machine struct {
 
 type machineConfig struct {
 	dir    string // empty: a new one
+	linked bool   // the kubelet's folder is named by a symbolic link
 	runner mounter.Runner
 	log    *zap.Logger
 }
@@ -75,7 +78,13 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	if cfg.dir == "" {
 		cfg.dir = newDir(t)
 	}
-	m := &machine{t: t, dir: cfg.dir, registry: prometheus.NewRegistry()}
+	m := &machine{t: t, dir: cfg.dir, kubelet: filepath.Join(cfg.dir, "kubelet"), registry: prometheus.NewRegistry()}
+	must(t, os.MkdirAll(m.kubelet, 0o700))
+	if cfg.linked {
+		link := filepath.Join(m.dir, "link")
+		must(t, os.Symlink(m.kubelet, link))
+		m.kubelet = link
+	}
 	poolDir := filepath.Join(m.dir, "pool")
 	var err error
 	m.disk, err = device.NewLoop(t.Context(), device.LoopConfig{Pool: poolDir, Node: "node-a"})
@@ -83,7 +92,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a"})
 	must(t, err)
 	m.NodeClient = serveWith(t, node.Config{
-		Devices: m.disk, Mounter: mounter.New(mounter.Config{Runner: cfg.runner}), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
+		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, Runner: cfg.runner}), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m
@@ -196,7 +205,7 @@ func (m *machine) newVolume(fs string, size int64) *volume {
 	n := len(must1(m.pool.List(m.t.Context()))(m.t))
 	r, err := m.pool.Create(m.t.Context(), pool.NewVolume{Name: fmt.Sprintf("pvc-%d", n), Size: size})
 	must(m.t, err)
-	base := filepath.Join(m.dir, fmt.Sprintf("kubelet-%d", n))
+	base := filepath.Join(m.kubelet, fmt.Sprint("volume-", n))
 	v := &volume{
 		machine: m, id: m.pool.Handle(r.ID).String(), image: m.pool.ImagePath(r.ID),
 		staging: filepath.Join(base, "staging"), target: filepath.Join(base, "pod", "target"),

@@ -1,14 +1,12 @@
 // Package node serves CSI's Node service: it stages, publishes, grows and measures volumes on the
 // machine it runs on.
 //
-// What is staged and published is read from the kernel's mount table each time, and a mount counts only
-// if it is a mount of the very device that is proven to be the volume; so a restart, a crash or
-// somebody else's umount never makes it answer what is not so. All that it keeps, where the id alone
-// does not tell, is which disk a staged volume is.
+// Each call reads the kernel's mount table once and decides from it what is staged and published. A mount counts only
+// if it is of the very device that is the volume, so a restart, a crash or another program's umount never makes an
+// answer wrong. The only state of this package, where the volume's id is not enough, is which disk a staged volume is.
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +34,10 @@ type Config struct {
 	SizeStep int64
 	// NeverWritten proves that no byte of a device was ever written; nil where the resolver cannot tell.
 	NeverWritten func(ctx context.Context, dev *device.Device) (bool, error)
-	// DeadMount is told of every mount that is found to be of a disk that has gone; nil: nobody is.
+	// DeadMount gets the path of every mount that is found to be of a disk that has gone; may be nil.
 	DeadMount func(path string)
-	// Backend knows more about the volumes' health; nil: nobody does.
+	// Backend knows more about the volumes' health; may be nil.
 	Backend Backend
-	// SysDir is where sysfs is mounted: /sys.
-	SysDir string
 }
 
 // Server is the Node service.
@@ -57,7 +53,6 @@ type Server struct {
 	sizeStep     int64
 	deadMount    func(path string)
 	backend      Backend
-	sysDir       string
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -68,7 +63,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
 		neverWritten: cfg.NeverWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
-		backend: cfg.Backend, sysDir: cmp.Or(cfg.SysDir, "/sys"),
+		backend: cfg.Backend,
 	}
 	if s.deadMount == nil {
 		s.deadMount = func(string) {}
@@ -91,14 +86,14 @@ func (s *Server) Wait(ctx context.Context) error {
 	}
 }
 
-// outlive runs work that must not be broken off half way, such as mkfs: the call ends when ctx does,
-// the work runs to its end with a context that does not, and release is called only then. So the
-// volume stays locked while anything works on it, and the next call gets fault.Busy until it joins.
-func (s *Server) outlive(ctx context.Context, release func(), work func(context.Context) error) error {
+// runDetached runs work that must not be interrupted, such as mkfs: the call ends when ctx does, the work runs to its
+// end with a context that does not, and release is called only then. So the volume stays locked while anything works
+// on it, and the next call is fault.Busy until it joins.
+func (s *Server) runDetached(ctx context.Context, release func(), work func(context.Context) error) error {
 	done := make(chan error, 1)
 	s.running.Go(func() {
 		var err error
-		// Deferred last to first: a panic becomes an error, the lock is freed, the caller is told.
+		// Deferred last to first: a panic becomes an error, the lock is freed, the error is returned.
 		defer func() { done <- err }()
 		defer release()
 		defer func() {
@@ -134,9 +129,22 @@ func inField(field string, err error) error {
 }
 
 // checkPath accepts a path of a request that is safe to work on.
-func checkPath(field, path string) error {
+func (s *Server) checkPath(field, path string) error {
 	if err := driver.CheckPath(field, path); err != nil {
 		return err
 	}
-	return inField(field, mounter.CheckTarget(path))
+	return inField(field, s.mounts.CheckPath(path))
+}
+
+// maxLayers is how often one volume may be mounted over itself at one path before an unmount is taken for one that
+// does nothing.
+const maxLayers = 16
+
+// at returns what is mounted at a path, compared with the device of that number; 0 is no device.
+func (s *Server) at(table *mounter.Table, path string, number uint64) (mounter.State, error) {
+	at, err := table.At(path, number)
+	if at.Use == mounter.Dead {
+		s.deadMount(path)
+	}
+	return at, err
 }

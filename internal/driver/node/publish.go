@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -24,14 +25,14 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	}
 	u.readOnly = u.readOnly || req.GetReadonly()
 	staging, target := req.GetStagingTargetPath(), req.GetTargetPath()
-	if err := checkTargetPath("target_path", target); err != nil {
+	if err := s.checkTargetPath("target_path", target); err != nil {
 		return nil, err
 	}
 	if staging == "" {
 		// The specification wants this code and not InvalidArgument.
 		return nil, fmt.Errorf("staging_target_path: missing, stage the volume first: %w", fault.Precondition)
 	}
-	if err := checkPath("staging_target_path", staging); err != nil {
+	if err := s.checkPath("staging_target_path", staging); err != nil {
 		return nil, err
 	}
 	if target == staging || strings.HasPrefix(target, staging+"/") {
@@ -41,7 +42,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if u.oneTarget {
 		volume = wholeVolume(u.volume) // so that of two at once only one finds no other target
 	}
-	release, err := s.locks.claim("publish volume "+u.volume, volume, wholePath(target))
+	release, err := s.locks.acquire("publish volume "+u.volume, volume, wholePath(target))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,11 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 }
 
 func (s *Server) publish(ctx context.Context, u use, staging, target string) (err error) {
-	dev, err := s.find(ctx, u.claim, staging, blockFile(staging))
+	table, err := s.mounts.Table()
+	if err != nil {
+		return err
+	}
+	dev, err := s.find(ctx, table, u.claim, staging, blockFile(staging))
 	if err != nil {
 		return err
 	}
@@ -62,21 +67,16 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 
-	if err := s.checkStaged(ctx, dev, u, staging); err != nil {
-		return err
-	}
-	at, err := s.look(target, dev)
+	staged, err := s.staged(ctx, table, dev, u, staging)
 	if err != nil {
 		return err
 	}
-	if at.occupant == foreign || at.occupant == dead {
-		return fmt.Errorf("%s (%s) is mounted there, which is not this volume: %w", at.mount.Source, at.mount.Filesystem, fault.Conflict)
+	at, err := s.at(table, target, dev.Number())
+	if err != nil {
+		return err
 	}
-	if at.occupant == ours && at.mount.ReadOnly != u.readOnly {
-		return fmt.Errorf("it is published there with other access (read-only: %v); unpublish it first: %w", at.mount.ReadOnly, fault.Conflict)
-	}
-	if u.oneTarget && at.occupant == free {
-		used, err := s.others(dev, staging, blockFile(staging))
+	if u.oneTarget && at.Use == mounter.Free {
+		used, err := table.Holders(dev.Number(), staging, blockFile(staging))
 		if err != nil {
 			return err
 		}
@@ -85,58 +85,39 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 				strings.Join(used, ", "), fault.Precondition)
 		}
 	}
-	if err := s.bind(ctx, dev, u, staging, target); err != nil {
-		return err
+	if u.block {
+		return s.mounts.BindNode(ctx, dev, at, u.readOnly)
 	}
-	return s.confirm(ctx, dev, target, at.occupant == free)
+	return s.mounts.Bind(ctx, staged, at, mounter.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
 }
 
-// checkStaged accepts a staging path where this volume is mounted in a way that serves the request.
-func (s *Server) checkStaged(ctx context.Context, dev *device.Device, u use, staging string) error {
+// staged returns the volume's mount at the staging path, which must be one that serves the request.
+func (s *Server) staged(ctx context.Context, table *mounter.Table, dev *device.Device, u use, staging string) (mounter.State, error) {
 	path := staging
 	if u.block {
 		path = blockFile(staging)
 	}
-	at, err := s.look(path, dev)
+	at, err := s.at(table, path, dev.Number())
+	refuse := func(format string, args ...any) (mounter.State, error) {
+		return at, fmt.Errorf(format+": %w", append(args, fault.Precondition)...)
+	}
 	switch {
 	case err != nil:
-		return err
-	case at.occupant == free:
-		return fmt.Errorf("nothing is mounted at %s, so the volume is not staged there; stage it first: %w", path, fault.Precondition)
-	case at.occupant != ours:
-		return fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; unstage and stage again: %w",
-			at.mount.Source, at.mount.Filesystem, path, fault.Precondition)
-	case at.block != u.block:
-		return fmt.Errorf("the volume is staged at %s with the other access type: %w", staging, fault.Precondition)
-	case !u.block && at.mount.Filesystem != string(u.filesystem):
-		return fmt.Errorf("the volume is staged as %s, not as %s: %w", at.mount.Filesystem, u.filesystem, fault.Precondition)
-	case at.mount.ReadOnly && !u.readOnly:
-		return fmt.Errorf("the volume is staged read-only and cannot be published for writing: %w", fault.Precondition)
+		return at, err
+	case at.Use == mounter.Free:
+		return refuse("nothing is mounted at %s, so the volume is not staged there; stage it first", path)
+	case at.Use != mounter.Ours:
+		return refuse("%s (%s) is mounted at %s, which is not this volume; unstage and stage again", at.Mount.Source, at.Mount.FsType, path)
+	case at.Block != u.block:
+		return refuse("the volume is staged at %s with the other access type", staging)
+	case !u.block && at.Mount.FsType != string(u.filesystem):
+		return refuse("the volume is staged as %s, not as %s", at.Mount.FsType, u.filesystem)
+	case at.Mount.ReadOnly() && !u.readOnly:
+		return refuse("the volume is staged read-only and cannot be published for writing")
 	case u.block:
-		return nil
+		return at, nil
 	}
-	return s.checkAlive(ctx, path)
-}
-
-func (s *Server) bind(ctx context.Context, dev *device.Device, u use, staging, target string) error {
-	if u.block {
-		return s.mounts.BindDevice(ctx, dev, target, u.readOnly)
-	}
-	return s.mounts.BindDir(ctx, staging, target, mounter.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
-}
-
-// confirm looks again at what was bound: between the check and the bind somebody may have unmounted
-// the staging path, and then the target shows the folder below it. Such a bind is undone.
-func (s *Server) confirm(ctx context.Context, dev *device.Device, target string, made bool) error {
-	at, err := s.look(target, dev)
-	if err != nil || at.occupant == ours {
-		return err
-	}
-	err = fmt.Errorf("the staging path was unmounted meanwhile; stage the volume again: %w", fault.Precondition)
-	if !made {
-		return err
-	}
-	return errors.Join(err, s.mounts.Unmount(ctx, target), s.mounts.RemoveTarget(target))
+	return at, s.checkAlive(ctx, at)
 }
 
 // NodeUnpublishVolume undoes NodePublishVolume: it unmounts the target and removes it, but only if it
@@ -146,10 +127,10 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := checkPath("target_path", target); err != nil {
+	if err := s.checkPath("target_path", target); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.claim("unpublish volume "+id, sharedVolume(id), wholePath(target))
+	release, err := s.locks.acquire("unpublish volume "+id, sharedVolume(id), wholePath(target))
 	if err != nil {
 		return nil, err
 	}
@@ -160,19 +141,58 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-func (s *Server) unpublish(ctx context.Context, id, target string) (err error) {
+func (s *Server) unpublish(ctx context.Context, id, target string) error {
 	if _, err := os.Lstat(target); os.IsNotExist(err) {
 		return nil
 	}
-	dev, err := s.find(ctx, device.Claim{Volume: id}, target)
+	table, err := s.mounts.Table()
 	if err != nil {
 		return err
 	}
-	if dev != nil {
-		defer func() { err = errors.Join(err, dev.Close()) }()
+	// An id that no volume can have stays an error; that the volume cannot be found is none yet.
+	if _, _, err := s.identify(ctx, table, id, target); errors.Is(err, fault.InvalidArgument) {
+		return err
 	}
-	if err := s.unmountOurs(ctx, dev, target); err != nil {
+	if _, err := s.unmountOurs(ctx, table, id, target); err != nil {
 		return err
 	}
 	return s.mounts.RemoveTarget(target)
+}
+
+// unmountOurs unmounts whatever of this volume is mounted at path, which is one of its own, and returns the mount table as
+// it is then. What is not of this volume stays, and is an error.
+func (s *Server) unmountOurs(ctx context.Context, table *mounter.Table, id, path string) (*mounter.Table, error) {
+	for range maxLayers {
+		at, err := s.at(table, path, 0)
+		switch {
+		case err != nil:
+			return nil, err
+		case at.Use == mounter.Free:
+			return table, nil
+		case at.Use == mounter.Dead, at.Block:
+			// The bind of a device's node holds no data. At a path of ours it is ours whatever device it leads to by
+			// now: who may write to a loop device may take its file away, and its number may pass to another volume.
+		default:
+			_, number, err := s.identify(ctx, table, id, path)
+			if err != nil {
+				return nil, err
+			}
+			if number != at.Mount.Device {
+				return nil, fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; it was left alone: %w",
+					at.Mount.Source, at.Mount.FsType, path, fault.Precondition)
+			}
+		}
+		// What the pods wrote goes to the disk now: where another mount of the filesystem is left, an unmount writes
+		// nothing. Of a disk that fails or has gone, what is lost is lost; the rest of the way stays open.
+		if err := s.mounts.Flush(at); err != nil {
+			driver.LogOf(ctx).Error("what was written last may not be on the disk", zap.Error(err))
+		}
+		if err := s.mounts.Unmount(ctx, at); err != nil {
+			return nil, err
+		}
+		if table, err = s.mounts.Table(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s is still mounted after %d unmounts: %w", path, maxLayers, fault.Unavailable)
 }

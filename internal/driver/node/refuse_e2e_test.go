@@ -182,7 +182,7 @@ func TestTargetThatHoldsSomethingElse(t *testing.T) {
 	}
 	v := m.newVolume("ext4", 32*mib)
 	v.ok(v.stage)
-	v.target = filepath.Join(m.dir, "no", "such", "target")
+	v.target = filepath.Join(m.kubelet, "no", "such", "target")
 	v.refused(t, "publish below a folder that does not exist", func() error { return v.publish(t.Context()) }, codes.InvalidArgument, "target_path")
 	v.gone()
 	other.gone()
@@ -290,7 +290,7 @@ func TestUndoOnlyWhatIsOurs(t *testing.T) {
 		}
 		a.refused(t, "unpublish with another volume's id", func() error { return unpublishCall(b.id, a.target)(t.Context(), a) }, codes.FailedPrecondition, "not this volume")
 		a.refused(t, "unstage with another volume's id", func() error { return unstageCall(b.id, a.staging)(t.Context(), a) }, codes.FailedPrecondition, a.staging)
-		a.refused(t, "unpublish of a folder of the machine", func() error { return unpublishCall(b.id, m.dir)(t.Context(), a) }, codes.FailedPrecondition, m.dir)
+		a.refused(t, "unpublish of a folder of the machine", func() error { return unpublishCall(b.id, filepath.Dir(a.staging))(t.Context(), a) }, codes.FailedPrecondition, filepath.Dir(a.staging))
 	}
 	a.refused(t, "publish with another volume's staging path", func() error {
 		r := b.publishRequest()

@@ -84,8 +84,8 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 
 // checkVolumePath accepts a path that a staged or published volume can have. At any other path there is
 // no volume, and for that the specification has a code of its own.
-func checkVolumePath(path string) error {
-	err := checkPath("volume_path", path)
+func (s *Server) checkVolumePath(path string) error {
+	err := s.checkPath("volume_path", path)
 	if err != nil && path != "" {
 		return fmt.Errorf("no volume can be there: %w: %w", fault.NotFound, err)
 	}
@@ -93,16 +93,16 @@ func checkVolumePath(path string) error {
 }
 
 // checkTargetPath accepts a target path in a folder that exists.
-func checkTargetPath(field, path string) error {
-	if err := checkPath(field, path); err != nil {
+func (s *Server) checkTargetPath(field, path string) error {
+	if err := s.checkPath(field, path); err != nil {
 		return err
 	}
 	return checkFolder(field, filepath.Dir(path))
 }
 
 // checkStagingFolder accepts a staging path that is a folder.
-func checkStagingFolder(field, path string) error {
-	if err := checkPath(field, path); err != nil {
+func (s *Server) checkStagingFolder(field, path string) error {
+	if err := s.checkPath(field, path); err != nil {
 		return err
 	}
 	return checkFolder(field, path)

@@ -26,10 +26,10 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	staging := req.GetStagingTargetPath()
-	if err := checkStagingFolder(field, staging); err != nil {
+	if err := s.checkStagingFolder(field, staging); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.claim("stage volume "+u.volume, wholeVolume(u.volume), wholePath(staging))
+	release, err := s.locks.acquire("stage volume "+u.volume, wholeVolume(u.volume), wholePath(staging))
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +38,10 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		release()
 		return nil, err
 	}
-	err = s.outlive(ctx, release, func(work context.Context) error {
-		err := errors.Join(s.stageOnRecord(ctx, work, dev, u, staging), dev.Close())
+	err = s.runDetached(ctx, release, func(work context.Context) error {
+		err := errors.Join(s.stageRecorded(ctx, work, dev, u, staging), dev.Close())
 		if err != nil && attached {
-			s.giveBack(work, u.claim)
+			s.release(work, u.claim)
 		}
 		return err
 	})
@@ -65,33 +65,33 @@ func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Devi
 	if dev, err = s.devices.Open(ctx, claim); err != nil {
 		if attached {
 			// It may have come and then turned out not to be what was promised.
-			s.giveBack(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
+			s.release(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
 		}
 		return nil, false, err
 	}
 	return dev, attached, nil
 }
 
-// giveBack releases a device after a stage that failed. The stage's own error is what the caller
-// gets; a device that stays is found and used by the next stage, or released by unstage.
-func (s *Server) giveBack(ctx context.Context, claim device.Claim) {
+// release releases a device after a stage that failed. The call returns the stage's own error; a device that stays is
+// found and used by the next stage, or released by unstage.
+func (s *Server) release(ctx context.Context, claim device.Claim) {
 	if err := s.devices.Release(ctx, claim); err != nil {
 		driver.LogOf(ctx).Warn("device stays after a stage that failed", zap.Error(err))
 	}
 }
 
-// stageOnRecord writes down which disk the volume is before anything of it is mounted, so that unstage
-// finds it whatever happens then.
+// stageRecorded records which disk the volume is before anything of it is mounted, so that unstage finds it whatever
+// happens then.
 //
-// A disk that is on record as another volume's is refused while anybody uses it: the caller alone says
-// whose it is. One that nobody uses is what a volume that is gone, or a machine that died, left on record.
-func (s *Server) stageOnRecord(call, work context.Context, dev *device.Device, u use, staging string) error {
+// A disk that is on record as another volume's is refused while anything uses it: only the request says whose it is.
+// One that is not in use was recorded for a volume that is gone, or by a machine that died.
+func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u use, staging string) error {
 	owners, err := s.owners(work, dev)
 	if err != nil {
 		return err
 	}
 	if len(owners) > 0 {
-		used, err := s.others(dev)
+		used, err := s.holders(dev)
 		if err != nil {
 			return err
 		}
@@ -110,64 +110,106 @@ func (s *Server) stageOnRecord(call, work context.Context, dev *device.Device, u
 		return err
 	}
 	// With another owner what is mounted now is not ours: that volume was being staged at the same time.
-	if used, lookErr := s.others(dev); lookErr == nil && (len(used) == 0 || len(owners) > 0) {
-		// Nobody needs to unstage it, and perhaps nobody will.
+	if used, tableErr := s.holders(dev); tableErr == nil && (len(used) == 0 || len(owners) > 0) {
+		// There is nothing to unstage, and perhaps no call will.
 		err = errors.Join(err, s.records.Forget(u.volume))
 	}
 	return err
 }
 
-// stage does what must not be broken off with work, and begins nothing new once call has ended.
+// holders returns what uses the device now.
+func (s *Server) holders(dev *device.Device) ([]string, error) {
+	table, err := s.mounts.Table()
+	if err != nil {
+		return nil, err
+	}
+	return table.Holders(dev.Number())
+}
+
+// stage does with work what must not be interrupted, and begins nothing new once call has ended.
 func (s *Server) stage(call, work context.Context, dev *device.Device, u use, staging string) error {
 	own := staging
 	if u.block {
 		own = blockFile(staging)
 	}
-	if err := s.clearDead(work, dev, own); err != nil {
-		return err
-	}
-	at, err := s.look(staging, dev)
+	table, err := s.clearDead(work, dev, own)
 	if err != nil {
 		return err
 	}
-	node, err := s.look(blockFile(staging), dev)
+	at, err := s.at(table, staging, dev.Number())
 	if err != nil {
 		return err
 	}
-	if at.occupant == foreign || at.occupant == dead {
-		return fmt.Errorf("%s (%s) is mounted there, which is not this volume: %w", at.mount.Source, at.mount.Filesystem, fault.Conflict)
+	node, err := s.at(table, blockFile(staging), dev.Number())
+	if err != nil {
+		return err
 	}
-	if u.block {
-		return s.stageBlock(work, dev, u, staging, at)
-	}
-	if at.occupant == free && node.occupant != free {
+	switch {
+	case u.block && at.Use == mounter.Ours:
+		return fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FsType, fault.Conflict)
+	case u.block && at.Use != mounter.Free:
+		return at.NotOurs()
+	case u.block:
+		if node.Use == mounter.Free {
+			if err := s.checkUnused(work, table, dev, staging); err != nil {
+				return err
+			}
+		}
+		return s.mounts.BindNode(work, dev, node, u.readOnly)
+	case at.Use == mounter.Free && node.Use != mounter.Free:
 		return fmt.Errorf("a raw block volume is staged there: %w", fault.Conflict)
-	}
-	filesystem := u.filesystem
-	if at.occupant == free {
-		if filesystem, err = s.format(call, work, dev, u, staging); err != nil {
+	case at.Use == mounter.Free:
+		if err := s.checkUnused(work, table, dev, staging); err != nil {
 			return err
 		}
-	} else if at.mount.Filesystem != string(u.filesystem) {
-		return fmt.Errorf("the volume is mounted there as %s, not as %s: %w", at.mount.Filesystem, u.filesystem, fault.Conflict)
-	} else if err := s.checkAlive(work, staging); err != nil {
-		return err
+		if err := s.format(call, work, dev, u); err != nil {
+			return err
+		}
+	case at.Use == mounter.Ours && !at.Block:
+		if err := s.checkAlive(work, at); err != nil {
+			return err
+		}
 	}
-	return s.mounts.MountDevice(work, dev, mounter.MountRequest{
-		Target: staging, Filesystem: filesystem, Options: u.flags, ReadOnly: u.readOnly,
-	})
+	return s.mounts.Mount(work, dev, at, mounter.MountRequest{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
 }
 
-// format returns the filesystem of a device that is not mounted at the staging path yet.
-func (s *Server) format(call, work context.Context, dev *device.Device, u use, staging string) (mounter.Filesystem, error) {
-	if err := s.checkUnused(dev, staging); err != nil {
-		return "", err
+// clearDead unmounts what a disk that has gone left at path, so that the volume, whose disk is dev now, can be staged
+// there again: nothing that was written to that mount can reach a disk any more. It does so only where that is
+// sure. A btrfs that does not name its disk may have one, and where the volume's own disk is not listed, the list of
+// disks cannot be trusted. It returns the mount table that the stage is decided from.
+func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mounter.Table, error) {
+	for range maxLayers {
+		table, err := s.mounts.Table()
+		if err != nil {
+			return nil, err
+		}
+		at, err := table.At(path, dev.Number())
+		if err != nil {
+			return nil, err
+		}
+		if at.Use != mounter.Dead || at.Mount.FsType == string(mounter.Btrfs) {
+			return table, nil
+		}
+		if listed, err := s.mounts.Alive(dev.Number()); err != nil || !listed {
+			return table, err
+		}
+		s.deadMount(path)
+		if err := s.mounts.Unmount(ctx, at); err != nil {
+			return nil, fmt.Errorf("the mount of a disk that has gone is in the way: %w", err)
+		}
+		driver.LogOf(ctx).Warn("unmounted what a disk that has gone left, to stage the volume's disk of now",
+			zap.String("path", path), zap.String("source", at.Mount.Source))
 	}
+	return nil, fmt.Errorf("%s holds more than %d mounts of disks that have gone: %w", path, maxLayers, fault.Precondition)
+}
+
+// format makes the filesystem of a device that is not mounted, if it has none.
+func (s *Server) format(call, work context.Context, dev *device.Device, u use) error {
 	history, err := s.history(work, dev)
 	if err != nil {
-		return "", err
+		return err
 	}
-	filesystem, err := s.mounts.EnsureFormatted(work, dev, mounter.FormatRequest{
+	_, err = s.mounts.EnsureFormatted(work, dev, mounter.FormatRequest{
 		Volume:        u.volume,
 		Filesystem:    u.filesystem,
 		MkfsOptions:   u.context.MkfsOptions,
@@ -179,13 +221,13 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use, s
 		History:       history,
 	})
 	if err != nil && u.context.NeverFormat != "" {
-		return "", fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
+		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	// The call may have ended meanwhile, and kubelet may have given the pod up.
-	return filesystem, call.Err()
+	// The call may have ended, and kubelet may have given the pod up.
+	return call.Err()
 }
 
 // history says what the resolver can prove about the writes to a device.
@@ -200,27 +242,11 @@ func (s *Server) history(ctx context.Context, dev *device.Device) (mounter.Histo
 	return mounter.NeverWritten, nil
 }
 
-func (s *Server) stageBlock(ctx context.Context, dev *device.Device, u use, staging string, at place) error {
-	if at.occupant != free {
-		return fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.mount.Filesystem, fault.Conflict)
-	}
-	node, err := s.look(blockFile(staging), dev)
-	if err != nil {
-		return err
-	}
-	if node.occupant == free {
-		if err := s.checkUnused(dev, staging); err != nil {
-			return err
-		}
-	}
-	return s.mounts.BindDevice(ctx, dev, blockFile(staging), u.readOnly)
-}
-
-// checkUnused accepts a device that nothing on this machine uses and a staging folder that holds
-// nothing. A volume has one staging path; a folder with files in it was written to while no volume
-// was mounted, and mounting over them would hide them from whoever looks for them.
-func (s *Server) checkUnused(dev *device.Device, staging string) error {
-	used, err := s.others(dev)
+// checkUnused accepts a device that nothing on this machine uses, in whatever mount namespace, and a staging folder that
+// holds nothing. A volume has one staging path; a folder with files in it was written to while no volume was mounted,
+// and mounting over them would hide them.
+func (s *Server) checkUnused(ctx context.Context, table *mounter.Table, dev *device.Device, staging string) error {
+	used, err := table.Holders(dev.Number())
 	if err != nil {
 		return err
 	}
@@ -237,5 +263,5 @@ func (s *Server) checkUnused(dev *device.Device, staging string) error {
 			return fmt.Errorf("the staging path is not empty, it holds %q: %w", e.Name(), fault.Conflict)
 		}
 	}
-	return nil
+	return s.mounts.CheckUnused(ctx, dev)
 }

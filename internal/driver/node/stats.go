@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
@@ -19,27 +20,31 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := checkVolumePath(path); err != nil {
+	if err := s.checkVolumePath(path); err != nil {
 		return nil, err
 	}
 	if staging := req.GetStagingTargetPath(); staging != "" {
-		if err := checkPath("staging_target_path", staging); err != nil {
+		if err := s.checkPath("staging_target_path", staging); err != nil {
 			return nil, err
 		}
 	}
-	dev, at, err := s.locate(ctx, id, path)
+	table, err := s.mounts.Table()
+	if err != nil {
+		return nil, err
+	}
+	dev, at, err := s.locate(ctx, table, id, path)
 	if err != nil {
 		return nil, fmt.Errorf("measure volume %s at %s: %w", id, path, err)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	if at.block {
+	if at.Block {
 		size, err := dev.Size()
 		if err != nil {
 			return nil, err
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
-	st, err := s.mounts.FilesystemStats(path)
+	st, err := s.mounts.FilesystemStats(at.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -49,26 +54,26 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}}, nil
 }
 
-// locate opens the device of a volume that is staged or published at path, or answers
-// fault.NotFound. The caller closes the device.
-func (s *Server) locate(ctx context.Context, id, path string) (*device.Device, place, error) {
-	dev, err := s.find(ctx, device.Claim{Volume: id}, path, blockFile(path))
+// locate opens the device of a volume that is staged or published at path, or returns fault.NotFound. The caller closes
+// the device.
+func (s *Server) locate(ctx context.Context, table *mounter.Table, id, path string) (*device.Device, mounter.State, error) {
+	paths := []string{path, blockFile(path)} // a raw block volume is also found by its staging folder
+	dev, err := s.find(ctx, table, device.Claim{Volume: id}, paths...)
 	if err != nil {
-		return nil, place{}, err
+		return nil, mounter.State{}, err
 	}
 	if dev == nil {
-		return nil, place{}, fmt.Errorf("the volume's device is not on this machine: %w", fault.NotFound)
+		return nil, mounter.State{}, fmt.Errorf("the volume's device is not on this machine: %w", fault.NotFound)
 	}
-	// A raw block volume is also found by its staging folder.
-	for _, candidate := range []string{path, blockFile(path)} {
-		at, err := s.look(candidate, dev)
+	for _, candidate := range paths {
+		at, err := s.at(table, candidate, dev.Number())
 		if err != nil {
-			return nil, place{}, errors.Join(err, dev.Close())
+			return nil, mounter.State{}, errors.Join(err, dev.Close())
 		}
-		if at.occupant == ours {
+		if at.Use == mounter.Ours {
 			return dev, at, nil
 		}
 	}
 	err = fmt.Errorf("the volume is neither staged nor published there: %w", fault.NotFound)
-	return nil, place{}, errors.Join(err, dev.Close())
+	return nil, mounter.State{}, errors.Join(err, dev.Close())
 }

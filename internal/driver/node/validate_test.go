@@ -275,6 +275,44 @@ func TestAMachineWithoutTheVolume(t *testing.T) {
 	}
 }
 
+// TestPathsOutsideTheKubeletsFolder: whoever reaches the socket has nothing made or removed elsewhere.
+func TestPathsOutsideTheKubeletsFolder(t *testing.T) {
+	dir := realDir(t)
+	kubelet, link, outside := filepath.Join(dir, "kubelet"), filepath.Join(dir, "link"), filepath.Join(dir, "canary")
+	must(t, errors.Join(os.MkdirAll(filepath.Join(kubelet, "staging"), 0o700), os.Mkdir(filepath.Join(kubelet, "target"), 0o700),
+		os.MkdirAll(filepath.Join(outside, "empty"), 0o700), os.WriteFile(filepath.Join(outside, "file"), nil, 0o600), os.Symlink(kubelet, link)))
+	client := serve(t, &emptyMachine{}, mounter.New(mounter.Config{Dir: link}))
+	for _, path := range []string{filepath.Join(outside, "empty"), filepath.Join(outside, "file"), kubelet + "-not/x", filepath.Join(kubelet, "target"), link} {
+		tests := map[string]struct {
+			call call
+			code codes.Code
+		}{
+			"stage": {stageCall(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = path }), codes.InvalidArgument},
+			"publish": {publishCall(func(r *csi.NodePublishVolumeRequest) {
+				r.StagingTargetPath, r.TargetPath = filepath.Join(link, "staging"), path
+			}), codes.InvalidArgument},
+			"publish from there": {publishCall(func(r *csi.NodePublishVolumeRequest) {
+				r.StagingTargetPath, r.TargetPath = path, filepath.Join(link, "target")
+			}), codes.InvalidArgument},
+			"unpublish": {unpublishCall(anyGoodID, path), codes.InvalidArgument},
+			"unstage":   {unstageCall(anyGoodID, path), codes.InvalidArgument},
+			"stats":     {statsCall(anyGoodID, path, ""), codes.NotFound},
+			"expand":    {expandCall(func(r *csi.NodeExpandVolumeRequest) { r.VolumePath = path }), codes.NotFound},
+		}
+		for name, tc := range tests {
+			if err := tc.call(t.Context(), client); status.Code(err) != tc.code {
+				t.Errorf("%s at %s = %v, want %v", name, path, err, tc.code)
+			}
+		}
+	}
+	if err := unpublishCall(anyGoodID, filepath.Join(link, "target"))(t.Context(), client); err != nil {
+		t.Errorf("unpublish below the link = %v, want no error", err)
+	}
+	if got := listing(t, dir); got != "canary/ canary/empty/ canary/file kubelet/ kubelet/staging/ link" {
+		t.Errorf("the folder holds %q, want all but the target", got)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

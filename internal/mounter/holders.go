@@ -1,0 +1,168 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Alive reports whether the kernel still has a block device of this number. The mount of a filesystem keeps its number
+// from being given to another disk, so a number that is missing means that the disk was taken away.
+func (m *Mounter) Alive(dev uint64) (bool, error) {
+	return m.inSysfs(dev, "")
+}
+
+// loopMajor is the major number of the kernel's loop devices.
+const loopMajor = 7
+
+// hasFile reports whether a device, if it is a loop device, stands on a file. A loop device without one is no disk, and
+// the next file that gets it is another disk.
+func (m *Mounter) hasFile(dev uint64) (bool, error) {
+	if unix.Major(dev) != loopMajor {
+		return true, nil
+	}
+	return m.inSysfs(dev, "loop/backing_file")
+}
+
+func (m *Mounter) inSysfs(dev uint64, file string) (bool, error) {
+	_, err := os.Stat(filepath.Join(m.sysDir, "dev/block", fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), file))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, fmt.Errorf("look for block device %d:%d: %w: %w", unix.Major(dev), unix.Minor(dev), fault.Unavailable, err)
+}
+
+// isNodeFilesystem reports whether device nodes are in filesystems of this type. Others are not asked for their
+// nodes: one of them may hang.
+func isNodeFilesystem(kind string) bool { return kind == "devtmpfs" || kind == "tmpfs" }
+
+// nodeNumber returns the device number of the block device node at path; 0, which no disk has, for a node that its
+// folder lacks by now: its disk has gone, and another one may have the number.
+func nodeNumber(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, unix.ENOTBLK
+	}
+	if st.Nlink == 0 {
+		return 0, nil
+	}
+	return st.Rdev, nil
+}
+
+// holderLooks is how often the mount table is read again while it holds a btrfs that cannot be told
+// from the one that is asked for.
+const holderLooks = 3
+
+// Holders lists what still uses the block device, as far as this process can see it: mount points of its filesystem,
+// bind mounts of its node, and devices stacked on it. Those in except are left out.
+func (t *Table) Holders(dev uint64, except ...string) ([]string, error) {
+	for i, path := range except {
+		except[i] = t.m.realPath(path)
+	}
+	entries := t.entries
+	var out []string
+	for look := 1; ; look++ {
+		var sure bool
+		// A mount that vanished after the table was read cannot be asked what it was. The next table
+		// lacks it; one that is covered by another mount is there again.
+		if out, sure = t.m.holdersIn(entries, dev, btrfsMount, btrfsHas); sure || look == holderLooks {
+			break
+		}
+		var err error
+		if entries, err = mountTable(); err != nil {
+			return nil, err
+		}
+	}
+	stacked, err := filepath.Glob(fmt.Sprintf("/sys/dev/block/%d:%d/holders/*", unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(append(out, stacked...), func(path string) bool { return slices.Contains(except, path) }), nil
+}
+
+// holdersIn returns the mount points of a table that keep the block device in use. It is sure unless
+// it had to count a btrfs that cannot be asked.
+func (m *Mounter) holdersIn(table []mountutils.MountInfo, dev uint64, resolve func(mountutils.MountInfo) (uint64, error),
+	anyBtrfs func(uint64) bool,
+) (out []string, sure bool) {
+	type superblock struct{ major, minor int }
+	known, found := map[superblock]uint64{}, false
+	var unknown []mountutils.MountInfo
+	inBtrfs := anyBtrfs(dev)
+	for _, info := range table {
+		if info.FsType != string(Btrfs) {
+			if m.holds(info, dev) {
+				out = append(out, info.MountPoint)
+			}
+			continue
+		}
+		if !inBtrfs {
+			continue // asking means opening, which keeps an unmount of it from succeeding in that moment
+		}
+		number, err := resolve(info)
+		if err != nil {
+			unknown = append(unknown, info)
+			continue
+		}
+		known[superblock{info.Major, info.Minor}] = number
+		if number == dev {
+			out, found = append(out, info.MountPoint), true
+		}
+	}
+	sure = true
+	for _, info := range unknown {
+		number, asked := known[superblock{info.Major, info.Minor}] // another mount of the same filesystem
+		switch {
+		case asked && number == dev:
+			out = append(out, info.MountPoint)
+		case !asked && !found: // else it is another one: a device is in one filesystem only
+			out, sure = append(out, info.MountPoint), false
+		}
+	}
+	return out, sure
+}
+
+// btrfsMount returns the device of the btrfs of one entry of the mount table. It is an error when
+// something else is at that path by now.
+func btrfsMount(info mountutils.MountInfo) (uint64, error) {
+	fd, err := unix.Open(info.MountPoint, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, err
+	}
+	if st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(info.ID) {
+		return 0, fmt.Errorf("another mount is at %s: %w", info.MountPoint, fault.Unavailable)
+	}
+	return btrfsDeviceOf(fd)
+}
+
+// holds reports whether one entry of the mount table, no btrfs, keeps the block device in use.
+func (m *Mounter) holds(info mountutils.MountInfo, dev uint64) bool {
+	if !isNodeFilesystem(info.FsType) {
+		return unix.Mkdev(uint32(info.Major), uint32(info.Minor)) == dev
+	}
+	number, err := nodeNumber(info.MountPoint)
+	if err != nil || number != dev {
+		return false
+	}
+	live, err := m.hasFile(dev)
+	return live || err != nil
+}
