@@ -83,6 +83,8 @@ func TestPodThatChangesItsLoopDevice(t *testing.T) {
 	info.Offset = 4096
 	must(t, unix.IoctlLoopSetStatus64(int(pod.Fd()), info))
 	must(t, pod.Close())
+	v.ok(v.unpublish)
+	wantCode(t, "publish of a device that shows a part of the volume", v.publish(t.Context()), codes.FailedPrecondition)
 	v.gone()
 	v.ok(v.stage, v.publish)
 	v.gone()

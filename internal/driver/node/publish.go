@@ -66,6 +66,9 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 		return fmt.Errorf("its device is not on this machine, so it is not staged; stage it first: %w", fault.Precondition)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := dev.Verify(ctx); err != nil {
+		return err
+	}
 
 	staged, err := s.staged(ctx, table, dev, u, staging)
 	if err != nil {
