@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 )
 
 // lockPoll is the pause before a held lock is tried again: flock(2) cannot wait until a context ends.
@@ -26,11 +26,11 @@ func lockFolder(ctx context.Context, dir string, log *zap.Logger) (release func(
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for waiting := false; ; waiting = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
 			return func() { _ = f.Close() }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
 			return nil, errors.Join(fmt.Errorf("lock folder %s: %w", dir, err), f.Close())
 		case !waiting:
 			log.Warn("another node program serves this node; waiting until it has ended", zap.String("folder", dir))
