@@ -112,6 +112,7 @@ type program struct {
 	t           *testing.T
 	dir, binary string
 	name        string // of the socket; empty: csi
+	kubelet     string // --kubelet-dir; empty: dir
 	path        string // PATH; empty: this process's
 	mounts      string // shell commands that prepare a mount namespace of its own; empty: this process's
 	cmd         *exec.Cmd
@@ -135,11 +136,11 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	if p.http == "" {
 		p.http = drivertest.FreeAddress(p.t)
 	}
-	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a", "--kubelet-dir=" + p.dir,
+	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a", "--kubelet-dir=" + cmp.Or(p.kubelet, p.dir),
 		"--endpoint=unix://" + p.socket(), "--http-endpoint=" + p.http, "--log-level=debug"}
 	cmd := exec.Command(args[0], args[1:]...)
 	if p.mounts != "" {
-		cmd = exec.Command("sh", append([]string{"-ec", p.mounts + "\nexec \"$0\" \"$@\""}, args...)...)
+		cmd = exec.Command("sh", append([]string{"-ec", dropMounts(p.dir) + p.mounts + "\nexec \"$0\" \"$@\""}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	}
 	cmd.Stderr = &p.log
@@ -157,6 +158,13 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	}
 	p.t.Cleanup(kill)
 	return conn, kill
+}
+
+// dropMounts is a script that unmounts, in a mount namespace of its own, what other tests have mounted: their unstage
+// would find the device in use for as long as the copy lives.
+func dropMounts(own string) string {
+	return fmt.Sprintf(`awk '$5 ~ "^%s/" && index($5, "%s") != 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l || :
+`, os.TempDir(), own)
 }
 
 // ready waits until the program answers.

@@ -30,7 +30,7 @@ func TestMountPropagationIsCheckedAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
-			p := &program{t: t, dir: dir, binary: build(t, dir), mounts: tc.mounts}
+			p := &program{t: t, dir: dir, binary: build(t, dir), kubelet: "/var/lib/kubelet", mounts: tc.mounts}
 			p.start()
 			answer, err := http.Get("http://" + p.http + "/readyz")
 			must(t, err)

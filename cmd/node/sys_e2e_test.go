@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -24,10 +23,7 @@ func TestReadOnlySys(t *testing.T) {
 	for mode, writable := range map[string]bool{"ro": false, "rw": true} {
 		t.Run(mode, func(t *testing.T) {
 			dir := tempDir(t)
-			wrapper := filepath.Join(dir, "node")
-			must(t, os.WriteFile(wrapper, fmt.Appendf(nil, "#!/bin/sh\nexec unshare -m --propagation private "+
-				"sh -c 'mount -o remount,bind,%s /sys && exec \"$0\" \"$@\"' %s \"$@\"\n", mode, build(t, dir)), 0o700))
-			p := &program{t: t, dir: dir, binary: wrapper}
+			p := &program{t: t, dir: dir, binary: build(t, dir), mounts: "mount -o remount,bind," + mode + " /sys"}
 			client, kill := p.start()
 			defer kill()
 

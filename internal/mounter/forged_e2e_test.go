@@ -235,7 +235,9 @@ func TestDeviceThatIsMountedElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			host := exec.CommandContext(t.Context(), "unshare", "-m", "--propagation", "private", "sh", "-c",
-				`mount -t "$1" "$2" "$3" && echo mounted && read -r line`, "sh", string(fs), dev.Path(), dir)
+				// The copies of the mounts of other tests would keep their devices in use.
+				`awk '$5 ~ "^'"$4"'/" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l
+				mount -t "$1" "$2" "$3" && echo mounted && read -r line`, "sh", string(fs), dev.Path(), dir, os.TempDir())
 			in, err1 := host.StdinPipe()
 			out, err2 := host.StdoutPipe()
 			if err := errors.Join(err1, err2, host.Start()); err != nil {

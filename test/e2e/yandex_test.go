@@ -58,7 +58,7 @@ func TestGrowthInUseOnYandex(t *testing.T) {
 //
 // A controller that is killed is started again by the test at once. The time until it serves is within that tenth.
 func TestGrowthThatYandexRefuses(t *testing.T) {
-	for dies, kind := range map[string]string{never: "ext4", afterMark: "xfs", afterDetach: "ext4", afterGrowth: "xfs"} {
+	for dies, kind := range map[string]string{never: "btrfs", afterMark: "xfs", afterDetach: "btrfs", afterGrowth: "xfs"} {
 		t.Run(kindName(kind)+", the controller dies "+dies, func(t *testing.T) {
 			t.Parallel()
 			took := awayToGrow(t, kind, dies)

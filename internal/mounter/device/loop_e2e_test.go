@@ -193,8 +193,8 @@ func TestLoopLifecycle(t *testing.T) {
 	if got := read(t, queue+"/loop/dio"); got != "1" {
 		t.Errorf("direct I/O = %s, want 1", got)
 	}
-	if got := read(t, queue+"/queue/logical_block_size"); got != "512" {
-		t.Errorf("logical block size = %s, want 512", got)
+	if got := read(t, queue+"/queue/logical_block_size"); got != "4096" {
+		t.Errorf("logical block size = %s, want 4096", got)
 	}
 
 	again := r.open(t, c)
