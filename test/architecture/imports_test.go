@@ -47,6 +47,8 @@ var rules = map[string]rule{
 	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/remote":     {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
+	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
 		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish"},
 		outside: []string{godo, zap},

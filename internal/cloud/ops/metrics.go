@@ -1,0 +1,73 @@
+package ops
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what a Runner tells about itself.
+type Metrics struct {
+	reads                  *prometheus.CounterVec
+	waiting, queuing, held prometheus.Gauge
+	busy                   prometheus.Counter
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloudblock_poll_looks_total",
+			Help: "Reads of how operations stand, by how many were asked for (one, many) and by result (ok, failed).",
+		}, []string{"asked", "result"}),
+		waiting: gauge("cloudblock_poll_waiting", "Calls that wait for an operation of the cloud to end."),
+		queuing: gauge("cloudblock_queue_waiting", "Changes that wait in the queue of their object or machine."),
+		held:    gauge("cloudblock_queue_held", "Changes that hold their object and machine until they have ended in the cloud."),
+		busy: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cloudblock_queue_busy_total",
+			Help: "Changes that the cloud refused for a passing reason, and that were sent again later.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.reads, m.waiting, m.queuing, m.held, m.busy} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register the metrics of changes: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) read(asked int, err error) {
+	if m == nil {
+		return
+	}
+	many, result := "one", "ok"
+	if asked > 1 {
+		many = "many"
+	}
+	if err != nil {
+		result = "failed"
+	}
+	m.reads.WithLabelValues(many, result).Inc()
+}
+
+func (m *Metrics) waits(change float64) {
+	if m != nil {
+		m.waiting.Add(change)
+	}
+}
+
+func (m *Metrics) queued(waiting, held float64) {
+	if m != nil {
+		m.queuing.Add(waiting)
+		m.held.Add(held)
+	}
+}
+
+func (m *Metrics) refused() {
+	if m != nil {
+		m.busy.Inc()
+	}
+}

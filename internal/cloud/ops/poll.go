@@ -1,0 +1,227 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// ageShare slows the reads of an operation down as it gets old: the next comes after this part of its age.
+	ageShare = 8
+	// firstShare is where the first read comes, as a part of what operations of the kind took so far.
+	firstShare = 0.75
+	// gain is how far one operation moves the mean of its kind.
+	gain = 0.25
+	// maxPause bounds the pauses after reads that failed, which double from one tick.
+	maxPause = 10 * time.Second
+	// readTimeout bounds one read. Others wait for it.
+	readTimeout = 30 * time.Second
+)
+
+// poller reads how operations stand, for all that wait. While anybody waits there is one read a tick, of
+// all operations that are due, and never two at once.
+type poller struct {
+	r *Runner
+
+	mu      sync.Mutex
+	waiting map[*waiter]bool
+	timer   *time.Timer
+	reading bool
+	next    time.Time // not before
+	fails   int       // in a row
+	failed  error     // the last one
+	// means are of past durations by kind; that of "" is of all kinds.
+	means map[string]time.Duration
+}
+
+// waiter waits for one operation.
+type waiter struct {
+	op      Operation
+	began   time.Time
+	due     time.Time
+	outcome chan Outcome
+}
+
+func newPoller(r *Runner) *poller {
+	return &poller{r: r, waiting: map[*waiter]bool{}, means: map[string]time.Duration{}}
+}
+
+// failedOperation is an operation that the cloud ended without having done it.
+type failedOperation struct{ why error }
+
+func (f *failedOperation) Error() string { return f.why.Error() }
+func (f *failedOperation) Unwrap() error { return f.why }
+
+// wait returns when the operation has ended: nil, or a failedOperation. Any other error says that it could not
+// be followed to its end.
+func (p *poller) wait(ctx context.Context, op Operation) error {
+	w := p.enter(op)
+	defer p.leave(w)
+	select {
+	case out := <-w.outcome:
+		switch {
+		case out.Err == nil:
+			return nil
+		case out.Done:
+			return &failedOperation{out.Err}
+		default:
+			return out.Err
+		}
+	case <-ctx.Done():
+		return p.unanswered(op, ctx.Err())
+	case <-p.r.life.Done():
+		return p.unanswered(op, fault.Unavailable)
+	}
+}
+
+func (p *poller) unanswered(op Operation, why error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return fmt.Errorf("wait for operation %s: %w: the last read failed: %w", op.ID, why, p.failed)
+	}
+	return fmt.Errorf("wait for operation %s: %w", op.ID, why)
+}
+
+func (p *poller) enter(op Operation) *waiter {
+	now := time.Now()
+	w := &waiter{op: op, began: op.Began, due: now, outcome: make(chan Outcome, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.began.IsZero() {
+		w.began = now
+	} else {
+		w.due = w.began.Add(p.first(op.Kind))
+	}
+	p.waiting[w] = true
+	p.r.cfg.Metrics.waits(+1)
+	p.plan()
+	return w
+}
+
+// first is the age of an operation at its first read.
+func (p *poller) first(kind string) time.Duration {
+	mean := p.means[kind]
+	if mean == 0 {
+		mean = p.means[""]
+	}
+	if mean == 0 {
+		return p.tick()
+	}
+	return time.Duration(firstShare * float64(mean))
+}
+
+func (p *poller) leave(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, w)
+	p.r.cfg.Metrics.waits(-1)
+	p.plan()
+}
+
+// tick is the time between two reads, up to a quarter longer by chance.
+func (p *poller) tick() time.Duration {
+	return time.Duration((1 + p.r.cfg.Rand()/4) * float64(p.r.cfg.Tick))
+}
+
+// plan sets the timer to the next read.
+func (p *poller) plan() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.reading || len(p.waiting) == 0 || p.r.life.Err() != nil {
+		return
+	}
+	var at time.Time
+	for w := range p.waiting {
+		if at.IsZero() || w.due.Before(at) {
+			at = w.due
+		}
+	}
+	if at.Before(p.next) {
+		at = p.next
+	}
+	p.timer = time.AfterFunc(time.Until(at), func() { p.r.spawn(p.read) })
+}
+
+// read asks for all operations that are due by the next tick.
+func (p *poller) read() {
+	p.mu.Lock()
+	due, soon := []Operation{}, time.Now().Add(p.r.cfg.Tick)
+	asked := map[*waiter]bool{}
+	for w := range p.waiting {
+		if !w.due.After(soon) {
+			asked[w] = true
+			due = append(due, w.op)
+		}
+	}
+	if p.reading || len(due) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	p.reading = true
+	p.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(p.r.life, readTimeout)
+	defer cancel()
+	var found map[string]Outcome
+	err := Guard(func() (err error) {
+		found, err = p.r.cfg.Tracker.Outcomes(ctx, due)
+		return err
+	})
+	p.r.cfg.Metrics.read(len(due), err)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading, p.failed = false, err
+	p.next = time.Now().Add(p.tick())
+	if err == nil {
+		p.fails = 0
+		p.deliver(asked, found)
+	} else {
+		p.next = time.Now().Add(min(p.tick()<<min(p.fails, 10), maxPause))
+		p.fails++
+	}
+	p.plan()
+}
+
+// deliver hands out what was read, and says when the others are due again.
+func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
+	now := time.Now()
+	for w := range p.waiting {
+		out, known := found[w.op.ID]
+		switch {
+		case known && (out.Done || out.Err != nil):
+			if out.Done && out.Err == nil && !w.op.Began.IsZero() {
+				p.learn(w.op.Kind, now.Sub(w.began))
+			}
+			w.outcome <- out
+			delete(p.waiting, w)
+		case asked[w]:
+			w.due = now.Add(max(p.tick(), now.Sub(w.began)/ageShare, out.Again))
+		}
+	}
+}
+
+// learn takes in how long an operation took.
+func (p *poller) learn(kind string, took time.Duration) {
+	for _, k := range []string{kind, ""} {
+		if mean := p.means[k]; mean > 0 {
+			took = mean + time.Duration(gain*float64(took-mean))
+		}
+		p.means[k] = took
+	}
+}
+
+// close stops the reads.
+func (p *poller) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}

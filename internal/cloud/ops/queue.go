@@ -1,0 +1,97 @@
+package ops
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// queue lets the changes of one object, and those of one machine, happen one after the other in the order of
+// their arrival. Clouds run one change per machine at a time; a refusal costs a request and comes back in no
+// order. Others change the same machines too: their changes are a delay (Run).
+type queue struct {
+	metrics *Metrics
+
+	mu      sync.Mutex
+	waiting []*ticket // in the order of arrival
+	held    map[string]bool
+}
+
+// ticket is one change that waits for its keys.
+type ticket struct {
+	keys    []string
+	granted chan struct{}
+}
+
+// acquire waits until the change has its keys, and returns what releases them. If ctx ends first, behind is
+// how many changes of the same keys came before.
+func (q *queue) acquire(ctx context.Context, keys ...string) (release func(), behind int, err error) {
+	t := &ticket{granted: make(chan struct{})}
+	for _, key := range keys {
+		if key != "" {
+			t.keys = append(t.keys, key)
+		}
+	}
+	q.mu.Lock()
+	q.waiting = append(q.waiting, t)
+	q.metrics.queued(+1, 0)
+	q.grant()
+	q.mu.Unlock()
+	release = sync.OnceFunc(func() { q.release(t) })
+	select {
+	case <-t.granted:
+		return release, 0, nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	at := slices.Index(q.waiting, t)
+	for _, other := range q.waiting[:max(at, 0)] {
+		if other.meets(t.keys) {
+			behind++
+		}
+	}
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+		q.metrics.queued(-1, 0)
+		q.grant()
+	}
+	q.mu.Unlock()
+	if at < 0 { // granted at the same moment
+		release()
+	}
+	return nil, behind + 1, ctx.Err()
+}
+
+func (q *queue) release(t *ticket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, key := range t.keys {
+		delete(q.held, key)
+	}
+	q.metrics.queued(0, -1)
+	q.grant()
+}
+
+// grant gives keys to those that wait. A change that waits keeps its keys from those that came later.
+func (q *queue) grant() {
+	wanted := map[string]bool{}
+	q.waiting = slices.DeleteFunc(q.waiting, func(t *ticket) bool {
+		free := !slices.ContainsFunc(t.keys, func(key string) bool { return q.held[key] || wanted[key] })
+		for _, key := range t.keys {
+			if free {
+				q.held[key] = true
+			} else {
+				wanted[key] = true
+			}
+		}
+		if free {
+			q.metrics.queued(-1, +1)
+			close(t.granted)
+		}
+		return free
+	})
+}
+
+func (t *ticket) meets(keys []string) bool {
+	return slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) })
+}

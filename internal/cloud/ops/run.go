@@ -1,0 +1,240 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// maxUnexplained is how often a request is sent that is refused though the state allows it. The state may
+	// have changed in between; what it is refused for may also be nothing that the API shows.
+	maxUnexplained = 5
+	// maxWaiting is how many calls may wait at once, within the memory that the manifests allow. Detaches,
+	// for which pods wait on other machines, have room beyond it.
+	maxWaiting, moreDetaches = 1000, 100
+)
+
+// Run carries out a change and returns what is known of the object at its end.
+//
+// An error is fault.Uncertain where the request was sent and its outcome is not known. If ctx ends before
+// the request was sent, it never is, and the error is fault.Unavailable; after that the change goes on
+// without its caller and holds its object and machine until it has ended. A call with the same Name that
+// comes meanwhile waits for it and sends nothing.
+func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
+	var none S
+	ctx, cancel := r.Bounded(ctx)
+	defer cancel()
+	leave, err := r.admit(op.Priority)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", op.Name, err)
+	}
+	defer leave()
+	if f, ok := r.underWay(op.Object).(*flight[S]); ok && f.op.Name == op.Name && f.write.goesOn() {
+		select {
+		case <-f.done:
+			return f.answer, f.err
+		case <-ctx.Done():
+			return none, uncertain(op.Name, ctx.Err())
+		}
+	}
+	release, behind, err := r.queue.acquire(ctx, op.Object, op.Machine)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w: nothing was sent, it waited behind %d other changes: %w", op.Name, fault.Unavailable, behind, err)
+	}
+	f := newFlight(ctx, r, op)
+	if !r.spawn(func() { f.fly(release) }) {
+		release()
+		return none, fmt.Errorf("%s: %w: the program ends", op.Name, fault.Unavailable)
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		if f.write.leave(ctx.Err(), r.cfg.Timeout) {
+			return none, uncertain(op.Name, ctx.Err())
+		}
+		<-f.done // at once: nothing is sent any more
+	}
+	if f.err != nil && ctx.Err() != nil {
+		return none, fmt.Errorf("%w: %w", f.err, ctx.Err())
+	}
+	return f.answer, f.err
+}
+
+func uncertain(name string, why error) error {
+	return fmt.Errorf("%s: %w: it was sent and goes on: %w", name, fault.Uncertain, why)
+}
+
+// Settle waits until nothing is under way with an object, and reads it then.
+func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx context.Context) (S, error)) (S, error) {
+	if _, err := r.settle(ctx, object); err != nil {
+		var none S
+		return none, err
+	}
+	return state(ctx)
+}
+
+// flight is a change that has left the queue. It ends with its operation in the cloud, not with its caller.
+type flight[S any] struct {
+	r     *Runner
+	op    Op[S]
+	write *Write
+
+	// done is closed when answer and err are final.
+	done   chan struct{}
+	answer S
+	err    error
+}
+
+func newFlight[S any](ctx context.Context, r *Runner, op Op[S]) *flight[S] {
+	f := &flight[S]{r: r, op: op, done: make(chan struct{}), write: &Write{Priority: op.Priority, Key: op.Key, caller: ctx}}
+	f.write.ctx, f.write.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return f
+}
+
+// fly carries the change out in a goroutine of its own.
+func (f *flight[S]) fly(release func()) {
+	stop := context.AfterFunc(f.r.life, func() { f.write.cancel(context.Canceled) })
+	f.r.begin(f.op.Object, f)
+	defer func() {
+		f.r.end(f.op.Object, f)
+		stop()
+		f.write.end()
+		release()
+		close(f.done)
+	}()
+	f.err = Guard(func() (err error) {
+		f.answer, err = f.perform()
+		return err
+	})
+	if f.err != nil {
+		f.err = fmt.Errorf("%s: %w", f.op.Name, f.err)
+	}
+}
+
+// perform sends the request until it is taken on or finally refused.
+func (f *flight[S]) perform() (answer S, err error) {
+	unexplained := 0
+	for attempt := 0; ; attempt++ {
+		if f.op.Lease > 0 {
+			if answer, err = f.check(); fault.Of(err) != fault.Busy {
+				return answer, err
+			}
+		}
+		var operation string
+		answer, operation, err = f.op.Submit(f.write.ctx, f.write)
+		f.write.arrived()
+		switch {
+		case err == nil && operation == "":
+			return answer, nil
+		case err == nil:
+			return answer, f.track(operation)
+		case fault.Of(err) == fault.Uncertain:
+			return answer, err
+		}
+		f.write.Undone()
+		if errors.Is(err, errLate) && pause(f.write.ctx, f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand())) == nil {
+			continue
+		}
+		busy := fault.Of(err) == fault.Busy
+		if !busy && !refused(err) {
+			return answer, err
+		}
+		if answer, err = f.explain(err, attempt); fault.Of(err) != fault.Busy {
+			return answer, err
+		}
+		if !busy {
+			if unexplained++; unexplained == maxUnexplained {
+				return answer, fmt.Errorf("%w: refused %d times, though the state allows it; what the cloud says should tell why: %w",
+					fault.Unavailable, unexplained, err)
+			}
+		}
+		f.r.cfg.Metrics.refused()
+		if why := pause(f.write.ctx, f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand())); why != nil {
+			return answer, fmt.Errorf("%w: sent %d times: %w", err, attempt+1, why)
+		}
+	}
+}
+
+// check reads and decides before a request that must be sent soon after.
+func (f *flight[S]) check() (S, error) {
+	state, err := f.op.State(f.write.ctx)
+	if err != nil {
+		return state, err
+	}
+	f.write.Before = time.Now().Add(f.op.Lease) // the answer has arrived: a slow API delays, and never prevents
+	return state, f.op.Decide(state, false, nil)
+}
+
+// explain says what a refusal means. fault.Busy: send it again.
+//
+// A machine that is busy with a change of another object shows nothing in this one's state, so of the
+// refusals for that only the first is looked into: it may be an earlier change of this very object.
+func (f *flight[S]) explain(refusal error, attempt int) (state S, err error) {
+	busy := fault.Of(refusal) == fault.Busy
+	if f.op.State == nil || busy && attempt > 0 {
+		return state, refusal
+	}
+	waited, unsettled := f.r.settle(f.write.ctx, f.op.Object)
+	if busy && waited == 0 {
+		return state, refusal
+	}
+	if state, err = f.op.State(f.write.ctx); err != nil {
+		return state, fmt.Errorf("%w: %w", err, refusal)
+	}
+	err = f.op.Decide(state, unsettled == nil, refusal)
+	if unsettled != nil && fault.Of(err) == fault.Busy {
+		return state, fmt.Errorf("%w: %w", unsettled, refusal)
+	}
+	return state, err
+}
+
+// track waits for the operation that the request began. Only one that is seen to have failed has changed
+// nothing; of one that could not be followed to its end the outcome is open.
+func (f *flight[S]) track(id string) error {
+	began := Operation{Object: f.op.Object, Kind: f.op.Kind, ID: id, Began: time.Now()}
+	err := f.r.poller.wait(f.write.ctx, began)
+	var failed *failedOperation
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed):
+		f.write.Undone()
+		return fmt.Errorf("%w: %w", fault.Unavailable, failed)
+	default:
+		return fmt.Errorf("%w: the operation goes on unseen: %w", fault.Uncertain, err)
+	}
+}
+
+// settle waits for what is under way with an object already, begun by a call before this one, another
+// controller or a person. How it ended is for the state to say. It returns how many operations there were.
+func (r *Runner) settle(ctx context.Context, object string) (int, error) {
+	running, err := r.cfg.Tracker.Running(ctx, object)
+	if err != nil {
+		return 0, fmt.Errorf("find out what is under way with %s: %w", object, err)
+	}
+	for _, op := range running {
+		var failed *failedOperation
+		if err := r.poller.wait(ctx, op); err != nil && !errors.As(err, &failed) {
+			return len(running), fmt.Errorf("wait for what is under way with %s: %w", object, err)
+		}
+	}
+	return len(running), nil
+}
+
+// admit counts a call that waits.
+func (r *Runner) admit(p budget.Priority) (leave func(), err error) {
+	limit := int64(maxWaiting)
+	if p == budget.Detach {
+		limit += moreDetaches
+	}
+	if r.calls.Add(1) > limit {
+		r.calls.Add(-1)
+		return nil, fmt.Errorf("%w: %d calls wait already; it can be repeated later", fault.Unavailable, limit)
+	}
+	return func() { r.calls.Add(-1) }, nil
+}

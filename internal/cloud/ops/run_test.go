@@ -1,0 +1,353 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// site is a cloud with one object whose value changes by operations that take a while. One runs at a time.
+type site struct {
+	mu      sync.Mutex
+	value   int
+	running map[string]*job
+	numbers int
+	// takes is how long an operation runs, read how long a read takes, answer how long a write's answer takes.
+	takes, read, answer time.Duration
+	fails, hidden       bool
+	sent, reads         int
+}
+
+type job struct {
+	object string
+	ends   time.Time
+	to     int
+	failed bool
+}
+
+// refusal is what the cloud answers instead of doing something.
+type refusal struct{}
+
+func (refusal) Error() string { return "the cloud says no" }
+func (refusal) Refused() bool { return true }
+
+func newSite(takes time.Duration) *site { return &site{takes: takes, running: map[string]*job{}} }
+
+func (s *site) now() (busy bool) {
+	for _, j := range s.running {
+		if !time.Now().Before(j.ends) && j.to != 0 && !j.failed {
+			s.value, j.to = j.to, 0
+		}
+		busy = busy || time.Now().Before(j.ends)
+	}
+	return busy
+}
+
+func (s *site) submit(ctx context.Context, w *ops.Write, to int) (int, string, error) {
+	if ctx.Err() != nil {
+		return 0, "", fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
+	}
+	answer, err := w.Depart()
+	if err != nil {
+		return 0, "", err
+	}
+	s.mu.Lock()
+	s.sent++
+	busy := s.now()
+	s.numbers++
+	id := fmt.Sprint("op-", s.numbers)
+	if !busy && s.value != to {
+		s.running[id] = &job{object: "it", ends: time.Now().Add(s.takes), to: to, failed: s.fails}
+	}
+	same := s.value == to
+	s.mu.Unlock()
+	select {
+	case <-time.After(s.answer):
+	case <-answer.Done():
+		return 0, "", fmt.Errorf("%w: %w", fault.Uncertain, context.Cause(answer))
+	}
+	switch {
+	case busy:
+		return 0, "", fmt.Errorf("%w: %w", fault.Busy, refusal{})
+	case same:
+		return 0, "", fmt.Errorf("%w: %w", fault.InvalidArgument, refusal{})
+	}
+	return to, id, nil
+}
+
+func (s *site) state(context.Context) (int, error) {
+	<-time.After(s.read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now()
+	return s.value, nil
+}
+
+func (s *site) Running(_ context.Context, object string) (all []ops.Operation, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, j := range s.running {
+		if time.Now().Before(j.ends) {
+			all = append(all, ops.Operation{Object: object, ID: id})
+		}
+	}
+	return all, nil
+}
+
+func (s *site) Outcomes(_ context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
+	<-time.After(s.read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	s.now()
+	found := map[string]ops.Outcome{}
+	for _, op := range of {
+		j := s.running[op.ID]
+		switch {
+		case s.hidden:
+			found[op.ID] = ops.Outcome{Err: fmt.Errorf("%w: not for you", fault.Denied)}
+		case j != nil && !time.Now().Before(j.ends) && j.failed:
+			found[op.ID] = ops.Outcome{Done: true, Err: errors.New("it failed")}
+		case j != nil && !time.Now().Before(j.ends):
+			found[op.ID] = ops.Outcome{Done: true}
+		}
+	}
+	return found, nil
+}
+
+func (s *site) count() (sent, reads int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent, s.reads
+}
+
+// set is the Op that gives the object a value.
+func (s *site) set(to int) ops.Op[int] {
+	return ops.Op[int]{
+		Name: fmt.Sprint("set it to ", to), Kind: "set", Object: "it", Machine: "machine", Priority: budget.Attach,
+		Submit: func(ctx context.Context, w *ops.Write) (int, string, error) { return s.submit(ctx, w, to) },
+		State:  s.state,
+		Decide: func(value int, settled bool, refusal error) error {
+			switch {
+			case !settled:
+				return fmt.Errorf("%w: %w", fault.Busy, refusal)
+			case value == to:
+				return nil
+			}
+			return fmt.Errorf("%w: it is %d: %w", fault.Busy, value, refusal)
+		},
+	}
+}
+
+// simulated plays something with a Runner, in simulated time.
+func simulated(t *testing.T, s *site, play func(t *testing.T, r *ops.Runner)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := ops.New(t.Context(), ops.Config{Tracker: s})
+		play(t, r)
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func wantKind(t *testing.T, err error, kind fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != kind {
+		t.Errorf("got %v, want the kind %q", err, kind)
+	}
+}
+
+func TestAChangeIsSentOnceAndFollowedToItsEnd(t *testing.T) {
+	s := newSite(4 * time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		began := time.Now()
+		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
+			t.Fatal(err)
+		}
+		if sent, reads := s.count(); sent != 1 || reads > 9 || time.Since(began) > 5200*time.Millisecond {
+			t.Errorf("%d requests and %d reads in %s", sent, reads, time.Since(began))
+		}
+		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil { // refused, and as wanted
+			t.Error(err)
+		}
+	})
+}
+
+func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
+	s := newSite(10 * time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := ops.Run(ctx, r, s.set(1))
+		wantKind(t, err, fault.Uncertain)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v does not match the context's error", err)
+		}
+		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
+			t.Error(err)
+		}
+		if sent, _ := s.count(); sent != 1 {
+			t.Errorf("%d requests were sent, want the first only", sent)
+		}
+	})
+}
+
+func TestAQueuedChangeIsDroppedWithItsCaller(t *testing.T) {
+	s := newSite(10 * time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		first := make(chan error, 1)
+		go func() { _, err := ops.Run(t.Context(), r, s.set(1)); first <- err }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := ops.Run(ctx, r, s.set(2))
+		wantKind(t, err, fault.Unavailable)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if sent, _ := s.count(); sent != 1 {
+			t.Errorf("%d requests were sent, want 1", sent)
+		}
+	})
+}
+
+func TestAnOperationThatFailsIsUnavailableAndOneThatIsHiddenIsUncertain(t *testing.T) {
+	s := newSite(time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		s.fails = true
+		_, err := ops.Run(t.Context(), r, s.set(1))
+		wantKind(t, err, fault.Unavailable)
+		s.fails, s.hidden = false, true
+		_, err = ops.Run(t.Context(), r, s.set(1))
+		wantKind(t, err, fault.Uncertain)
+	})
+}
+
+// A1: what is under way, begun by another controller, ends before a refusal is decided.
+func TestARefusalIsDecidedWhenNothingIsUnderWay(t *testing.T) {
+	s := newSite(10 * time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		other := ops.New(t.Context(), ops.Config{Tracker: s})
+		done := make(chan error, 1)
+		go func() { _, err := ops.Run(t.Context(), other, s.set(1)); done <- err }()
+		synctest.Wait()
+		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if sent, _ := s.count(); sent != 2 {
+			t.Errorf("%d requests were sent, want 2", sent)
+		}
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An API whose requests do not say which state they are meant for: however slow its reads are, the change is
+// sent, right after one of them.
+func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
+	for _, read := range []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second} {
+		t.Run(read.String(), func(t *testing.T) {
+			s := newSite(2 * time.Second)
+			s.read = read
+			simulated(t, s, func(t *testing.T, r *ops.Runner) {
+				op := s.set(1)
+				op.Lease = 2 * time.Second
+				op.Decide = func(value int, _ bool, _ error) error {
+					if value == 1 {
+						return nil
+					}
+					return fault.Busy
+				}
+				if _, err := ops.Run(t.Context(), r, op); err != nil {
+					t.Error(err)
+				}
+				if sent, _ := s.count(); sent != 1 {
+					t.Errorf("%d requests were sent, want 1", sent)
+				}
+			})
+		})
+	}
+}
+
+// C6: a panic of an SDK ends no program, wherever it comes from.
+func TestPanicsOfABackendAreSurvived(t *testing.T) {
+	s := newSite(time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		op := s.set(1)
+		op.Submit = func(context.Context, *ops.Write) (int, string, error) { panic("an odd answer") }
+		_, err := ops.Run(t.Context(), r, op)
+		wantKind(t, err, fault.Uncertain)
+		reads := ops.NewReads(r, func(context.Context, int) (int, error) { panic("an odd answer") }, nil)
+		if _, err := reads.Get(t.Context(), 1); err == nil {
+			t.Error("a read that panicked has an answer")
+		}
+		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// S10: calls that wait are bounded, and detaches have room beyond the others.
+func TestTooManyCallsAreRefusedAtOnce(t *testing.T) {
+	s := newSite(time.Hour)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() { _, _ = ops.Run(ctx, r, s.set(i+1)) })
+		}
+		synctest.Wait()
+		_, err := ops.Run(t.Context(), r, s.set(2000))
+		wantKind(t, err, fault.Unavailable)
+		detach := s.set(2001)
+		detach.Priority = budget.Detach
+		soon, done := context.WithTimeout(t.Context(), time.Minute)
+		defer done()
+		if _, err := ops.Run(soon, r, detach); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a detach was not let in: %v", err)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// All that ask within a moment share one request, and each read begins after the question.
+func TestQuestionsOfOneMomentShareARead(t *testing.T) {
+	s := newSite(time.Second)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		ones, manys := 0, 0
+		reads := ops.NewReads(r, func(_ context.Context, key int) (int, error) {
+			ones++
+			return key, nil
+		}, func(context.Context) (map[int]int, error) {
+			manys++
+			return map[int]int{1: 1, 2: 2}, nil
+		})
+		var all sync.WaitGroup
+		for _, key := range []int{1, 2, 3, 1} {
+			all.Go(func() {
+				if got, err := reads.Get(t.Context(), key); err != nil || got != key {
+					t.Errorf("Get(%d) = %d, %v", key, got, err)
+				}
+			})
+		}
+		all.Wait()
+		if ones != 1 || manys != 1 {
+			t.Errorf("%d reads of one and %d of many, want 1 and 1", ones, manys)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Config is what a Runner needs. All but Tracker may be zero.
+type Config struct {
+	Tracker Tracker
+	// Timeout bounds calls that have no deadline, and how long a change is followed after its caller has
+	// gone. Zero means 5 minutes.
+	Timeout time.Duration
+	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
+	Tick time.Duration
+	// Busy says how to wait while the cloud refuses a change because of another one. Zero means
+	// half a second to 3 seconds.
+	Busy Backoff
+	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	Rand func() float64
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// Backoff is a row of growing pauses.
+type Backoff struct {
+	// First is the first pause; each later one is half as long again, up to Max. Up to a third of each is
+	// left to chance, so that two controllers do not meet again.
+	First, Max time.Duration
+}
+
+func (b Backoff) pause(n int, chance float64) time.Duration {
+	d := b.First
+	for ; n > 0 && d < b.Max; n-- {
+		d += d / 2
+	}
+	d = min(d, b.Max)
+	return d - time.Duration(chance*float64(d)/3)
+}
+
+// Runner carries out the changes of one account.
+type Runner struct {
+	cfg    Config
+	queue  *queue
+	poller *poller
+	calls  atomic.Int64 // that wait in Run
+
+	life    context.Context
+	die     context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	flights map[string]any // by object
+}
+
+// New returns a Runner that works until ctx ends or Close is called.
+func New(ctx context.Context, cfg Config) *Runner {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 5 * time.Minute
+	}
+	if cfg.Tick <= 0 {
+		cfg.Tick = 500 * time.Millisecond
+	}
+	if cfg.Busy == (Backoff{}) {
+		cfg.Busy = Backoff{First: 500 * time.Millisecond, Max: 3 * time.Second}
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, held: map[string]bool{}}, flights: map[string]any{}}
+	r.life, r.die = context.WithCancel(ctx)
+	r.poller = newPoller(r)
+	return r
+}
+
+// Life is the context that lasts as long as the Runner works.
+func (r *Runner) Life() context.Context { return r.life }
+
+// Every does something in the background, for the first time after a pause. Its errors and panics go to
+// report.
+func (r *Runner) Every(interval time.Duration, do func(ctx context.Context) error, report func(error)) {
+	r.spawn(func() {
+		for pause(r.life, interval) == nil {
+			if err := Guard(func() error { return do(r.life) }); err != nil && r.life.Err() == nil {
+				report(err)
+			}
+		}
+	})
+}
+
+// Close ends everything that is under way, and returns when it has ended or ctx has.
+func (r *Runner) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.die()
+	r.poller.close()
+	idle := make(chan struct{})
+	go func() {
+		r.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("requests to the cloud are still under way: %w", ctx.Err())
+	}
+}
+
+// spawn runs something in a goroutine that Close waits for. It reports false after Close.
+func (r *Runner) spawn(do func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.running.Go(do)
+	return true
+}
+
+// Guard returns what do returns. Where do panics, as an SDK may that gets nonsense for an answer, the
+// program lives on, and the outcome of what was sent is not known.
+func Guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the answer could not be understood: %v", fault.Uncertain, p)
+		}
+	}()
+	return do()
+}
+
+// Bounded gives a call that has no deadline the Runner's.
+func (r *Runner) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, r.cfg.Timeout)
+}
+
+func (r *Runner) underWay(object string) any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flights[object]
+}
+
+func (r *Runner) begin(object string, f any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flights[object] = f
+}
+
+func (r *Runner) end(object string, f any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.flights[object] == f {
+		delete(r.flights, object)
+	}
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

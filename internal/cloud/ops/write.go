@@ -1,0 +1,123 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// AnswerTimeout bounds how long the answer to a sent request is waited for.
+const AnswerTimeout = 60 * time.Second
+
+var errSilent = fmt.Errorf("the cloud has not answered for %s: %w", AnswerTimeout, context.DeadlineExceeded)
+
+// errLate is a request that was not sent because Write.Before had passed.
+var errLate = fmt.Errorf("%w: the state that it was decided by is too old by now", fault.Unavailable)
+
+// Write steers one request that changes something, and knows whether it was sent. Exactly one side wins:
+// either the request is sent, or its caller goes before that and it never is.
+type Write struct {
+	// Priority is the request's place in the API budget.
+	Priority budget.Priority
+	// Key is the idempotency key, where the cloud has such.
+	Key string
+	// Before is the latest moment to send; zero: any.
+	Before time.Time
+
+	caller context.Context
+	ctx    context.Context // of the change; it may outlive the caller
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	sent bool // and not known to have changed nothing
+	left bool // the caller has gone
+	over bool // the change has ended
+	// answered ends the wait for an answer, limit that for the operation.
+	answered context.CancelFunc
+	limit    *time.Timer
+}
+
+// NewWrite returns a Write whose request is bounded by ctx and never dropped. Run makes its own.
+func NewWrite(ctx context.Context, p budget.Priority) *Write {
+	return &Write{Priority: p, caller: ctx, ctx: ctx, cancel: func(error) {}}
+}
+
+// Depart is called right before the request leaves. The context that it returns bounds the answer, and does
+// not end with the caller: a connection that is cut while the cloud acts leaves the outcome open. An error
+// says that the request must not be sent.
+func (w *Write) Depart() (context.Context, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !w.sent && w.caller.Err() != nil:
+		return nil, fmt.Errorf("%w: nothing was sent: %w", fault.Unavailable, w.caller.Err())
+	case !w.Before.IsZero() && time.Now().After(w.Before):
+		return nil, errLate
+	}
+	w.sent = true
+	ctx, cancel := context.WithTimeoutCause(w.ctx, AnswerTimeout, errSilent)
+	w.answered = cancel
+	return ctx, nil
+}
+
+// Undone is called when the answer proves that the request has changed nothing. It may be sent again.
+func (w *Write) Undone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.land()
+	w.sent = false
+	if w.left {
+		w.cancel(context.Canceled) // no caller waits for another attempt
+	}
+}
+
+// land ends the wait for an answer.
+func (w *Write) land() {
+	if w.answered != nil {
+		w.answered()
+		w.answered = nil
+	}
+}
+
+// arrived is called when the answer has been read.
+func (w *Write) arrived() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.land()
+}
+
+// leave is called when the caller goes. It reports whether the change goes on without it, for at most limit.
+func (w *Write) leave(why error, limit time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = true
+	if !w.sent || w.over {
+		w.cancel(why)
+		return false
+	}
+	w.limit = time.AfterFunc(limit, func() { w.cancel(context.DeadlineExceeded) })
+	return true
+}
+
+// end is called when the change has ended.
+func (w *Write) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.land()
+	if w.limit != nil {
+		w.limit.Stop()
+	}
+	w.cancel(nil)
+}
+
+// goesOn reports whether the change was sent and its caller has gone.
+func (w *Write) goesOn() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sent && w.left
+}
