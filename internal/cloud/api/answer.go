@@ -1,0 +1,84 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// maxWords bounds what is repeated of an answer, which may be a page of HTML.
+const maxWords = 300
+
+// Answer is what a cloud said when it refused or failed.
+type Answer struct {
+	Status int
+	// Words are the cloud's, in one line, without the token.
+	Words string
+	// RequestID is what the cloud's support asks for, if there is one.
+	RequestID string
+}
+
+// NewAnswer returns an answer in one short line. Words that hold the token, as a proxy's may that repeats the
+// request, are dropped: errors reach the claim's namespace.
+func NewAnswer(status int, words, requestID, token string) *Answer {
+	line := func(s string) string {
+		if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
+			return "(it repeats the request)"
+		}
+		s = strings.Join(strings.Fields(s), " ")
+		return s[:min(len(s), maxWords)]
+	}
+	return &Answer{Status: status, Words: line(words), RequestID: line(requestID)}
+}
+
+// answerOf reads the body of a refusal: {"id":..,"message":..,"request_id":..}, or anything else as it is.
+func answerOf(resp *http.Response, token string) *Answer {
+	var said struct {
+		Message   string `json:"message"`
+		RequestID string `json:"request_id"`
+	}
+	body, _ := io.ReadAll(resp.Body) // what arrived is all that there is to report
+	if json.Unmarshal(body, &said) != nil {
+		said.Message = string(body)
+	}
+	if said.RequestID == "" {
+		said.RequestID = resp.Header.Get("X-Request-Id")
+	}
+	return NewAnswer(resp.StatusCode, said.Message, said.RequestID, token)
+}
+
+// AnswerOf returns the cloud's answer behind an error, or nil if there was none.
+func AnswerOf(err error) *Answer {
+	var a *Answer
+	errors.As(err, &a)
+	return a
+}
+
+// Error repeats the cloud's words and the id that its support asks for.
+func (a *Answer) Error() string {
+	text := fmt.Sprintf("the cloud answers %d %q", a.Status, a.Words)
+	if a.RequestID != "" {
+		text += " (request " + a.RequestID + ")"
+	}
+	return text
+}
+
+// FromCloud marks it for package fault.
+func (a *Answer) FromCloud() {}
+
+// Refused reports whether the cloud looked at the object and said no; see package ops. What is about the
+// token, the quota or the budget is not.
+func (a *Answer) Refused() bool {
+	switch a.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
+		return true
+	default:
+		return false
+	}
+}
+
+// Says reports whether the words have a text, which is in lower case.
+func (a *Answer) Says(text string) bool { return strings.Contains(strings.ToLower(a.Words), text) }

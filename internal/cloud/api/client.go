@@ -1,0 +1,218 @@
+// Package api speaks with a cloud's API over HTTP and JSON: one request within the API budget, bounded
+// answers that are believed only when they say what they must, and the kinds of refusals.
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Client sends requests to one API.
+type Client struct {
+	// Endpoint is the API's address without a path.
+	Endpoint string
+	// Base sends; Bounded is put around it.
+	Base http.RoundTripper
+	// Token returns the API token, asked for with each request, so that a new one is used at once.
+	Token func() (string, error)
+	// UserAgent names the program; "": Go's own.
+	UserAgent string
+	// Governor has the budget.
+	Governor *budget.Governor
+	// Route names a path without ids, for metrics.
+	Route func(path string) string
+	// Throttled reports whether a 429 is the budget's, and not a rule about what was asked for.
+	Throttled func(Request, *http.Response) bool
+	// Kind is the API's table of answers and kinds.
+	Kind    func(*Answer) fault.Kind
+	Metrics *budget.Metrics
+}
+
+// Request is one request.
+type Request struct {
+	// Doing begins errors, such as "read volume 1"; "": the caller says it.
+	Doing  string
+	Method string
+	Path   string
+	Query  url.Values
+	// Body is sent as JSON; nil: none.
+	Body any
+	// Write steers a request that changes something; nil: it only reads, with Priority.
+	Write    *ops.Write
+	Priority budget.Priority
+	// NoContent: only status 204 says that it was done.
+	NoContent bool
+}
+
+// Do sends a request when the budget allows, again only where the cloud refused it for the budget, and decodes
+// the answer. An error of a read carries the answer's kind or fault.Unavailable. One of a write is
+// fault.Uncertain unless it is known that nothing was changed.
+func (c *Client) Do(ctx context.Context, r Request, into any) error {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = json.Marshal(r.Body); err != nil {
+			return r.named(fmt.Errorf("%w: %w", fault.InvalidArgument, err))
+		}
+	}
+	p := r.Priority
+	switch {
+	case r.Write != nil:
+		p = r.Write.Priority
+	case p == budget.Default:
+		p = budget.Read
+	}
+	for {
+		if err := c.Governor.Acquire(ctx, p); err != nil {
+			return r.named(err)
+		}
+		again, err := c.try(ctx, r, body, into)
+		if !again {
+			return c.explained(r, err)
+		}
+	}
+}
+
+// try sends a request once. again: the cloud refused it for the budget.
+func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (again bool, err error) {
+	token, err := c.Token()
+	if err != nil {
+		return false, fmt.Errorf("%w: the API token cannot be read: %w", fault.Unavailable, err)
+	}
+	if r.Write != nil {
+		ctx, err = r.Write.Depart()
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ops.AnswerTimeout)
+		defer cancel()
+	}
+	if err != nil {
+		return false, err
+	}
+	resp, err := c.send(ctx, r, body, token)
+	route := c.Route(r.Path)
+	if err != nil {
+		c.Metrics.Requested(route, r.Method, "error")
+		c.Governor.Learn(budget.Rate{})
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	c.Metrics.Requested(route, r.Method, fmt.Sprint(resp.StatusCode))
+	rate := budget.StandardRate(resp)
+	if resp.StatusCode == http.StatusTooManyRequests && c.Throttled(r, resp) {
+		rate.Refused, rate.Words = true, answerOf(resp, token).Error()
+		c.Governor.Learn(rate)
+		if r.Write != nil {
+			r.Write.Undone()
+		}
+		return true, nil
+	}
+	c.Governor.Learn(rate)
+	return false, read(resp, r, token, into)
+}
+
+func (c *Client) send(ctx context.Context, r Request, body []byte, token string) (*http.Response, error) {
+	address := strings.TrimRight(c.Endpoint, "/") + r.Path
+	if len(r.Query) > 0 {
+		address += "?" + r.Query.Encode()
+	}
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, address, reader)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token)
+	if c.UserAgent != "" {
+		req.Header.Set("User-Agent", c.UserAgent)
+	}
+	// RoundTrip follows no redirect: the token stays at the address that it was meant for.
+	return Bounded{c.Base}.RoundTrip(req)
+}
+
+// read takes the answer to a request.
+func read(resp *http.Response, r Request, token string, into any) error {
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
+	case resp.StatusCode >= 300 || resp.StatusCode < 200:
+		return answerOf(resp, token)
+	case r.NoContent && resp.StatusCode == http.StatusNoContent:
+		return nil
+	case r.NoContent:
+		return fmt.Errorf("the answer has status %d, only 204 says that it was done", resp.StatusCode)
+	case kind != "application/json":
+		return fmt.Errorf("the answer with status %d is not JSON but %.40q", resp.StatusCode, kind)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return nil
+}
+
+// explained gives the failure of a request its kind.
+func (c *Client) explained(r Request, err error) error {
+	answer := AnswerOf(err)
+	var kind fault.Kind
+	switch {
+	case err == nil:
+		return nil
+	case answer != nil && r.Write != nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusRequestTimeout):
+		kind = fault.Uncertain
+	case answer != nil:
+		kind = c.Kind(answer)
+	case errors.Is(err, fault.Unavailable):
+		return r.named(err) // nothing was sent
+	case r.Write == nil || neverSent(err):
+		kind = fault.Unavailable
+	default:
+		kind = fault.Uncertain
+	}
+	return r.named(fmt.Errorf("%w: %w", kind, err))
+}
+
+// named says what an error is about, where that is known here.
+func (r Request) named(err error) error {
+	if r.Doing == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", r.Doing, err)
+}
+
+// neverSent reports whether not even a connection was made.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// DefaultTransport returns a transport that does not wait for ever.
+func DefaultTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = ops.AnswerTimeout
+	t.MaxIdleConnsPerHost = 32 // one request stands for one change, and many are made at once
+	return t
+}

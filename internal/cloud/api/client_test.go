@@ -1,0 +1,108 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// transport answers every request in one way.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answers(status int, kind, body string) transport {
+	return func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
+}
+
+func fails(err error) transport {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+func client(base http.RoundTripper) *api.Client {
+	return &api.Client{
+		Endpoint: "https://api.example", Base: base, Token: func() (string, error) { return "the-token", nil },
+		Governor:  budget.New(budget.Config{}),
+		Route:     func(path string) string { return path },
+		Throttled: func(api.Request, *http.Response) bool { return false },
+		Kind: func(a *api.Answer) fault.Kind {
+			if a.Status == http.StatusUnprocessableEntity {
+				return fault.Busy
+			}
+			return fault.Unavailable
+		},
+	}
+}
+
+func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
+	const json = "application/json"
+	tests := map[string]struct {
+		base        http.RoundTripper
+		read, write fault.Kind
+	}{
+		"an answer":                               {answers(200, json, `{"n":1}`), fault.None, fault.None},
+		"a refusal":                               {answers(422, json, `{"message":"busy"}`), fault.Busy, fault.Busy},
+		"a failure of the cloud":                  {answers(500, json, `{}`), fault.Unavailable, fault.Uncertain},
+		"a gateway that gave up":                  {answers(504, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
+		"a timeout of the cloud":                  {answers(408, "", ""), fault.Unavailable, fault.Uncertain},
+		"a redirect":                              {answers(302, "", ""), fault.Unavailable, fault.Unavailable},
+		"an answer that is not JSON":              {answers(200, "text/html", `{"n":1}`), fault.Unavailable, fault.Uncertain},
+		"an answer that is cut":                   {answers(200, json, `{"n":`), fault.Unavailable, fault.Uncertain},
+		"an answer that was lost":                 {fails(&url.Error{Op: "Post", URL: "u", Err: io.EOF}), fault.Unavailable, fault.Uncertain},
+		"no connection, so nothing was sent":      {fails(&net.OpError{Op: "dial", Err: io.EOF}), fault.Unavailable, fault.Unavailable},
+		"a connection that broke while it waited": {fails(&net.OpError{Op: "read", Err: io.EOF}), fault.Unavailable, fault.Uncertain},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var into struct{ N int }
+			err := client(tc.base).Do(t.Context(), api.Request{Doing: "read it", Method: "GET", Path: "/it"}, &into)
+			if fault.Of(err) != tc.read {
+				t.Errorf("a read ends with %v, want the kind %q", err, tc.read)
+			}
+			w := ops.NewWrite(t.Context(), budget.Write)
+			err = client(tc.base).Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
+			if fault.Of(err) != tc.write {
+				t.Errorf("a write ends with %v, want the kind %q", err, tc.write)
+			}
+		})
+	}
+}
+
+func TestAWriteThatTheBudgetHoldsBackWasNotSent(t *testing.T) {
+	c := client(answers(200, "application/json", "{}"))
+	c.Governor = budget.New(budget.Config{Windows: []budget.Window{{Calls: 0, Per: 1 << 40}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := c.Do(ctx, api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: ops.NewWrite(ctx, budget.Write)}, nil)
+	if fault.Of(err) != fault.Unavailable || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %q with the context's error", err, fault.Unavailable)
+	}
+}
+
+func TestAnErrorRepeatsTheCloudsWordsInOneShortLine(t *testing.T) {
+	for _, tc := range []struct{ body, want string }{
+		{
+			`{"id":"x","message":"Droplet already\n has a pending event","request_id":"r-1"}`,
+			`change it: another change is under way: the cloud answers 422 "Droplet already has a pending event" (request r-1)`,
+		},
+		{"<html>" + strings.Repeat("x ", 5000), `"<html>x x`},
+	} {
+		c := client(answers(422, "application/json", tc.body))
+		err := c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: ops.NewWrite(t.Context(), budget.Write)}, nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 500 {
+			t.Errorf("the error is %.600v, want %q in it", err, tc.want)
+		}
+	}
+}
