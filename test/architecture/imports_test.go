@@ -50,7 +50,8 @@ var rules = map[string]rule{
 	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish"},
+		// cloud/remote: for tags only, until Linode and Yandex have moved to cloud/ops too.
+		ours:    []string{"cloud", "fault", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/linode": {
@@ -77,7 +78,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
 			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote",
-			"cloud/yandex",
+			"cloud/yandex", "cloud/ops", "cloud/api",
 		},
 		outside: anything,
 	},

@@ -10,7 +10,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
@@ -86,7 +85,7 @@ func (d digitalOcean) Open(ctx context.Context, limits []budget.Window, reg prom
 	c, err := digitalocean.New(ctx, digitalocean.Config{
 		Token:    func() (string, error) { return d.Account.Token, nil },
 		Endpoint: d.Account.URL, Transport: d.Account.Client().Transport, Region: emulator.DefaultRegion, ClusterID: "bench",
-		Limits: limits, Metrics: remote.Metrics{Budget: waits}, SweepEvery: -1,
+		Limits: limits, Metrics: digitalocean.Metrics{Budget: waits}, SweepEvery: -1,
 	})
 	if err != nil {
 		return nil, nil, err

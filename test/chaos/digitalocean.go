@@ -90,7 +90,7 @@ func numberOf(node cloud.NodeID) int {
 func (a digitalOcean) open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error) {
 	c, err := digitalocean.New(ctx, digitalocean.Config{
 		Token:    func() (string, error) { return a.Token, nil },
-		Endpoint: a.URL, Transport: by.web, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance, LeftOverAge: leftOver,
+		Endpoint: a.URL, Transport: by.web, Region: digitalOceanRegion, ClusterID: ourCluster, Rand: a.chance, OrphanAge: leftOver,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -178,6 +178,8 @@ func (a digitalOcean) refusal(kind Kind, rng *rand.Rand) faults.Effect {
 		return faults.Effect{Status: http.StatusForbidden, Message: "volume/snapshot capacity limit exceeded"}
 	case Pending:
 		return faults.Effect{Status: http.StatusUnprocessableEntity, Message: "Droplet already has a pending event"}
+	case Throttled: // the real one says in its headers that the budget is spent
+		return faults.Effect{Status: http.StatusTooManyRequests, Header: map[string]string{"Ratelimit-Remaining": "0"}}
 	}
 	return webRefusal(kind, rng)
 }

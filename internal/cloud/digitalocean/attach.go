@@ -4,151 +4,90 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
-
-	"github.com/digitalocean/godo"
+	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A move is one attach or detach in a droplet's queue. Its action may be read by the queue's watcher
-// after the call has gone, so it stands behind a lock.
-type move struct {
-	c       *Cloud
-	id      cloud.VolumeID
-	droplet int
-	kind    poll.Kind
-	// decide says what a refusal means, from the state of the volume (nil: there is none). It answers
-	// nil where the wanted state is there already.
-	decide func(ctx context.Context, vol *godo.Volume, refusal error) error
-
-	puzzles remote.Puzzles
-
-	mu  sync.Mutex
-	act *action // nil: nothing has to be waited for
-}
-
-// do lets the move happen in its turn and returns when the cloud says that it has.
-func (m *move) do(ctx context.Context) error {
-	err := m.c.machines.Do(ctx, queue.Change{Key: string(nodeID(m.droplet)), Send: m.send, Wait: m.wait})
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("%s volume %s, droplet %d: %w", m.kind, m.id, m.droplet, err)
-	if m.sent() {
-		return unseen(err)
-	}
-	return err
-}
-
-// send sends the write. What a refusal means is decided from the state: after everything that is under
-// way with the volume has ended, because an attachment that is being undone is none (failure A1 of the
-// catalogue), and read then, because a list may be old (A9).
-func (m *move) send(ctx context.Context) error {
-	act, err := m.c.postAction(ctx, m.id, m.kind, map[string]any{"droplet_id": m.droplet})
-	if err == nil {
-		m.mu.Lock()
-		m.act = &act
-		m.mu.Unlock()
-		return nil
-	}
-	if !refused(err) || fault.Of(err) == fault.Busy {
-		return err
-	}
-	if _, joinErr := m.c.join(ctx, m.id); joinErr != nil {
-		return joinErr
-	}
-	vol, lookErr := m.c.look(ctx, m.id)
-	if lookErr != nil {
-		return lookErr
-	}
-	return m.puzzles.Count(m.decide(ctx, vol, err))
-}
-
-func (m *move) wait(ctx context.Context) error {
-	m.mu.Lock()
-	act := m.act
-	m.mu.Unlock()
-	if act == nil {
-		return nil
-	}
-	return m.c.await(ctx, *act)
-}
-
-func (m *move) sent() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.act != nil
-}
-
 // Attach makes the volume a disk of the droplet.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-	droplet, ok := dropletID(node)
+	onto, ok := dropletID(node)
 	switch {
 	case !objectID(id):
 		return cloud.Device{}, fmt.Errorf("attach volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	case !ok:
 		return cloud.Device{}, fmt.Errorf("attach volume %s to %.80q: %w: no droplet has such an id", id, node, fault.NotFound)
 	}
-	ctx, cancel := c.bounded(budget.WithPriority(ctx, budget.Attach))
-	defer cancel()
-	f, err := c.know(ctx, id)
+	name := fmt.Sprintf("attach volume %s to droplet %d", id, onto)
+	known, err := c.known(ctx, id) // for the device's name
 	if err != nil {
-		return cloud.Device{}, fmt.Errorf("attach volume %s to droplet %d: %w", id, droplet, err)
+		return cloud.Device{}, fmt.Errorf("%s: %w", name, err)
 	}
-	c.growing.Before(ctx, id, f.wish)
-	m := &move{c: c, id: id, droplet: droplet, kind: kindAttach}
-	m.decide = func(ctx context.Context, vol *godo.Volume, refusal error) error {
-		return c.decideAttach(ctx, vol, droplet, refusal)
-	}
-	if err := m.do(ctx); err != nil {
+	_, err = ops.Run(ctx, c.ops, ops.Op[placement]{
+		Name: name, Kind: "attach", Object: volumeKey(id), Machine: dropletKey(onto), Priority: budget.Attach,
+		Submit: func(ctx context.Context, w *ops.Write) (placement, string, error) {
+			action, err := c.startAction(ctx, w, id, map[string]any{"type": "attach", "droplet_id": onto})
+			return placement{}, action, attachError(err)
+		},
+		State:  func(ctx context.Context) (placement, error) { return c.placement(ctx, id, onto) },
+		Decide: decideAttach,
+	})
+	if err != nil {
 		return cloud.Device{}, err
 	}
-	c.known.change(id, func(f *fact) { f.droplet = droplet })
-	return deviceOf(f.name), nil
+	return deviceOf(known.name), nil
+}
+
+// placement is where a volume is, and the droplet that it is wanted at.
+type placement struct {
+	vol    *volume  // nil: there is none
+	onto   int      // the droplet
+	target *droplet // what it is, read where the volume is free; nil: there is none
+}
+
+func (c *Cloud) placement(ctx context.Context, id cloud.VolumeID, onto int) (at placement, err error) {
+	at.onto = onto
+	at.vol, err = c.findVolume(ctx, id)
+	if err == nil && at.vol != nil && len(at.vol.DropletIDs) == 0 {
+		at.target, err = c.findDroplet(ctx, onto)
+	}
+	return at, err
 }
 
 // decideAttach says what a refused attach means.
-func (c *Cloud) decideAttach(ctx context.Context, vol *godo.Volume, droplet int, refusal error) error {
+func decideAttach(at placement, settled bool, refusal error) error {
 	switch {
-	case vol == nil:
+	case at.vol == nil:
 		return fmt.Errorf("%w: there is no such volume: %w", fault.NotFound, refusal)
-	case attachedTo(vol, droplet):
+	case !settled:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
+	case attachedTo(at.vol, at.onto):
 		return nil
-	case len(vol.DropletIDs) > 0:
+	case len(at.vol.DropletIDs) > 0:
 		return fmt.Errorf("it is attached to droplet %d; it can be attached here when it is detached there: %w: %w",
-			vol.DropletIDs[0], fault.Precondition, refusal)
-	}
-	there, err := c.droplet(ctx, droplet)
-	switch {
-	case err != nil:
-		return err
-	case there == nil:
+			at.vol.DropletIDs[0], fault.Precondition, refusal)
+	case at.target == nil:
 		return fmt.Errorf("%w: there is no such droplet: %w", fault.NotFound, refusal)
-	case len(there.VolumeIDs) >= slots || fault.Of(refusal) == fault.Exhausted:
-		return fmt.Errorf("the droplet has no free slot, %d volumes are attached to it: %w: %w", len(there.VolumeIDs), fault.Exhausted, refusal)
-	case there.Region != nil && there.Region.Slug != regionOf(vol):
-		return fmt.Errorf("the volume is in %s and the droplet in %s: %w: %w", regionOf(vol), there.Region.Slug, fault.Precondition, refusal)
+	case len(at.target.VolumeIDs) >= slots || fault.Of(refusal) == fault.Exhausted:
+		return fmt.Errorf("the droplet has no free slot, %d volumes are attached to it: %w: %w", len(at.target.VolumeIDs), fault.Exhausted, refusal)
+	case at.target.Region != nil && at.target.Region.Slug != regionOf(at.vol):
+		return fmt.Errorf("the volume is in %s and the droplet in %s: %w: %w", regionOf(at.vol), at.target.Region.Slug, fault.Precondition, refusal)
 	}
-	// The refusal was about a state that has changed since, or about something that the API does not tell.
-	return fmt.Errorf("the volume is free and the droplet has room now: %w: %w", fault.Busy, refusal)
+	// The refusal was about a state that has changed since, or about something that the API does not show.
+	return fmt.Errorf("the volume is free and the droplet has a free slot now: %w: %w", fault.Busy, refusal)
 }
 
-// droplet reads a machine; nil if there is none.
-func (c *Cloud) droplet(ctx context.Context, id int) (*godo.Droplet, error) {
-	there, _, err := c.api.Droplets.Get(budget.WithPriority(ctx, budget.Read), id)
-	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
-		return nil, nil //nolint:nilnil // "there is none" is an answer here
+// attachError keeps fault.Exhausted for slots, which send the pod to another node: a quota of the account is the
+// same on all of them.
+func attachError(err error) error {
+	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Exhausted {
+		return fmt.Errorf("%w: %w", fault.Unavailable, a)
 	}
-	if err == nil && (there == nil || there.ID != id) {
-		return nil, fmt.Errorf("look at droplet %d: %w: the answer is not about it", id, fault.Unavailable)
-	}
-	return there, readError(fmt.Sprintf("look at droplet %d", id), err)
+	return err
 }
 
 // Detach takes the volume off the droplet, or off whatever droplet.
@@ -156,44 +95,24 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if !objectID(id) {
 		return nil // no volume, so it is free
 	}
-	ctx, cancel := c.bounded(budget.WithPriority(ctx, budget.Detach))
-	defer cancel()
 	if node == "" {
 		return c.detachAll(ctx, id)
 	}
-	droplet, ok := dropletID(node)
+	from, ok := dropletID(node)
 	if !ok {
 		return nil // a volume is never a disk of what is no droplet
 	}
-	_, err := c.know(ctx, id)
-	if fault.Of(err) == fault.NotFound {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("detach volume %s from droplet %d: %w", id, droplet, err)
-	}
-	if err := c.detach(ctx, id, droplet); err != nil {
-		return err
-	}
-	c.growing.Soon(id)
-	return nil
+	return c.detach(ctx, id, from)
 }
 
 // detachAll takes the volume off whatever it is attached to, or is about to be.
 func (c *Cloud) detachAll(ctx context.Context, id cloud.VolumeID) error {
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
 	for {
-		if _, err := c.join(ctx, id); err != nil {
+		vol, err := ops.Settle(ctx, c.ops, volumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id) })
+		if err != nil || vol == nil || len(vol.DropletIDs) == 0 {
 			return err
-		}
-		vol, err := c.look(ctx, id)
-		switch {
-		case err != nil:
-			return err
-		case vol == nil:
-			return nil
-		case len(vol.DropletIDs) == 0:
-			c.growing.Soon(id)
-			return nil
 		}
 		if err := c.detach(ctx, id, vol.DropletIDs[0]); err != nil {
 			return err
@@ -201,34 +120,70 @@ func (c *Cloud) detachAll(ctx context.Context, id cloud.VolumeID) error {
 	}
 }
 
-func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, droplet int) error {
-	m := &move{c: c, id: id, droplet: droplet, kind: kindDetach}
-	m.decide = func(_ context.Context, vol *godo.Volume, refusal error) error {
-		if vol == nil || !attachedTo(vol, droplet) {
-			return nil // read after everything under way had ended: it is free of this droplet
-		}
-		if fault.Of(refusal) == fault.NotFound {
-			// The droplet has gone and the volume's record lags behind it (failure A11).
-			return fmt.Errorf("the volume still shows as attached to it; this ends by itself when the droplet is gone: %w: %w",
-				fault.Unavailable, refusal)
-		}
-		return fmt.Errorf("%w: %w", fault.Busy, refusal)
-	}
-	if err := m.do(ctx); err != nil {
-		return err
-	}
-	c.known.change(id, func(f *fact) {
-		if f.droplet == droplet {
-			f.droplet = 0
-		}
+func (c *Cloud) detach(ctx context.Context, id cloud.VolumeID, from int) error {
+	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
+		Name: fmt.Sprintf("detach volume %s from droplet %d", id, from), Kind: "detach",
+		Object: volumeKey(id), Machine: dropletKey(from), Priority: budget.Detach,
+		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
+			action, err := c.startAction(ctx, w, id, map[string]any{"type": "detach", "droplet_id": from})
+			return nil, action, err
+		},
+		State: func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id) },
+		Decide: func(vol *volume, settled bool, refusal error) error {
+			return decideDetach(vol, from, settled, refusal)
+		},
 	})
-	return nil
+	return err
 }
 
-// bounded gives a call that has no deadline the operation's.
-func (c *Cloud) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return context.WithCancel(ctx)
+// decideDetach says what a refused detach means.
+func decideDetach(vol *volume, from int, settled bool, refusal error) error {
+	switch {
+	case vol == nil:
+		return nil
+	case !attachedTo(vol, from) && settled:
+		return nil // and no attach is under way that could still land
+	case attachedTo(vol, from) && fault.Of(refusal) == fault.NotFound:
+		// The droplet has gone and the volume's record lags behind it (failure A11).
+		return fmt.Errorf("the volume still shows as attached to it; this ends by itself when the droplet is gone: %w: %w",
+			fault.Unavailable, refusal)
+	default:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	}
-	return context.WithTimeout(ctx, c.patient)
 }
+
+// startAction sends one of a volume's actions and returns its id.
+func (c *Cloud) startAction(ctx context.Context, w *ops.Write, id cloud.VolumeID, body map[string]any) (string, error) {
+	var root struct {
+		Action action `json:"action"`
+	}
+	r := api.Request{Method: http.MethodPost, Path: volumesPath + "/" + string(id) + "/actions", Body: body, Write: w}
+	switch err := c.api.Do(ctx, r, &root); {
+	case err != nil:
+		return "", err
+	case root.Action.ID <= 0:
+		return "", fmt.Errorf("%w: the cloud's answer names no action", fault.Uncertain)
+	}
+	return strconv.Itoa(root.Action.ID), nil
+}
+
+// findDroplet reads a droplet; nil: there is none.
+func (c *Cloud) findDroplet(ctx context.Context, id int) (*droplet, error) {
+	doing := fmt.Sprintf("read droplet %d", id)
+	var root struct {
+		Droplet droplet `json:"droplet"`
+	}
+	err := c.api.Do(ctx, get(doing, dropletsPath+"/"+strconv.Itoa(id), budget.Read), &root)
+	switch a := api.AnswerOf(err); {
+	case a != nil && a.Status == http.StatusNotFound:
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	case err != nil:
+		return nil, err
+	case root.Droplet.ID != id:
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
+	}
+	return &root.Droplet, nil
+}
+
+// dropletKey names a droplet in ops.
+func dropletKey(id int) string { return "droplet " + strconv.Itoa(id) }

@@ -18,8 +18,8 @@ import (
 const (
 	// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
 	tidyTimeout = 30 * time.Second
-	// mostSwept bounds how many are removed in one go.
-	mostSwept = 20
+	// maxSwept bounds how many are removed in one go.
+	maxSwept = 20
 )
 
 // clone makes a volume as a copy of another. The cloud copies through snapshots only, so there is a
@@ -55,7 +55,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body g
 }
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.
-func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*godo.Snapshot, error) {
+func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*snapshot, error) {
 	words, err := c.owner.Words(req.Name, nil, cloud.Source{}, cloud.Tag{Key: tagTemporary, Value: "clone"})
 	if err != nil {
 		return nil, err
@@ -79,12 +79,12 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 }
 
 // findTemporary returns the temporary snapshot of a request, or nil.
-func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*godo.Snapshot, error) {
+func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*snapshot, error) {
 	of, err := c.snapshotsOf(ctx, req.Source.Volume)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return c.isTemporary(&s) && c.owner.MadeFor(req.Name, s.Tags) })
+	at := slices.IndexFunc(of, func(s snapshot) bool { return c.isTemporary(&s) && c.owner.MadeFor(req.Name, s.Tags) })
 	if at < 0 {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
@@ -100,29 +100,24 @@ func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 
 // drop removes a temporary snapshot, also when the call's context has ended. What fails is left to the
 // repeat and the sweep.
-func (c *Cloud) drop(ctx context.Context, snap *godo.Snapshot) {
-	priority := budget.PriorityOf(ctx)
-	ctx, cancel := context.WithTimeout(budget.WithPriority(c.work.Life(), priority), tidyTimeout)
+func (c *Cloud) drop(ctx context.Context, snap *snapshot) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
 	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.ID), zap.Error(err))
 	}
 }
 
-func (c *Cloud) isTemporary(s *godo.Snapshot) bool {
+func (c *Cloud) isTemporary(s *snapshot) bool {
 	return remote.TagValue(s.Tags, tagTemporary) != "" && c.owner.MadeHere(s.Tags)
 }
 
-// sweep removes left-over temporary snapshots.
-func (c *Cloud) sweep() {
-	if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
-		c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
-	}
-}
-
 // Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were
-// broken off and never asked for again.
+// broken off and never asked for again. Without a cluster id there is no telling whose they are.
 func (c *Cloud) Sweep(ctx context.Context) error {
+	if c.owner.Cluster == "" {
+		return nil
+	}
 	all, err := c.allSnapshots(ctx, budget.List)
 	if err != nil {
 		return err
@@ -130,14 +125,14 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	swept := 0
 	for i := range all {
 		created, err := time.Parse(time.RFC3339, all[i].Created)
-		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.leftOld || c.cloning.Has(all[i].Name) || swept == mostSwept {
+		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.orphanAge || c.cloning.Has(all[i].Name) || swept == maxSwept {
 			continue
 		}
 		swept++
-		if err := c.DeleteSnapshot(budget.WithPriority(ctx, budget.List), cloud.SnapshotID(all[i].ID)); err != nil {
+		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(all[i].ID), budget.List); err != nil {
 			return err
 		}
-		c.log.Info("removed a temporary snapshot that a broken-off clone had left", zap.String("snapshot_id", all[i].ID))
+		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", all[i].ID))
 	}
 	return nil
 }

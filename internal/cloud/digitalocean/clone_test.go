@@ -1,6 +1,7 @@
 package digitalocean_test
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -22,10 +23,10 @@ func TestACloneThatIsRepeatedKeepsItsSnapshot(t *testing.T) {
 	req := request("clone")
 	req.Source.Volume = origin(t, c)
 	account.Arm(emulator.Fault{
-		Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 422, Message: "there is a pending event"},
+		Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500},
 	})
 	_, err := c.CreateVolume(t.Context(), req)
-	want(t, err, fault.Busy)
+	want(t, err, fault.Uncertain)
 	if n := len(account.Snapshots()); n != 1 {
 		t.Errorf("%d snapshots are there for the repeat, want 1", n)
 	}
@@ -40,7 +41,7 @@ func TestACloneThatIsRepeatedKeepsItsSnapshot(t *testing.T) {
 // no reason to say that the source does not exist, which is final.
 func TestACloneWhoseSnapshotAnotherRemovesIsRepeated(t *testing.T) {
 	account := start(t, emulator.Options{})
-	other := open(t, account, func(cfg *digitalocean.Config) { cfg.LeftOverAge = time.Nanosecond })
+	other := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
 	var once sync.Once
 	c := stack(open(t, account, func(cfg *digitalocean.Config) {
 		base := cfg.Transport
@@ -66,7 +67,7 @@ func TestASweepKeepsTheTemporarySnapshotOfACall(t *testing.T) {
 	sweeps := 0
 	c = open(t, account, func(cfg *digitalocean.Config) {
 		base := cfg.Transport
-		cfg.LeftOverAge = time.Nanosecond
+		cfg.OrphanAge = time.Nanosecond
 		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost && r.URL.Path == "/v2/volumes" && len(account.Snapshots()) > 0 {
 				must(t, c.Sweep(t.Context()))
@@ -112,9 +113,12 @@ func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
 	c := stack(open(t, account))
 	req := request("clone")
 	req.Source.Volume = origin(t, c)
-	account.Arm(emulator.Fault{Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 422, Message: "there is a pending event"}})
-	_, err := c.CreateVolume(t.Context(), req)
+	account.Arm(emulator.Fault{Method: http.MethodPost, Route: "/v2/volumes", Effect: faults.Effect{Status: 422, Message: "there is a pending event"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.CreateVolume(ctx, req)
 	want(t, err, fault.Busy)
+	account.Disarm()
 	own := account.Snapshots()[0]
 	must(t, c.DeleteSnapshot(t.Context(), cloud.SnapshotID(own.ID)))
 	_, err = account.AddSnapshot(emulator.Snapshot{Name: own.Name, VolumeID: own.VolumeID, SizeGiB: 1})

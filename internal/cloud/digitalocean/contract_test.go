@@ -8,8 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
@@ -21,9 +20,9 @@ func open(t *testing.T, account *emulator.Cloud, edit ...func(*digitalocean.Conf
 		Token:    func() (string, error) { return account.Token, nil },
 		Endpoint: account.URL, Transport: account.Client().Transport, // no socket
 		Region: emulator.DefaultRegion, ClusterID: "one",
-		Usual:  map[poll.Kind]time.Duration{"attach": time.Millisecond, "detach": time.Millisecond, "resize": time.Millisecond},
+		Tick:   2 * time.Millisecond,
 		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}},
-		Busy:   queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+		Busy:   ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	for _, e := range edit {
 		e(&cfg)

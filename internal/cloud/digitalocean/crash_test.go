@@ -26,7 +26,7 @@ type crashed struct{ *emulator.Cloud }
 
 func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *digitalocean.Config) {
-		cfg.LeftOverAge = time.Nanosecond
+		cfg.OrphanAge = time.Nanosecond
 		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -42,17 +43,17 @@ func (c *Cloud) temporaryName(request string) string {
 	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
 }
 
-// longestPrefix leaves room for a hash of 80 bits and something readable.
-const longestPrefix = 32
+// maxPrefix leaves room for a hash of 80 bits and something readable.
+const maxPrefix = 32
 
 // CheckPrefix refuses a prefix of names that the cloud would not take as it is.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	if len(prefix) > longestPrefix || names.Map(prefix, "a") != prefix+"a" {
+	if len(prefix) > maxPrefix || names.Map(prefix, "a") != prefix+"a" {
 		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits and dashes; a prefix has at most %d: %w",
-			prefix, longestPrefix, fault.InvalidArgument)
+			prefix, maxPrefix, fault.InvalidArgument)
 	}
 	return nil
 }
@@ -64,3 +65,14 @@ func CheckRegion(region string) error {
 	}
 	return nil
 }
+
+// tagTemporary marks the snapshot through which a clone goes.
+const tagTemporary = remote.OwnTags + "temporary"
+
+// tagRule is what the cloud allows in tags.
+var tagRule = remote.TagRule{
+	Word: regexp.MustCompile(`^[a-zA-Z0-9_:-]+$`), Letters: "letters, digits, '_', '-' and ':'", Shortest: 1, Longest: 255,
+}
+
+// CheckTags refuses tags that the cloud would refuse.
+func CheckTags(tags []cloud.Tag) error { return tagRule.Check(tags) }

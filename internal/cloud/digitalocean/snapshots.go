@@ -4,19 +4,26 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/digitalocean/godo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// mostSnapshots is how many snapshots the cloud keeps of one volume.
-const mostSnapshots = 25
+const (
+	// maxSnapshots is how many snapshots the cloud keeps of one volume.
+	maxSnapshots = 25
+	// description is written on everything made.
+	description = "Created by cloudblock-csi"
+)
 
 // CreateSnapshot makes a snapshot of a volume.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
@@ -24,16 +31,13 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if err := checkSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	id := req.Volume
 	words, err := c.owner.Words(req.Name, req.Tags, cloud.Source{})
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	made, err := c.takeSnapshot(ctx, id, c.cloudName(req.Name), words)
+	made, err := c.takeSnapshot(ctx, req.Volume, c.cloudName(req.Name), words)
 	if err != nil {
-		return cloud.Snapshot{}, fmt.Errorf("%s of volume %s: %w", doing, id, err)
+		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	snap, err := snapshotOf(made)
 	if err != nil {
@@ -53,60 +57,64 @@ func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	}
 }
 
-// snapshotNameIsFree answers fault.Conflict where a snapshot of the volume has the name. That the cloud refuses a
+// takeSnapshot makes a snapshot, unless the volume has one of the name: fault.Conflict. That the cloud refuses a
 // second one is not documented. Where it does not, a request that is repeated after a long while, as by a
 // snapshotter that was restarted before it had written the answer down, would make another one; before that the rule
 // of one snapshot in 10 minutes refuses, so a list that lags behind does no harm.
-func (c *Cloud) snapshotNameIsFree(ctx context.Context, id cloud.VolumeID, name string) error {
+func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*snapshot, error) {
 	of, err := c.snapshotsOf(ctx, id)
 	if err != nil {
-		return err
-	}
-	if at := slices.IndexFunc(of, func(s godo.Snapshot) bool { return s.Name == name }); at >= 0 {
-		return fmt.Errorf("snapshot %s has the name %s: %w", of[at].ID, name, fault.Conflict)
-	}
-	return nil
-}
-
-// takeSnapshot sends the write, unless the volume has a snapshot of the name.
-//
-// The rule of one snapshot in 10 minutes becomes fault.Precondition and not fault.Unavailable: the cloud
-// has surely made nothing now, so the sidecar may forget the attempt once the name was looked for (an
-// earlier answer may have been lost, and then the rule hides that the name is taken); it backs off on
-// both kinds, and no layer in between repeats a Precondition at once.
-func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*godo.Snapshot, error) {
-	if err := c.snapshotNameIsFree(ctx, id, name); err != nil {
 		return nil, err
 	}
-	made := make(chan *godo.Snapshot, 1)
-	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
-		return c.write(ctx, "snapshot "+name, "snapshot volume "+string(id), func(ctx context.Context) error {
-			snap, _, err := c.api.Storage.CreateSnapshot(ctx, &godo.SnapshotCreateRequest{
-				VolumeID: string(id), Name: name, Description: "Created by cloudblock-csi", Tags: words,
-			})
-			if err == nil && (snap == nil || !objectID(snap.ID)) {
+	if at := slices.IndexFunc(of, func(s snapshot) bool { return s.Name == name }); at >= 0 {
+		return nil, fmt.Errorf("snapshot %s has the name %s: %w", of[at].ID, name, fault.Conflict)
+	}
+	made, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
+		Name: fmt.Sprintf("snapshot volume %s as %s", id, name), Kind: "snapshot", Object: "snapshot " + name, Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
+			var root struct {
+				Snapshot snapshot `json:"snapshot"`
+			}
+			err := c.api.Do(ctx, api.Request{
+				Method: http.MethodPost, Path: volumesPath + "/" + string(id) + "/snapshots", Write: w,
+				Body: godo.SnapshotCreateRequest{VolumeID: string(id), Name: name, Description: description, Tags: words},
+			}, &root)
+			if err == nil && !objectID(root.Snapshot.ID) {
 				err = fmt.Errorf("%w: the cloud's answer names no snapshot", fault.Uncertain)
 			}
-			if err == nil {
-				made <- snap
-			}
-			return err
-		})
-	}})
-	a := answerOf(err)
+			return &root.Snapshot, "", err
+		},
+	})
+	a := api.AnswerOf(err)
 	switch {
 	case err == nil:
-		return <-made, nil
-	case fault.Of(err) == fault.Precondition && a != nil && a.Status == http.StatusTooManyRequests:
+		return made, nil
+	case a != nil && a.Status == http.StatusTooManyRequests:
 		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
 	case fault.Of(err) != fault.InvalidArgument || a == nil:
 		return nil, err
-	}
-	of, listErr := c.snapshotsOf(ctx, id)
-	if listErr == nil && len(of) >= mostSnapshots {
-		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), mostSnapshots, fault.Exhausted, a)
+	case len(of) >= maxSnapshots:
+		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), maxSnapshots, fault.Exhausted, a)
 	}
 	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
+}
+
+// DeleteSnapshot removes a snapshot.
+func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
+	return c.deleteSnapshot(ctx, id, budget.Write)
+}
+
+func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budget.Priority) error {
+	if !objectID(id) {
+		return nil
+	}
+	_, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
+		Name: "delete snapshot " + string(id), Kind: "delete", Object: "snapshot " + string(id), Priority: p,
+		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
+			return nil, "", c.remove(ctx, w, snapshotsPath+"/"+string(id))
+		},
+	})
+	return err
 }
 
 // FindSnapshot returns the snapshot made under this request name.
@@ -120,8 +128,8 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 		return cloud.Snapshot{}, err
 	}
 	wanted := c.cloudName(name)
-	all = slices.DeleteFunc(all, func(s godo.Snapshot) bool { return s.Name != wanted })
-	at := slices.IndexFunc(all, func(s godo.Snapshot) bool { return c.owner.MadeFor(name, s.Tags) })
+	all = slices.DeleteFunc(all, func(s snapshot) bool { return s.Name != wanted })
+	at := slices.IndexFunc(all, func(s snapshot) bool { return c.owner.MadeFor(name, s.Tags) })
 	switch {
 	case at >= 0:
 		return snapshotOf(&all[at])
@@ -138,59 +146,96 @@ func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	if !objectID(id) {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", id, fault.NotFound)
 	}
-	snap, err := c.snapshot(ctx, id)
+	snap, err := c.readSnapshot(ctx, id)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
 	return snapshotOf(snap)
 }
 
-func (c *Cloud) snapshot(ctx context.Context, id cloud.SnapshotID) (*godo.Snapshot, error) {
-	snap, _, err := c.api.Snapshots.Get(budget.WithPriority(ctx, budget.Read), string(id))
+func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapshot, error) {
+	doing := "read snapshot " + string(id)
+	var root struct {
+		Snapshot snapshot `json:"snapshot"`
+	}
+	err := c.api.Do(ctx, get(doing, snapshotsPath+"/"+string(id), budget.Read), &root)
 	switch {
 	case err != nil:
-		return nil, readError("look at snapshot "+string(id), err)
-	case snap == nil || snap.ID != string(id) || snap.ResourceType != "volume":
-		return nil, fmt.Errorf("look at snapshot %s: %w: it is none of a volume", id, fault.NotFound)
-	default:
-		return snap, nil
+		return nil, err
+	case root.Snapshot.ID != string(id):
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
+	case root.Snapshot.ResourceType != "volume":
+		return nil, fmt.Errorf("%s: %w: it is none of a volume", doing, fault.NotFound)
 	}
+	return &root.Snapshot, nil
 }
 
-// DeleteSnapshot removes a snapshot.
-func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
-	if !objectID(id) {
-		return nil
+// ListSnapshots returns one page of all snapshots, or of one volume's. Those through which clones go are
+// not shown: no request asked for them.
+func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
+	if err := checkToken(page.Token); err != nil {
+		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	return c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
-		err := c.write(ctx, "snapshot "+string(id), "delete snapshot "+string(id), func(ctx context.Context) error {
-			_, err := c.api.Storage.DeleteSnapshot(ctx, string(id))
-			return err
-		})
-		if fault.Of(err) == fault.NotFound {
-			return nil
+	var all []snapshot
+	var err error
+	switch {
+	case of == "":
+		all, err = c.allSnapshots(ctx, budget.List)
+	case objectID(of):
+		all, err = c.snapshotsOf(ctx, of)
+	}
+	if err != nil {
+		return cloud.SnapshotList{}, err
+	}
+	all = slices.DeleteFunc(all, func(s snapshot) bool { return c.isTemporary(&s) })
+	part, next := api.Cut(all, page, strings.Compare, snapshotID)
+	list := cloud.SnapshotList{Next: next}
+	for i := range part {
+		snap, err := snapshotOf(&part[i])
+		if err != nil {
+			return cloud.SnapshotList{}, err
 		}
-		return err
-	}})
+		list.Snapshots = append(list.Snapshots, snap)
+	}
+	return list, nil
 }
 
 // allSnapshots reads all snapshots of volumes that the credentials see.
-func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]godo.Snapshot, error) {
-	all, err := remote.Complete(budget.WithPriority(ctx, p), paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
-		return c.api.Snapshots.ListVolume(ctx, opts)
-	}), func(s godo.Snapshot) string { return s.ID })
-	return all, readError("list snapshots", err)
+func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]snapshot, error) {
+	return api.Complete(ctx, pages[snapshot](c, listOf{
+		doing: "list snapshots", path: snapshotsPath, key: "snapshots", query: url.Values{"resource_type": {"volume"}}, priority: p,
+	}), snapshotID)
 }
 
 // snapshotsOf reads the snapshots of one volume. A volume that does not exist has none.
-func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]godo.Snapshot, error) {
-	all, err := remote.Complete(budget.WithPriority(ctx, budget.Read), paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Snapshot, *godo.Response, error) {
-		return c.api.Storage.ListSnapshots(ctx, string(id), opts)
-	}), func(s godo.Snapshot) string { return s.ID })
-	if a := answerOf(err); a != nil && a.Status == http.StatusNotFound {
+func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot, error) {
+	all, err := api.Complete(ctx, pages[snapshot](c, listOf{
+		doing: "list the snapshots of volume " + string(id), path: volumesPath + "/" + string(id) + "/snapshots", key: "snapshots",
+	}), snapshotID)
+	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil
 	}
-	return all, readError("list the snapshots of volume "+string(id), err)
+	return all, err
+}
+
+func snapshotID(s snapshot) string { return s.ID }
+
+// snapshotOf translates a snapshot. There is no status: a snapshot that the cloud shows can be restored.
+func snapshotOf(s *snapshot) (cloud.Snapshot, error) {
+	created, err := time.Parse(time.RFC3339, s.Created)
+	if err != nil {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %s: the cloud says that it was made at %q: %w", s.ID, s.Created, fault.Unavailable)
+	}
+	snap := cloud.Snapshot{
+		ID:      cloud.SnapshotID(s.ID),
+		Name:    s.Name,
+		Volume:  cloud.VolumeID(s.ResourceID),
+		Size:    cloud.Bytes(s.MinDiskSize) * cloud.GiB,
+		Created: created,
+		Ready:   true,
+	}
+	if len(s.Regions) > 0 {
+		snap.Zone = s.Regions[0]
+	}
+	return snap, nil
 }

@@ -196,7 +196,7 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	account := start(t, emulator.Options{})
 	young := open(t, account)
-	old := open(t, account, func(cfg *digitalocean.Config) { cfg.LeftOverAge = time.Nanosecond })
+	old := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
 	vol := volume(t, young, "origin")
 	hash := "cloudblock-name-hash:" + cloud.FullHash("clone")
 	var all []string
@@ -218,6 +218,21 @@ func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	left := account.Snapshots()
 	if len(left) != len(all)-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.Name == "left-over" }) {
 		t.Errorf("left are %+v, want all but the left-over", left)
+	}
+}
+
+// Without a cluster id nothing says whose a temporary snapshot is: two such clusters never sweep each other's.
+func TestASweepWithoutAClusterIDTakesNothing(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account, inCluster(""), func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
+	vol := volume(t, c, "origin")
+	_, err := account.AddSnapshot(emulator.Snapshot{
+		Name: "theirs", VolumeID: string(vol.ID), SizeGiB: 1, Tags: []string{"cloudblock-temporary:clone", "cloudblock-name-hash:" + cloud.FullHash("clone")},
+	})
+	must(t, err)
+	must(t, c.Sweep(t.Context()))
+	if n := len(account.Snapshots()); n != 1 {
+		t.Errorf("%d snapshots are left, want 1", n)
 	}
 }
 

@@ -38,39 +38,6 @@ func TestTagsBecomeTheCloudsWords(t *testing.T) {
 	}
 }
 
-func TestTheWishIsReadFromTheTags(t *testing.T) {
-	tests := map[string]struct {
-		words []string
-		want  wish
-		found bool
-	}{
-		"none":                       {[]string{"a", "cloudblock-cluster:x"}, wish{}, false},
-		"a size":                     {[]string{"a", "cloudblock-grow:20"}, wish{gib: 20}, true},
-		"a size and a reason":        {[]string{"cloudblock-grow:20:capacity_limit"}, wish{gib: 20, failed: "capacity_limit"}, true},
-		"two: the smaller":           {[]string{"cloudblock-grow:30", "cloudblock-grow:20"}, wish{gib: 20}, true},
-		"no number":                  {[]string{"cloudblock-grow:much", "cloudblock-grow"}, wish{}, false},
-		"a number that is no size":   {[]string{"cloudblock-grow:-1", "cloudblock-grow:0"}, wish{}, false},
-		"another key that begins so": {[]string{"cloudblock-growth:20"}, wish{}, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, found := wishOf(tc.words)
-			if got != tc.want || found != tc.found {
-				t.Errorf("wishOf(%q) = %+v, %v, want %+v, %v", tc.words, got, found, tc.want, tc.found)
-			}
-			if found && tc.want.word() != "" {
-				if again, _ := wishOf([]string{got.word()}); again != got {
-					t.Errorf("wishOf(%q) = %+v, want %+v", got.word(), again, got)
-				}
-			}
-		})
-	}
-	long := wish{gib: 7, failed: strings.Repeat("r", 400)}.word()
-	if len(long) > longestTag || !tagRule.Word.MatchString(long) {
-		t.Errorf("a wish with a long reason is %d long: %q", len(long), long)
-	}
-}
-
 func FuzzTags(f *testing.F) {
 	f.Add("cloudblock-pvc", "data.db-0")
 	f.Add("team", "")

@@ -2,229 +2,108 @@ package digitalocean
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/digitalocean/godo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateVolume makes a volume. A blank one is one write and ready with its answer.
-func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	doing := fmt.Sprintf("create volume %q", req.Name)
-	if err := checkCreate(req); err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+// DeleteVolume removes a volume.
+func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	if !objectID(id) {
+		return nil
 	}
-	body, err := c.createBody(req)
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
+		Name: "delete volume " + string(id), Kind: "delete", Object: volumeKey(id), Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
+			return nil, "", c.remove(ctx, w, volumesPath+"/"+string(id))
+		},
+		State:  func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id) },
+		Decide: decideDelete,
+	})
+	if err == nil {
+		c.seen.forget(id)
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	zones := c.zones(req)
-	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a region: %w", doing, req.Zones, fault.Exhausted)
+	return err
+}
+
+// decideDelete says what a refused delete means.
+func decideDelete(vol *volume, settled bool, refusal error) error {
+	switch {
+	case vol == nil:
+		return nil
+	case settled && len(vol.DropletIDs) > 0:
+		return fmt.Errorf("it is attached to droplet %d; it can be deleted when it is detached: %w: %w", vol.DropletIDs[0], fault.Precondition, refusal)
+	default:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
 	}
-	// A name is taken once per region only. Where an earlier call may have made the volume elsewhere, and
-	// before the long way of a clone is taken, it has to be looked for. Usually there is one region.
-	if len(zones) > 1 || zones[0] != c.region || req.Source.Volume != "" {
-		if err := c.nameIsFree(ctx, req, zones); err != nil {
-			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-		}
+}
+
+// GetVolume returns the present state of a volume.
+func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	if !objectID(id) {
+		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	}
-	if req.Source.Volume != "" {
-		return c.clone(ctx, req, body)
-	}
-	vol, err := c.createIn(ctx, doing, body, zones)
+	vol, err := c.volumes.Get(ctx, id)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return c.fit(ctx, req, vol)
+	return volumeOf(vol), nil
 }
 
-// checkCreate refuses what can be refused without a request.
-func checkCreate(req cloud.CreateVolumeRequest) error {
+// readVolume reads one volume. fault.NotFound when there is none.
+func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID) (*volume, error) {
+	doing := "read volume " + string(id)
+	var root struct {
+		Volume volume `json:"volume"`
+	}
+	err := c.api.Do(ctx, get(doing, volumesPath+"/"+string(id), budget.Read), &root)
 	switch {
-	case req.Name == "":
-		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case len(req.Parameters) > 0:
-		return fmt.Errorf("unknown parameter %q: %w", req.Parameters[0].Name, fault.InvalidArgument)
-	case gib(req.Size) > mostSize:
-		return fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, mostSize, fault.OutOfRange)
-	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
-		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
-	case req.Source.Volume != "" && !objectID(req.Source.Volume):
-		return fmt.Errorf("source volume %.80q: %w: no volume has such an id", req.Source.Volume, fault.NotFound)
-	default:
-		return nil
+	case err != nil:
+		return nil, err
+	case root.Volume.ID != string(id):
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
+	c.seen.put(&root.Volume)
+	return &root.Volume, nil
 }
 
-func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequest, error) {
-	words, err := c.owner.Words(req.Name, req.Tags, req.Source)
-	return godo.VolumeCreateRequest{
-		Name:          c.cloudName(req.Name),
-		Description:   "Created by cloudblock-csi",
-		SizeGigaBytes: max(gib(req.Size), 1),
-		SnapshotID:    string(req.Source.Snapshot),
-		Tags:          words,
-	}, err
-}
-
-// zones are the request's that could be regions at all.
-func (c *Cloud) zones(req cloud.CreateVolumeRequest) []string {
-	if len(req.Zones) == 0 {
-		return []string{c.region}
+// findVolume is readVolume with a nil for a volume that does not exist.
+func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID) (*volume, error) {
+	vol, err := c.readVolume(ctx, id)
+	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
+		c.seen.forget(id)
+		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}
-	return slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !slug.MatchString(zone) })
+	return vol, err
 }
 
-// createIn creates in the first of the regions that can serve. Another one is tried only when the refusal
-// turns out to be about the region.
-func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCreateRequest, zones []string) (*godo.Volume, error) {
-	for i, zone := range zones {
-		body.Region = zone
-		vol, err := c.create(ctx, doing, body)
-		if a := answerOf(err); a == nil || !refused(err) || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
-			return vol, err
-		}
-		serves, why := c.serves(ctx, body, zone)
-		switch {
-		case why != nil:
-			return nil, fmt.Errorf("%w: %w", why, err)
-		case serves:
-			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.InvalidArgument, err)
-		case i == len(zones)-1:
-			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.Exhausted, err)
-		}
+// volumePage reads the volumes of an account that fit on one page, and nil where they do not.
+func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*volume, error) {
+	if c.seen.many.Load() {
+		return nil, nil
 	}
-	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.Exhausted)
-}
-
-// create sends one create. The request of a lost answer may land, so nothing is repeated here.
-func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*godo.Volume, error) {
-	made := make(chan *godo.Volume, 1)
-	err := c.write(ctx, "name "+body.Name, doing, func(ctx context.Context) error {
-		vol, _, err := c.api.Storage.CreateVolume(ctx, &body)
-		if err == nil && (vol == nil || !objectID(vol.ID)) {
-			err = fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
-		}
-		if err == nil {
-			c.known.saw(vol, true)
-			made <- vol
-		}
-		return err
-	})
-	if err != nil {
+	list, m, err := readPage[volume](ctx, c, listOf{doing: "read several volumes", path: volumesPath, key: "volumes"}, 1)
+	if err != nil || !m.last {
+		c.seen.many.Store(err == nil)
 		return nil, err
 	}
-	return <-made, nil
-}
-
-// serves says, of a region that refused a create, whether it could have served it: it has volumes, and it
-// has the snapshot. The error is about the snapshot, which may be gone, or the look itself.
-func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone string) (bool, error) {
-	if body.SnapshotID != "" {
-		snap, err := c.snapshot(ctx, cloud.SnapshotID(body.SnapshotID))
-		if err != nil || !slices.Contains(snap.Regions, zone) {
-			return false, err
-		}
+	found := make(map[cloud.VolumeID]*volume, len(list))
+	for i := range list {
+		found[cloud.VolumeID(list[i].ID)] = &list[i]
+		c.seen.put(&list[i])
 	}
-	regions, err := c.regions.Get(ctx, struct{}{})
-	return regions[zone], err
-}
-
-// readRegions reads which regions have volumes.
-func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
-	ctx = budget.WithPriority(ctx, budget.Read)
-	all := map[string]bool{}
-	err := paged(c.api.Regions.List).Each(ctx, func(list []godo.Region) {
-		for _, r := range list {
-			all[r.Slug] = r.Available && slices.Contains(r.Features, "storage")
-		}
-	})
-	if err != nil {
-		return nil, readError("look which regions have volumes", err)
-	}
-	return all, nil
-}
-
-// fit makes a volume that was copied as large as asked for: the cloud makes it as large as its source was. A
-// copy that cannot grow stays, because another controller may have found it by its name: the outcome is
-// open, and the same request goes on from here.
-func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, vol *godo.Volume) (cloud.Volume, error) {
-	made := volumeOf(vol)
-	if req.Limit > 0 && made.Size > req.Limit {
-		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
-		return cloud.Volume{}, c.remove(ctx, made.ID, err) // it fits no controller's request
-	}
-	if made.Size >= req.Size {
-		return made, nil
-	}
-	exp, err := c.ExpandVolume(ctx, made.ID, req.Size)
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("create volume %q: volume %s exists and has %s so far, the next attempt goes on from there: %w: %w",
-			req.Name, made.ID, made.Size, fault.Uncertain, err)
-	}
-	made.Size = exp.Size
-	return made, nil
-}
-
-// remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
-func (c *Cloud) remove(ctx context.Context, id cloud.VolumeID, why error) error {
-	if err := c.DeleteVolume(ctx, id); err != nil {
-		return fmt.Errorf("%w: volume %s is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
-}
-
-// nameIsFree answers fault.Conflict where the request's name is held in one of its regions, or by the
-// volume that an earlier call made for it in any other.
-func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, zones []string) error {
-	same, err := c.named(ctx, c.cloudName(req.Name))
-	if err != nil {
-		return err
-	}
-	for _, vol := range same {
-		if !c.owner.MadeFor(req.Name, vol.Tags) && !slices.Contains(zones, regionOf(&vol)) {
-			continue
-		}
-		if req.Source.Volume != "" && c.owner.MadeFor(req.Name, vol.Tags) {
-			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
-		}
-		return fmt.Errorf("volume %s in %s has the name %s: %w", vol.ID, regionOf(&vol), vol.Name, fault.Conflict)
-	}
-	return nil
-}
-
-// named returns the volumes with exactly this name in all regions, oldest first.
-func (c *Cloud) named(ctx context.Context, name string) (same []godo.Volume, err error) {
-	ctx = budget.WithPriority(ctx, budget.Read)
-	err = paged(func(ctx context.Context, opts *godo.ListOptions) ([]godo.Volume, *godo.Response, error) {
-		return c.api.Storage.ListVolumes(ctx, &godo.ListVolumeParams{Name: name, ListOptions: opts})
-	}).Each(ctx, func(list []godo.Volume) { same = append(same, list...) })
-	if err != nil {
-		return nil, readError("look for volumes named "+name, err)
-	}
-	same = slices.DeleteFunc(same, func(v godo.Volume) bool { return v.Name != name })
-	slices.SortFunc(same, func(a, b godo.Volume) int {
-		if order := a.CreatedAt.Compare(b.CreatedAt); order != 0 {
-			return order
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
-	for i := range same {
-		c.known.saw(&same[i], false)
-	}
-	return same, nil
+	return found, nil
 }
 
 // FindVolume returns the volume made under this request name. Should there be two, in two regions, the
@@ -238,7 +117,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	at := slices.IndexFunc(same, func(v godo.Volume) bool { return c.owner.MadeFor(name, v.Tags) })
+	at := slices.IndexFunc(same, func(v volume) bool { return c.owner.MadeFor(name, v.Tags) })
 	switch {
 	case at >= 0:
 		return volumeOf(&same[at]), nil
@@ -250,62 +129,100 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	}
 }
 
-// GetVolume returns the present state of a volume.
-func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	if !objectID(id) {
-		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
-	}
-	vol, err := c.states.Get(ctx, id)
+// named returns the volumes with exactly this name in all regions, oldest first.
+func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
+	same, _, err := pages[volume](c, listOf{
+		doing: "find volumes named " + name, path: volumesPath, key: "volumes", query: url.Values{"name": {name}},
+	}).All(ctx)
 	if err != nil {
-		return cloud.Volume{}, err
+		return nil, err
 	}
-	return volumeOf(vol), nil
+	same = slices.DeleteFunc(same, func(v volume) bool { return v.Name != name })
+	slices.SortFunc(same, func(a, b volume) int {
+		if order := a.CreatedAt.Compare(b.CreatedAt); order != 0 {
+			return order
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	for i := range same {
+		c.seen.put(&same[i])
+	}
+	return same, nil
 }
 
-// DeleteVolume removes a volume.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	if !objectID(id) {
-		return nil
+// ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
+// which never change: the attacher compares the list with what should be attached.
+func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	if err := checkToken(page.Token); err != nil {
+		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	doing := "delete volume " + string(id)
-	var unexplained remote.Puzzles
-	err := c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
-		err := c.write(ctx, volumeKey(id), doing, func(ctx context.Context) error {
-			_, err := c.api.Storage.DeleteVolume(ctx, string(id))
-			return err
-		})
-		if !refused(err) || fault.Of(err) == fault.Busy {
-			return err
-		}
-		return unexplained.Count(c.decideDelete(ctx, id, err))
-	}})
+	id := func(v volume) string { return v.ID }
+	all, err := api.Complete(ctx, pages[volume](c, listOf{doing: "list volumes", path: volumesPath, key: "volumes", priority: budget.List}), id)
 	if err != nil {
-		return err
+		return cloud.VolumeList{}, err
 	}
-	c.known.forget(id)
+	c.seen.many.Store(len(all) > perPage)
+	part, next := api.Cut(all, page, strings.Compare, id)
+	list := cloud.VolumeList{Next: next}
+	for i := range part {
+		list.Volumes = append(list.Volumes, volumeOf(&part[i]))
+	}
+	return list, nil
+}
+
+// checkToken accepts what a page could have ended with: an id.
+func checkToken(token string) error {
+	if token != "" && !objectID(token) {
+		return fmt.Errorf("token %.80q: %w", token, fault.StalePage)
+	}
 	return nil
 }
 
-// decideDelete says what a refused delete means, when everything that was under way with the volume has ended.
-func (c *Cloud) decideDelete(ctx context.Context, id cloud.VolumeID, refusal error) error {
-	if fault.Of(refusal) == fault.NotFound {
-		return nil
+// readRegions reads which regions have volumes.
+func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
+	list, _, err := pages[godo.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath, key: "regions"}).All(ctx)
+	if err != nil {
+		return nil, err
 	}
-	_, err := c.join(ctx, id)
-	var vol *godo.Volume
-	if err == nil {
-		vol, err = c.look(ctx, id)
+	all := map[string]bool{}
+	for _, r := range list {
+		all[r.Slug] = r.Available && slices.Contains(r.Features, "storage")
 	}
-	switch {
-	case err != nil:
-		return errors.Join(err, refusal)
-	case vol == nil:
-		return nil
-	case len(vol.DropletIDs) > 0:
-		return fmt.Errorf("it is attached to droplet %d; it can be deleted when it is detached: %w: %w", vol.DropletIDs[0], fault.Precondition, refusal)
-	default:
-		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
-	}
+	return all, nil
 }
+
+// gib rounds a size up to what the cloud counts in.
+func gib(size cloud.Bytes) int64 { return int64((size + cloud.GiB - 1) / cloud.GiB) }
+
+// volumeOf translates a volume.
+func volumeOf(v *volume) cloud.Volume {
+	vol := cloud.Volume{
+		ID:     cloud.VolumeID(v.ID),
+		Name:   v.Name,
+		Size:   cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
+		Zone:   regionOf(v),
+		Source: remote.SourceOf(v.Tags),
+		Device: deviceOf(v.Name),
+		Tags:   remote.ReadTags(v.Tags),
+	}
+	for _, id := range v.DropletIDs {
+		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))
+	}
+	slices.Sort(vol.AttachedTo)
+	return vol
+}
+
+func regionOf(v *volume) string {
+	if v.Region == nil {
+		return ""
+	}
+	return v.Region.Slug
+}
+
+// deviceOf is how a droplet recognises the volume of this name: the disk reports the name itself.
+func deviceOf(name string) cloud.Device {
+	return cloud.Device{Name: devicePrefix + name, Serial: name}
+}
+
+// attachedTo reports whether the volume is a disk of the droplet.
+func attachedTo(v *volume, id int) bool { return slices.Contains(v.DropletIDs, id) }

@@ -1,0 +1,258 @@
+package digitalocean_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+)
+
+// answering replaces the answers of some requests.
+func answering(when func(*http.Request) bool, status int, kind, body string) func(*digitalocean.Config) {
+	return func(cfg *digitalocean.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if !when(r) {
+				return base.RoundTrip(r)
+			}
+			return &http.Response{
+				StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {kind}},
+				Body: io.NopCloser(strings.NewReader(body)), Request: r,
+			}, nil
+		})
+	}
+}
+
+func byMethod(method string) func(*http.Request) bool {
+	return func(r *http.Request) bool { return r.Method == method }
+}
+
+// S3: a login page, or nothing, is no proof that something was deleted, that a list is empty, or of anything else.
+func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
+	const page, html, json = "<html>please log in</html>", "text/html; charset=utf-8", "application/json"
+	id, snap := cloud.VolumeID("506f78a4-e098-11e5-ad9f-000f53306ae1"), cloud.SnapshotID("506f78a4-e098-11e5-ad9f-000f53306ae1")
+	calls := map[string]struct {
+		method string
+		call   func(context.Context, cloud.Cloud) error
+		kind   fault.Kind
+	}{
+		"delete a volume":   {"DELETE", func(ctx context.Context, c cloud.Cloud) error { return c.DeleteVolume(ctx, id) }, fault.Uncertain},
+		"delete a snapshot": {"DELETE", func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap) }, fault.Uncertain},
+		"list volumes": {"GET", func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.ListVolumes(ctx, cloud.Page{})
+			return err
+		}, fault.Unavailable},
+		"list snapshots": {"GET", func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.ListSnapshots(ctx, "", cloud.Page{})
+			return err
+		}, fault.Unavailable},
+		"find a volume":   {"GET", func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindVolume(ctx, "a"); return err }, fault.Unavailable},
+		"find a snapshot": {"GET", func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindSnapshot(ctx, "a"); return err }, fault.Unavailable},
+		"create a volume": {"POST", func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.CreateVolume(ctx, request("a"))
+			return err
+		}, fault.Uncertain},
+	}
+	answers := map[string]struct {
+		status     int
+		kind, body string
+	}{
+		"HTML": {200, html, page}, "nothing": {200, json, ""}, "no object": {200, json, "[]"}, "null": {200, json, "null"},
+		"an empty object": {200, json, "{}"}, "an object as HTML": {200, html, `{"volumes":[],"snapshots":[]}`},
+		"a null list": {200, json, `{"volumes":null,"snapshots":null}`},
+	}
+	for what, call := range calls {
+		for name, a := range answers {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				c := open(t, start(t, emulator.Options{}), answering(byMethod(call.method), a.status, a.kind, a.body))
+				want(t, call.call(t.Context(), c), call.kind)
+			})
+		}
+	}
+}
+
+// S7: a proxy that repeats the request in its answer puts no token into an error.
+func TestTheTokenIsNotRepeated(t *testing.T) {
+	account := start(t, emulator.Options{})
+	for name, body := range map[string]string{
+		"the header":     "you sent Authorization: Bearer " + account.Token,
+		"the token":      `{"message":"` + account.Token + `"}`,
+		"the request id": `{"message":"no","request_id":"` + account.Token + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t, account, answering(func(*http.Request) bool { return true }, 403, "application/json", body))
+			for _, err := range []error{c.Check(t.Context()), c.DeleteVolume(t.Context(), "506f78a4-e098-11e5-ad9f-000f53306ae1")} {
+				if err == nil || strings.Contains(err.Error(), account.Token) {
+					t.Errorf("got %v, want an error without the token", err)
+				}
+			}
+		})
+	}
+}
+
+// S4: an answer of any length, also one that is short on the wire, takes no more memory than its bound.
+func TestAnswersEnd(t *testing.T) {
+	var bomb bytes.Buffer
+	packed, err := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
+	must(t, err)
+	for range 40 {
+		_, err := packed.Write(bytes.Repeat([]byte(" "), 1<<20))
+		must(t, err)
+	}
+	must(t, packed.Close())
+	serve := func(status int) *httptest.Server {
+		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(status)
+			_, _ = w.Write(bomb.Bytes())
+		}))
+	}
+	for _, status := range []int{200, 500} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			server := serve(status)
+			defer server.Close()
+			var read counted
+			c := open(t, start(t, emulator.Options{}), func(cfg *digitalocean.Config) {
+				cfg.Endpoint, cfg.Transport = server.URL, &read
+			})
+			want(t, c.Check(t.Context()), fault.Unavailable)
+			if limit := int64(33 << 20); read.bytes > limit {
+				t.Errorf("%d bytes of the answer were read, want at most %d", read.bytes, limit)
+			}
+		})
+	}
+}
+
+// counted counts the bytes of bodies that are read, after decompression.
+type counted struct{ bytes int64 }
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(resp.Body, c), resp.Body}
+	}
+	return resp, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
+}
+
+// S4: a list whose pages do not end is an error.
+func TestAListWithoutEndIsAnError(t *testing.T) {
+	var entries []string
+	for n := range 200 {
+		entries = append(entries, fmt.Sprintf(`{"id":"506f78a4-e098-11e5-ad9f-000f5330%04d"}`, n))
+	}
+	page := fmt.Sprintf(`{"volumes":[%s],"links":{"pages":{"next":"https://api.example/v2/volumes?page=2"}}}`, strings.Join(entries, ","))
+	c := open(t, start(t, emulator.Options{}), answering(byMethod("GET"), 200, "application/json", page))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := c.ListVolumes(ctx, cloud.Page{})
+	want(t, err, fault.Unavailable, "more than")
+}
+
+// A1: attach and detach go through however long each GET takes.
+func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
+	for _, takes := range []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(2 * time.Second))})
+				c := stack(open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 }))
+				vol := volume(t, c, "a")
+				account.Arm(emulator.Fault{Method: "GET", Effect: faults.Effect{Delay: clock.Fixed(takes)}})
+				for _, refused := range []bool{false, true} {
+					if refused { // and also where a refusal has to be explained
+						account.Attached(string(vol.ID), droplet1)
+					}
+					_, err := c.Attach(t.Context(), vol.ID, node1)
+					must(t, err)
+					must(t, c.Detach(t.Context(), vol.ID, node1))
+					at(t, account, vol.ID, 0)
+				}
+				must(t, c.Detach(t.Context(), vol.ID, node1))
+				if s := account.Stats(); s.Reads > 20 {
+					t.Errorf("%d reads for 5 calls: %v", s.Reads, s.Routes)
+				}
+			})
+		})
+	}
+}
+
+// A12: the action that a write has begun may not be found at first (hashicorp/terraform#481). That ends no wait.
+func TestAFreshActionMayBeMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(4 * time.Second))})
+		c := open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 })
+		vol := volume(t, c, "a")
+		account.Arm(emulator.Fault{Method: "GET", Route: "/v2/actions/{action_id}", Times: 3, Effect: faults.Effect{Status: 404}})
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		at(t, account, vol.ID, droplet1)
+		if n := account.Stats().Routes["POST "+actionsRoute]; n != 1 {
+			t.Errorf("%d writes for one attach", n)
+		}
+	})
+}
+
+// Where the list of actions cannot be had, each that waits asks for its own.
+func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
+	for name, status := range map[string]int{"it fails": 500, "the token may not read it": 403} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(4 * time.Second))})
+				c := open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 })
+				ids := []cloud.VolumeID{volume(t, c, "a").ID, volume(t, c, "b").ID}
+				account.Arm(emulator.Fault{Method: "GET", Route: "/v2/actions", Effect: faults.Effect{Status: status}})
+				began := time.Now()
+				cloudtest.AtOnce(t, 2, func(n int) error {
+					_, err := c.Attach(t.Context(), ids[n], []cloud.NodeID{node1, node2}[n])
+					return err
+				})
+				if took := time.Since(began); took > 6*time.Second {
+					t.Errorf("two attaches of 4 s took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// A10: the rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
+// everything else down.
+func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := stack(open(t, account))
+		vol := volume(t, c, "a")
+		rule := account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Effect: faults.Effect{
+			Status: 429, Message: "too soon", Header: map[string]string{"ratelimit-limit": "5000", "ratelimit-remaining": "4711"},
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
+		want(t, err, fault.Precondition, "10 minutes")
+		if rule.Hits() != 1 {
+			t.Errorf("the snapshot was asked for %d times, want once", rule.Hits())
+		}
+	})
+}

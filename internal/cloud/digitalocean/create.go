@@ -1,0 +1,188 @@
+package digitalocean
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/digitalocean/godo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// CreateVolume makes a volume. A blank one is one write and ready with its answer.
+func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q", req.Name)
+	if err := checkCreate(req); err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	body, err := c.createBody(req)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	zones := c.zones(req)
+	if len(zones) == 0 {
+		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a region: %w", doing, req.Zones, fault.Exhausted)
+	}
+	// A name is taken once per region only. Where an earlier call may have made the volume elsewhere, and
+	// before the long way of a clone is taken, it has to be looked for. Usually there is one region.
+	if len(zones) > 1 || zones[0] != c.region || req.Source.Volume != "" {
+		if err := c.nameIsFree(ctx, req, zones); err != nil {
+			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	if req.Source.Volume != "" {
+		return c.clone(ctx, req, body)
+	}
+	vol, err := c.createIn(ctx, doing, body, zones)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return c.fit(ctx, req, vol)
+}
+
+// checkCreate refuses what can be refused without a request.
+func checkCreate(req cloud.CreateVolumeRequest) error {
+	switch {
+	case req.Name == "":
+		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case len(req.Parameters) > 0:
+		return fmt.Errorf("unknown parameter %q: %w", req.Parameters[0].Name, fault.InvalidArgument)
+	case gib(req.Size) > maxSize:
+		return fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, maxSize, fault.OutOfRange)
+	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
+		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
+	case req.Source.Volume != "" && !objectID(req.Source.Volume):
+		return fmt.Errorf("source volume %.80q: %w: no volume has such an id", req.Source.Volume, fault.NotFound)
+	default:
+		return nil
+	}
+}
+
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequest, error) {
+	words, err := c.owner.Words(req.Name, req.Tags, req.Source)
+	return godo.VolumeCreateRequest{
+		Name:          c.cloudName(req.Name),
+		Description:   description,
+		SizeGigaBytes: max(gib(req.Size), 1),
+		SnapshotID:    string(req.Source.Snapshot),
+		Tags:          words,
+	}, err
+}
+
+// zones are the request's that could be regions at all.
+func (c *Cloud) zones(req cloud.CreateVolumeRequest) []string {
+	if len(req.Zones) == 0 {
+		return []string{c.region}
+	}
+	return slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !slug.MatchString(zone) })
+}
+
+// createIn creates in the first of the regions that can serve. Another one is tried only when the refusal
+// turns out to be about the region.
+func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCreateRequest, zones []string) (*volume, error) {
+	for i, zone := range zones {
+		body.Region = zone
+		vol, err := c.create(ctx, doing, body)
+		if a := api.AnswerOf(err); a == nil || !a.Refused() || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
+			return vol, err
+		}
+		serves, why := c.serves(ctx, body, zone)
+		switch {
+		case why != nil:
+			return nil, fmt.Errorf("%w: %w", why, err)
+		case serves:
+			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.InvalidArgument, err)
+		case i == len(zones)-1:
+			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.Exhausted, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.Exhausted)
+}
+
+// create sends one create. Its Name says all that two creates of one volume can differ in.
+func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
+	name := fmt.Sprintf("%s of %d GiB in %s", doing, body.SizeGigaBytes, body.Region)
+	if body.SnapshotID != "" {
+		name += " from snapshot " + body.SnapshotID
+	}
+	return ops.Run(ctx, c.ops, ops.Op[*volume]{
+		Name: name, Kind: "create", Object: "name " + body.Name, Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
+			var root struct {
+				Volume volume `json:"volume"`
+			}
+			err := c.api.Do(ctx, api.Request{Method: http.MethodPost, Path: volumesPath, Body: body, Write: w}, &root)
+			switch {
+			case err != nil:
+				return nil, "", err
+			case !objectID(root.Volume.ID):
+				return nil, "", fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
+			}
+			c.seen.put(&root.Volume)
+			return &root.Volume, "", nil
+		},
+	})
+}
+
+// serves says, of a region that refused a create, whether it could have served it: it has volumes, and it
+// has the snapshot. The error is about the snapshot, which may be gone, or the read itself.
+func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone string) (bool, error) {
+	if body.SnapshotID != "" {
+		snap, err := c.readSnapshot(ctx, cloud.SnapshotID(body.SnapshotID))
+		if err != nil || !slices.Contains(snap.Regions, zone) {
+			return false, err
+		}
+	}
+	regions, err := c.regions.Get(ctx, struct{}{})
+	return regions[zone], err
+}
+
+// fit makes a volume that was copied as large as asked for: the cloud makes it as large as its source was. A
+// copy that cannot grow stays, because another controller may have found it by its name: the outcome is
+// open, and the same request goes on from here.
+func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, vol *volume) (cloud.Volume, error) {
+	made := volumeOf(vol)
+	if req.Limit > 0 && made.Size > req.Limit { // it fits no controller's request
+		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
+		if failed := c.DeleteVolume(ctx, made.ID); failed != nil {
+			return cloud.Volume{}, fmt.Errorf("%w: volume %s is left: %w: %w", fault.Uncertain, made.ID, failed, err)
+		}
+		return cloud.Volume{}, err
+	}
+	if made.Size >= req.Size {
+		return made, nil
+	}
+	exp, err := c.ExpandVolume(ctx, made.ID, req.Size)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("create volume %q: volume %s exists and has %s so far, the next attempt goes on from there: %w: %w",
+			req.Name, made.ID, made.Size, fault.Uncertain, err)
+	}
+	made.Size = exp.Size
+	return made, nil
+}
+
+// nameIsFree answers fault.Conflict where the request's name is held in one of its regions, or by the
+// volume that an earlier call made for it in any other.
+func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, zones []string) error {
+	same, err := c.named(ctx, c.cloudName(req.Name))
+	if err != nil {
+		return err
+	}
+	for _, vol := range same {
+		if !c.owner.MadeFor(req.Name, vol.Tags) && !slices.Contains(zones, regionOf(&vol)) {
+			continue
+		}
+		if req.Source.Volume != "" && c.owner.MadeFor(req.Name, vol.Tags) {
+			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
+		}
+		return fmt.Errorf("volume %s in %s has the name %s: %w", vol.ID, regionOf(&vol), vol.Name, fault.Conflict)
+	}
+	return nil
+}
