@@ -31,10 +31,16 @@ type target struct {
 	operations int
 	// flood is how many creates are more than it takes in a minute, twice.
 	flood int
+	// bars are those of design section 6, where the backend works with package ops; nil: the earlier ones.
+	bars *bars6
 	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
 	// the same sequence, 100 volumes, 16 at a time.
 	vendor given
 }
+
+// bars6 are reads that a cloud may need: for the life of one of 100 volumes, of one with 600 foreign volumes in the
+// account, and for all of the life of one volume alone.
+type bars6 struct{ each, foreign, alone float64 }
 
 // given are figures that are not measured here.
 type given struct {
@@ -56,6 +62,9 @@ type setting struct {
 	// takes elsewhere.
 	takes, more, made, answers time.Duration
 	limits                     []budget.Window
+	// foreign is how many volumes there are of others, gets how long the answer to each GET takes.
+	foreign int
+	gets    time.Duration
 	// inMemory: it has no socket; for simulated time.
 	inMemory bool
 }

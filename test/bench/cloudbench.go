@@ -61,6 +61,7 @@ var parts = []part{
 		return b.limited(t, vendorTakes, 2*time.Second, 5*time.Second)
 	}},
 	{"storm", true, func(b *cloudBench, _ context.Context, t *testing.T) error { return b.storm(t) }},
+	{"slow", true, func(b *cloudBench, _ context.Context, t *testing.T) error { return b.slow(t) }},
 	{"waiting", false, func(b *cloudBench, ctx context.Context, _ *testing.T) error { return b.holding(ctx) }},
 	{"rates", true, func(b *cloudBench, ctx context.Context, _ *testing.T) error { return b.allRates(ctx) }},
 }
@@ -105,10 +106,57 @@ func (b *cloudBench) allRates(ctx context.Context) error {
 	if b.quick {
 		rounds = [][]rate{{quick}, {two, all(two)}}
 	}
+	if b.target.bars != nil {
+		rounds = b.target.bars.rounds(rounds, b.quick)
+	}
 	for _, round := range rounds {
 		if err := b.rates(ctx, round...); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// rounds puts the bars of design section 6 on the loads, and adds those that only it asks for.
+func (m bars6) rounds(rounds [][]rate, quick bool) [][]rate {
+	for _, round := range rounds {
+		for i := range round {
+			round[i].mostReads = 0
+			if round[i].takes+round[i].more >= time.Second && round[i].atOnce < volumes {
+				round[i].mostReads = int(m.each * volumes)
+			}
+		}
+	}
+	foreign := rate{takes: 2 * time.Second, atOnce: 16, machines: machines, foreign: 600, mostReads: int(m.foreign * volumes)}
+	alone := rate{takes: 4 * time.Second, atOnce: 1, machines: 1, alone: true, mostReads: int(m.alone)}
+	more := []rate{foreign, alone}
+	if !quick {
+		slow := foreign
+		slow.takes = 5 * time.Second
+		more = append(more, slow)
+	}
+	return append(rounds, more)
+}
+
+// slow measures, in simulated time, an API whose every GET takes long: all calls end well, and no more requests are
+// made than of a fast one.
+func (b *cloudBench) slow(t *testing.T) error {
+	if b.target.bars == nil {
+		return nil
+	}
+	b.table.section(fmt.Sprintf("every GET takes long, %d volumes, 16 at a time, operations of 2 s (in simulated time, in one process)", volumes))
+	fast := 0
+	for _, gets := range []time.Duration{0, 2500 * time.Millisecond, 10 * time.Second} {
+		run, err := b.simulate(t, limit{takes: 2 * time.Second, atOnce: 16, told: endless, gets: gets})
+		if err != nil {
+			return err
+		}
+		if gets == 0 {
+			fast = run.all()
+		}
+		name := fmt.Sprintf("GETs of %s: ", gets)
+		b.table.zero(name+"calls that failed", len(run.failed))
+		b.table.row(name+"requests", float64(run.all()), float64(fast), "")
 	}
 	return nil
 }

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
@@ -21,6 +26,7 @@ var digitalOceanTarget = target{
 	emulate: emulateDigitalOcean,
 	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}},
 	flood:   600,
+	bars:    &bars6{each: 1.5, foreign: 2, alone: 12},
 	vendor: given{
 		driver: "csi-digitalocean",
 		quick:  "7 + 4", slow: "15 + 4", limited: "32, two thirds answered 429",
@@ -31,6 +37,11 @@ var digitalOceanTarget = target{
 // digitalOcean is an account whose droplets take one action at a time.
 type digitalOcean struct{ programs.DigitalOcean }
 
+// Left names what there is of volumes, without those of others.
+func (d digitalOcean) Left() []string {
+	return slices.DeleteFunc(d.DigitalOcean.Left(), func(what string) bool { return strings.Contains(what, "foreign-") })
+}
+
 func emulateDigitalOcean(ctx context.Context, s setting) (account, error) {
 	opts := emulator.Options{InMemory: s.inMemory, Droplets: s.machines, Durations: emulator.Actions(clock.Span{Least: s.takes, Spread: s.more})}
 	opts.Durations.CreateVolume = clock.Fixed(s.answers)
@@ -40,6 +51,12 @@ func emulateDigitalOcean(ctx context.Context, s setting) (account, error) {
 	a, err := emulator.New(opts)
 	if err == nil && !s.inMemory {
 		err = a.Listen(ctx, "127.0.0.1:0")
+	}
+	for i := 0; i < s.foreign && err == nil; i++ {
+		_, err = a.AddVolume(emulator.Volume{Name: fmt.Sprint("foreign-", i), SizeGiB: 1})
+	}
+	if s.gets > 0 && err == nil {
+		a.Arm(emulator.Fault{Method: http.MethodGet, Effect: faults.Effect{Delay: clock.Fixed(s.gets)}})
 	}
 	return digitalOcean{programs.DigitalOcean{Account: a}}, err
 }

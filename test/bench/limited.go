@@ -27,6 +27,8 @@ type limit struct {
 	atOnce int
 	// cloud are the account's limits, told those that the controller is told of; nil: the documented ones.
 	cloud, told []budget.Window
+	// gets is how long the answer to each GET takes.
+	gets time.Duration
 }
 
 // limitedRun is what came of it.

@@ -29,7 +29,7 @@ func (b *cloudBench) simulate(t *testing.T, l limit) (run limitedRun, err error)
 }
 
 func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err error) {
-	acc, err := b.target.emulate(ctx, setting{machines: machines, takes: l.takes, made: l.takes, limits: l.cloud, inMemory: true})
+	acc, err := b.target.emulate(ctx, setting{machines: machines, takes: l.takes, made: l.takes, limits: l.cloud, gets: l.gets, inMemory: true})
 	if err != nil {
 		return run, err
 	}
