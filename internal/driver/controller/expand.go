@@ -39,6 +39,11 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 		return nil, err
 	}
 	done, err := s.cloud.ExpandVolume(ctx, cloud.VolumeID(req.GetVolumeId()), size)
+	if fault.Of(err) == fault.Exhausted {
+		// A quota. The resizer takes ResourceExhausted for a growth that may still be under way, and then never
+		// tries the smaller size that a claim is lowered to.
+		return nil, fmt.Errorf("%w: %w", fault.OutOfRange, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,5 +183,32 @@ func TestTheAnswerWaitsForAMachineThatIsLettingGo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// full is a cloud whose quota refuses every growth.
+type full struct{ cloud.Cloud }
+
+func (full) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Expansion, error) {
+	return cloud.Expansion{}, fmt.Errorf("capacity limit exceeded: %w", fault.Exhausted)
+}
+
+// E6: a quota that refuses a growth is OutOfRange. The resizer takes ResourceExhausted for a growth that may be under
+// way, and would repeat the old size for ever when the claim is lowered.
+func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
+	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := full{memory.New(memory.Config{})}
+	v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: cloud.GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = controller.New(c, names).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+		VolumeId: string(v.ID), CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib},
+	})
+	if fault.Of(err) != fault.OutOfRange || !strings.Contains(err.Error(), "capacity limit exceeded") {
+		t.Errorf("ControllerExpandVolume = %v, want %q with the cloud's words", err, fault.OutOfRange)
 	}
 }
