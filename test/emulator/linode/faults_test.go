@@ -114,6 +114,32 @@ func TestAnOperationCanFail(t *testing.T) {
 	mustSee(t, api, broken.ID)
 }
 
+// A delete cancels what is under way. If it fails, the volume stays as what was canceled has left it, and in no status
+// that nothing ends.
+func TestAFailedDeleteLeavesNothingUnderWay(t *testing.T) {
+	lasts := emulator.Each(clock.Fixed(10 * time.Second))
+	simulated(t, emulator.Options{Durations: lasts}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, _ int) {
+		c.Arm(emulator.Fault{Method: http.MethodDelete, Effect: faults.Effect{Errored: true}})
+		deleted := func(id int, want string) {
+			t.Helper()
+			if err := api.DeleteVolume(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if got := stands(mustSee(t, api, id)); got != want {
+				t.Errorf("volume %d is %q after a failed delete, want %q", id, got, want)
+			}
+		}
+		deleted(mustCreate(t, api, "pvc-1").ID, "contact_support")
+		v := mustCreate(t, api, "pvc-2")
+		time.Sleep(time.Minute)
+		if err := api.ResizeVolume(t.Context(), v.ID, 20); err != nil {
+			t.Fatal(err)
+		}
+		deleted(v.ID, "active")
+	})
+}
+
 func TestAListCanBeStale(t *testing.T) {
 	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, linode int) {
 		v := mustCreate(t, api, "pvc-1")

@@ -221,6 +221,12 @@ func (c *Cloud) deleteVolume(r *request) answer {
 		return ok(struct{}{})
 	}
 	before := v.Status
+	switch before { // what is canceled does not go on after a delete that fails
+	case statusCreating:
+		before = statusBroken
+	case statusResizing:
+		before = statusActive
+	}
 	c.cancel(func(j *job) bool { return j.volume == v.ID })
 	v.Status = statusDeleting
 	c.putVolume(v)
