@@ -13,7 +13,7 @@ import (
 
 // source is the image that a volume or a snapshot is copied from.
 type source struct {
-	item   item
+	ref    objectRef
 	record Record
 	// file holds a lock for as long as the copy runs: the exclusive one of a volume, so that it is not
 	// attached, the shared one of a snapshot, so that it is not removed. A reflink needs none, since the
@@ -23,7 +23,7 @@ type source struct {
 
 // createCopy makes the volume or the snapshot of this record with the content of from: by reflink
 // under the pool's lock, or else by a job that needs no lock.
-func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, error) {
+func (p *Pool) createCopy(ctx context.Context, r Record, from objectRef) (Record, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return Record{}, err
@@ -40,13 +40,13 @@ func (p *Pool) createCopy(ctx context.Context, r Record, from item) (Record, err
 }
 
 // beginCopy admits a copy, then makes it by reflink or returns the job that makes it. Under the lock.
-func (p *Pool) beginCopy(ctx context.Context, r *Record, from item) (j *job, err error) {
+func (p *Pool) beginCopy(ctx context.Context, r *Record, from objectRef) (j *job, err error) {
 	entries, err := p.settle()
 	if err != nil {
 		return nil, err
 	}
 	// The same call again gets this answer, whether or not the source is in use by now.
-	if err := p.checkFree(entries, r.item().shelf, r.Name); err != nil {
+	if err := p.checkFree(entries, r.ref().folder, r.Name); err != nil {
 		return nil, err
 	}
 	src, err := p.openSource(from)
@@ -68,47 +68,47 @@ func (p *Pool) beginCopy(ctx context.Context, r *Record, from item) (j *job, err
 }
 
 // openSource opens an image to copy from it. Under the pool's lock, so nothing is attached meanwhile.
-func (p *Pool) openSource(it item) (source, error) {
-	e, err := p.entry(it)
+func (p *Pool) openSource(ref objectRef) (source, error) {
+	e, err := p.entry(ref)
 	if err != nil {
 		return source{}, err
 	}
 	if e.Kind != Whole {
 		return source{}, p.refuse(e)
 	}
-	src := source{item: it, record: e.Record}
+	src := source{ref: ref, record: e.Record}
 	switch {
 	case p.reflink:
-		src.file, err = p.openToRead(it)
-	case it.isSnapshot():
-		src.file, err = p.openShared(it)
+		src.file, err = p.openToRead(ref)
+	case ref.isSnapshot():
+		src.file, err = p.openShared(ref)
 	default:
 		var user string
-		src.file, user, err = p.lockImage(it)
+		src.file, user, err = p.lockImage(ref)
 		if err == nil && user != "" {
 			err = fmt.Errorf("copy %s: it is in use by %s, and snapshots and clones in the pool %s are copies; stop the pod that uses it, or use a pool on an xfs of its own: %w",
-				p.name(it), user, p.dir, fault.Precondition)
+				p.name(ref), user, p.dir, fault.Precondition)
 		}
 	}
 	return src, err
 }
 
-func (p *Pool) openToRead(it item) (*os.File, error) {
-	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (p *Pool) openToRead(ref objectRef) (*os.File, error) {
+	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", p.name(it), kindOf(err))
+		return nil, fmt.Errorf("open %s: %w", p.name(ref), kindOf(err))
 	}
 	return f, nil
 }
 
-func (p *Pool) openShared(it item) (*os.File, error) {
-	f, err := p.openToRead(it)
+func (p *Pool) openShared(ref objectRef) (*os.File, error) {
+	f, err := p.openToRead(ref)
 	if err != nil {
 		return nil, err
 	}
 	if err := flock(f, unix.LOCK_SH); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is being removed, or a foreign program has locked it: %w: %w", p.name(it), fault.Busy, err)
+		return nil, fmt.Errorf("%s is being removed, or a foreign program has locked it: %w: %w", p.name(ref), fault.Busy, err)
 	}
 	return f, nil
 }
@@ -116,14 +116,14 @@ func (p *Pool) openShared(it item) (*os.File, error) {
 // admitCopy completes the record by what the source determines, and refuses a copy that does not fit.
 func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 	r.BlockSize = src.record.BlockSize
-	if r.item().isSnapshot() {
+	if r.ref().isSnapshot() {
 		r.Size, r.Created = src.record.Size, now()
 		return p.admitSnapshot(entries, *r, src)
 	}
 	if src.record.Size > r.Size {
-		return fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(src.item), src.record.Size, fault.OutOfRange)
+		return fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(src.ref), src.record.Size, fault.OutOfRange)
 	}
-	r.Source = string(src.item.shelf) + "/" + string(src.item.id)
+	r.Source = string(src.ref.folder) + "/" + string(src.ref.id)
 	// Space for the whole volume: what it shares at first may be written over.
 	return p.checkRoom(entries, *r)
 }
@@ -131,7 +131,7 @@ func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 // cloneImage makes a copy by reflink: a record that says "creating", the image, the record that says
 // "ready", each durable before the next, as in build.
 func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
-	err := p.writeRecord(r.item(), *r)
+	err := p.writeRecord(r.ref(), *r)
 	if err == nil {
 		err = p.fillClone(ctx, *r, src)
 	}
@@ -148,21 +148,21 @@ func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
 // device that are under way and holds back later ones, so the image is of one instant, and has every
 // write that was complete before.
 func (p *Pool) fillClone(ctx context.Context, r Record, src source) (err error) {
-	f, err := p.disk.emptyImage(p.file(r.item(), imageExt))
+	f, err := p.disk.emptyImage(p.file(r.ref(), imageExt))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	p.disk.step("clone")
 	if err := retryEINTR(func() error { return unix.IoctlFileClone(int(f.Fd()), int(src.file.Fd())) }); err != nil {
-		return fmt.Errorf("clone %s: %w", p.name(src.item), err)
+		return fmt.Errorf("clone %s: %w", p.name(src.ref), err)
 	}
 	// An interrupted growth of the source leaves its image longer than the volume is.
 	p.disk.step("truncate image")
 	if err := retryEINTR(func() error { return f.Truncate(src.record.Size) }); err != nil {
 		return err
 	}
-	if !r.item().isSnapshot() {
+	if !r.ref().isSnapshot() {
 		return p.disk.reserve(ctx, f, r.Size)
 	}
 	if err := p.releaseUnwritten(f); err != nil {

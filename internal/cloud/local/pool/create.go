@@ -15,11 +15,11 @@ type From struct {
 	Volume, Snapshot ID
 }
 
-func (f From) item() item {
+func (f From) ref() objectRef {
 	if f.Snapshot != "" {
-		return ofSnapshot(f.Snapshot)
+		return snapshotRef(f.Snapshot)
 	}
-	return ofVolume(f.Volume)
+	return volumeRef(f.Volume)
 }
 
 // sharedBlock is the block size of every new volume's device: xfs writes around the page cache only in
@@ -60,7 +60,7 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 		BlockSize: sharedBlock, Tags: v.Tags,
 	}
 	if v.From != (From{}) {
-		return p.createCopy(ctx, r, v.From.item())
+		return p.createCopy(ctx, r, v.From.ref())
 	}
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -103,11 +103,11 @@ func (p *Pool) checkRoom(entries []Entry, r Record) error {
 	return nil
 }
 
-// checkFree refuses a name that something on that shelf has.
-func (p *Pool) checkFree(entries []Entry, s shelf, name string) error {
+// checkFree refuses a name that an object in the same folder has.
+func (p *Pool) checkFree(entries []Entry, in folder, name string) error {
 	for _, e := range named(entries, name) {
-		if e.item().shelf == s {
-			return fmt.Errorf("the name %q belongs to %s: %w", name, p.name(e.item()), fault.Conflict)
+		if e.ref().folder == in {
+			return fmt.Errorf("the name %q belongs to %s: %w", name, p.name(e.ref()), fault.Conflict)
 		}
 	}
 	return nil
@@ -118,11 +118,11 @@ func (p *Pool) checkFree(entries []Entry, s shelf, name string) error {
 // back; the image is durable before the record says "ready", so a volume that was ever
 // reported has all its bytes.
 func (p *Pool) build(ctx context.Context, r *Record) error {
-	it := r.item()
-	if err := p.writeRecord(it, *r); err != nil {
+	ref := r.ref()
+	if err := p.writeRecord(ref, *r); err != nil {
 		return err
 	}
-	if err := p.disk.createImage(ctx, p.file(it, imageExt), r.Size); err != nil {
+	if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {
 		return err
 	}
 	return p.ready(r)
@@ -131,21 +131,21 @@ func (p *Pool) build(ctx context.Context, r *Record) error {
 // ready is the last step of every making.
 func (p *Pool) ready(r *Record) error {
 	r.State, r.Promise = Ready, 0
-	return p.writeRecord(r.item(), *r)
+	return p.writeRecord(r.ref(), *r)
 }
 
-func (r Record) item() item {
+func (r Record) ref() objectRef {
 	if r.Volume != "" {
-		return ofSnapshot(r.ID)
+		return snapshotRef(r.ID)
 	}
-	return ofVolume(r.ID)
+	return volumeRef(r.ID)
 }
 
 // takeBack removes what a failed call made. It does not look at the context: a caller that went
 // away is one more reason to leave nothing.
 func (p *Pool) takeBack(cause error, r Record) error {
-	cause = fmt.Errorf("create %s for the name %q: %w", p.name(r.item()), r.Name, kindOf(cause))
-	if err := p.erase(r.item()); err != nil {
+	cause = fmt.Errorf("create %s for the name %q: %w", p.name(r.ref()), r.Name, kindOf(cause))
+	if err := p.erase(r.ref()); err != nil {
 		return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(cause, err))
 	}
 	return cause
@@ -161,7 +161,7 @@ func roundUp(size int64) (int64, error) {
 
 // SourceOf returns what a volume was copied from.
 func (r Record) SourceOf() From {
-	s, id, _ := splitSource(r.Source)
+	s, id, _ := parseSource(r.Source)
 	switch s {
 	case volumes:
 		return From{Volume: id}

@@ -56,7 +56,7 @@ func picture(t *testing.T, p *Pool) (lines []string, files int) {
 		entries, err := list(t.Context())
 		must(t, err)
 		for _, e := range entries {
-			sum := checksum(t, p.file(e.item(), imageExt))
+			sum := checksum(t, p.file(e.ref(), imageExt))
 			r := e.Record
 			lines = append(lines, fmt.Sprintf("snapshot=%v %s %q size=%d grow=%d state=%s from=%q of=%q sum=%x",
 				e.Snapshot, e.Kind, r.Name, e.Size, r.GrowTo, r.State, r.Source, r.Volume, sum))
@@ -245,8 +245,8 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
 	blocks := map[int64]users{}
 	record(p.path(metaFile))
 	for _, e := range entries {
-		record(p.file(e.item(), recordExt))
-		places, err := p.places(e.item(), e.Size)
+		record(p.file(e.ref(), recordExt))
+		places, err := p.places(e.ref(), e.Size)
 		must(t, err)
 		missing := e.Size
 		for _, m := range places {

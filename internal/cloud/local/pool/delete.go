@@ -17,81 +17,81 @@ import (
 // fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so that
 // somebody should look at it first, fault.Busy while it is being copied. fault.Uncertain when the
 // disk failed half-way; the same call again goes on.
-func (p *Pool) Delete(ctx context.Context, id ID) error { return p.delete(ctx, ofVolume(id), false) }
+func (p *Pool) Delete(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), false) }
 
 // Remove is Delete for an operator who has looked: it takes damaged volumes too. It refuses what is
 // in use, what a newer version wrote and what is not a regular file.
-func (p *Pool) Remove(ctx context.Context, id ID) error { return p.delete(ctx, ofVolume(id), true) }
+func (p *Pool) Remove(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), true) }
 
 // DeleteSnapshot is Delete for a snapshot. It touches no volume and no other snapshot: each is a file
 // by itself, whatever places on the disk they share.
 func (p *Pool) DeleteSnapshot(ctx context.Context, id ID) error {
-	return p.delete(ctx, ofSnapshot(id), false)
+	return p.delete(ctx, snapshotRef(id), false)
 }
 
 // RemoveSnapshot is Remove for a snapshot.
 func (p *Pool) RemoveSnapshot(ctx context.Context, id ID) error {
-	return p.delete(ctx, ofSnapshot(id), true)
+	return p.delete(ctx, snapshotRef(id), true)
 }
 
-func (p *Pool) delete(ctx context.Context, it item, damagedToo bool) error {
+func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	e, err := p.entry(it)
+	e, err := p.entry(ref)
 	if err != nil {
 		return err
 	}
 	if e.Kind == UnderWay || e.Kind == Newer || (e.Kind == Damaged && !damagedToo) {
 		return p.refuse(e)
 	}
-	switch _, _, err := sizes(p.file(it, imageExt)); {
+	switch _, _, err := sizes(p.file(ref, imageExt)); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := p.checkNoLoop(it); err != nil {
+		if err := p.checkNoLoop(ref); err != nil {
 			return err
 		}
-		return p.deleted(it, p.erase(it))
+		return p.deleted(ref, p.erase(ref))
 	case err != nil:
-		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(it), fault.Precondition, err)
+		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(ref), fault.Precondition, err)
 	}
-	image, user, err := p.lockImage(it)
+	image, user, err := p.lockImage(ref)
 	if err != nil {
 		return err
 	}
 	if user != "" {
-		return fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(it), user, fault.Precondition)
+		return fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), user, fault.Precondition)
 	}
 	defer func() { _ = image.Close() }()
-	if err := p.checkRemovable(it); err != nil {
+	if err := p.checkRemovable(ref); err != nil {
 		return err
 	}
-	if err := p.mark(it); err != nil {
-		return p.deleted(it, err)
+	if err := p.mark(ref); err != nil {
+		return p.deleted(ref, err)
 	}
-	return p.deleted(it, p.erase(it))
+	return p.deleted(ref, p.erase(ref))
 }
 
-// checkNoLoop refuses an item without an image if a loop device still has that image: the bytes are there
+// checkNoLoop refuses an object without an image if a loop device still has that image: the bytes are there
 // for as long as the device is, and its record is what they can be put back with.
-func (p *Pool) checkNoLoop(it item) error {
-	loops, err := p.loopsOf(it.id)
+func (p *Pool) checkNoLoop(ref objectRef) error {
+	loops, err := p.loopsOf(ref.id)
 	if err == nil && len(loops) > 0 {
 		err = fmt.Errorf("its image was removed, but /dev/%s still has it; copy it from there or detach it first: %w", strings.Join(loops, ", /dev/"), fault.Precondition)
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", p.name(it), err)
+		return fmt.Errorf("delete %s: %w", p.name(ref), err)
 	}
 	return nil
 }
 
 // checkRemovable refuses an image that somebody made immutable. After the mark it would be too late: the
 // item would be gone for everybody, and its image there for ever.
-func (p *Pool) checkRemovable(it item) error {
-	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (p *Pool) checkRemovable(ref objectRef) error {
+	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("delete %s: its image cannot be removed; is it immutable (lsattr)? %w", p.name(it), kindOf(err))
+		return fmt.Errorf("delete %s: its image cannot be removed; is it immutable (lsattr)? %w", p.name(ref), kindOf(err))
 	}
 	return f.Close()
 }
@@ -101,17 +101,17 @@ func (p *Pool) checkRemovable(it item) error {
 // who is about to make room. Where not even that has room (a folder without a gap, a btrfs without
 // metadata) there is no mark: if the process dies after the image is gone, the record that stays is
 // reported, and the same delete again removes it.
-func (p *Pool) mark(it item) error {
-	err := p.disk.rename(p.file(it, recordExt), p.file(it, markExt))
+func (p *Pool) mark(ref objectRef) error {
+	err := p.disk.rename(p.file(ref, recordExt), p.file(ref, markExt))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return nil
 	}
 	return err
 }
 
-func (p *Pool) deleted(it item, err error) error {
+func (p *Pool) deleted(ref objectRef, err error) error {
 	if err != nil {
-		return fmt.Errorf("delete %s: %w: %w", p.name(it), fault.Uncertain, err)
+		return fmt.Errorf("delete %s: %w: %w", p.name(ref), fault.Uncertain, err)
 	}
 	return nil
 }

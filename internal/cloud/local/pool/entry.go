@@ -54,11 +54,11 @@ type Entry struct {
 	Problem string
 }
 
-func (e Entry) item() item {
+func (e Entry) ref() objectRef {
 	if e.Snapshot {
-		return ofSnapshot(e.ID)
+		return snapshotRef(e.ID)
 	}
-	return ofVolume(e.ID)
+	return volumeRef(e.ID)
 }
 
 // List returns all volumes and what is left of volumes, sorted by id, unknown files last.
@@ -67,30 +67,30 @@ func (p *Pool) List(ctx context.Context) ([]Entry, error) { return p.list(ctx, v
 // ListSnapshots is List for snapshots.
 func (p *Pool) ListSnapshots(ctx context.Context) ([]Entry, error) { return p.list(ctx, snapshots) }
 
-func (p *Pool) list(ctx context.Context, s shelf) ([]Entry, error) {
+func (p *Pool) list(ctx context.Context, in folder) ([]Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return p.settleShelf(s)
+	return p.settleShelf(in)
 }
 
 // Get returns what lies under the id of a volume. fault.NotFound when nothing does.
-func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) { return p.get(ctx, ofVolume(id)) }
+func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) { return p.get(ctx, volumeRef(id)) }
 
 // GetSnapshot is Get for a snapshot.
 func (p *Pool) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
-	return p.get(ctx, ofSnapshot(id))
+	return p.get(ctx, snapshotRef(id))
 }
 
-func (p *Pool) get(ctx context.Context, it item) (Entry, error) {
+func (p *Pool) get(ctx context.Context, ref objectRef) (Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return Entry{}, err
 	}
 	defer unlock()
-	return p.entry(it)
+	return p.entry(ref)
 }
 
 // FindByName returns the volume that was created under this name, and waits for it while it is being
@@ -104,22 +104,22 @@ func (p *Pool) FindSnapshot(ctx context.Context, name string) (Entry, error) {
 	return p.find(ctx, snapshots, name)
 }
 
-func (p *Pool) find(ctx context.Context, s shelf, name string) (Entry, error) {
+func (p *Pool) find(ctx context.Context, in folder, name string) (Entry, error) {
 	for {
-		entries, err := p.list(ctx, s)
+		entries, err := p.list(ctx, in)
 		if err != nil {
 			return Entry{}, err
 		}
 		found := named(entries, name)
 		if len(found) == 0 {
-			return Entry{}, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, s, name, fault.NotFound)
+			return Entry{}, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, in, name, fault.NotFound)
 		}
 		switch e := found[0]; e.Kind {
 		case Whole:
 			return e, nil
 		case UnderWay:
 			if err := wait(ctx, longPause); err != nil {
-				return Entry{}, fmt.Errorf("%s is being copied: %w", p.name(e.item()), err)
+				return Entry{}, fmt.Errorf("%s is being copied: %w", p.name(e.ref()), err)
 			}
 		default:
 			return Entry{}, p.refuse(e)
@@ -140,13 +140,13 @@ func named(entries []Entry, name string) []Entry {
 // refuse is the error for a left-over where something whole is needed.
 func (p *Pool) refuse(e Entry) error {
 	if e.Kind == UnderWay {
-		return fmt.Errorf("%s: %s: %w", p.name(e.item()), e.Kind, fault.Busy)
+		return fmt.Errorf("%s: %s: %w", p.name(e.ref()), e.Kind, fault.Busy)
 	}
 	if e.Kind == Newer {
-		return fmt.Errorf("%s: %s; use that version: %w", p.name(e.item()), e.Problem, fault.Precondition)
+		return fmt.Errorf("%s: %s; use that version: %w", p.name(e.ref()), e.Problem, fault.Precondition)
 	}
 	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put the file back, or remove the rest with --delete: %w",
-		p.name(e.item()), e.Kind, e.Problem, fault.Precondition)
+		p.name(e.ref()), e.Kind, e.Problem, fault.Precondition)
 }
 
 // settle reads the whole pool, after finishing what a killed process left half done. Whoever has
@@ -160,8 +160,8 @@ func (p *Pool) settle() ([]Entry, error) {
 	return append(of, more...), err
 }
 
-func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
-	files, err := os.ReadDir(p.path(string(s)))
+func (p *Pool) settleShelf(in folder) ([]Entry, error) {
+	files, err := os.ReadDir(p.path(string(in)))
 	if err != nil {
 		return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 	}
@@ -173,19 +173,19 @@ func (p *Pool) settleShelf(s shelf) ([]Entry, error) {
 			ids[id] = true
 		case recordExt + newExt:
 			// Never the only copy of anything: replace moves a complete one to its name.
-			p.disk.discard(p.path(string(s), f.Name()))
+			p.disk.discard(p.path(string(in), f.Name()))
 		default:
-			entries = append(entries, Entry{Kind: Unknown, Snapshot: s == snapshots, File: f.Name(), Problem: "not made by this program"})
+			entries = append(entries, Entry{Kind: Unknown, Snapshot: in == snapshots, File: f.Name(), Problem: "not made by this program"})
 		}
 	}
 	for id := range ids {
-		e, err := p.entry(item{s, id})
+		e, err := p.entry(objectRef{in, id})
 		switch {
 		case errors.Is(err, fault.NotFound):
 			continue
 		case err != nil:
 			// What cannot be cleared away is in nobody's way but its own.
-			e = p.stuck(item{s, id}, err)
+			e = p.stuck(objectRef{in, id}, err)
 		}
 		entries = append(entries, e)
 	}
@@ -215,22 +215,22 @@ func splitName(name string) (id ID, ext string) {
 }
 
 // entry looks at one id, after finishing what a killed process left of it. Under the lock.
-func (p *Pool) entry(it item) (Entry, error) {
-	if _, err := os.Lstat(p.file(it, markExt)); err == nil {
+func (p *Pool) entry(ref objectRef) (Entry, error) {
+	if _, err := os.Lstat(p.file(ref, markExt)); err == nil {
 		// It was proven to be free before it was marked.
-		return Entry{}, p.clearAway(it)
+		return Entry{}, p.clearAway(ref)
 	}
-	e := Entry{ID: it.id, Snapshot: it.isSnapshot(), File: it.id.ImageName()}
+	e := Entry{ID: ref.id, Snapshot: ref.isSnapshot(), File: ref.id.ImageName()}
 	var imageErr error
-	e.Size, e.Allocated, imageErr = sizes(p.file(it, imageExt))
+	e.Size, e.Allocated, imageErr = sizes(p.file(ref, imageExt))
 	noImage := errors.Is(imageErr, fs.ErrNotExist)
 
-	data, err := readFile(p.file(it, recordExt))
+	data, err := readFile(p.file(ref, recordExt))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && noImage:
-		return Entry{}, fmt.Errorf("%s: %w", p.name(it), fault.NotFound)
+		return Entry{}, fmt.Errorf("%s: %w", p.name(ref), fault.NotFound)
 	case errors.Is(err, fs.ErrNotExist):
-		e.Kind, e.Problem = NoRecord, "its record "+string(it.id)+recordExt+" is missing"
+		e.Kind, e.Problem = NoRecord, "its record "+string(ref.id)+recordExt+" is missing"
 		if imageErr != nil {
 			e.Kind, e.Problem = Damaged, imageErr.Error()
 		}
@@ -239,48 +239,48 @@ func (p *Pool) entry(it item) (Entry, error) {
 		e.Kind, e.Problem = Damaged, err.Error()
 		return e, nil
 	}
-	r, err := decodeRecord(it, data)
+	r, err := decodeRecord(ref, data)
 	if err != nil {
-		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s%s: %v", it.id, recordExt, err)
+		e.Kind, e.Problem = Damaged, fmt.Sprintf("record %s%s: %v", ref.id, recordExt, err)
 		if errors.Is(err, errNewer) {
 			e.Kind, e.Record = Newer, r
 		}
 		return e, nil
 	}
-	if done, err := p.finish(it, &r); !done || err != nil {
+	if done, err := p.finish(ref, &r); !done || err != nil {
 		e.Kind, e.Record = UnderWay, r
 		return e, err
 	}
 	// What was finished may have changed them.
-	e.Size, e.Allocated, imageErr = sizes(p.file(it, imageExt))
+	e.Size, e.Allocated, imageErr = sizes(p.file(ref, imageExt))
 	e.classify(r, noImage, imageErr)
 	return e, nil
 }
 
 // finish decides what becomes of something half-made: it turns ready, it is left to the live process
 // that makes it (false), or it is cleared away (fault.NotFound).
-func (p *Pool) finish(it item, r *Record) (done bool, err error) {
+func (p *Pool) finish(ref objectRef, r *Record) (done bool, err error) {
 	switch r.State {
 	case Creating:
-		return false, p.clearAway(it) // nobody was ever told of it
+		return false, p.clearAway(ref) // nobody was ever told of it
 	case Ready:
-		p.undoGrowth(it, r)
+		p.undoGrowth(ref, r)
 	case Copying:
-		if p.beingCopied(it) {
+		if p.beingCopied(ref) {
 			return false, nil
 		}
-		return false, p.clearAway(it)
+		return false, p.clearAway(ref)
 	}
 	return true, nil
 }
 
 // undoGrowth takes back a growth that a killed process left half done. Nobody was shown anything beyond
 // the old size, so cutting it off loses no data. Where that fails the promise stands, and Use goes on.
-func (p *Pool) undoGrowth(it item, r *Record) {
+func (p *Pool) undoGrowth(ref objectRef, r *Record) {
 	if r.GrowTo == 0 {
 		return
 	}
-	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
 	}
@@ -291,24 +291,24 @@ func (p *Pool) undoGrowth(it item, r *Record) {
 	undone := *r
 	undone.GrowTo = 0
 	// The record last: until then it says why the image may be longer.
-	if p.disk.truncate(f, r.Size) == nil && p.writeRecord(it, undone) == nil {
+	if p.disk.truncate(f, r.Size) == nil && p.writeRecord(ref, undone) == nil {
 		*r = undone
 	}
 }
 
 // clearAway removes what a killed process left of a create or a delete. It always answers an error:
 // fault.NotFound once nothing is left.
-func (p *Pool) clearAway(it item) error {
-	if err := p.erase(it); err != nil {
-		return fmt.Errorf("clear away half-made or half-removed %s: %w", p.name(it), kindOf(err))
+func (p *Pool) clearAway(ref objectRef) error {
+	if err := p.erase(ref); err != nil {
+		return fmt.Errorf("clear away half-made or half-removed %s: %w", p.name(ref), kindOf(err))
 	}
-	return fmt.Errorf("%s: %w", p.name(it), fault.NotFound)
+	return fmt.Errorf("%s: %w", p.name(ref), fault.NotFound)
 }
 
 // stuck is the entry of something half-made or half-removed that could not be cleared away.
-func (p *Pool) stuck(it item, err error) Entry {
-	e := Entry{ID: it.id, Kind: Damaged, Snapshot: it.isSnapshot(), File: it.id.ImageName(), Problem: err.Error()}
-	e.Size, e.Allocated, _ = sizes(p.file(it, imageExt))
+func (p *Pool) stuck(ref objectRef, err error) Entry {
+	e := Entry{ID: ref.id, Kind: Damaged, Snapshot: ref.isSnapshot(), File: ref.id.ImageName(), Problem: err.Error()}
+	e.Size, e.Allocated, _ = sizes(p.file(ref, imageExt))
 	return e
 }
 
@@ -327,19 +327,19 @@ func (e *Entry) classify(r Record, noImage bool, imageErr error) {
 	}
 }
 
-// erase removes an item's files. The image goes first, and durably: were the record gone and the
+// erase removes the files of an object. The image goes first, and durably: were the record gone and the
 // image there after a power loss, its space would be lost to a left-over that nobody knows.
-func (p *Pool) erase(it item) error {
-	if err := p.disk.removeImage(p.file(it, imageExt)); err != nil {
+func (p *Pool) erase(ref objectRef) error {
+	if err := p.disk.removeImage(p.file(ref, imageExt)); err != nil {
 		return err
 	}
-	return errors.Join(p.disk.remove(p.file(it, recordExt)), p.disk.remove(p.file(it, markExt)))
+	return errors.Join(p.disk.remove(p.file(ref, recordExt)), p.disk.remove(p.file(ref, markExt)))
 }
 
-func (p *Pool) writeRecord(it item, r Record) error {
+func (p *Pool) writeRecord(ref objectRef, r Record) error {
 	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return p.disk.replace(p.file(it, recordExt), data)
+	return p.disk.replace(p.file(ref, recordExt), data)
 }

@@ -85,8 +85,8 @@ func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
 	free, err := p.Free(t.Context())
 	must(t, err)
 	r.GrowTo = 5 * small
-	must(t, p.writeRecord(ofVolume(r.ID), r))
-	blocker := p.file(ofVolume(r.ID), recordExt+newExt)
+	must(t, p.writeRecord(volumeRef(r.ID), r))
+	blocker := p.file(volumeRef(r.ID), recordExt+newExt)
 	must(t, os.MkdirAll(blocker+"/x", 0o700)) // no record can be written
 	if now, err := p.room(mustSettle(t, p), nil); err != nil || now != free-4*small {
 		t.Errorf("room = %d, %v, want %d", now, err, free-4*small)

@@ -47,25 +47,25 @@ type job struct {
 // startJob does what a copy needs the pool's lock for: record, image, lock and reservation.
 func (p *Pool) startJob(r Record, src source) (*job, error) {
 	j := &job{record: r, source: src, done: make(chan struct{})}
-	it := r.item()
+	ref := r.ref()
 	parts, total, err := written(src.file, src.record.Size)
 	if err != nil {
-		return nil, fmt.Errorf("copy %s: %w", p.name(src.item), kindOf(err))
+		return nil, fmt.Errorf("copy %s: %w", p.name(src.ref), kindOf(err))
 	}
 	j.record.State = Copying
-	if it.isSnapshot() {
+	if ref.isSnapshot() {
 		j.record.Promise = total
 	}
-	err = p.writeRecord(it, j.record)
+	err = p.writeRecord(ref, j.record)
 	if err == nil {
-		j.to, err = p.disk.emptyImage(p.file(it, imageExt))
+		j.to, err = p.disk.emptyImage(p.file(ref, imageExt))
 	}
 	if err == nil {
 		err = flock(j.to, unix.LOCK_EX)
 	}
 	switch {
 	case err != nil:
-	case it.isSnapshot():
+	case ref.isSnapshot():
 		p.disk.step("lengthen image")
 		err = retryEINTR(func() error { return j.to.Truncate(j.record.Size) })
 	default:
@@ -122,7 +122,7 @@ func (p *Pool) stillThere(j *job) error {
 		return err
 	}
 	if named, err := os.Lstat(j.to.Name()); err != nil || !os.SameFile(written, named) {
-		return fmt.Errorf("the image of %s was removed while it was being copied: %w", p.name(j.record.item()), fault.Unavailable)
+		return fmt.Errorf("the image of %s was removed while it was being copied: %w", p.name(j.record.ref()), fault.Unavailable)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
 			p.disk.step("copy")
 			n, err := copyRange(j.to, j.source.file, part.start, min(copyChunk, end-part.start))
 			if err != nil {
-				return fmt.Errorf("copy %s: %w", p.name(j.source.item), err)
+				return fmt.Errorf("copy %s: %w", p.name(j.source.ref), err)
 			}
 			part.start, done = part.start+n, done+n
 			if time.Since(reported) > progressPause {
@@ -168,7 +168,7 @@ func copyRange(to, from *os.File, at, length int64) (int64, error) {
 
 func (p *Pool) report(j *job, done, total int64, ended bool, err error) {
 	if p.progress != nil {
-		p.progress(Progress{Target: p.name(j.record.item()), Source: p.name(j.source.item), Done: done, Total: total, Ended: ended, Err: err})
+		p.progress(Progress{Target: p.name(j.record.ref()), Source: p.name(j.source.ref), Done: done, Total: total, Ended: ended, Err: err})
 	}
 }
 
@@ -181,13 +181,13 @@ func (j *job) wait(ctx context.Context, p *Pool) (Record, error) {
 		}
 		return j.record, nil
 	case <-ctx.Done():
-		return Record{}, fmt.Errorf("%s is still being copied: %w: %w", p.name(j.source.item), fault.Uncertain, ctx.Err())
+		return Record{}, fmt.Errorf("%s is still being copied: %w: %w", p.name(j.source.ref), fault.Uncertain, ctx.Err())
 	}
 }
 
-// beingCopied reports whether a live process is writing the image of this item.
-func (p *Pool) beingCopied(it item) bool {
-	f, err := p.openToRead(it)
+// beingCopied reports whether a live process is writing the image of this object.
+func (p *Pool) beingCopied(ref objectRef) bool {
+	f, err := p.openToRead(ref)
 	if err != nil {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 // Nothing on disk is removed but by an explicit delete of exactly that id: not by a start, a list, a
 // create or a growth, whatever the folder looks like.
 func TestLeftOversAreReportedAndKept(t *testing.T) {
-	record := func(p *Pool, id ID) string { return p.file(ofVolume(id), recordExt) }
+	record := func(p *Pool, id ID) string { return p.file(volumeRef(id), recordExt) }
 	tests := map[string]struct {
 		breakIt func(t *testing.T, p *Pool, id ID)
 		kind    Kind
@@ -149,25 +149,25 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: r.ID})
 	must(t, err)
 	tests := map[string]struct {
-		item item
-		del  func(context.Context, ID) error
+		ref objectRef
+		del func(context.Context, ID) error
 	}{
-		"a volume":                {ofVolume(r.ID), p.Delete},
-		"a volume by an operator": {ofVolume(mustCreate(t, p, "b", small).ID), p.Remove},
-		"a snapshot":              {ofSnapshot(made.ID), p.DeleteSnapshot},
+		"a volume":                {volumeRef(r.ID), p.Delete},
+		"a volume by an operator": {volumeRef(mustCreate(t, p, "b", small).ID), p.Remove},
+		"a snapshot":              {snapshotRef(made.ID), p.DeleteSnapshot},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			image, keep := p.file(tc.item, imageExt), filepath.Join(t.TempDir(), "keep.img")
+			image, keep := p.file(tc.ref, imageExt), filepath.Join(t.TempDir(), "keep.img")
 			sum := checksum(t, image)
 			size, allocated, err := sizes(image)
 			must(t, err)
 			must(t, os.Link(image, keep))
-			must(t, tc.del(t.Context(), tc.item.id))
+			must(t, tc.del(t.Context(), tc.ref.id))
 			if s, a, err := sizes(keep); err != nil || s != size || a != allocated || checksum(t, keep) != sum {
 				t.Errorf("the link has %d bytes, %d of them on the disk, %v; want %d, %d and the same content", s, a, err, size, allocated)
 			}
-			wantKind(t, "Delete again", tc.del(t.Context(), tc.item.id), fault.NotFound)
+			wantKind(t, "Delete again", tc.del(t.Context(), tc.ref.id), fault.NotFound)
 		})
 	}
 	if left := files(t, p); len(left) > 0 {
@@ -215,7 +215,7 @@ func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
 	p := openPool(t, dir)
 	r := mustCreate(t, p, "a", small)
 	r.State = Creating
-	must(t, p.writeRecord(r.item(), r))
+	must(t, p.writeRecord(r.ref(), r))
 	must(t, os.Remove(p.ImagePath(r.ID)))
 	must(t, os.Mkdir(p.ImagePath(r.ID), folderPerm))
 

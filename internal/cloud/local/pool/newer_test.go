@@ -26,7 +26,7 @@ func TestFieldsOfANewerVersionAreKept(t *testing.T) {
 	dir := t.TempDir()
 	p := openPool(t, dir)
 	r := mustCreate(t, p, "a", small)
-	record := p.file(ofVolume(r.ID), recordExt)
+	record := p.file(volumeRef(r.ID), recordExt)
 	rewrite(t, record, `"state"`, field+`,"state"`)
 	rewrite(t, p.path(metaFile), `"node"`, field+`,"node"`)
 	p = openPool(t, dir)
@@ -41,7 +41,7 @@ func TestFieldsOfANewerVersionAreKept(t *testing.T) {
 	}
 	copied, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 2 * small, From: From{Volume: r.ID}})
 	must(t, err)
-	if data, err := os.ReadFile(p.file(ofVolume(copied.ID), recordExt)); err != nil || strings.Contains(string(data), "shade") {
+	if data, err := os.ReadFile(p.file(volumeRef(copied.ID), recordExt)); err != nil || strings.Contains(string(data), "shade") {
 		t.Errorf("the record of a copy is %s, %v, want no field of the source's", data, err)
 	}
 	must(t, p.Delete(t.Context(), r.ID))
@@ -53,7 +53,7 @@ func TestRecordsOfANewerVersionAreLeftToIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := openPool(t, t.TempDir())
 			r := mustCreate(t, p, "a", small)
-			rewrite(t, p.file(ofVolume(r.ID), recordExt), `"format":1`, `"format":2`+more)
+			rewrite(t, p.file(volumeRef(r.ID), recordExt), `"format":1`, `"format":2`+more)
 			entries, err := p.List(t.Context())
 			if err != nil || len(entries) != 1 || entries[0].Kind != Newer || entries[0].ID != r.ID {
 				t.Fatalf("List = %+v, %v", entries, err)

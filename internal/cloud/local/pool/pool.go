@@ -194,7 +194,7 @@ func (p *Pool) Node() string { return p.node }
 func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
 
 // ImagePath returns where the bytes of a volume are.
-func (p *Pool) ImagePath(id ID) string { return p.file(ofVolume(id), imageExt) }
+func (p *Pool) ImagePath(id ID) string { return p.file(volumeRef(id), imageExt) }
 
 // Check proves that the pool can still be read and written, and is still the one that was opened. It
 // does not wait for the lock.

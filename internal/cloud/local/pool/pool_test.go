@@ -71,7 +71,7 @@ func must(t *testing.T, err error) {
 func files(t *testing.T, p *Pool) []string {
 	t.Helper()
 	var names []string
-	for _, s := range []shelf{volumes, snapshots} {
+	for _, s := range []folder{volumes, snapshots} {
 		found, err := os.ReadDir(p.path(string(s)))
 		must(t, err)
 		for _, f := range found {

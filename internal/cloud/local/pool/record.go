@@ -114,14 +114,14 @@ func (r Record) encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// decodeRecord reads the record of an item and refuses everything that encode cannot have written.
+// decodeRecord reads the record of an object and refuses everything that encode cannot have written.
 // Of a record that only a newer version can read, errNewer, it returns the name.
-func decodeRecord(it item, data []byte) (Record, error) {
+func decodeRecord(ref objectRef, data []byte) (Record, error) {
 	var d document
 	// A field whose type has changed is an error too, but the others are read.
 	err := json.Unmarshal(data, &d)
 	if d.Format > format {
-		return Record{ID: it.id, Name: d.Name}, fmt.Errorf("format %d, this program knows %d: %w", d.Format, format, errNewer)
+		return Record{ID: ref.id, Name: d.Name}, fmt.Errorf("format %d, this program knows %d: %w", d.Format, format, errNewer)
 	}
 	if err != nil {
 		return Record{}, err
@@ -133,20 +133,20 @@ func decodeRecord(it item, data []byte) (Record, error) {
 	switch {
 	case d.Format != format:
 		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
-	case r.ID != it.id:
+	case r.ID != ref.id:
 		return Record{}, fmt.Errorf("it is the record of %q", r.ID)
-	case it.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume):
+	case ref.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume):
 		return Record{}, fmt.Errorf("it is the record of a snapshot of volume %q", r.Volume)
 	case !sizeOK(r.Size):
 		return Record{}, fmt.Errorf("impossible size %d", r.Size)
-	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || it.isSnapshot()):
+	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || ref.isSnapshot()):
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
 	case r.BlockSize != 0 && r.BlockSize != sharedBlock:
 		return Record{}, fmt.Errorf("impossible block size %d", r.BlockSize)
 	case r.State != Creating && r.State != Copying && r.State != Ready, r.Promise < 0:
 		return Record{}, fmt.Errorf("unknown state %q, or promise %d", r.State, r.Promise)
 	}
-	if _, _, err := splitSource(r.Source); err != nil {
+	if _, _, err := parseSource(r.Source); err != nil {
 		return Record{}, err
 	}
 	return r, checkName(r.Name)

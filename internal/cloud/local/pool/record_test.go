@@ -22,7 +22,7 @@ func TestRecordSurvivesItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeRecord(ofVolume(hex32), data)
+	got, err := decodeRecord(volumeRef(hex32), data)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("decodeRecord = %+v, %v, want %+v", got, err, want)
 	}
@@ -68,7 +68,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {
-			if r, err := decodeRecord(ofVolume(hex32), in); err == nil {
+			if r, err := decodeRecord(volumeRef(hex32), in); err == nil {
 				t.Errorf("decodeRecord(%s) = %+v, want an error", in, r)
 			}
 		})
@@ -83,7 +83,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r, err := decodeRecord(ofVolume(hex32), in)
+		r, err := decodeRecord(volumeRef(hex32), in)
 		if err != nil {
 			return
 		}
@@ -94,7 +94,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decodeRecord(ofVolume(hex32), out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
+		if again, err := decodeRecord(volumeRef(hex32), out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
 			t.Errorf("decodeRecord(encode(%+v)) = %+v, %v", r, again, err)
 		}
 	})

@@ -32,7 +32,7 @@ func (p *Pool) CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, err
 		return Record{}, fmt.Errorf("snapshot %.200q: %w: %w", req.Name, fault.InvalidArgument, err)
 	}
 	r := Record{ID: NewID(), Name: req.Name, State: Creating, Created: now(), Volume: req.Volume, Tags: req.Tags}
-	return p.createCopy(ctx, r, ofVolume(req.Volume))
+	return p.createCopy(ctx, r, volumeRef(req.Volume))
 }
 
 // admitSnapshot refuses a snapshot for which there is no space. A copy takes what is written; a reflink

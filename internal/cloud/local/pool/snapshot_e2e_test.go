@@ -82,7 +82,7 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 				for _, r := range []Record{a, b, c} {
 					writeOver(t, p.ImagePath(r.ID), r.Size, letter)
 				}
-				data, err := os.ReadFile(p.file(ofSnapshot(first.ID), imageExt))
+				data, err := os.ReadFile(p.file(snapshotRef(first.ID), imageExt))
 				if err != nil || int64(len(data)) != a.Size || strings.Trim(string(data), "a") != "" {
 					t.Fatalf("round %d: the snapshot has changed: %d bytes, %v", round, len(data), err)
 				}
@@ -105,7 +105,7 @@ func TestPromisesOfSharedPlacesOutliveTheRecord(t *testing.T) {
 			must(t, err)
 			before, err := p.Free(t.Context())
 			must(t, err)
-			must(t, os.Remove(p.file(ofVolume(b.ID), recordExt)))
+			must(t, os.Remove(p.file(volumeRef(b.ID), recordExt)))
 			if after, err := p.Free(t.Context()); err != nil || after-before > 2*SizeStep {
 				t.Errorf("Free = %d, %v, was %d with the record", after, err, before)
 			}
@@ -193,7 +193,7 @@ func TestReflinkOfAVolumeInUse(t *testing.T) {
 	must(t, err)
 	clone, err := p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}})
 	must(t, err)
-	for _, image := range []string{p.file(ofSnapshot(made.ID), imageExt), p.ImagePath(clone.ID)} {
+	for _, image := range []string{p.file(snapshotRef(made.ID), imageExt), p.ImagePath(clone.ID)} {
 		if data, err := os.ReadFile(image); err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
 			t.Errorf("%s has %d bytes, %v, and they are not those of the volume", image, len(data), err)
 		}
@@ -218,7 +218,7 @@ func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 			if err != nil || e.Kind != Whole {
 				t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
 			}
-			data, err := os.ReadFile(p.file(ofSnapshot(e.ID), imageExt))
+			data, err := os.ReadFile(p.file(snapshotRef(e.ID), imageExt))
 			if err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
 				t.Errorf("the snapshot has %d bytes, %v, and they are not those of the volume", len(data), err)
 			}

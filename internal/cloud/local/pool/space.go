@@ -92,9 +92,9 @@ func (p *Pool) sharedPromise(entries []Entry, snapshotted []ID) (int64, error) {
 			continue
 		}
 		planned := !e.Snapshot && slices.Contains(snapshotted, e.ID)
-		places, err := p.places(e.item(), e.Size)
+		places, err := p.places(e.ref(), e.Size)
 		if err != nil {
-			return 0, fmt.Errorf("look where %s lies on the disk: %w", p.name(e.item()), kindOf(err))
+			return 0, fmt.Errorf("look where %s lies on the disk: %w", p.name(e.ref()), kindOf(err))
 		}
 		for _, m := range places {
 			switch {
@@ -140,8 +140,8 @@ func neededCopies(edges []edge) (need int64) {
 }
 
 // places returns where an image lies on the disk.
-func (p *Pool) places(it item, size int64) ([]mapped, error) {
-	f, err := os.OpenFile(p.file(it, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (p *Pool) places(ref objectRef, size int64) ([]mapped, error) {
+	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, nil
 	}

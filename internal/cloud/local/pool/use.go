@@ -98,7 +98,7 @@ func (p *Pool) promiseGrowth(r *Record, want int64) error {
 			p.Handle(r.ID), r.Size, want, p.dir, free, fault.OutOfRange)
 	}
 	r.GrowTo = want
-	if err := p.writeRecord(ofVolume(r.ID), *r); err != nil {
+	if err := p.writeRecord(volumeRef(r.ID), *r); err != nil {
 		return fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
 	}
 	return nil
@@ -121,7 +121,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 	}
 	if err == nil {
 		r.GrowTo = 0
-		err = p.writeRecord(ofVolume(r.ID), r)
+		err = p.writeRecord(volumeRef(r.ID), r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("grow volume %s: %w", p.Handle(r.ID), kindOf(err))
@@ -131,7 +131,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 
 // openImage opens the image of a whole volume with a shared lock on it. Under the pool's lock.
 func (p *Pool) openImage(id ID) (*os.File, Record, error) {
-	e, err := p.entry(ofVolume(id))
+	e, err := p.entry(volumeRef(id))
 	if err != nil {
 		return nil, Record{}, err
 	}
@@ -156,7 +156,7 @@ func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 // as zero. It asks the filesystem where data lies, and blocks that are reserved but unwritten are
 // none. False means only that it is not proven.
 func (p *Pool) NeverWritten(id ID) (bool, error) {
-	f, err := p.openToRead(ofVolume(id))
+	f, err := p.openToRead(volumeRef(id))
 	if err != nil {
 		return false, err
 	}
@@ -172,7 +172,7 @@ func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	f, user, err := p.lockImage(e.item())
+	f, user, err := p.lockImage(e.ref())
 	if f != nil {
 		_ = f.Close()
 	}
@@ -182,12 +182,12 @@ func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 // lockImage takes the exclusive lock on an image, or says who uses it. The loop device that the node
 // program made keeps its shared lock however that program ended. A loop device that somebody
 // made by hand has none, so the kernel's list is looked at too. fault.Busy while it is being copied.
-func (p *Pool) lockImage(it item) (f *os.File, user string, err error) {
-	f, err = os.OpenFile(p.file(it, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
+	f, err = os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, "", fmt.Errorf("open %s: %w", p.name(it), kindOf(err))
+		return nil, "", fmt.Errorf("open %s: %w", p.name(ref), kindOf(err))
 	}
-	loops, err := p.loopsOf(it.id)
+	loops, err := p.loopsOf(ref.id)
 	if err == nil && len(loops) == 0 {
 		if err = flock(f, unix.LOCK_EX); err == nil {
 			return f, "", nil
@@ -200,11 +200,11 @@ func (p *Pool) lockImage(it item) (f *os.File, user string, err error) {
 	case len(loops) > 0:
 		return nil, "/dev/" + strings.Join(loops, ", /dev/"), nil
 	case copied:
-		return nil, "", fmt.Errorf("%s is being copied: %w", p.name(it), fault.Busy)
+		return nil, "", fmt.Errorf("%s is being copied: %w", p.name(ref), fault.Busy)
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, "an open file", nil
 	}
-	return nil, "", fmt.Errorf("lock %s: %w", p.name(it), kindOf(err))
+	return nil, "", fmt.Errorf("lock %s: %w", p.name(ref), kindOf(err))
 }
 
 // loopsOf returns the loop devices whose backing file has the image's name. The folder may have
