@@ -41,7 +41,7 @@ func (p *Pool) createCopy(ctx context.Context, r Record, from objectRef) (Record
 
 // beginCopy admits a copy, then makes it by reflink or returns the job that makes it. Under the lock.
 func (p *Pool) beginCopy(ctx context.Context, r *Record, from objectRef) (j *job, err error) {
-	entries, err := p.settle()
+	entries, err := p.recover()
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
 		err = p.ready(r)
 	}
 	if err != nil {
-		return p.takeBack(err, *r)
+		return p.undoCreate(err, *r)
 	}
 	return nil
 }

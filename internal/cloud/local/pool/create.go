@@ -71,7 +71,7 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 		return Record{}, err
 	}
 	if err := p.build(ctx, &r); err != nil {
-		return Record{}, p.takeBack(err, r)
+		return Record{}, p.undoCreate(err, r)
 	}
 	return r, nil
 }
@@ -81,7 +81,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 // admit refuses a volume whose name is taken or for which there is no room. It is exact, because the
 // lock is held from here until the space is reserved.
 func (p *Pool) admit(r Record) error {
-	entries, err := p.settle()
+	entries, err := p.recover()
 	if err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func (r Record) ref() objectRef {
 	return volumeRef(r.ID)
 }
 
-// takeBack removes what a failed call made. It does not look at the context: a caller that went
-// away is one more reason to leave nothing.
-func (p *Pool) takeBack(cause error, r Record) error {
+// undoCreate removes the files of a failed create and returns its cause. It ignores the context of the
+// call: a create that was cancelled leaves no files either.
+func (p *Pool) undoCreate(cause error, r Record) error {
 	cause = fmt.Errorf("create %s for the name %q: %w", p.name(r.ref()), r.Name, kindOf(cause))
 	if err := p.erase(r.ref()); err != nil {
 		return fmt.Errorf("%w: %w", fault.Uncertain, errors.Join(cause, err))

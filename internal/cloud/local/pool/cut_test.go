@@ -204,7 +204,7 @@ func (c *cut) look() state {
 	if left := files(c.T, p); len(left) != count {
 		c.Errorf("the folders hold %q, and the lists only\n%s", left, strings.Join(lines, "\n"))
 	}
-	entries := mustSettle(c.T, p)
+	entries := mustRecover(c.T, p)
 	promised, err := p.sharedPromise(entries, nil)
 	must(c.T, err)
 	for _, e := range entries {

@@ -73,7 +73,7 @@ func (d disk) writeNew(tmp string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// discard removes a half-written file; if that fails the next caller's settle does it.
+// discard removes a half-written file. If that fails, the next recover removes it.
 func (d disk) discard(tmp string) { _ = os.Remove(tmp) }
 
 // remove takes a name away, durably. A missing one is no error.

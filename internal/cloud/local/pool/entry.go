@@ -73,7 +73,7 @@ func (p *Pool) list(ctx context.Context, in folder) ([]Entry, error) {
 		return nil, err
 	}
 	defer unlock()
-	return p.settleShelf(in)
+	return p.recoverFolder(in)
 }
 
 // Get returns what lies under the id of a volume. fault.NotFound when nothing does.
@@ -149,18 +149,18 @@ func (p *Pool) refuse(e Entry) error {
 		p.name(e.ref()), e.Kind, e.Problem, fault.Precondition)
 }
 
-// settle reads the whole pool, after finishing what a killed process left half done. Whoever has
-// the lock knows that nobody is at it any more. Under the lock.
-func (p *Pool) settle() ([]Entry, error) {
-	of, err := p.settleShelf(volumes)
+// recover completes or undoes every change that a killed process interrupted, then returns all entries.
+// The caller holds the lock, so a change that no flock on its image covers has no live process.
+func (p *Pool) recover() ([]Entry, error) {
+	of, err := p.recoverFolder(volumes)
 	if err != nil {
 		return nil, err
 	}
-	more, err := p.settleShelf(snapshots)
+	more, err := p.recoverFolder(snapshots)
 	return append(of, more...), err
 }
 
-func (p *Pool) settleShelf(in folder) ([]Entry, error) {
+func (p *Pool) recoverFolder(in folder) ([]Entry, error) {
 	files, err := os.ReadDir(p.path(string(in)))
 	if err != nil {
 		return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
@@ -184,8 +184,8 @@ func (p *Pool) settleShelf(in folder) ([]Entry, error) {
 		case errors.Is(err, fault.NotFound):
 			continue
 		case err != nil:
-			// What cannot be cleared away is in nobody's way but its own.
-			e = p.stuck(objectRef{in, id}, err)
+			// A failed removal is reported as this entry and does not block the others.
+			e = p.failedRemoval(objectRef{in, id}, err)
 		}
 		entries = append(entries, e)
 	}
@@ -218,7 +218,7 @@ func splitName(name string) (id ID, ext string) {
 func (p *Pool) entry(ref objectRef) (Entry, error) {
 	if _, err := os.Lstat(p.file(ref, markExt)); err == nil {
 		// It was proven to be free before it was marked.
-		return Entry{}, p.clearAway(ref)
+		return Entry{}, p.removeIncomplete(ref)
 	}
 	e := Entry{ID: ref.id, Snapshot: ref.isSnapshot(), File: ref.id.ImageName()}
 	var imageErr error
@@ -257,25 +257,25 @@ func (p *Pool) entry(ref objectRef) (Entry, error) {
 	return e, nil
 }
 
-// finish decides what becomes of something half-made: it turns ready, it is left to the live process
-// that makes it (false), or it is cleared away (fault.NotFound).
+// finish recovers one object by the state of its record: an interrupted growth is undone, a copy that a
+// live process writes is left alone (false), and an interrupted create is removed (fault.NotFound).
 func (p *Pool) finish(ref objectRef, r *Record) (done bool, err error) {
 	switch r.State {
 	case Creating:
-		return false, p.clearAway(ref) // nobody was ever told of it
+		return false, p.removeIncomplete(ref) // the create has not returned, so no caller has the id
 	case Ready:
 		p.undoGrowth(ref, r)
 	case Copying:
 		if p.beingCopied(ref) {
 			return false, nil
 		}
-		return false, p.clearAway(ref)
+		return false, p.removeIncomplete(ref)
 	}
 	return true, nil
 }
 
-// undoGrowth takes back a growth that a killed process left half done. Nobody was shown anything beyond
-// the old size, so cutting it off loses no data. Where that fails the promise stands, and Use goes on.
+// undoGrowth undoes a growth that a killed process interrupted. No device has had the new size yet, so
+// the truncation loses no data. If it fails, the reservation remains in the record and Use continues the growth.
 func (p *Pool) undoGrowth(ref objectRef, r *Record) {
 	if r.GrowTo == 0 {
 		return
@@ -286,27 +286,27 @@ func (p *Pool) undoGrowth(ref objectRef, r *Record) {
 	}
 	defer func() { _ = f.Close() }()
 	if st, err := f.Stat(); err != nil || st.Size() < r.Size || st.Size() > r.GrowTo {
-		return // somebody should look at it
+		return // the entry becomes Damaged
 	}
 	undone := *r
 	undone.GrowTo = 0
-	// The record last: until then it says why the image may be longer.
+	// The record is written last: until then its GrowTo explains a longer image.
 	if p.disk.truncate(f, r.Size) == nil && p.writeRecord(ref, undone) == nil {
 		*r = undone
 	}
 }
 
-// clearAway removes what a killed process left of a create or a delete. It always answers an error:
-// fault.NotFound once nothing is left.
-func (p *Pool) clearAway(ref objectRef) error {
+// removeIncomplete removes the files of an interrupted create or delete. It always returns an error:
+// fault.NotFound once all files are removed.
+func (p *Pool) removeIncomplete(ref objectRef) error {
 	if err := p.erase(ref); err != nil {
-		return fmt.Errorf("clear away half-made or half-removed %s: %w", p.name(ref), kindOf(err))
+		return fmt.Errorf("remove the files of the interrupted create or delete of %s: %w", p.name(ref), kindOf(err))
 	}
 	return fmt.Errorf("%s: %w", p.name(ref), fault.NotFound)
 }
 
-// stuck is the entry of something half-made or half-removed that could not be cleared away.
-func (p *Pool) stuck(ref objectRef, err error) Entry {
+// failedRemoval returns the entry of an interrupted create or delete whose files could not be removed.
+func (p *Pool) failedRemoval(ref objectRef, err error) Entry {
 	e := Entry{ID: ref.id, Kind: Damaged, Snapshot: ref.isSnapshot(), File: ref.id.ImageName(), Problem: err.Error()}
 	e.Size, e.Allocated, _ = sizes(p.file(ref, imageExt))
 	return e

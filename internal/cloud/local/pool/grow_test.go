@@ -88,7 +88,7 @@ func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
 	must(t, p.writeRecord(volumeRef(r.ID), r))
 	blocker := p.file(volumeRef(r.ID), recordExt+newExt)
 	must(t, os.MkdirAll(blocker+"/x", 0o700)) // no record can be written
-	if now, err := p.room(mustSettle(t, p), nil); err != nil || now != free-4*small {
+	if now, err := p.room(mustRecover(t, p), nil); err != nil || now != free-4*small {
 		t.Errorf("room = %d, %v, want %d", now, err, free-4*small)
 	}
 	must(t, os.RemoveAll(blocker))
@@ -97,9 +97,9 @@ func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
 	}
 }
 
-func mustSettle(t *testing.T, p *Pool) []Entry {
+func mustRecover(t *testing.T, p *Pool) []Entry {
 	t.Helper()
-	entries, err := p.settle()
+	entries, err := p.recover()
 	must(t, err)
 	return entries
 }

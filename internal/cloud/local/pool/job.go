@@ -76,13 +76,13 @@ func (p *Pool) startJob(r Record, src source) (*job, error) {
 		if j.to != nil {
 			err = errors.Join(err, j.to.Close())
 		}
-		return nil, p.takeBack(err, j.record)
+		return nil, p.undoCreate(err, j.record)
 	}
 	p.jobs.Go(func() { p.run(j, parts, total) })
 	return j, nil
 }
 
-// run copies, then makes the copy ready or takes it back.
+// run copies, then marks the record ready or undoes the create.
 func (p *Pool) run(j *job, parts []extent, total int64) {
 	defer close(j.done)
 	err := p.copyParts(j, parts, total)
@@ -91,20 +91,20 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 		p.disk.step("sync image")
 		err = j.to.Sync()
 	}
-	// Not bound to the life of the pool: a copy that was begun is completed or taken back.
+	// Close must not cancel this: every copy that was started is completed or undone.
 	unlock, lockErr := p.enter(context.WithoutCancel(p.life))
 	if lockErr == nil && err == nil {
-		err = p.stillThere(j)
+		err = p.checkImageInPlace(j)
 	}
 	switch {
 	case lockErr != nil:
-		err = errors.Join(err, lockErr) // the next settle of the pool clears it away
+		err = errors.Join(err, lockErr) // the next recover removes the files
 	case err == nil:
 		if err = p.ready(&j.record); err != nil {
-			err = p.takeBack(err, j.record)
+			err = p.undoCreate(err, j.record)
 		}
 	default:
-		err = p.takeBack(err, j.record)
+		err = p.undoCreate(err, j.record)
 	}
 	// Before the pool's lock is released: the lock on the image ends with its file.
 	_, _ = j.to.Close(), j.source.file.Close()
@@ -115,8 +115,8 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	p.report(j, total, total, true, err)
 }
 
-// stillThere refuses a copy whose image was removed or replaced while it was written.
-func (p *Pool) stillThere(j *job) error {
+// checkImageInPlace refuses a copy whose image was removed or replaced while it was written.
+func (p *Pool) checkImageInPlace(j *job) error {
 	written, err := j.to.Stat()
 	if err != nil {
 		return err

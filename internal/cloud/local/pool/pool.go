@@ -159,7 +159,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if p.reflink, err = canReflink(p.dir); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	if _, err := p.settle(); err != nil {
+	if _, err := p.recover(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -202,7 +202,7 @@ func (p *Pool) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := p.same(); err != nil {
+	if err := p.checkIdentity(); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(p.path(lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -215,8 +215,8 @@ func (p *Pool) Check(ctx context.Context) error {
 	return nil
 }
 
-// same makes sure that the folder is still the pool that was opened.
-func (p *Pool) same() error {
+// checkIdentity checks that the folder still holds the pool that was opened.
+func (p *Pool) checkIdentity() error {
 	m, err := p.readMeta()
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (p *Pool) Free(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer unlock()
-	entries, err := p.settle()
+	entries, err := p.recover()
 	if err != nil {
 		return 0, err
 	}

@@ -85,7 +85,7 @@ func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
 
 // promiseGrowth records the wish if there is room for it.
 func (p *Pool) promiseGrowth(r *Record, want int64) error {
-	entries, err := p.settle()
+	entries, err := p.recover()
 	if err != nil {
 		return err
 	}
