@@ -125,7 +125,7 @@ func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 	}
 	r.Source = string(src.ref.folder) + "/" + string(src.ref.id)
 	// Space for the whole volume: what it shares at first may be written over.
-	return p.checkRoom(entries, *r)
+	return p.checkSpace(entries, *r)
 }
 
 // cloneImage makes a copy by reflink: a record that says "creating", the image, the record that says

@@ -187,7 +187,7 @@ func TestRestoreHasTheContentAndTheSize(t *testing.T) {
 	_, err = p.Create(t.Context(), NewVolume{Name: "of nothing", Size: small, From: From{Snapshot: NewID()}})
 	wantKind(t, "a restore of nothing", err, fault.NotFound)
 	_, err = p.Create(t.Context(), NewVolume{Name: "huge", Size: 21 * small, From: From{Volume: big.ID}})
-	wantKind(t, "a clone without room", err, fault.Exhausted)
+	wantKind(t, "a clone without space", err, fault.Exhausted)
 }
 
 // C14: whatever is lost of a snapshot, what is there stays until it is removed by name.
@@ -274,11 +274,11 @@ func TestNeededCopies(t *testing.T) {
 		"places that overlap, of three and of two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var edges []edge
+			var boundaries []boundary
 			for _, u := range tc.uses {
-				edges = append(edges, edgesOf(u.mapped, u.volumes, u.snapshots)...)
+				boundaries = append(boundaries, boundariesOf(u.mapped, u.volumes, u.snapshots)...)
 			}
-			if got := neededCopies(edges); got != tc.want {
+			if got := neededCopies(boundaries); got != tc.want {
 				t.Errorf("neededCopies = %d, want %d", got, tc.want)
 			}
 		})

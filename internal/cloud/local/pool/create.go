@@ -40,7 +40,7 @@ type NewVolume struct {
 }
 
 // Create makes a volume and returns when all its space is reserved, its content is complete, and both
-// are durable. fault.Conflict when the name is taken, fault.Exhausted when there is no room,
+// are durable. fault.Conflict when the name is taken, fault.Exhausted when the space does not suffice,
 // fault.OutOfRange for an impossible size or one below the source's, fault.NotFound without the
 // source, fault.Precondition when a source in use cannot be copied; then nothing is left behind.
 // When the context ends a blank volume is taken back, and a copy goes on: fault.Uncertain, and
@@ -78,8 +78,8 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
-// admit refuses a volume whose name is taken or for which there is no room. It is exact, because the
-// lock is held from here until the space is reserved.
+// admit refuses a volume whose name is taken or that exceeds the available space. The check is exact,
+// because the caller holds the lock until the space is reserved.
 func (p *Pool) admit(r Record) error {
 	entries, err := p.recover()
 	if err != nil {
@@ -88,17 +88,17 @@ func (p *Pool) admit(r Record) error {
 	if err := p.checkFree(entries, volumes, r.Name); err != nil {
 		return err
 	}
-	return p.checkRoom(entries, r)
+	return p.checkSpace(entries, r)
 }
 
-// checkRoom refuses a volume that is larger than the available space.
-func (p *Pool) checkRoom(entries []Entry, r Record) error {
+// checkSpace refuses a volume that is larger than the available space.
+func (p *Pool) checkSpace(entries []Entry, r Record) error {
 	free, err := p.free(entries)
 	if err != nil {
 		return err
 	}
 	if r.Size > free {
-		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has room for %d more: %w", r.Name, r.Size, p.node, p.dir, free, fault.Exhausted)
+		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has %d bytes available: %w", r.Name, r.Size, p.node, p.dir, free, fault.Exhausted)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (p *Pool) build(ctx context.Context, r *Record) error {
 
 // ready is the last step of every making.
 func (p *Pool) ready(r *Record) error {
-	r.State, r.Promise = Ready, 0
+	r.State, r.Reservation = Ready, 0
 	return p.writeRecord(r.ref(), *r)
 }
 

@@ -165,7 +165,7 @@ type state struct {
 	lines []string
 	// In bytes: what volumes may still come to need, what is free, and what all files occupy. What a real
 	// filesystem takes for itself counts as free.
-	promised, free, data int64
+	reserved, free, data int64
 }
 
 // withoutForks keeps the tests beside this one from starting a process: until it executes its program it
@@ -205,17 +205,17 @@ func (c *cut) look() state {
 		c.Errorf("the folders hold %q, and the lists only\n%s", left, strings.Join(lines, "\n"))
 	}
 	entries := mustRecover(c.T, p)
-	promised, err := p.sharedPromise(entries, nil)
+	reserved, err := p.sharedReservation(entries, nil)
 	must(c.T, err)
 	for _, e := range entries {
-		promised += e.promise()
+		reserved += e.reservation()
 	}
-	now := state{lines: lines, promised: promised}
+	now := state{lines: lines, reserved: reserved}
 	other := int64(0)
 	if c.rig.count != nil {
 		now.data, other = c.rig.count(c.T)
-		if data, promise := known(c.T, p, entries); now.data != data || promised != promise {
-			c.Errorf("the files occupy %d bytes, and those that the pool knows %d; it promises %d bytes, and should %d", now.data, data, promised, promise)
+		if data, reservation := known(c.T, p, entries); now.data != data || reserved != reservation {
+			c.Errorf("the files occupy %d bytes, and those that the pool knows %d; it reserves %d bytes, and should %d", now.data, data, reserved, reservation)
 		}
 	}
 	now.free, err = p.Free(c.Context())
@@ -227,7 +227,7 @@ func (c *cut) look() state {
 // known is what a pool on a real disk occupies if its volumes have all their bytes, its snapshots what
 // they hold, each record a block, and there is nothing else; and what the volumes may still come to
 // need, counted block by block.
-func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
+func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 	t.Helper()
 	record := func(name string) {
 		f, err := os.Open(name)
@@ -246,7 +246,7 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
 	record(p.path(metaFile))
 	for _, e := range entries {
 		record(p.file(e.ref(), recordExt))
-		places, err := p.places(e.ref(), e.Size)
+		places, err := p.imageExtents(e.ref(), e.Size)
 		must(t, err)
 		missing := e.Size
 		for _, m := range places {
@@ -263,7 +263,7 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
 			}
 		}
 		if !e.Snapshot {
-			promise += missing
+			reservation += missing
 		}
 	}
 	for _, u := range blocks {
@@ -271,9 +271,9 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, promise int64) {
 		if u.volumes > 0 && u.snapshots == 0 {
 			u.volumes-- // the last one may write where it is
 		}
-		promise += block * u.volumes
+		reservation += block * u.volumes
 	}
-	return data, promise
+	return data, reservation
 }
 
 // run does the operation in another process, killed at this system call.
@@ -304,7 +304,7 @@ func cutChild(ctx context.Context, p *Pool, what string, ids []string) error {
 }
 
 func (s state) same(as state) bool {
-	return slices.Equal(s.lines, as.lines) && s.promised == as.promised && s.free == as.free && s.data == as.data
+	return slices.Equal(s.lines, as.lines) && s.reserved == as.reserved && s.free == as.free && s.data == as.data
 }
 
 func (c *cut) check(at int, after state) {
@@ -323,5 +323,5 @@ func (c *cut) check(at int, after state) {
 }
 
 func (s state) String() string {
-	return fmt.Sprintf("%s\npromised=%d free=%d data=%d", strings.Join(s.lines, "\n"), s.promised, s.free, s.data)
+	return fmt.Sprintf("%s\nreserved=%d free=%d data=%d", strings.Join(s.lines, "\n"), s.reserved, s.free, s.data)
 }

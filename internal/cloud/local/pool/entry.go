@@ -320,7 +320,7 @@ func (e *Entry) classify(r Record, noImage bool, imageErr error) {
 		e.Kind, e.Problem = NoImage, "its image "+e.File+" is missing"
 	case imageErr != nil:
 		e.Kind, e.Problem = Damaged, imageErr.Error()
-	case e.Size < r.Size || e.Size > r.promised():
+	case e.Size < r.Size || e.Size > r.reserved():
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("the image has %d bytes, its record says %d", e.Size, r.Size)
 	default:
 		e.Kind = Whole

@@ -78,7 +78,7 @@ func TestGrowthThatWasBrokenOffIsUndone(t *testing.T) {
 	}))
 }
 
-// Where it cannot be undone, on a full disk, the promise stands and the next use goes on.
+// Where it cannot be undone, on a full disk, the reservation stays and the next Use continues it.
 func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
@@ -88,8 +88,8 @@ func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
 	must(t, p.writeRecord(volumeRef(r.ID), r))
 	blocker := p.file(volumeRef(r.ID), recordExt+newExt)
 	must(t, os.MkdirAll(blocker+"/x", 0o700)) // no record can be written
-	if now, err := p.room(mustRecover(t, p), nil); err != nil || now != free-4*small {
-		t.Errorf("room = %d, %v, want %d", now, err, free-4*small)
+	if now, err := p.available(mustRecover(t, p), nil); err != nil || now != free-4*small {
+		t.Errorf("available = %d, %v, want %d", now, err, free-4*small)
 	}
 	must(t, os.RemoveAll(blocker))
 	if now, err := p.Free(t.Context()); err != nil || now != free {

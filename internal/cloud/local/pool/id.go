@@ -52,7 +52,7 @@ func (h Handle) String() string { return h.Node + "/" + string(h.ID) }
 
 // ParseHandle accepts exactly what Handle.String returns for a valid node and id.
 func ParseHandle(s string) (Handle, error) {
-	if len(s) > mostNodeLen+1+idLen {
+	if len(s) > maxNodeLen+1+idLen {
 		return Handle{}, fmt.Errorf("volume id of %d bytes is too long: %w", len(s), fault.InvalidArgument)
 	}
 	node, rest, ok := strings.Cut(s, "/")
@@ -69,8 +69,8 @@ func ParseHandle(s string) (Handle, error) {
 	return Handle{Node: node, ID: id}, nil
 }
 
-// mostNodeLen is what a Kubernetes label holds: the node's name is the value of the topology label.
-const mostNodeLen = 63
+// maxNodeLen is what a Kubernetes label holds: the node's name is the value of the topology label.
+const maxNodeLen = 63
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
@@ -79,8 +79,8 @@ func CheckNode(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the node has no name: %w", fault.InvalidArgument)
-	case len(name) > mostNodeLen:
-		return fmt.Errorf("node name of %d bytes is longer than %d, the longest value of a topology label: %w", len(name), mostNodeLen, fault.InvalidArgument)
+	case len(name) > maxNodeLen:
+		return fmt.Errorf("node name of %d bytes is longer than %d, the longest value of a topology label: %w", len(name), maxNodeLen, fault.InvalidArgument)
 	case !nodeName.MatchString(name):
 		return fmt.Errorf("node name %q is not a DNS subdomain (lower-case letters, digits, '-' and '.'): %w", name, fault.InvalidArgument)
 	}

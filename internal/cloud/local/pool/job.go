@@ -54,7 +54,7 @@ func (p *Pool) startJob(r Record, src source) (*job, error) {
 	}
 	j.record.State = Copying
 	if ref.isSnapshot() {
-		j.record.Promise = total
+		j.record.Reservation = total
 	}
 	err = p.writeRecord(ref, j.record)
 	if err == nil {

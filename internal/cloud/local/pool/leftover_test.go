@@ -140,7 +140,7 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	}
 }
 
-// A hard link is how somebody keeps a copy without room for one: a delete takes the pool's name away, and
+// A hard link keeps a copy without space for one: a delete takes the pool's name away, and
 // the bytes stay for the other.
 func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	p := openPool(t, t.TempDir())

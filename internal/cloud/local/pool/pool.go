@@ -47,17 +47,17 @@ const (
 )
 
 const (
-	format      = 1
-	metaFile    = "pool.json"
-	lockFile    = "lock"
-	imageExt    = ".img"
-	recordExt   = ".json"
-	newExt      = ".new"
-	markExt     = ".gone"
-	filePerm    = 0o600
-	folderPerm  = 0o700
-	defaultSys  = "/sys/block"
-	mostMetaLen = 1 << 20
+	format     = 1
+	metaFile   = "pool.json"
+	lockFile   = "lock"
+	imageExt   = ".img"
+	recordExt  = ".json"
+	newExt     = ".new"
+	markExt    = ".gone"
+	filePerm   = 0o600
+	folderPerm = 0o700
+	defaultSys = "/sys/block"
+	maxMetaLen = 1 << 20
 )
 
 // Config says where a pool is and whose it is.

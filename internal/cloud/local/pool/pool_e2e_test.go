@@ -75,7 +75,7 @@ func poolBelow(t *testing.T, fs, dir string) *Pool {
 	return p
 }
 
-// shareFor returns the size of which exactly n volumes have room.
+// shareFor returns the size of which exactly n volumes fit.
 func shareFor(t *testing.T, p *Pool, n int64) int64 {
 	t.Helper()
 	free, err := p.Free(t.Context())
@@ -221,7 +221,7 @@ func TestDeleteRefusesAnImmutableImage(t *testing.T) {
 	}
 }
 
-// The disk says that there is room, and then there is none: a quota, or a foreign program.
+// The disk reports free space, but the allocation fails: a quota, or a foreign program.
 func TestFullDiskTakesTheCreateOrTheGrowthBack(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestImagesOnBtrfsAreOverwrittenInPlace(t *testing.T) {
 	}
 }
 
-// The one who makes room must not need any.
+// A delete must succeed without free space.
 func TestDeleteOnADiskThatIsFullToTheLastByte(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {

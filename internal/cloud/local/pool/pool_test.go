@@ -16,9 +16,9 @@ import (
 
 const small = SmallestVolume
 
-// diskOf makes the pool believe that it has a filesystem of its own with room for n small volumes.
+// diskOf simulates a filesystem that fits n small volumes.
 func diskOf(n int64) func(dir string) (space, error) {
-	total := n*small + leastFloor
+	total := n*small + minFloor
 	return func(dir string) (space, error) {
 		files, err := filepath.Glob(filepath.Join(dir, "*s", "*"+imageExt))
 		if err != nil {
@@ -228,7 +228,7 @@ func TestRefusedCreatesLeaveNothing(t *testing.T) {
 		"near the largest integer":  {NewVolume{Name: "b", Size: 1<<63 - 1}, fault.OutOfRange},
 		"no name":                   {NewVolume{Size: small}, fault.InvalidArgument},
 		"a name that is not UTF-8":  {NewVolume{Name: "\xff", Size: small}, fault.InvalidArgument},
-		"tags that no record holds": {NewVolume{Name: "b", Size: small, Tags: []Pair{{"k", strings.Repeat("x", mostMetaLen)}}}, fault.InvalidArgument},
+		"tags that no record holds": {NewVolume{Name: "b", Size: small, Tags: []Pair{{"k", strings.Repeat("x", maxMetaLen)}}}, fault.InvalidArgument},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func (p *Pool) lockOrFail(ctx context.Context) (*os.File, error) {
 }
 
 func TestFloorIsBoundedBothWays(t *testing.T) {
-	for total, want := range map[int64]int64{1 << 20: leastFloor, 100 << 30: 2 << 30, 1 << 50: mostFloor} {
+	for total, want := range map[int64]int64{1 << 20: minFloor, 100 << 30: 2 << 30, 1 << 50: maxFloor} {
 		if got := floor(total); got != want {
 			t.Errorf("floor(%d) = %d, want %d", total, got, want)
 		}

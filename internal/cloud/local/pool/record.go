@@ -55,16 +55,16 @@ type Record struct {
 	BlockSize int `json:"blockSize,omitempty"`
 	// Volume, of a snapshot, is the volume it was made of; it may be gone.
 	Volume ID `json:"volume,omitempty"`
-	// Promise, of a snapshot that is being copied, is how many bytes it will take.
-	Promise int64  `json:"promise,omitempty"`
-	Tags    []Pair `json:"tags,omitempty"`
+	// Reservation, of a snapshot that is being copied, is how many bytes the copy takes in the end.
+	Reservation int64  `json:"promise,omitempty"`
+	Tags        []Pair `json:"tags,omitempty"`
 	// other holds the fields that another version wrote and this one does not know. Every rewrite
 	// keeps them.
 	other map[string]json.RawMessage
 }
 
-// promised returns how many bytes of the disk the record lays claim to.
-func (r Record) promised() int64 { return max(r.Size, r.GrowTo) }
+// reserved returns how many bytes the record reserves.
+func (r Record) reserved() int64 { return max(r.Size, r.GrowTo) }
 
 // Tag returns the value of a tag, or "".
 func (r Record) Tag(name string) string {
@@ -107,9 +107,9 @@ func (r Record) encode() ([]byte, error) {
 		}
 		data = append(append(data[:len(data)-1], ','), other[1:]...)
 	}
-	if len(data) >= mostMetaLen {
+	if len(data) >= maxMetaLen {
 		// readFile would take it for damaged.
-		return nil, fmt.Errorf("the record of %.200q with its tags has %d bytes, the most is %d: %w", r.Name, len(data), mostMetaLen, fault.InvalidArgument)
+		return nil, fmt.Errorf("the record of %.200q with its tags has %d bytes, the maximum is %d: %w", r.Name, len(data), maxMetaLen, fault.InvalidArgument)
 	}
 	return append(data, '\n'), nil
 }
@@ -143,8 +143,8 @@ func decodeRecord(ref objectRef, data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
 	case r.BlockSize != 0 && r.BlockSize != sharedBlock:
 		return Record{}, fmt.Errorf("impossible block size %d", r.BlockSize)
-	case r.State != Creating && r.State != Copying && r.State != Ready, r.Promise < 0:
-		return Record{}, fmt.Errorf("unknown state %q, or promise %d", r.State, r.Promise)
+	case r.State != Creating && r.State != Copying && r.State != Ready, r.Reservation < 0:
+		return Record{}, fmt.Errorf("unknown state %q, or reservation %d", r.State, r.Reservation)
 	}
 	if _, _, err := parseSource(r.Source); err != nil {
 		return Record{}, err
@@ -161,15 +161,15 @@ func sizeOK(size int64) bool {
 	return size >= SmallestVolume && size <= LargestVolume && size%SizeStep == 0
 }
 
-// mostNameLen bounds a name far above what CSI allows.
-const mostNameLen = 1024
+// maxNameLen bounds a name far above what CSI allows.
+const maxNameLen = 1024
 
 func checkName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("empty name")
-	case len(name) > mostNameLen:
-		return fmt.Errorf("name of %d bytes is longer than %d", len(name), mostNameLen)
+	case len(name) > maxNameLen:
+		return fmt.Errorf("name of %d bytes is longer than %d", len(name), maxNameLen)
 	case !utf8.ValidString(name):
 		// JSON would write another character in its place, and two names would become one.
 		return fmt.Errorf("name %q is not UTF-8", name)
@@ -205,9 +205,9 @@ func readFile(name string) ([]byte, error) {
 	} else if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, mostMetaLen+1))
-	if err == nil && len(data) > mostMetaLen {
-		err = fmt.Errorf("%s is longer than %d bytes", name, mostMetaLen)
+	data, err := io.ReadAll(io.LimitReader(f, maxMetaLen+1))
+	if err == nil && len(data) > maxMetaLen {
+		err = fmt.Errorf("%s is longer than %d bytes", name, maxMetaLen)
 	}
 	return data, err
 }

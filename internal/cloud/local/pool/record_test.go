@@ -64,7 +64,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a source without an id":      replace(`"snapshots/`, `"snapshots/../`),
 		"the record of a snapshot":    replace(`"state"`, `"volume":"`+hex32+`","state"`),
 		"an odd block size":           replace(`"state"`, `"blockSize":513,"state"`),
-		"a negative promise":          replace(`"state"`, `"promise":-1,"state"`),
+		"a negative reservation":      replace(`"state"`, `"promise":-1,"state"`),
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !sizeOK(r.Size) || r.promised() < r.Size || r.ID != hex32 || r.Name == "" {
+		if !sizeOK(r.Size) || r.reserved() < r.Size || r.ID != hex32 || r.Name == "" {
 			t.Errorf("decodeRecord let %+v pass", r)
 		}
 		out, err := r.encode()

@@ -35,8 +35,8 @@ func (p *Pool) CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, err
 	return p.createCopy(ctx, r, volumeRef(req.Volume))
 }
 
-// admitSnapshot refuses a snapshot for which there is no space. A copy takes what is written; a reflink
-// takes nothing, but every place that it shares may be needed once more.
+// admitSnapshot refuses a snapshot that exceeds the available space. A copy takes the space of the written
+// data. A reflink takes none, but an overwrite of a block that it shares allocates a new one.
 func (p *Pool) admitSnapshot(entries []Entry, r Record, src source) error {
 	var shared []ID
 	need, err := int64(0), error(nil)
@@ -45,19 +45,19 @@ func (p *Pool) admitSnapshot(entries []Entry, r Record, src source) error {
 	} else if _, need, err = written(src.file, r.Size); err != nil {
 		return fmt.Errorf("snapshot %q: %w", r.Name, kindOf(err))
 	}
-	room, err := p.room(entries, shared)
+	available, err := p.available(entries, shared)
 	if err != nil {
 		return err
 	}
-	if room < need {
-		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for it, and for what the volume may still write: %w",
-			r.Name, p.node, p.dir, need-room, fault.Exhausted)
+	if available < need {
+		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for it and for later writes to the volume: %w",
+			r.Name, p.node, p.dir, need-available, fault.Exhausted)
 	}
 	return nil
 }
 
-// releaseUnwritten returns the places of a snapshot that are only reserved to the filesystem. They read
-// as zeros either way, and the volume that shares them could write them only with new space.
+// releaseUnwritten punches the unwritten extents out of a snapshot. They read as zeros either way, and
+// while they were shared, the volume could write to them only with new space.
 func (p *Pool) releaseUnwritten(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Pool) releaseUnwritten(f *os.File) error {
 			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.start, m.length)
 		})
 		if err != nil {
-			return fmt.Errorf("release what is not written of %s: %w", f.Name(), err)
+			return fmt.Errorf("release the unwritten extents of %s: %w", f.Name(), err)
 		}
 	}
 	return nil

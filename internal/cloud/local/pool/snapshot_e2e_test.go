@@ -54,7 +54,7 @@ func writeOver(t *testing.T, name string, size int64, b byte) {
 }
 
 // Whatever shares its places, every volume can be written over in full when the pool says that it is
-// full, also by foreign programs: that is what the promises are for.
+// full, also by foreign programs: that is what the reservations are for.
 func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 	}
 }
 
-// Without its record nobody knows that an image shares its places with another one; they are promised all the same.
+// The blocks that an image without a record shares stay reserved.
 func TestPromisesOfSharedPlacesOutliveTheRecord(t *testing.T) {
 	for _, fs := range []string{"xfs", "btrfs"} {
 		t.Run(fs, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSnapshotsTakeNothingFromAReservation(t *testing.T) {
 	}
 }
 
-// A snapshot without room for what its volume may still write is refused, and nothing is left of it.
+// A snapshot without space for later writes to its volume is refused, and no file of it remains.
 func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
@@ -146,9 +146,9 @@ func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 			rest := mustCreate(t, p, "rest", (free-4*small)/SizeStep*SizeStep)
 			before := files(t, p)
 			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			wantKind(t, "CreateSnapshot without room", err, fault.Exhausted)
+			wantKind(t, "CreateSnapshot without space", err, fault.Exhausted)
 			_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
-			wantKind(t, "Create of a clone without room", err, fault.Exhausted)
+			wantKind(t, "Create of a clone without space", err, fault.Exhausted)
 			if after := files(t, p); fmt.Sprint(before) != fmt.Sprint(after) {
 				t.Errorf("the pool held %q, now %q", before, after)
 			}

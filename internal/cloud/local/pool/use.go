@@ -45,8 +45,8 @@ func (p *Pool) Reserve(ctx context.Context, id ID) error {
 }
 
 // Grow makes a volume at least this large, rounded up to SizeStep, and returns its size. It never
-// shrinks. The promise is recorded before any space is taken, so a growth that was interrupted is
-// continued by the next Grow or Use. fault.OutOfRange when there is no room; then nothing changed.
+// shrinks. The record states the new size before any space is reserved, so the next Grow or Use continues
+// an interrupted growth. fault.OutOfRange when the space does not suffice; then nothing has changed.
 func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
 	if size > LargestVolume {
 		return 0, fmt.Errorf("grow volume %s to %d bytes: the largest is %d: %w", p.Handle(id), size, LargestVolume, fault.OutOfRange)
@@ -71,7 +71,7 @@ func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := p.promiseGrowth(&r, want); err != nil {
+	if err := p.reserveGrowth(&r, want); err != nil {
 		return 0, err
 	}
 	if r, err = p.finishGrowth(ctx, image, r); err != nil {
@@ -83,8 +83,8 @@ func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
 	return r.Size, nil
 }
 
-// promiseGrowth records the wish if there is room for it.
-func (p *Pool) promiseGrowth(r *Record, want int64) error {
+// reserveGrowth records the requested size if the available space suffices.
+func (p *Pool) reserveGrowth(r *Record, want int64) error {
 	entries, err := p.recover()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *Pool) promiseGrowth(r *Record, want int64) error {
 		return err
 	}
 	if want-r.Size > free {
-		return fmt.Errorf("grow volume %s from %d to %d bytes: the pool %s has room for %d more: %w",
+		return fmt.Errorf("grow volume %s from %d to %d bytes: the pool %s has %d bytes available: %w",
 			p.Handle(r.ID), r.Size, want, p.dir, free, fault.OutOfRange)
 	}
 	r.GrowTo = want
