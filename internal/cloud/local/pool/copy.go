@@ -15,9 +15,8 @@ import (
 type source struct {
 	ref    objectRef
 	record Record
-	// file holds a lock for as long as the copy runs: the exclusive one of a volume, so that it is not
-	// attached, the shared one of a snapshot, so that it is not removed. A reflink needs none, since the
-	// pool's lock is held until it is done.
+	// file holds a flock while the copy runs: an exclusive one prevents the attachment of a volume, a shared
+	// one prevents the removal of a snapshot. A reflink needs none, because it runs under the pool's lock.
 	file *os.File
 }
 
@@ -45,7 +44,7 @@ func (p *Pool) beginCopy(ctx context.Context, r *Record, from objectRef) (j *job
 	if err != nil {
 		return nil, err
 	}
-	// The same call again gets this answer, whether or not the source is in use by now.
+	// Checked first: a repeated call gets fault.Conflict, also if the source is in use by now.
 	if err := p.checkFree(entries, r.ref().folder, r.Name); err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func (p *Pool) beginCopy(ctx context.Context, r *Record, from objectRef) (j *job
 	return p.startJob(*r, src)
 }
 
-// openSource opens an image to copy from it. Under the pool's lock, so nothing is attached meanwhile.
+// openSource opens an image to copy from it. The caller holds the pool's lock, so no volume is attached meanwhile.
 func (p *Pool) openSource(ref objectRef) (source, error) {
 	e, err := p.entry(ref)
 	if err != nil {
@@ -113,7 +112,7 @@ func (p *Pool) openShared(ref objectRef) (*os.File, error) {
 	return f, nil
 }
 
-// admitCopy completes the record by what the source determines, and refuses a copy that does not fit.
+// admitCopy sets the fields of the record that the source determines, and refuses a copy that does not fit.
 func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 	r.BlockSize = src.record.BlockSize
 	if r.ref().isSnapshot() {
@@ -124,12 +123,12 @@ func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 		return fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(src.ref), src.record.Size, fault.OutOfRange)
 	}
 	r.Source = string(src.ref.folder) + "/" + string(src.ref.id)
-	// Space for the whole volume: what it shares at first may be written over.
+	// Space for the whole volume, because it may overwrite every shared block.
 	return p.checkSpace(entries, *r)
 }
 
-// cloneImage makes a copy by reflink: a record that says "creating", the image, the record that says
-// "ready", each durable before the next, as in build.
+// cloneImage makes a copy by reflink: a record in state Creating, the image, the record in state Ready,
+// each durable before the next, as in build.
 func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
 	err := p.writeRecord(r.ref(), *r)
 	if err == nil {
@@ -144,9 +143,8 @@ func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
 	return nil
 }
 
-// fillClone makes the image of a reflink and makes it durable. FICLONE waits for the writes of a loop
-// device that are under way and holds back later ones, so the image is of one instant, and has every
-// write that was complete before.
+// fillClone clones the image of the source durably. FICLONE waits for the running writes of a loop device
+// and blocks later ones, so the clone is the image at one instant and has every write completed before.
 func (p *Pool) fillClone(ctx context.Context, r Record, src source) (err error) {
 	f, err := p.disk.emptyImage(p.file(r.ref(), imageExt))
 	if err != nil {
@@ -157,7 +155,7 @@ func (p *Pool) fillClone(ctx context.Context, r Record, src source) (err error) 
 	if err := retryEINTR(func() error { return unix.IoctlFileClone(int(f.Fd()), int(src.file.Fd())) }); err != nil {
 		return fmt.Errorf("clone %s: %w", p.name(src.ref), err)
 	}
-	// An interrupted growth of the source leaves its image longer than the volume is.
+	// After an interrupted growth the image of the source is longer than the volume.
 	p.disk.step("truncate image")
 	if err := retryEINTR(func() error { return f.Truncate(src.record.Size) }); err != nil {
 		return err

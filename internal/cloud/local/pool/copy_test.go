@@ -92,7 +92,7 @@ func TestCopyIsBrokenOffWithThePool(t *testing.T) {
 		answer <- err
 	}()
 	<-reached
-	p.stop()
+	p.cancelCopies()
 	goOn()
 	must(t, p.Close(t.Context()))
 	if err := <-answer; err == nil {

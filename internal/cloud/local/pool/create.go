@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// From says what the content of a new volume is copied from; the zero value means a blank volume.
+// From is the source of a new volume's content; the zero value means a blank volume.
 type From struct {
 	// At most one of the two is set.
 	Volume, Snapshot ID
@@ -22,13 +22,12 @@ func (f From) ref() objectRef {
 	return volumeRef(f.Volume)
 }
 
-// sharedBlock is the block size of every new volume's device: xfs writes around the page cache only in
-// units of 4096 bytes to a file that shares blocks, and the kernel would choose that block size for a
-// loop device from then on, whatever it was before. On a pool without reflinks it is the same, because
-// a pool can be moved to another disk.
+// sharedBlock is the block size of every new volume's device. To a file that shares blocks, xfs does direct
+// I/O only in units of 4096 bytes, and the kernel chooses that block size for a loop device as soon as its
+// file shares blocks. It is the same without reflinks, because a pool can be moved to another disk.
 const sharedBlock = 4096
 
-// NewVolume asks for a volume.
+// NewVolume is a request for a volume.
 type NewVolume struct {
 	// Name is unique within the pool.
 	Name string
@@ -42,9 +41,9 @@ type NewVolume struct {
 // Create makes a volume and returns when all its space is reserved, its content is complete, and both
 // are durable. fault.Conflict when the name is taken, fault.Exhausted when the space does not suffice,
 // fault.OutOfRange for an impossible size or one below the source's, fault.NotFound without the
-// source, fault.Precondition when a source in use cannot be copied; then nothing is left behind.
-// When the context ends a blank volume is taken back, and a copy goes on: fault.Uncertain, and
-// FindByName waits for it. fault.Uncertain too when something could not be cleared away.
+// source, fault.Precondition when a source in use cannot be copied; then no file remains. When the
+// context ends, the create of a blank volume is undone, and a copy continues: fault.Uncertain, and
+// FindByName waits for it. fault.Uncertain too when a failed create could not be undone.
 func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	size, err := roundUp(v.Size)
 	if err == nil {
@@ -113,10 +112,9 @@ func (p *Pool) checkFree(entries []Entry, in folder, name string) error {
 	return nil
 }
 
-// build does the three steps of a create. The record that says "creating" is durable before the
-// image exists, so an image that a killed process left is known for what it is and its space comes
-// back; the image is durable before the record says "ready", so a volume that was ever
-// reported has all its bytes.
+// build does the three steps of a create. The record in state Creating is durable before the image exists,
+// so recover identifies and removes the image of a killed process. The image is durable before the record
+// is Ready, so a volume that was ever reported is reserved in full.
 func (p *Pool) build(ctx context.Context, r *Record) error {
 	ref := r.ref()
 	if err := p.writeRecord(ref, *r); err != nil {
@@ -128,7 +126,7 @@ func (p *Pool) build(ctx context.Context, r *Record) error {
 	return p.ready(r)
 }
 
-// ready is the last step of every making.
+// ready is the last step of every create.
 func (p *Pool) ready(r *Record) error {
 	r.State, r.Reservation = Ready, 0
 	return p.writeRecord(r.ref(), *r)

@@ -14,17 +14,17 @@ import (
 )
 
 // Delete removes the volume with exactly this id, also if its record or its image is missing.
-// fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so that
-// somebody should look at it first, fault.Busy while it is being copied. fault.Uncertain when the
-// disk failed half-way; the same call again goes on.
+// fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so
+// that an operator has to decide, fault.Busy while it is being copied. fault.Uncertain when the disk
+// failed in the middle; a repeated call continues.
 func (p *Pool) Delete(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), false) }
 
-// Remove is Delete for an operator who has looked: it takes damaged volumes too. It refuses what is
-// in use, what a newer version wrote and what is not a regular file.
+// Remove is Delete for an operator: it removes damaged volumes too. It refuses a volume in use, a record
+// of a newer version, and an image that is not a regular file.
 func (p *Pool) Remove(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), true) }
 
-// DeleteSnapshot is Delete for a snapshot. It touches no volume and no other snapshot: each is a file
-// by itself, whatever places on the disk they share.
+// DeleteSnapshot is Delete for a snapshot. It changes no volume and no other snapshot: each has a file of
+// its own, even where they share blocks.
 func (p *Pool) DeleteSnapshot(ctx context.Context, id ID) error {
 	return p.delete(ctx, snapshotRef(id), false)
 }
@@ -52,7 +52,7 @@ func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error
 		if err := p.checkNoLoop(ref); err != nil {
 			return err
 		}
-		return p.deleted(ref, p.erase(ref))
+		return p.deleteError(ref, p.erase(ref))
 	case err != nil:
 		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(ref), fault.Precondition, err)
 	}
@@ -67,14 +67,14 @@ func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error
 	if err := p.checkRemovable(ref); err != nil {
 		return err
 	}
-	if err := p.mark(ref); err != nil {
-		return p.deleted(ref, err)
+	if err := p.writeTombstone(ref); err != nil {
+		return p.deleteError(ref, err)
 	}
-	return p.deleted(ref, p.erase(ref))
+	return p.deleteError(ref, p.erase(ref))
 }
 
 // checkNoLoop refuses an object without an image if a loop device still has that image: the bytes are there
-// for as long as the device is, and its record is what they can be put back with.
+// for as long as the device is, and the record is needed to restore the volume.
 func (p *Pool) checkNoLoop(ref objectRef) error {
 	loops, err := p.loopsOf(ref.id)
 	if err == nil && len(loops) > 0 {
@@ -86,8 +86,8 @@ func (p *Pool) checkNoLoop(ref objectRef) error {
 	return nil
 }
 
-// checkRemovable refuses an image that somebody made immutable. After the mark it would be too late: the
-// item would be gone for everybody, and its image there for ever.
+// checkRemovable refuses an immutable image before the tombstone is written. Afterwards the object would
+// be deleted for every caller while its image occupies space.
 func (p *Pool) checkRemovable(ref objectRef) error {
 	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -96,20 +96,20 @@ func (p *Pool) checkRemovable(ref objectRef) error {
 	return f.Close()
 }
 
-// mark says that an item is being deleted: from here on it is gone for everybody, and whoever looks
-// next goes on. It renames the record, since on a full disk nothing can be written, least of all by
-// who is about to make room. Where not even that has room (a folder without a gap, a btrfs without
-// metadata) there is no mark: if the process dies after the image is gone, the record that stays is
-// reported, and the same delete again removes it.
-func (p *Pool) mark(ref objectRef) error {
-	err := p.disk.rename(p.file(ref, recordExt), p.file(ref, markExt))
+// writeTombstone marks an object as deleted: from here on every call answers fault.NotFound, and recover
+// continues the delete. It renames the record, because on a full disk nothing can be written. Where the
+// rename itself lacks space (a full directory block, a btrfs without free metadata) there is no tombstone:
+// if the process dies after the removal of the image, the remaining record is reported as NoImage, and a
+// repeated delete removes it.
+func (p *Pool) writeTombstone(ref objectRef) error {
+	err := p.disk.rename(p.file(ref, recordExt), p.file(ref, tombstoneExt))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return nil
 	}
 	return err
 }
 
-func (p *Pool) deleted(ref objectRef, err error) error {
+func (p *Pool) deleteError(ref objectRef, err error) error {
 	if err != nil {
 		return fmt.Errorf("delete %s: %w: %w", p.name(ref), fault.Uncertain, err)
 	}

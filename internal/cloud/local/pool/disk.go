@@ -15,9 +15,9 @@ import (
 
 // disk makes the changes on the filesystem, one durable step at a time.
 type disk struct {
-	// before is called ahead of every change, with its name; tests end the process there.
+	// before is called with the name of each change before it is made; tests end the process there.
 	before func(step string)
-	// statfs reads the filesystem's sizes; tests make it a small one.
+	// statfs reads the sizes of the filesystem; tests simulate a small one.
 	statfs func(dir string) (space, error)
 }
 
@@ -42,10 +42,9 @@ func (d disk) makeFolder(dir string) error {
 	return d.syncFolder(filepath.Dir(dir))
 }
 
-// replace writes a file so that its name leads to the old content or to the new one, whenever the
-// power goes: the content is durable before the name is moved to it (else the name could lead to an
-// empty file), and the name is durable before replace returns (else a later step could survive
-// a power loss that this one did not).
+// replace writes a file atomically: after a power loss it has either the old or the new content. The
+// content is durable before the rename (else the file could be empty), and the rename is durable before
+// replace returns (else a power loss could keep a later step and lose this one).
 func (d disk) replace(name string, data []byte) error {
 	tmp := name + newExt
 	d.step("write new file")
@@ -73,10 +72,10 @@ func (d disk) writeNew(tmp string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// discard removes a half-written file. If that fails, the next recover removes it.
+// discard removes a temporary file. If that fails, the next recover removes it.
 func (d disk) discard(tmp string) { _ = os.Remove(tmp) }
 
-// remove takes a name away, durably. A missing one is no error.
+// remove removes a file durably. A missing file is no error.
 func (d disk) remove(name string) error {
 	d.step("remove " + filepath.Ext(name))
 	if err := os.Remove(name); errors.Is(err, fs.ErrNotExist) {
@@ -88,9 +87,9 @@ func (d disk) remove(name string) error {
 	return d.syncFolder(filepath.Dir(name))
 }
 
-// removeImage is remove for a file that may be large. The name goes first: on a full btrfs a removal may
-// use the last reserve, which an emptying may not. Then the file is emptied, because xfs gives the
-// space of a removed file back some time later in the background, and the next create needs it now.
+// removeImage is remove for a file that may be large. It unlinks the file first: on a full btrfs an unlink
+// may use the global reserve, a truncation may not. Then it truncates the file, because xfs frees the space
+// of an unlinked file later in the background, and the next create needs it now.
 func (d disk) removeImage(name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +102,7 @@ func (d disk) removeImage(name string) error {
 	if err := d.remove(name); err != nil {
 		return err
 	}
-	// A hard link is a copy that somebody wants to keep: only a file without any name left is emptied.
+	// A hard link to the image is a deliberate copy: only a file without a link is truncated.
 	var st unix.Stat_t
 	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil || st.Nlink > 0 {
 		return nil
@@ -155,11 +154,11 @@ func (d disk) emptyImage(name string) (*os.File, error) {
 	return f, nil
 }
 
-// reserveChunk is how much is reserved between two looks at the context.
+// reserveChunk is how much is reserved between two checks of the context.
 const reserveChunk int64 = 1 << 30
 
-// reserve gives every byte of the file below size its place on the disk, makes the file at least
-// that long, and makes both durable: until the sync the reservation is a wish in memory.
+// reserve allocates every byte of the file below size, makes the file at least that long, and makes both
+// durable: before the sync the reservation is only in memory.
 func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
 	if err := d.fill(ctx, f, size); err != nil {
 		return err
@@ -168,12 +167,12 @@ func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// fill is reserve without making it durable. Only holes are asked for: on a full disk xfs refuses
-// to reserve even what is reserved already.
+// fill is reserve without the sync. It allocates only holes: on a full disk xfs refuses even a range that
+// is allocated already.
 func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
 	missing, err := holes(f, size)
 	if err != nil {
-		return fmt.Errorf("look for holes in %s: %w", f.Name(), err)
+		return fmt.Errorf("find holes in %s: %w", f.Name(), err)
 	}
 	for _, hole := range missing {
 		for end := hole.start + hole.length; hole.start < end; hole.start += reserveChunk {
@@ -190,8 +189,8 @@ func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
 	return d.lengthen(f, size)
 }
 
-// lengthen makes the file reach to size. It does so already unless its end was reserved before a
-// power loss took only the new length away.
+// lengthen extends the file to size. fallocate has done so already, unless a power loss kept the
+// allocation and lost the new length.
 func (d disk) lengthen(f *os.File, size int64) error {
 	st, err := f.Stat()
 	if err != nil || st.Size() >= size {
@@ -201,7 +200,7 @@ func (d disk) lengthen(f *os.File, size int64) error {
 	return retryEINTR(func() error { return f.Truncate(size) })
 }
 
-// truncate takes the end of an image away again after a growth that did not fit.
+// truncate cuts an image back to size after a growth that did not fit.
 func (d disk) truncate(f *os.File, size int64) error {
 	d.step("truncate image")
 	if err := retryEINTR(func() error { return f.Truncate(size) }); err != nil {
@@ -211,8 +210,8 @@ func (d disk) truncate(f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// probe refuses a filesystem that cannot reserve space. Some only say that they did (ZFS), so the
-// blocks are counted. A full filesystem proves nothing and is let pass: the volumes are there.
+// probe refuses a filesystem that cannot reserve space. Some report success without
+// an allocation (ZFS), so it counts the blocks. A full filesystem passes: its volumes exist already.
 func (d disk) probe(name string) error {
 	d.discard(name)
 	defer d.discard(name)
@@ -230,13 +229,13 @@ func (d disk) probe(name string) error {
 		return kindOf(err)
 	}
 	if allocated < SizeStep {
-		return fmt.Errorf("this filesystem says that it reserves space for a file but does not (%d of %d bytes); use ext4, xfs or btrfs: %w",
+		return fmt.Errorf("this filesystem reports that it reserves space for a file but does not (%d of %d bytes); use ext4, xfs or btrfs: %w",
 			allocated, SizeStep, fault.Precondition)
 	}
 	return nil
 }
 
-// sizes returns the length of a regular file and how many bytes of it have a place on the disk.
+// sizes returns the length of a regular file and how many bytes of it are allocated.
 func sizes(name string) (size, allocated int64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(name, &st); err != nil {

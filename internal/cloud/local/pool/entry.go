@@ -15,14 +15,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Kind says what was found in the pool.
+// Kind is the state of an entry.
 type Kind string
 
 // The kinds. Everything but Whole, UnderWay and Newer is an orphan: it is reported, and removed only by id.
 const (
 	// Whole is a volume or a snapshot with its record and its image.
 	Whole Kind = "volume"
-	// UnderWay is a volume or a snapshot that a live process is copying at this moment.
+	// UnderWay is a volume or a snapshot that a live process is writing a copy to.
 	UnderWay Kind = "copy under way"
 	// NoRecord is an image whose record is missing.
 	NoRecord Kind = "image without record"
@@ -32,11 +32,11 @@ const (
 	Newer Kind = "of a newer version"
 	// Damaged is a record that cannot be read, or an image that does not fit it.
 	Damaged Kind = "damaged"
-	// Unknown is a file that no version of this program makes. It is never removed.
+	// Unknown is a file that no version of this program creates. The pool never removes it.
 	Unknown Kind = "unknown file"
 )
 
-// Entry is one thing in the pool.
+// Entry is a volume, a snapshot, or an orphan in the pool.
 type Entry struct {
 	// ID is empty for an Unknown file.
 	ID   ID
@@ -48,9 +48,9 @@ type Entry struct {
 	// Record is set for Whole, UnderWay and NoImage, and where only the image is Damaged; for Newer it
 	// has only the name.
 	Record Record
-	// Size and Allocated are the image's length and how much of it has a place on the disk.
+	// Size and Allocated are the image's length and how many bytes of it are allocated.
 	Size, Allocated int64
-	// Problem says in words what is wrong with a left-over.
+	// Problem describes what is wrong with an orphan.
 	Problem string
 }
 
@@ -61,7 +61,7 @@ func (e Entry) ref() objectRef {
 	return volumeRef(e.ID)
 }
 
-// List returns all volumes and what is left of volumes, sorted by id, unknown files last.
+// List returns all volumes and orphans of volumes, sorted by id, unknown files last.
 func (p *Pool) List(ctx context.Context) ([]Entry, error) { return p.list(ctx, volumes) }
 
 // ListSnapshots is List for snapshots.
@@ -76,7 +76,7 @@ func (p *Pool) list(ctx context.Context, in folder) ([]Entry, error) {
 	return p.recoverFolder(in)
 }
 
-// Get returns what lies under the id of a volume. fault.NotFound when nothing does.
+// Get returns the entry of a volume. fault.NotFound when there is neither a record nor an image.
 func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) { return p.get(ctx, volumeRef(id)) }
 
 // GetSnapshot is Get for a snapshot.
@@ -137,7 +137,7 @@ func named(entries []Entry, name string) []Entry {
 	return found
 }
 
-// refuse is the error for a left-over where something whole is needed.
+// refuse returns the error for an entry that is not Whole.
 func (p *Pool) refuse(e Entry) error {
 	if e.Kind == UnderWay {
 		return fmt.Errorf("%s: %s: %w", p.name(e.ref()), e.Kind, fault.Busy)
@@ -169,10 +169,10 @@ func (p *Pool) recoverFolder(in folder) ([]Entry, error) {
 	ids := map[ID]bool{}
 	for _, f := range files {
 		switch id, ext := splitName(f.Name()); ext {
-		case imageExt, recordExt, markExt:
+		case imageExt, recordExt, tombstoneExt:
 			ids[id] = true
 		case recordExt + newExt:
-			// Never the only copy of anything: replace moves a complete one to its name.
+			// A temporary file of replace is never the only copy.
 			p.disk.discard(p.path(string(in), f.Name()))
 		default:
 			entries = append(entries, Entry{Kind: Unknown, Snapshot: in == snapshots, File: f.Name(), Problem: "not made by this program"})
@@ -198,7 +198,7 @@ func (p *Pool) recoverFolder(in folder) ([]Entry, error) {
 	return entries, nil
 }
 
-// splitName takes the name of a file of the pool apart; ext is empty for any other name.
+// splitName parses the name of a file of the pool; ext is empty for any other name.
 func splitName(name string) (id ID, ext string) {
 	if len(name) < idLen {
 		return "", ""
@@ -208,16 +208,16 @@ func splitName(name string) (id ID, ext string) {
 		return "", ""
 	}
 	switch ext = name[idLen:]; ext {
-	case imageExt, recordExt, markExt, recordExt + newExt:
+	case imageExt, recordExt, tombstoneExt, recordExt + newExt:
 		return id, ext
 	}
 	return "", ""
 }
 
-// entry looks at one id, after finishing what a killed process left of it. Under the lock.
+// entry returns the entry of one object, after recovering it. The caller holds the lock.
 func (p *Pool) entry(ref objectRef) (Entry, error) {
-	if _, err := os.Lstat(p.file(ref, markExt)); err == nil {
-		// It was proven to be free before it was marked.
+	if _, err := os.Lstat(p.file(ref, tombstoneExt)); err == nil {
+		// delete has checked that it is unused before it wrote the tombstone.
 		return Entry{}, p.removeIncomplete(ref)
 	}
 	e := Entry{ID: ref.id, Snapshot: ref.isSnapshot(), File: ref.id.ImageName()}
@@ -251,7 +251,7 @@ func (p *Pool) entry(ref objectRef) (Entry, error) {
 		e.Kind, e.Record = UnderWay, r
 		return e, err
 	}
-	// What was finished may have changed them.
+	// An undone growth has changed them.
 	e.Size, e.Allocated, imageErr = sizes(p.file(ref, imageExt))
 	e.classify(r, noImage, imageErr)
 	return e, nil
@@ -327,13 +327,13 @@ func (e *Entry) classify(r Record, noImage bool, imageErr error) {
 	}
 }
 
-// erase removes the files of an object. The image goes first, and durably: were the record gone and the
-// image there after a power loss, its space would be lost to a left-over that nobody knows.
+// erase removes the files of an object. The image is removed first, and durably: otherwise a power loss could
+// leave an image without a record, an orphan that occupies its space.
 func (p *Pool) erase(ref objectRef) error {
 	if err := p.disk.removeImage(p.file(ref, imageExt)); err != nil {
 		return err
 	}
-	return errors.Join(p.disk.remove(p.file(ref, recordExt)), p.disk.remove(p.file(ref, markExt)))
+	return errors.Join(p.disk.remove(p.file(ref, recordExt)), p.disk.remove(p.file(ref, tombstoneExt)))
 }
 
 func (p *Pool) writeRecord(ref objectRef, r Record) error {

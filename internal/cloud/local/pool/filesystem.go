@@ -18,9 +18,8 @@ import (
 // noCOW is FS_NOCOW_FL of linux/fs.h.
 const noCOW = 0x00800000
 
-// overwriteInPlace tells btrfs to write the blocks of this still empty file where they are. Without
-// that every overwrite takes new space and the reservation is worth nothing. Other filesystems
-// write in place anyway.
+// overwriteInPlace switches copy-on-write off for an empty file on btrfs. With copy-on-write every overwrite
+// allocates new blocks, and the reservation has no effect. Other filesystems overwrite in place.
 func overwriteInPlace(f *os.File) error {
 	btrfs, err := isBtrfs(f)
 	if err != nil || !btrfs {
@@ -42,9 +41,9 @@ func isBtrfs(f *os.File) (bool, error) {
 	return st.Type == unix.BTRFS_SUPER_MAGIC, err
 }
 
-// canReflink reports whether snapshots and clones in a folder are made by reflink. Overwriting shared
+// canReflink reports whether the pool in a folder creates snapshots and clones by reflink. Overwriting shared
 // blocks needs new ones, which are counted but cannot be reserved. The count holds only on xfs, where
-// the new blocks are all that an overwrite takes (btrfs takes metadata besides), and only if nothing
+// the new blocks are all that an overwrite takes (btrfs allocates metadata too), and only if nothing
 // else fills the filesystem: the folder has to be its mount point.
 func canReflink(dir string) (bool, error) {
 	f, err := os.Open(dir)
@@ -62,7 +61,7 @@ func canReflink(dir string) (bool, error) {
 	}
 	var g xfsGeometry
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), xfsGeometryCall, uintptr(unsafe.Pointer(&g))); errno != 0 {
-		return false, fmt.Errorf("ask xfs for its features: %w", kindOf(errno))
+		return false, fmt.Errorf("read the features of xfs: %w", kindOf(errno))
 	}
 	return g.flags&xfsReflink != 0, nil
 }
@@ -81,7 +80,7 @@ type xfsGeometry struct {
 }
 
 // isWholeFilesystem reports whether a folder is a mount point, and of a filesystem's root: not of a
-// folder of it, as in a container whose host keeps the pool beside other files.
+// folder of it, as in a container whose host keeps other files on the same filesystem.
 func isWholeFilesystem(dir string) (bool, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

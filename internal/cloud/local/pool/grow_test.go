@@ -79,7 +79,7 @@ func TestGrowthThatWasBrokenOffIsUndone(t *testing.T) {
 }
 
 // Where it cannot be undone, on a full disk, the reservation stays and the next Use continues it.
-func TestGrowthThatCannotBeUndoneIsPromised(t *testing.T) {
+func TestGrowthThatCannotBeUndoneStaysReserved(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
 	free, err := p.Free(t.Context())
@@ -104,7 +104,7 @@ func mustRecover(t *testing.T, p *Pool) []Entry {
 	return entries
 }
 
-func TestLostReservationIsStillPromisedAndComesBack(t *testing.T) {
+func TestLostReservationIsCountedAndRestored(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", 10*small)
 	free, err := p.Free(t.Context())

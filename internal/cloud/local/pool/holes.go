@@ -11,10 +11,10 @@ import (
 // extent is a part of a file, in bytes.
 type extent struct{ start, length int64 }
 
-// mapped is a part of a file that has a place on the disk.
+// mapped is an allocated part of a file.
 type mapped struct {
 	extent
-	// physical is the place, in the filesystem's own counting; two files with the same place share it.
+	// physical is the offset on the disk as the filesystem counts it; files with the same offset share blocks.
 	physical int64
 	flags    uint32
 }
@@ -31,7 +31,7 @@ const (
 	fiemapExtents   = 256
 )
 
-// fiemap is struct fiemap of linux/fiemap.h with room for some extents.
+// fiemap is struct fiemap of linux/fiemap.h with space for fiemapExtents extents.
 type fiemap struct {
 	start, length uint64
 	flags         uint32
@@ -46,8 +46,8 @@ type fiemap struct {
 	}
 }
 
-// extents returns the parts of the file below size that have a place on the disk, in order. ok is
-// false on a filesystem that cannot tell.
+// extents returns the allocated parts of the file below size, in order. ok is false on a filesystem
+// without FIEMAP.
 func extents(f *os.File, size int64) (found []mapped, ok bool, err error) {
 	m := new(fiemap)
 	for at := int64(0); at < size; {
@@ -77,10 +77,10 @@ func extents(f *os.File, size int64) (found []mapped, ok bool, err error) {
 	return found, true, nil
 }
 
-// holes returns the parts of the file below size that have no place on the disk. SEEK_HOLE would not
-// do: it takes blocks that are reserved but unwritten for holes. A filesystem that cannot tell is one hole.
+// holes returns the unallocated parts of the file below size. It does not use SEEK_HOLE, which reports
+// reserved but unwritten blocks as holes. Without FIEMAP the whole file is one hole.
 func holes(f *os.File, size int64) ([]extent, error) {
-	places, ok, err := extents(f, size)
+	mappings, ok, err := extents(f, size)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func holes(f *os.File, size int64) ([]extent, error) {
 	}
 	var found []extent
 	at := int64(0)
-	for _, m := range places {
+	for _, m := range mappings {
 		if m.start > at {
 			found = append(found, extent{at, min(m.start, size) - at})
 		}
@@ -102,21 +102,21 @@ func holes(f *os.File, size int64) ([]extent, error) {
 }
 
 // written returns the parts of the file below size that hold data; everything else reads as zeros.
-// SEEK_DATA would not do: zeros that somebody has read from a reserved place are data to it, for as
-// long as they are in the page cache. Only a filesystem that cannot tell is asked that way.
+// It does not use SEEK_DATA, which reports unwritten blocks as data while zeros that were read from them are
+// in the page cache. Only without FIEMAP it falls back to SEEK_DATA.
 func written(f *os.File, size int64) (found []extent, total int64, err error) {
-	// What is still in the cache gets its place first.
+	// The sync allocates blocks for data that is still in the page cache.
 	if err := f.Sync(); err != nil {
 		return nil, 0, err
 	}
-	places, ok, err := extents(f, size)
+	mappings, ok, err := extents(f, size)
 	if err != nil {
 		return nil, 0, err
 	}
 	if !ok {
-		return soughtData(f, size)
+		return seekData(f, size)
 	}
-	for _, m := range places {
+	for _, m := range mappings {
 		if m.flags&fiemapUnwritten != 0 || m.start >= size {
 			continue
 		}
@@ -131,7 +131,7 @@ func written(f *os.File, size int64) (found []extent, total int64, err error) {
 	return found, total, nil
 }
 
-func soughtData(f *os.File, size int64) (found []extent, total int64, err error) {
+func seekData(f *os.File, size int64) (found []extent, total int64, err error) {
 	for at := int64(0); at < size; {
 		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) || start >= size {

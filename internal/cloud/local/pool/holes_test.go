@@ -77,7 +77,7 @@ func TestWhatWasOnlyReadIsNotWritten(t *testing.T) {
 	if parts, total, err := written(f, small/2); err != nil || total != 8192 || len(parts) != 1 {
 		t.Errorf("written of the first half = %v, %d, %v", parts, total, err)
 	}
-	if parts, total, err := soughtData(f, small/2); err != nil || total < 8192 || len(parts) == 0 {
+	if parts, total, err := seekData(f, small/2); err != nil || total < 8192 || len(parts) == 0 {
 		t.Errorf("soughtData = %v, %d, %v", parts, total, err)
 	}
 }

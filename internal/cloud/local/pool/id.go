@@ -10,8 +10,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ID names a volume of a pool: 32 lower-case hexadecimal digits. It is random, so a late delete of
-// an older volume never meets a newer one of the same name. A value that ParseID or NewID returned
+// ID identifies a volume or a snapshot of a pool: 32 lower-case hexadecimal digits. It is random, so a late delete of
+// an older volume never removes a newer one of the same name. A value that ParseID or NewID returned
 // is safe as part of a file name; no other value may reach a path.
 type ID string
 
@@ -41,7 +41,7 @@ func ParseID(s string) (ID, error) {
 // ImageName returns the base name of the file that holds the volume's bytes.
 func (id ID) ImageName() string { return string(id) + imageExt }
 
-// Handle is a volume's id as the outside knows it: <node>/<id>.
+// Handle is a volume's id as CSI callers see it: <node>/<id>.
 type Handle struct {
 	Node string
 	ID   ID

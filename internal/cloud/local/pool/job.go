@@ -27,14 +27,14 @@ type Progress struct {
 	// Target and Source name the two as messages do.
 	Target, Source string
 	Done, Total    int64
-	// Ended is set once, in the last report; Err says how it ended.
+	// Ended is set in the last report only; Err is the outcome.
 	Ended bool
 	Err   error
 }
 
-// job is a copy without the pool's lock. It runs on when the call that began it ends, and ends with the
-// process. Until then it holds the exclusive flock of the image that it writes, which tells a record that
-// says "copying" from one that a killed process left.
+// job is a copy that runs without the pool's lock. It continues when the call that started it ends, and
+// stops with the process. Meanwhile it holds the exclusive flock of its target image: a record in state
+// Copying whose image is not locked was left by a killed process.
 type job struct {
 	record Record
 	source source
@@ -44,7 +44,7 @@ type job struct {
 	err error
 }
 
-// startJob does what a copy needs the pool's lock for: record, image, lock and reservation.
+// startJob does the steps of a copy that need the pool's lock: record, image, flock and reservation.
 func (p *Pool) startJob(r Record, src source) (*job, error) {
 	j := &job{record: r, source: src, done: make(chan struct{})}
 	ref := r.ref()
@@ -69,8 +69,8 @@ func (p *Pool) startJob(r Record, src source) (*job, error) {
 		p.disk.step("lengthen image")
 		err = retryEINTR(func() error { return j.to.Truncate(j.record.Size) })
 	default:
-		// A volume gets all its space at once, as every volume does.
-		err = p.disk.reserve(p.life, j.to, j.record.Size)
+		// A volume is reserved in full before any data is copied.
+		err = p.disk.reserve(p.copyCtx, j.to, j.record.Size)
 	}
 	if err != nil {
 		if j.to != nil {
@@ -92,7 +92,7 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 		err = j.to.Sync()
 	}
 	// Close must not cancel this: every copy that was started is completed or undone.
-	unlock, lockErr := p.enter(context.WithoutCancel(p.life))
+	unlock, lockErr := p.enter(context.WithoutCancel(p.copyCtx))
 	if lockErr == nil && err == nil {
 		err = p.checkImageInPlace(j)
 	}
@@ -106,7 +106,7 @@ func (p *Pool) run(j *job, parts []extent, total int64) {
 	default:
 		err = p.undoCreate(err, j.record)
 	}
-	// Before the pool's lock is released: the lock on the image ends with its file.
+	// The files are closed before the pool's lock is released, because Close releases the flock of the image.
 	_, _ = j.to.Close(), j.source.file.Close()
 	if lockErr == nil {
 		unlock()
@@ -127,13 +127,13 @@ func (p *Pool) checkImageInPlace(j *job) error {
 	return nil
 }
 
-// copyParts copies what is written in the source. Everything else reads as zeros in both.
+// copyParts copies the written parts of the source. Everything else reads as zeros in both files.
 func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
 	done, reported := int64(0), time.Now()
 	p.report(j, 0, total, false, nil)
 	for _, part := range parts {
 		for end := part.start + part.length; part.start < end; {
-			if err := p.life.Err(); err != nil {
+			if err := p.copyCtx.Err(); err != nil {
 				return err
 			}
 			p.disk.step("copy")
@@ -151,9 +151,9 @@ func (p *Pool) copyParts(j *job, parts []extent, total int64) error {
 	return nil
 }
 
-// copyRange copies some bytes to the same place in another file and returns how many.
+// copyRange copies a range to the same offset of another file and returns its length.
 func copyRange(to, from *os.File, at, length int64) (int64, error) {
-	// Not copy_file_range, which makes the files share blocks on xfs and btrfs.
+	// copy_file_range would make the files share blocks on xfs and btrfs.
 	n, err := io.CopyBuffer(io.NewOffsetWriter(to, at), io.NewSectionReader(from, at, length), make([]byte, copyBuffer))
 	if err != nil {
 		return 0, err
@@ -161,7 +161,7 @@ func copyRange(to, from *os.File, at, length int64) (int64, error) {
 	if n < length {
 		return 0, io.ErrUnexpectedEOF
 	}
-	// Written to the disk while the next part is read, so that the sync at the end has little to do.
+	// Start the writeback while the next part is read, so that the final sync is short.
 	_ = unix.SyncFileRange(int(to.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
 	return n, nil
 }
@@ -172,7 +172,7 @@ func (p *Pool) report(j *job, done, total int64, ended bool, err error) {
 	}
 }
 
-// wait returns what the job made. When the context ends first the job goes on.
+// wait returns the record of the finished copy. When the context ends first, the job continues.
 func (j *job) wait(ctx context.Context, p *Pool) (Record, error) {
 	select {
 	case <-j.done:
@@ -195,10 +195,10 @@ func (p *Pool) beingCopied(ref objectRef) bool {
 	return errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 }
 
-// Close stops the copies of this process, removes what they made, and returns when that is done or the
-// context ends. Without it they end with the process, and the next one removes it.
+// Close stops the copies of this process, removes their files, and returns when that is done or the context
+// ends. Without Close the next process removes the files.
 func (p *Pool) Close(ctx context.Context) error {
-	p.stop()
+	p.cancelCopies()
 	ended := make(chan struct{})
 	go func() {
 		p.jobs.Wait()
@@ -208,6 +208,6 @@ func (p *Pool) Close(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a copy in pool %s is still being taken back: %w", p.dir, ctx.Err())
+		return fmt.Errorf("a copy in pool %s is still being undone: %w", p.dir, ctx.Err())
 	}
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The pauses between two looks at a lock that another process holds.
+// The pauses between two attempts at a lock that another process holds.
 const (
 	shortPause = time.Millisecond
 	longPause  = 20 * time.Millisecond
 )
 
-// lock takes the pool's lock and returns what gives it back. The kernel gives it back too when the
-// process dies. flock has no way to wait until a context ends, so a lock that is held is tried again.
+// lock acquires the pool's lock and returns the function that releases it. The kernel releases it when the
+// process dies. flock(2) cannot wait until a context ends, so lock polls.
 func (p *Pool) lock(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	select {
-	case p.turn <- struct{}{}:
+	case p.lockSem <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	f, err := p.lockFile(ctx)
 	if err != nil {
-		<-p.turn
+		<-p.lockSem
 		return nil, err
 	}
 	return func() {
 		_ = f.Close()
-		<-p.turn
+		<-p.lockSem
 	}, nil
 }
 
@@ -55,7 +55,7 @@ func (p *Pool) lockFile(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// tryLock answers EWOULDBLOCK when somebody else has the lock, or the file was replaced meanwhile.
+// tryLock returns EWOULDBLOCK when another process holds the lock, or the file was replaced meanwhile.
 func (p *Pool) tryLock() (*os.File, error) {
 	name := p.path(lockFile)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, filePerm)
@@ -80,10 +80,10 @@ func (p *Pool) tryLock() (*os.File, error) {
 	return f, nil
 }
 
-// enter takes the lock and makes sure that the folder is still the pool that was opened. If its
-// disk was unmounted, an empty folder would otherwise answer that no volume exists.
+// enter acquires the lock and checks that the folder still holds the pool that was opened. Without this
+// check the empty mount point of an unmounted disk would look like a pool without volumes.
 func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
-	// Without this look, opening the lock would put a file into the bare folder.
+	// Without this check the open of the lock file would create it in the empty mount point.
 	if _, err := os.Lstat(p.path(metaFile)); err != nil {
 		return nil, fmt.Errorf("pool %s is gone; is its disk mounted? %w: %w", p.dir, fault.Precondition, err)
 	}
@@ -98,7 +98,7 @@ func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// Exclusively runs f while nobody else, in this process or another one, changes the pool.
+// Exclusively runs f under the pool's lock, which excludes changes by this and other processes.
 func (p *Pool) Exclusively(ctx context.Context, f func() error) error {
 	unlock, err := p.enter(ctx)
 	if err != nil {

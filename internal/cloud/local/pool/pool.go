@@ -4,19 +4,18 @@
 //	lock                   flock(2) on it orders every change, also between processes
 //	volumes/<32 hex>.img   the bytes of a volume, reserved in full
 //	volumes/<32 hex>.json  its record: name, size, state, tags
-//	volumes/<32 hex>.gone  the record of a volume that is being deleted
+//	volumes/<32 hex>.gone  its tombstone: the record of a volume that is being deleted
 //	snapshots/             the same for snapshots
-//	*.new                  half-written files of a process that died; removed by the next one
+//	*.new                  temporary files; recovery removes those of a killed process
 //
-// The controller makes and removes volumes, the node program grows them, and an operator's command
-// lists them: three processes that meet only here. Each method takes the lock and reads the folder
-// again, so no process keeps a picture of the pool that another one could make wrong.
+// The controller creates and deletes volumes, the node program grows them, and an operator's command
+// lists them: three processes that share only this folder. Each method acquires the lock and reads the
+// folder again, so no process caches state that another one changes.
 //
-// A change is a chain of steps, each durable before the next begins, and the record says beforehand
-// what is being done. So a process that is killed, or a machine that loses power, leaves either the
-// state before or the state after, or a record that the next caller finishes or takes back. Files
-// that no such chain can have left are listed and refused, and removed by nobody but an explicit
-// Remove of that id.
+// A change is a sequence of steps, each durable before the next begins, and the record states the change
+// before it starts. So a killed process or a power loss leaves the state before, the state after, or a
+// record from which the next caller completes or undoes the change. Files that no such sequence leaves
+// are orphans: the pool lists them and refuses to use them, and only Remove of that id removes them.
 package pool
 
 import (
@@ -37,65 +36,65 @@ import (
 
 // The sizes a volume can have, in bytes.
 const (
-	// SizeStep divides every size. It is a multiple of every block, sector and page size in use, of
-	// the parts that format probes look at, and all sizes that people write in manifests divide by it.
+	// SizeStep divides every size. It is a multiple of every block, sector and page size in use and of
+	// the ranges that format probes read, and it divides the usual sizes in manifests.
 	SizeStep int64 = 1 << 20
-	// SmallestVolume is the least that is worth a file: ext4 with a journal of its own fits in.
+	// SmallestVolume is the minimum size: ext4 with an internal journal fits.
 	SmallestVolume = 16 * SizeStep
-	// LargestVolume stays below the longest file of ext4 with blocks of 4 KiB, 16 TiB less one block.
+	// LargestVolume is below the maximum file size of ext4 with 4 KiB blocks, 16 TiB less one block.
 	LargestVolume int64 = 15 << 40
 )
 
 const (
-	format     = 1
-	metaFile   = "pool.json"
-	lockFile   = "lock"
-	imageExt   = ".img"
-	recordExt  = ".json"
-	newExt     = ".new"
-	markExt    = ".gone"
-	filePerm   = 0o600
-	folderPerm = 0o700
-	defaultSys = "/sys/block"
-	maxMetaLen = 1 << 20
+	format       = 1
+	metaFile     = "pool.json"
+	lockFile     = "lock"
+	imageExt     = ".img"
+	recordExt    = ".json"
+	newExt       = ".new"
+	tombstoneExt = ".gone"
+	filePerm     = 0o600
+	folderPerm   = 0o700
+	defaultSys   = "/sys/block"
+	maxMetaLen   = 1 << 20
 )
 
-// Config says where a pool is and whose it is.
+// Config is the location and the node of a pool.
 type Config struct {
 	// Dir is the pool's folder, an absolute path. It should be on a disk of its own.
 	Dir string
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
 	Node string
-	// MustExist refuses a folder that is not a pool yet, instead of making one.
+	// MustExist refuses a folder without a pool instead of creating one.
 	MustExist bool
-	// IDFile is a file outside of the pool that keeps the pool's id. With it a folder that lacks the
-	// pool, because its disk is not mounted, is refused instead of becoming a new pool. Empty: none.
+	// IDFile is a file outside of the pool with the pool's id. With it Open refuses a folder without that
+	// pool, because its disk is not mounted, instead of creating a new pool. Empty: none.
 	IDFile string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
-	// Progress, if set, is told how far copies have come. It is called from other goroutines.
+	// Progress, if set, is called with the progress of copies, from other goroutines.
 	Progress func(Progress)
 }
 
-// Pool is an open pool. It holds no descriptor and no state but the names, so it needs no closing but
-// while it makes copies.
+// Pool is an open pool. It holds no descriptor and caches no state of the folder; Close only ends running
+// copies.
 type Pool struct {
 	dir    string
 	node   string
 	id     string
 	sysDir string
-	// turn lets one goroutine of this process at a time try for the lock file; a channel, so that
-	// waiting for it ends with the context.
-	turn chan struct{}
-	disk disk
+	// lockSem admits one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
+	// so that waiting for it ends with the context.
+	lockSem chan struct{}
+	disk    disk
 	// reflink: snapshots and clones share blocks with their source; see canReflink.
 	reflink  bool
 	progress func(Progress)
-	// life ends with stop; jobs are the copies that this process is making.
-	life context.Context
-	stop context.CancelFunc
-	jobs sync.WaitGroup
+	// Close cancels copyCtx; jobs are the running copies of this process.
+	copyCtx      context.Context
+	cancelCopies context.CancelFunc
+	jobs         sync.WaitGroup
 }
 
 // meta is the content of pool.json.
@@ -106,16 +105,16 @@ type meta struct {
 	Created time.Time `json:"created"`
 }
 
-// Open opens the pool in a folder, and makes it if the folder is empty or missing. It finishes what
-// a killed process left half done. fault.Precondition when the folder cannot serve: it is no pool
-// and not empty, it is not the pool that Config.IDFile names, it belongs to another node, another
-// user can change it, its filesystem cannot reserve space.
+// Open opens the pool in a folder, and creates it if the folder is empty or missing. It recovers the
+// changes that a killed process interrupted. fault.Precondition when the folder is not usable: it is not
+// empty and not a pool, it is not the pool of Config.IDFile, it belongs to another node, another user can
+// write to it, or its filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
 		return nil, err
 	}
-	known, err := readNote(cfg.IDFile)
+	known, err := readIDFile(cfg.IDFile)
 	if err == nil {
 		err = p.checkPresent(cfg.IDFile, known)
 	}
@@ -132,7 +131,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err := p.checkOwner(); err != nil {
 		return nil, err
 	}
-	// Before the lock, which would put a file into a folder that may be somebody else's.
+	// Checked before the lock, which creates a file in the folder.
 	if _, err := os.Lstat(p.path(metaFile)); errors.Is(err, fs.ErrNotExist) {
 		if err := p.checkEmpty(cfg.Node); err != nil {
 			return nil, err
@@ -146,10 +145,10 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
-	if err := p.keepNote(cfg.IDFile, known); err != nil {
+	if err := p.checkIDFile(cfg.IDFile, known); err != nil {
 		return nil, err
 	}
-	// Both programs need it, and an older version made none.
+	// A pool of an older version has no folder for snapshots.
 	if err := p.disk.makeFolder(p.path(string(snapshots))); err != nil {
 		return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
@@ -177,27 +176,27 @@ func newPool(cfg Config) (*Pool, error) {
 	if cfg.SysDir == "" {
 		cfg.SysDir = defaultSys
 	}
-	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, turn: make(chan struct{}, 1)}
+	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, lockSem: make(chan struct{}, 1)}
 	p.disk.statfs, p.progress = statfs, cfg.Progress
-	p.life, p.stop = context.WithCancel(context.Background())
+	p.copyCtx, p.cancelCopies = context.WithCancel(context.Background())
 	return p, nil
 }
 
-// Reflink reports whether snapshots and clones in this pool are made by reflink, which takes an instant
-// and no space at first: on an xfs that is mounted at the pool's folder. Otherwise the data is copied.
+// Reflink reports whether snapshots and clones in this pool are reflinks, which initially take no space:
+// on an xfs that is mounted at the pool's folder. Otherwise the pool copies the data.
 func (p *Pool) Reflink() bool { return p.reflink }
 
 // Node returns the name of the node that the pool belongs to.
 func (p *Pool) Node() string { return p.node }
 
-// Handle returns the id of a volume of this pool as the outside knows it.
+// Handle returns the id of a volume of this pool as CSI callers see it.
 func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
 
-// ImagePath returns where the bytes of a volume are.
+// ImagePath returns the path of a volume's image.
 func (p *Pool) ImagePath(id ID) string { return p.file(volumeRef(id), imageExt) }
 
-// Check proves that the pool can still be read and written, and is still the one that was opened. It
-// does not wait for the lock.
+// Check checks that the pool is readable and writable, and that the folder still holds the pool that was
+// opened. It does not wait for the lock.
 func (p *Pool) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -232,7 +231,7 @@ func (p *Pool) path(parts ...string) string {
 	return filepath.Join(append([]string{p.dir}, parts...)...)
 }
 
-// load reads pool.json, or writes it into a folder that holds nothing yet. Under the lock.
+// load reads pool.json, or writes it into an empty folder. The caller holds the lock.
 func (p *Pool) load(cfg Config) error {
 	m, err := p.readMeta()
 	if errors.Is(err, fs.ErrNotExist) && !cfg.MustExist {
@@ -272,8 +271,8 @@ func (p *Pool) readMeta() (meta, error) {
 	return m, nil
 }
 
-// initialise makes a pool of a folder that holds nothing else. pool.json comes last: a folder that
-// has it is complete, and one that lacks it has no volumes.
+// initialise creates a pool in an empty folder. It writes pool.json last: a folder with it is complete, and
+// a folder without it has no volumes.
 func (p *Pool) initialise(node string) (meta, error) {
 	m := meta{Format: format, Node: node, ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
 	data, err := json.Marshal(m)
@@ -283,7 +282,7 @@ func (p *Pool) initialise(node string) (meta, error) {
 	if err := p.checkEmpty(node); err != nil {
 		return meta{}, err
 	}
-	// The folder is empty and from now on a pool.
+	// The folder may exist with a wider mode.
 	if err := os.Chmod(p.dir, folderPerm); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
@@ -296,8 +295,8 @@ func (p *Pool) initialise(node string) (meta, error) {
 	return m, nil
 }
 
-// checkOwner refuses folders that another user owns or can write to, who could replace the images in
-// them. A folder that is missing is made by this process.
+// checkOwner refuses folders that another user owns or can write to, because that user could replace the
+// images. This process creates a missing folder itself.
 func (p *Pool) checkOwner() error {
 	for _, dir := range []string{p.dir, p.path(string(volumes)), p.path(string(snapshots))} {
 		var st unix.Stat_t
@@ -314,9 +313,8 @@ func (p *Pool) checkOwner() error {
 	return nil
 }
 
-// checkEmpty refuses to take over a folder that holds anything but what an earlier attempt left.
-// A folder with volumes but without pool.json is a pool that lost it: making a new one would
-// hide that, and every volume of this node would be forgotten.
+// checkEmpty refuses a folder that holds anything but files of an interrupted Open. A folder with volumes
+// but without pool.json is a pool that lost the file: a new pool.json would hide the loss.
 func (p *Pool) checkEmpty(node string) error {
 	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)

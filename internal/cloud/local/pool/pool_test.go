@@ -293,8 +293,8 @@ func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
 // lockOrFail skips the first look at the context, to test the waits.
 func (p *Pool) lockOrFail(ctx context.Context) (*os.File, error) {
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.lockSem <- struct{}{}:
+		defer func() { <-p.lockSem }()
 		return p.lockFile(ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()

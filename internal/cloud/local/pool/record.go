@@ -18,14 +18,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// State is how far the life of a volume has come.
+// State is the phase of a volume or a snapshot.
 type State string
 
-// The states of a record. Creating is seen only by whoever takes it back.
+// The states of a record. Under the lock only recover reads a record in state Creating.
 const (
-	// Creating is what one process does under the pool's lock.
+	// Creating lasts while one process holds the pool's lock.
 	Creating State = "creating"
-	// Copying is done without the lock, by a process that holds the image's exclusive flock meanwhile.
+	// Copying lasts while a process without the lock holds the exclusive flock of the image.
 	Copying State = "copying"
 	Ready   State = "ready"
 )
@@ -36,30 +36,29 @@ type Pair struct {
 	Value string `json:"value"`
 }
 
-// Record is what the pool knows about a volume besides its bytes.
+// Record is the metadata of a volume or a snapshot.
 type Record struct {
 	ID ID `json:"id"`
-	// Name is the name that the volume was asked for under; unique within the pool.
+	// Name is the requested name; unique within the folder.
 	Name string `json:"name"`
 	// Size is the volume's size in bytes. The image has exactly this many, unless GrowTo is set.
 	Size int64 `json:"size"`
-	// GrowTo is the size that a growth under way, or interrupted, leads to; else 0.
+	// GrowTo is the target size of a running or interrupted growth; else 0.
 	GrowTo  int64     `json:"growTo,omitempty"`
 	State   State     `json:"state"`
 	Created time.Time `json:"created"`
-	// Source says what the content was copied from; empty for a volume that was blank, and for a
+	// Source is what the content was copied from; empty for a volume that was created blank, and for a
 	// snapshot.
 	Source string `json:"source,omitempty"`
-	// BlockSize is the smallest unit of the volume's device, for all its life and in every copy: a
-	// filesystem that was made on 512 cannot be mounted on 4096. 0 leaves it to the kernel.
+	// BlockSize is the logical block size of the volume's device. It never changes, also not in a copy: a
+	// filesystem that was made on 512 cannot be mounted on 4096. 0 is the kernel's default.
 	BlockSize int `json:"blockSize,omitempty"`
-	// Volume, of a snapshot, is the volume it was made of; it may be gone.
+	// Volume, of a snapshot, is its source volume, which may be deleted.
 	Volume ID `json:"volume,omitempty"`
 	// Reservation, of a snapshot that is being copied, is how many bytes the copy takes in the end.
 	Reservation int64  `json:"promise,omitempty"`
 	Tags        []Pair `json:"tags,omitempty"`
-	// other holds the fields that another version wrote and this one does not know. Every rewrite
-	// keeps them.
+	// other holds the fields that this version does not know. Every rewrite keeps them.
 	other map[string]json.RawMessage
 }
 
@@ -76,7 +75,7 @@ func (r Record) Tag(name string) string {
 	return ""
 }
 
-// document is a record with the version of its format, as it lies on disk.
+// document is a record with its format version, as stored on disk.
 type document struct {
 	Format int `json:"format"`
 	Record
@@ -92,7 +91,7 @@ var knownFields = func() (names []string) {
 	return names
 }()
 
-// errNewer marks a record that only a newer version can read.
+// errNewer is the error for a record of a newer format.
 var errNewer = errors.New("written by a newer version")
 
 func (r Record) encode() ([]byte, error) {
@@ -108,7 +107,7 @@ func (r Record) encode() ([]byte, error) {
 		data = append(append(data[:len(data)-1], ','), other[1:]...)
 	}
 	if len(data) >= maxMetaLen {
-		// readFile would take it for damaged.
+		// readFile would refuse it.
 		return nil, fmt.Errorf("the record of %.200q with its tags has %d bytes, the maximum is %d: %w", r.Name, len(data), maxMetaLen, fault.InvalidArgument)
 	}
 	return append(data, '\n'), nil
@@ -171,7 +170,7 @@ func checkName(name string) error {
 	case len(name) > maxNameLen:
 		return fmt.Errorf("name of %d bytes is longer than %d", len(name), maxNameLen)
 	case !utf8.ValidString(name):
-		// JSON would write another character in its place, and two names would become one.
+		// JSON replaces invalid bytes, so two names could become equal.
 		return fmt.Errorf("name %q is not UTF-8", name)
 	}
 	return nil
@@ -192,9 +191,9 @@ func otherFields(data []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// readFile reads a small regular file and follows no link.
+// readFile reads a small regular file. It does not follow a symbolic link.
 func readFile(name string) ([]byte, error) {
-	// O_NONBLOCK: a pipe in the file's place must not hold the caller.
+	// O_NONBLOCK: the open of a pipe must not block.
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// NewSnapshot asks for a snapshot of a volume.
+// NewSnapshot is a request for a snapshot of a volume.
 type NewSnapshot struct {
 	// Name is unique among the snapshots of the pool.
 	Name   string
@@ -20,13 +20,13 @@ type NewSnapshot struct {
 
 // CreateSnapshot makes a snapshot of a volume and returns when it is durable.
 //
-// Where the filesystem has reflinks it takes an instant, and the volume may be in use: the snapshot
-// holds what was synced before, as a power loss at that instant would have left it. Elsewhere the data
-// is copied, and a volume in use is refused with fault.Precondition.
+// With reflinks the volume may be in use: the snapshot is crash-consistent, it holds what a power loss at
+// that instant would have left. Without reflinks the data is copied, and a volume in use is refused with
+// fault.Precondition.
 //
 // fault.Conflict when the name is taken, fault.NotFound without the volume, fault.Exhausted when there
 // is no space for the copy, or for what the volume may write once its content is shared. After an
-// error nothing is left behind. When the context ends a copy goes on, as for Create.
+// error no file remains. When the context ends a copy continues, as for Create.
 func (p *Pool) CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, error) {
 	if err := checkName(req.Name); err != nil {
 		return Record{}, fmt.Errorf("snapshot %.200q: %w: %w", req.Name, fault.InvalidArgument, err)
@@ -63,11 +63,11 @@ func (p *Pool) releaseUnwritten(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	places, _, err := extents(f, st.Size())
+	mappings, _, err := extents(f, st.Size())
 	if err != nil {
 		return err
 	}
-	for _, m := range places {
+	for _, m := range mappings {
 		if m.flags&fiemapUnwritten == 0 {
 			continue
 		}

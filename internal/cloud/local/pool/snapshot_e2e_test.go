@@ -95,7 +95,7 @@ func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
 }
 
 // The blocks that an image without a record shares stay reserved.
-func TestPromisesOfSharedPlacesOutliveTheRecord(t *testing.T) {
+func TestSharedBlocksOfAnImageWithoutRecordStayReserved(t *testing.T) {
 	for _, fs := range []string{"xfs", "btrfs"} {
 		t.Run(fs, func(t *testing.T) {
 			p := realPool(t, fs)

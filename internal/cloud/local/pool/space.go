@@ -20,8 +20,8 @@ const (
 	maxFloor     int64 = 4 << 30
 )
 
-// Free returns the size of the largest volume that fits: the free space of the filesystem, less the
-// reservations of existing volumes that are not allocated yet, less the floor. Never negative.
+// Free returns how many bytes of new volumes fit: the free space of the filesystem, less the reservations
+// of existing volumes that are not allocated yet, less the floor. Never negative.
 func (p *Pool) Free(ctx context.Context) (int64, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -92,11 +92,11 @@ func (p *Pool) sharedReservation(entries []Entry, snapshotted []ID) (int64, erro
 			continue
 		}
 		planned := !e.Snapshot && slices.Contains(snapshotted, e.ID)
-		places, err := p.imageExtents(e.ref(), e.Size)
+		mappings, err := p.imageExtents(e.ref(), e.Size)
 		if err != nil {
 			return 0, fmt.Errorf("read the extents of %s: %w", p.name(e.ref()), kindOf(err))
 		}
-		for _, m := range places {
+		for _, m := range mappings {
 			switch {
 			case m.flags&(fiemapUnknown|fiemapDelayed) != 0: // not allocated yet
 			case planned && m.flags&fiemapUnwritten == 0:

@@ -14,10 +14,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Use opens the image of a whole volume, finishes an interrupted growth, reserves what the image has
-// lost, and runs f while nobody else changes the pool. The file carries a shared lock: as long as
-// anybody holds this open file, a loop device for example, the volume cannot be removed. f must not
-// keep the *os.File itself; Use closes it.
+// Use opens the image of a Whole volume, completes an interrupted growth, reserves the holes of the image,
+// and runs f under the pool's lock. The open file has a shared flock: while a loop device, for example,
+// holds it open, the volume cannot be removed. f must not retain the *os.File; Use closes it.
 func (p *Pool) Use(ctx context.Context, id ID, f func(image *os.File, r Record) error) error {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -32,14 +31,14 @@ func (p *Pool) Use(ctx context.Context, id ID, f func(image *os.File, r Record) 
 	if r, err = p.finishGrowth(ctx, image, r); err != nil {
 		return err
 	}
-	// Not made durable: a power loss ends every use, and the next one begins here again.
+	// No sync: a power loss ends every use, and the next Use fills the holes again.
 	if err := p.disk.fill(ctx, image, r.Size); err != nil {
 		return fmt.Errorf("volume %s has lost reserved space and the disk of the pool is full; free some space there: %w", p.Handle(id), kindOf(err))
 	}
 	return f(image, r)
 }
 
-// Reserve gives an image back the space that it lost while it was in use.
+// Reserve reserves the holes that an image got while it was in use.
 func (p *Pool) Reserve(ctx context.Context, id ID) error {
 	return p.Use(ctx, id, func(*os.File, Record) error { return nil })
 }
@@ -104,8 +103,7 @@ func (p *Pool) reserveGrowth(r *Record, want int64) error {
 	return nil
 }
 
-// finishGrowth brings a recorded growth to its end: to the new size, or back to the old one if the
-// disk is full after all. The record is written last each time, so the image is never shorter
+// finishGrowth completes a recorded growth, or undoes it if the disk is full. The record is written last each time, so the image is never shorter
 // than its record says.
 func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Record, error) {
 	if r.GrowTo == 0 {
@@ -116,7 +114,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 	case err == nil:
 		r.Size = r.GrowTo
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
-		// Nothing beyond the old size was ever shown to anybody, so cutting it off loses no data.
+		// No device has had the new size yet, so the truncation loses no data.
 		err = p.disk.truncate(image, r.Size)
 	}
 	if err == nil {
@@ -129,7 +127,7 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r Record) (Reco
 	return r, nil
 }
 
-// openImage opens the image of a whole volume with a shared lock on it. Under the pool's lock.
+// openImage opens the image of a Whole volume with a shared flock. The caller holds the pool's lock.
 func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 	e, err := p.entry(volumeRef(id))
 	if err != nil {
@@ -152,9 +150,8 @@ func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 	return f, e.Record, nil
 }
 
-// NeverWritten reports whether no byte of an image was ever written, so that all of it surely reads
-// as zero. It asks the filesystem where data lies, and blocks that are reserved but unwritten are
-// none. False means only that it is not proven.
+// NeverWritten reports whether the filesystem proves that no byte of an image was ever written: all of its
+// extents are unwritten, so the image reads as zeros. False means that there is no proof.
 func (p *Pool) NeverWritten(id ID) (bool, error) {
 	f, err := p.openToRead(volumeRef(id))
 	if err != nil {
@@ -165,7 +162,7 @@ func (p *Pool) NeverWritten(id ID) (bool, error) {
 	return err == nil && len(parts) == 0, kindOf(err)
 }
 
-// InUse says what uses the image of an entry, or "" if nothing does.
+// InUse returns what uses the image of an entry, or "" if it is unused.
 func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -179,9 +176,9 @@ func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 	return user, err
 }
 
-// lockImage takes the exclusive lock on an image, or says who uses it. The loop device that the node
-// program made keeps its shared lock however that program ended. A loop device that somebody
-// made by hand has none, so the kernel's list is looked at too. fault.Busy while it is being copied.
+// lockImage acquires the exclusive flock of an image, or returns its user. A loop device of the node
+// program keeps its shared flock after that program has ended. A loop device of another program has none,
+// so lockImage reads the kernel's list too. fault.Busy while the image is being copied.
 func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
 	f, err = os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -193,7 +190,7 @@ func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
 			return f, "", nil
 		}
 	}
-	// Users share the lock; only a copy under way has it alone.
+	// A user holds the flock shared; only a running copy holds it exclusively.
 	copied := errors.Is(err, unix.EWOULDBLOCK) && errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 	_ = f.Close()
 	switch {
@@ -207,8 +204,8 @@ func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
 	return nil, "", fmt.Errorf("lock %s: %w", p.name(ref), kindOf(err))
 }
 
-// loopsOf returns the loop devices whose backing file has the image's name. The folder may have
-// another path where the device was made, but the name with its 128 random bits is the same.
+// loopsOf returns the loop devices whose backing file has the base name of the image. The path may differ
+// between mount namespaces, but the name has 128 random bits.
 func (p *Pool) loopsOf(id ID) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(p.sysDir, "loop*", "loop", "backing_file"))
 	if err != nil {
@@ -218,7 +215,7 @@ func (p *Pool) loopsOf(id ID) ([]string, error) {
 	for _, name := range files {
 		data, err := os.ReadFile(name)
 		if err != nil {
-			continue // detached between the list and the look
+			continue // detached after the glob
 		}
 		backing := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
 		if filepath.Base(backing) == id.ImageName() {

@@ -11,22 +11,22 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// note is the content of Config.IDFile: which pool this node has, and the folder it was in.
-type note struct {
+// idFile is the content of Config.IDFile: the id of this node's pool, and its folder.
+type idFile struct {
 	ID  string `json:"id"`
 	Dir string `json:"pool"`
 }
 
-// readNote returns the zero note when there is none.
-func readNote(file string) (note, error) {
+// readIDFile returns the zero value when the file is missing.
+func readIDFile(file string) (idFile, error) {
 	if file == "" {
-		return note{}, nil
+		return idFile{}, nil
 	}
 	data, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return note{}, nil
+		return idFile{}, nil
 	}
-	var n note
+	var n idFile
 	if err == nil {
 		err = json.Unmarshal(data, &n)
 	}
@@ -34,14 +34,14 @@ func readNote(file string) (note, error) {
 		_, err = ParseID(n.ID)
 	}
 	if err != nil {
-		return note{}, fmt.Errorf("read the id of this node's pool from %s: %w: %w", file, fault.Precondition, err)
+		return idFile{}, fmt.Errorf("read the id of this node's pool from %s: %w: %w", file, fault.Precondition, err)
 	}
 	return n, nil
 }
 
-// checkPresent refuses a folder without pool.json when this node has had a pool before: its disk is
-// not mounted, or the folder is another one.
-func (p *Pool) checkPresent(file string, n note) error {
+// checkPresent refuses a folder without pool.json when the id file names a pool: its disk is not mounted,
+// or Config.Dir has changed.
+func (p *Pool) checkPresent(file string, n idFile) error {
 	if _, err := os.Lstat(p.path(metaFile)); n.ID == "" || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -49,9 +49,9 @@ func (p *Pool) checkPresent(file string, n note) error {
 		n.ID, n.Dir, p.dir, file, fault.Precondition)
 }
 
-// keepNote compares the pool that was opened with the note, and writes one where there is none. The
-// pool serves nothing before the note is durable. Under the lock.
-func (p *Pool) keepNote(file string, n note) error {
+// checkIDFile compares the opened pool with the id file, and writes the file if it is missing. The pool
+// serves no call before the file is durable. The caller holds the lock.
+func (p *Pool) checkIDFile(file string, n idFile) error {
 	switch {
 	case file == "", n.ID == p.id:
 		return nil
@@ -59,9 +59,9 @@ func (p *Pool) keepNote(file string, n note) error {
 		return fmt.Errorf("the pool in %s has the id %s, but the pool of this node, last in %s, has the id %s; is the right disk mounted? To take this pool instead, remove %s: %w",
 			p.dir, p.id, n.Dir, n.ID, file, fault.Precondition)
 	}
-	data, err := json.Marshal(note{ID: p.id, Dir: p.dir})
+	data, err := json.Marshal(idFile{ID: p.id, Dir: p.dir})
 	if err == nil {
-		// Not its parents: a mistyped path must not be made.
+		// Mkdir, not MkdirAll: a mistyped path must fail.
 		err = os.Mkdir(filepath.Dir(file), folderPerm)
 	}
 	if err == nil {

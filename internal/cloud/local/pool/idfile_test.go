@@ -21,14 +21,14 @@ func TestMissingPoolIsNotMadeAnew(t *testing.T) {
 		// says is what the refusal says, with FILE for the file; empty: the pool opens.
 		says string
 	}{
-		"all is as it was":    {func(*testing.T, string, string) {}, ""},
-		"a bare folder":       {bare, "is its disk mounted? To begin with an empty pool, remove FILE"},
-		"no folder":           {func(t *testing.T, dir, _ string) { must(t, os.RemoveAll(dir)) }, "is its disk mounted?"},
-		"another pool":        {func(t *testing.T, dir, file string) { bare(t, dir, file); openPool(t, dir) }, "To take this pool instead, remove FILE"},
-		"a damaged note":      {func(t *testing.T, _, file string) { must(t, os.Truncate(file, 9)) }, "from FILE"},
-		"a note without id":   {func(t *testing.T, _, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) }, "from FILE"},
-		"the note is removed": {func(t *testing.T, dir, file string) { bare(t, dir, file); must(t, os.Remove(file)) }, ""},
-		"a pool without note": {func(t *testing.T, _, file string) { must(t, os.Remove(file)) }, ""},
+		"all is as it was":       {func(*testing.T, string, string) {}, ""},
+		"a bare folder":          {bare, "is its disk mounted? To begin with an empty pool, remove FILE"},
+		"no folder":              {func(t *testing.T, dir, _ string) { must(t, os.RemoveAll(dir)) }, "is its disk mounted?"},
+		"another pool":           {func(t *testing.T, dir, file string) { bare(t, dir, file); openPool(t, dir) }, "To take this pool instead, remove FILE"},
+		"a damaged id file":      {func(t *testing.T, _, file string) { must(t, os.Truncate(file, 9)) }, "from FILE"},
+		"an id file without id":  {func(t *testing.T, _, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) }, "from FILE"},
+		"the id file is removed": {func(t *testing.T, dir, file string) { bare(t, dir, file); must(t, os.Remove(file)) }, ""},
+		"a pool without id file": {func(t *testing.T, _, file string) { must(t, os.Remove(file)) }, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestMissingPoolIsNotMadeAnew(t *testing.T) {
 			p, err := Open(t.Context(), cfg)
 			if tc.says == "" {
 				must(t, err)
-				if n, err := readNote(cfg.IDFile); err != nil || n != (note{ID: p.id, Dir: p.dir}) {
-					t.Errorf("the note says %+v, %v, want %s in %s", n, err, p.id, p.dir)
+				if n, err := readIDFile(cfg.IDFile); err != nil || n != (idFile{ID: p.id, Dir: p.dir}) {
+					t.Errorf("the id file holds %+v, %v, want %s in %s", n, err, p.id, p.dir)
 				}
 				return
 			}
