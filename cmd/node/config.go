@@ -18,18 +18,18 @@ const usage = `Usage: cloudblock-node --cloud digitalocean|linode|yandex [flags]
        cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
 
 const (
-	usualDeviceDir = "/dev/disk/by-id"
-	usualReserve   = "0"
+	defaultDeviceDir = "/dev/disk/by-id"
+	defaultReserved  = "0"
 )
 
-// config is what the flags say.
+// config holds the flags.
 type config struct {
 	driver.Flags
 
 	// For clouds that attach disks.
 	deviceDir, zone, reserved string
 
-	// kubeletDir is the folder that all paths of requests lie below.
+	// kubeletDir is the folder of all paths in requests.
 	kubeletDir string
 
 	// Filled by validate. Without disks the node itself is the cloud.
@@ -39,48 +39,46 @@ type config struct {
 
 // disks is a cloud that attaches disks to machines.
 type disks struct {
-	// machine says which machine this is.
+	// machine reads the identity of this machine from the metadata service.
 	machine metadata.Source
-	// linkPrefix begins the links of all volumes, and of no other disk.
+	// linkPrefix is the prefix of the links of all volumes.
 	linkPrefix string
-	// mayBeVolume tells volumes from other disks with such links, by their serials; nil: there are no others.
+	// mayBeVolume distinguishes volumes from other disks with that prefix, by their serials; nil: there are no others.
 	mayBeVolume func(serial string) bool
-	// slots is how many of this cloud's volumes a machine can have. 0: it depends on the machine, which says how
-	// many disks it can have in all.
+	// slots is how many of this cloud's volumes a machine can have. 0: it depends on the machine, see limit.go.
 	slots int64
-	// itself says which machine this is where there is no metadata service, as far as the machine knows; nil:
-	// there always is one.
-	itself func() (metadata.Machine, error)
-	// features are the controller's: every instance of the plugin has to say the same.
+	// fallback reads what the machine itself has of its identity when the metadata service fails; nil: no fallback.
+	fallback func() (metadata.Machine, error)
+	// features are those of the controller: every instance of the plugin must report the same.
 	features driver.Features
 }
 
-// attaching are the clouds that attach disks.
-var attaching = map[string]disks{
+// attachClouds are the clouds that attach disks.
+var attachClouds = map[string]disks{
 	"digitalocean": {
 		machine: metadata.DigitalOcean, linkPrefix: "scsi-0DO_Volume_", slots: 15, features: driver.Features{SnapshotZones: true},
 	},
 	"linode": {
 		machine: metadata.Linode, linkPrefix: "scsi-0Linode_Volume_",
-		itself: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
+		fallback: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
 	},
 	"yandex": {machine: metadata.Yandex, linkPrefix: "virtio-", mayBeVolume: yandexVolume.MatchString},
 }
 
-// yandexVolume is what a volume of Yandex Cloud says about itself: its id or, where the vendor's driver has
-// attached it, a number behind "csi-".
+// yandexVolume matches the serial of a volume of Yandex Cloud: its id or, if the vendor's driver attached it,
+// "csi-" and a number.
 var yandexVolume = regexp.MustCompile(`^([a-z0-9]{20}|csi-[0-9]{1,10})$`)
 
-// clouds are the backends this program knows, each with what its volumes are bound to.
+// clouds are the backends of this program, each with the scope of its volumes.
 var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "local": driver.ScopeNode, "yandex": driver.ScopeZone}
 
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
 	c.Register(fs, clouds)
-	fs.StringVar(&c.deviceDir, "device-dir", usualDeviceDir, "the `folder` with the links to the cloud's disks")
+	fs.StringVar(&c.deviceDir, "device-dir", defaultDeviceDir, "the `folder` with the links to the cloud's disks")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's `folder`: every path of a request lies below it")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
-	fs.StringVar(&c.reserved, "reserved-attachments", usualReserve, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
+	fs.StringVar(&c.reserved, "reserved-attachments", defaultReserved, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
 }
 
@@ -98,7 +96,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	return c, nil
 }
 
-// validate reports every mistake and fills what follows from the flags.
+// validate reports every mistake and sets the fields derived from the flags.
 func (c *config) validate() error {
 	err := c.Check(clouds)
 	if !filepath.IsAbs(c.kubeletDir) || filepath.Clean(c.kubeletDir) == "/" {
@@ -107,23 +105,23 @@ func (c *config) validate() error {
 	if c.Cloud == "local" {
 		return errors.Join(err, c.validateLocal())
 	}
-	if d, known := attaching[c.Cloud]; known {
+	if d, known := attachClouds[c.Cloud]; known {
 		c.disks = &d
 		err = errors.Join(err, c.validateDisks())
 	}
 	return err
 }
 
-// validateLocal reports what does nothing where the node itself is the cloud.
+// validateLocal refuses the flags that have no effect with the local backend.
 func (c *config) validateLocal() error {
 	err := c.CheckLocal(pool.CheckNode)
-	for _, f := range []struct{ name, value, usual string }{
-		{"--device-dir", c.deviceDir, usualDeviceDir},
+	for _, f := range []struct{ name, value, def string }{
+		{"--device-dir", c.deviceDir, defaultDeviceDir},
 		{"--zone", c.zone, ""},
-		{"--reserved-attachments", c.reserved, usualReserve},
+		{"--reserved-attachments", c.reserved, defaultReserved},
 		{"--metadata-endpoint", c.MetadataEndpoint, ""},
 	} {
-		if f.value != f.usual {
+		if f.value != f.def {
 			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
 		}
 	}
@@ -154,7 +152,7 @@ func (c *config) validateDisks() error {
 	case numErr != nil || c.reservedSlots < 0:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %q: not a number of at least 0", c.reserved))
 	case c.disks.slots == 0:
-		// The machine says it; see limit.go.
+		// Depends on the machine; see limit.go.
 	case c.reservedSlots >= c.disks.slots:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", c.reservedSlots, c.disks.slots))
 	case c.MaxVolumes == 0:

@@ -10,14 +10,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// poolHealth tells what is wrong with the pool and what is in it.
+// poolHealth reports the condition of the pool and of its volumes.
 type poolHealth struct {
 	pool   *pool.Pool
 	dir    string
 	mounts *mounter.Mounter
 }
 
-// Volume looks at a volume's record and image. The words are those of the controller's answer.
+// Volume returns the troubles of a volume's record and image, with the reasons and messages of the controller.
 func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Trouble, error) {
 	handle, err := pool.ParseHandle(volume)
 	if err != nil || handle.Node != h.pool.Node() {
@@ -27,24 +27,24 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Troubl
 	if err != nil {
 		return nil, err
 	}
-	const look = "; look at it with `cloudblock-controller volumes`"
+	const hint = "; look at it with `cloudblock-controller volumes`"
 	switch entry.Kind {
 	case pool.NoRecord:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
 	case pool.NoImage:
-		return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageMissing", Message: entry.Problem + look}}, nil
+		return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageMissing", Message: entry.Problem + hint}}, nil
 	case pool.Newer:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
 	case pool.Damaged:
 		if entry.Size == 0 {
-			return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + look}}, nil
+			return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + hint}}, nil
 		}
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "Damaged", Message: entry.Problem + look}}, nil
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "Damaged", Message: entry.Problem + hint}}, nil
 	}
 	return nil, nil
 }
 
-// Storage looks at the pool's disk.
+// Storage returns the troubles of the pool's disk.
 func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 	if err := h.pool.Check(ctx); err != nil {
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PoolUnavailable", Message: err.Error()}}, nil
@@ -67,7 +67,7 @@ func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 	}
 	if free == 0 {
 		found = append(found, mounter.Trouble{Severity: mounter.Degraded, Reason: "PoolFull",
-			Message: "the pool has no room for another volume, snapshot or growth; what was promised to those that are there is reserved"})
+			Message: "the pool has no space for another volume, snapshot or growth; existing volumes keep their reservations"})
 	}
 	return found, nil
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// metadataPatience is how long the metadata service is asked at the start; then the program ends, and is
-	// started again.
-	metadataPatience = time.Minute
-	// shortPatience is how long it is asked where the machine itself knows what is missing.
-	shortPatience = 10 * time.Second
+	// metadataTimeout bounds the requests to the metadata service at the start; then the program exits, and its
+	// supervisor restarts it.
+	metadataTimeout = time.Minute
+	// fallbackTimeout replaces metadataTimeout where the machine itself has a fallback.
+	fallbackTimeout = 10 * time.Second
 )
 
-// identify says which machine this is, where, and how many volumes it can have: what the flags say, and what
-// the metadata service says beyond that. foreign counts the disks that are no volumes.
+// identify returns the id, the zone and the volume limit of this machine: the flags, and for what they leave
+// open the metadata service. foreign counts the disks that are not volumes.
 func identify(ctx context.Context, cfg config, foreign func() (int64, error), log *zap.Logger) (driver.NodeInfo, error) {
 	info := driver.NodeInfo{ID: cfg.NodeID, Zone: cfg.zone, MaxVolumes: cfg.MaxVolumes}
 	if info.ID != "" && info.Zone != "" && info.MaxVolumes != 0 {
 		return info, nil
 	}
-	machine, err := whichMachine(ctx, cfg, log)
+	machine, err := readMachine(ctx, cfg, log)
 	if err != nil {
 		return info, fmt.Errorf("which machine is this? Give --node-id and --zone where there is no metadata service: %w", err)
 	}
@@ -42,35 +42,35 @@ func identify(ctx context.Context, cfg config, foreign func() (int64, error), lo
 		if err != nil {
 			return info, err
 		}
-		info.MaxVolumes = slotsLeft(machine.Places, others, cfg.reservedSlots)
+		info.MaxVolumes = availableSlots(machine.Places, others, cfg.reservedSlots)
 		log.Info("places for disks", zap.Int64("all", machine.Places), zap.Int64("other_disks", others), zap.Int64("reserved", cfg.reservedSlots))
 	}
 	return info, nil
 }
 
-// slotsLeft is how many volumes a machine can have beside its other disks. It is never 0, which would mean that
-// there is no limit (failure A6 of the catalogue): where nothing is left the cloud refuses the first attach, and
-// the pod goes elsewhere.
-func slotsLeft(places, others, reserved int64) int64 { return max(1, places-others-reserved) }
+// availableSlots returns how many volumes a machine can have in addition to its other disks. It is never 0, which
+// would mean that there is no limit (failure A6 of the catalogue): without a free slot the cloud refuses the first
+// attach, and the pod is rescheduled.
+func availableSlots(places, others, reserved int64) int64 { return max(1, places-others-reserved) }
 
-// whichMachine asks the metadata service, and where there is none the machine itself. The region is known to
-// the service alone.
-func whichMachine(ctx context.Context, cfg config, log *zap.Logger) (metadata.Machine, error) {
-	patience := metadataPatience
-	alone := cfg.disks.itself != nil && cfg.zone != ""
-	if alone {
-		patience = shortPatience
+// readMachine reads the metadata service and, if that fails, the fallback of the cloud. Only the service has the
+// region, so the fallback requires --zone.
+func readMachine(ctx context.Context, cfg config, log *zap.Logger) (metadata.Machine, error) {
+	timeout := metadataTimeout
+	hasFallback := cfg.disks.fallback != nil && cfg.zone != ""
+	if hasFallback {
+		timeout = fallbackTimeout
 	}
-	asking, cancel := context.WithTimeout(ctx, patience)
+	metadataCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	machine, err := cfg.disks.machine(asking, cfg.MetadataEndpoint)
-	if err == nil || !alone || ctx.Err() != nil {
+	machine, err := cfg.disks.machine(metadataCtx, cfg.MetadataEndpoint)
+	if err == nil || !hasFallback || ctx.Err() != nil {
 		return machine, err
 	}
-	machine, selfErr := cfg.disks.itself()
-	if selfErr != nil {
-		return machine, errors.Join(err, selfErr)
+	machine, fallbackErr := cfg.disks.fallback()
+	if fallbackErr != nil {
+		return machine, errors.Join(err, fallbackErr)
 	}
-	log.Warn("there is no metadata service; what the machine knows of itself is used", zap.Error(err))
+	log.Warn("there is no metadata service; using the fallback of this cloud", zap.Error(err))
 	return machine, nil
 }

@@ -25,7 +25,7 @@ func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 		"all left to others":               {16, 2, 60, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := slotsLeft(tc.places, tc.others, tc.reserved); got != tc.want {
+			if got := availableSlots(tc.places, tc.others, tc.reserved); got != tc.want {
 				t.Errorf("slotsLeft(%d, %d, %d) = %d, want %d", tc.places, tc.others, tc.reserved, got, tc.want)
 			}
 		})
@@ -33,15 +33,15 @@ func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 }
 
 func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
-	absent := errors.New("no route")
+	noRoute := errors.New("no route")
 	served := func(context.Context, string) (metadata.Machine, error) {
 		return metadata.Machine{ID: "7", Zone: "us-ord", Places: 16}, nil
 	}
 	silent := func(ctx context.Context, _ string) (metadata.Machine, error) {
 		<-ctx.Done()
-		return metadata.Machine{}, absent
+		return metadata.Machine{}, noRoute
 	}
-	itself := func() (metadata.Machine, error) { return metadata.Machine{ID: "8", Places: 8}, nil }
+	fallback := func() (metadata.Machine, error) { return metadata.Machine{ID: "8", Places: 8}, nil }
 	nobody := func() (metadata.Machine, error) { return metadata.Machine{}, errors.New("no serial number") }
 	tests := map[string]struct {
 		cfg   config
@@ -49,13 +49,13 @@ func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 		want  driver.NodeInfo
 		fails bool
 	}{
-		"the service":                          {config{}, disks{machine: served, itself: nobody}, driver.NodeInfo{ID: "7", Zone: "us-ord", MaxVolumes: 14}, false},
+		"the service":                          {config{}, disks{machine: served, fallback: nobody}, driver.NodeInfo{ID: "7", Zone: "us-ord", MaxVolumes: 14}, false},
 		"the service and the flags":            {config{zone: "us-east"}, disks{machine: served}, driver.NodeInfo{ID: "7", Zone: "us-east", MaxVolumes: 14}, false},
 		"the flags alone":                      {named("9", "us-east", 5), disks{machine: silent}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 5}, false},
-		"the machine itself, where --zone is":  {config{zone: "us-east"}, disks{machine: silent, itself: itself}, driver.NodeInfo{ID: "8", Zone: "us-east", MaxVolumes: 6}, false},
-		"--node-id before the machine's own":   {named("9", "us-east", 0), disks{machine: silent, itself: itself}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 6}, false},
-		"nobody, where no --zone is":           {config{}, disks{machine: silent, itself: itself}, driver.NodeInfo{}, true},
-		"nobody, where the machine is another": {config{zone: "us-east"}, disks{machine: silent, itself: nobody}, driver.NodeInfo{}, true},
+		"the machine itself, where --zone is":  {config{zone: "us-east"}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "8", Zone: "us-east", MaxVolumes: 6}, false},
+		"--node-id before the machine's own":   {named("9", "us-east", 0), disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 6}, false},
+		"nobody, where no --zone is":           {config{}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{}, true},
+		"nobody, where the machine is another": {config{zone: "us-east"}, disks{machine: silent, fallback: nobody}, driver.NodeInfo{}, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// grace is how long calls may go on after the program was told to stop.
+	// grace is how long running calls may continue after the signal to stop.
 	grace = 10 * time.Second
-	// callLimit is how long a call without a deadline may take: as long as the kubelet's own calls. A mkfs or fsck that
-	// it began runs on.
+	// callLimit bounds a call without a deadline: the kubelet's own limit. A mkfs or fsck that the call started
+	// continues.
 	callLimit = 2 * time.Minute
-	// formatGrace is how long a mkfs or fsck whose call has ended may go on after that. One that is
-	// killed with the program is found and repeated by the next stage.
+	// formatGrace is how long a mkfs or fsck whose call has ended may continue after the grace period. The next
+	// stage detects and repeats one that was killed with the program.
 	formatGrace = 3 * time.Second
 )
 
-// run is the whole program: it returns when ctx ends and everything has stopped.
+// run is the program without main: it returns after ctx has ended and the server has stopped.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	cfg, err := parse(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -95,14 +95,14 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	return err
 }
 
-// plugin is the node service over one kind of disks.
+// plugin is the node service for the local pool or for attached disks.
 type plugin struct {
 	server *node.Server
-	// features are what the controller of the same cloud says too: every instance has to.
+	// features are those of the controller: every instance of the plugin must report the same.
 	features driver.Features
-	// ready says whether the disks can be served; nil: always.
+	// ready returns an error while volumes cannot be served; nil: always ready.
 	ready func(ctx context.Context) error
-	// release lets the next node program of this node begin.
+	// release unlocks the folder for the next node program.
 	release func()
 }
 
@@ -131,7 +131,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	if err != nil {
 		return plugin{}, err
 	}
-	// The folder of the socket outlives the container and the machine.
+	// The folder of the socket persists across restarts of the container and the machine.
 	folder := filepath.Dir(socket)
 	release, err := lockFolder(ctx, folder, log)
 	if err != nil {
@@ -152,8 +152,8 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	return plugin{server: node.New(base), features: cfg.disks.features, release: release}, nil
 }
 
-// realPath resolves the symbolic links of a path, which the mount table does not have. A path that does not exist
-// stays as it is.
+// realPath resolves the symbolic links of a path, because the mount table has resolved paths. It returns a path that
+// does not exist unchanged.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -161,7 +161,7 @@ func realPath(path string) string {
 	return path
 }
 
-// countDeadMounts returns what counts and logs a mount that outlived its disk.
+// countDeadMounts returns the function that counts and logs a mount whose disk is gone.
 func countDeadMounts(registry *prometheus.Registry, log *zap.Logger) (func(path string), error) {
 	found := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "cloudblock_dead_mounts_found_total",
@@ -176,18 +176,18 @@ func countDeadMounts(registry *prometheus.Registry, log *zap.Logger) (func(path 
 	}, nil
 }
 
-// checkTools says which programs are missing while somebody is looking at the log, and not in the
-// middle of the first stage. Only what every volume needs keeps the program from starting.
+// checkTools reports missing programs at the start, before the first stage needs them. Only a missing required
+// program is an error.
 func checkTools(log *zap.Logger, path string) error {
 	for _, t := range tools {
-		absent := missing(path, t.programs)
+		missing := missingPrograms(path, t.programs)
 		switch {
-		case len(absent) == 0:
-		case t.everyone:
-			return fmt.Errorf("these programs are not on PATH, and no volume can be served without them: %s", strings.Join(absent, ", "))
+		case len(missing) == 0:
+		case t.required:
+			return fmt.Errorf("these programs are not on PATH, and no volume can be served without them: %s", strings.Join(missing, ", "))
 		default:
 			log.Warn("programs are not on PATH, so volumes of this filesystem cannot be served",
-				zap.String("filesystem", t.use), zap.Strings("missing", absent))
+				zap.String("filesystem", t.use), zap.Strings("missing", missing))
 		}
 	}
 	return nil

@@ -5,28 +5,28 @@ import (
 	"path/filepath"
 )
 
-// tools are the programs that the node runs, by what they are needed for. Those of a filesystem may
-// be missing where no class uses it; without those of everything no volume can be served.
+// tools are the programs that the node runs. Those of a filesystem may be missing where no class uses it;
+// without the required ones no volume can be served.
 var tools = []struct {
 	use      string
-	everyone bool
+	required bool
 	programs []string
 }{
-	{use: "everything", everyone: true, programs: []string{"mount", "umount", "blkid"}},
+	{use: "everything", required: true, programs: []string{"mount", "umount", "blkid"}},
 	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}},
 	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}},
 	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}},
 }
 
-// missing returns the programs that are on none of the folders of a PATH.
-func missing(path string, programs []string) []string {
-	var absent []string
+// missingPrograms returns the programs that are on none of the folders of a PATH.
+func missingPrograms(path string, programs []string) []string {
+	var missing []string
 	for _, p := range programs {
 		if !onPath(path, p) {
-			absent = append(absent, p)
+			missing = append(missing, p)
 		}
 	}
-	return absent
+	return missing
 }
 
 func onPath(path, program string) bool {

@@ -13,7 +13,7 @@ import (
 )
 
 // ListVolumes returns the volumes in the order of their ids. An image without a readable record is a
-// volume too, under its id for a name: the data is there, and a list that hid it would not be complete.
+// volume too, with its id as the name: its data exists, so a list without it would be incomplete.
 func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	after, err := l.parseToken(page.Token, l.volumeHandle)
 	if err != nil {
@@ -40,8 +40,8 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 
 func (l *Local) volumeHandle(id pool.ID) string { return l.pool.Handle(id).String() }
 
-// token names the last entry of a page, which may be gone when the next one is asked for. The
-// check digits make sure that it is a token of this list and no other word.
+// token returns the page token after the entry last, which may be deleted before the next page is read. The
+// check digits reject tokens of other lists.
 func token(last pool.ID, handle func(pool.ID) string) string {
 	sum := sha256.Sum256([]byte(handle(last)))
 	return string(last) + "-" + hex.EncodeToString(sum[:4])
@@ -59,7 +59,7 @@ func (l *Local) parseToken(word string, handle func(pool.ID) string) (pool.ID, e
 	return id, nil
 }
 
-// hasData reports whether an entry of the pool is a volume: something with bytes under an id.
+// hasData reports whether an entry of the pool has an image with data.
 func hasData(e pool.Entry) bool {
 	return e.Kind == pool.Whole || e.Kind == pool.NoRecord || ((e.Kind == pool.Damaged || e.Kind == pool.Newer) && e.Size > 0)
 }
@@ -91,21 +91,21 @@ func pairs(tags []cloud.Tag) []pool.Pair {
 	return out
 }
 
-// health says what is wrong with an entry of the pool.
+// health returns the condition of an entry of the pool.
 func health(e pool.Entry) cloud.Health {
-	const look = "; look at it with `cloudblock-controller volumes`"
+	const hint = "; look at it with `cloudblock-controller volumes`"
 	switch e.Kind {
 	case pool.NoRecord:
 		return cloud.Health{Kind: cloud.Inaccessible, Reason: "RecordMissing", Message: e.Problem + "; the data is there, put the record back to use it"}
 	case pool.NoImage:
-		return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageMissing", Message: e.Problem + look}
+		return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageMissing", Message: e.Problem + hint}
 	case pool.Newer:
 		return cloud.Health{Kind: cloud.Inaccessible, Reason: "RecordNewer", Message: e.Problem}
 	case pool.Damaged:
 		if e.Size == 0 {
-			return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageEmpty", Message: e.Problem + look}
+			return cloud.Health{Kind: cloud.DataLoss, Reason: "ImageEmpty", Message: e.Problem + hint}
 		}
-		return cloud.Health{Kind: cloud.Inaccessible, Reason: "Damaged", Message: e.Problem + look}
+		return cloud.Health{Kind: cloud.Inaccessible, Reason: "Damaged", Message: e.Problem + hint}
 	}
 	return cloud.Health{}
 }

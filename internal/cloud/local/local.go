@@ -1,7 +1,7 @@
 // Package local keeps volumes of a hard size on the node itself, in a folder: a cloud of one machine.
 //
 // It translates the contract of package cloud into calls of its pool (package pool), which has all the
-// state. The node program grows and uses the volumes; the two meet in the pool's folder only.
+// state. The node program grows and uses the volumes; the two programs share only the pool's folder.
 package local
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Config says where the pool is and whose it is.
+// Config is the location and the node of the pool.
 type Config struct {
 	// Pool is the pool's folder, an absolute path.
 	Pool string
@@ -25,7 +25,7 @@ type Config struct {
 	Node string
 	// PoolIDFile keeps the pool's id outside of the pool; see pool.Config.
 	PoolIDFile string
-	// Log is told how copies go; nil for none.
+	// Log receives the progress of copies; nil for none.
 	Log *zap.Logger
 }
 
@@ -36,7 +36,7 @@ type Local struct {
 
 var _ cloud.Cloud = (*Local)(nil)
 
-// New opens the node's pool, and makes it in an empty folder.
+// New opens the node's pool, and creates it in an empty folder.
 func New(ctx context.Context, cfg Config) (*Local, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -55,7 +55,7 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	return &Local{pool: p}, nil
 }
 
-// Close takes back the copies that are being made. Without it the next start does.
+// Close undoes the running copies. Without Close the next start undoes them.
 func (l *Local) Close(ctx context.Context) error { return l.pool.Close(ctx) }
 
 func logProgress(log *zap.Logger, at pool.Progress) {
@@ -71,7 +71,7 @@ func logProgress(log *zap.Logger, at pool.Progress) {
 	}
 }
 
-// Capabilities says that volumes are bound to a node, and grown and used by that node's own program.
+// Capabilities reports volumes that are bound to a node; the node program grows and uses them.
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
@@ -87,8 +87,7 @@ func (l *Local) Capabilities() cloud.Capabilities {
 	}
 }
 
-// Capacity returns how many more bytes of volumes the pool has room for: the largest volume that
-// could be made now.
+// Capacity returns the size of the largest volume that fits the available space of the pool.
 func (l *Local) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
 	if zone != "" && zone != l.pool.Node() {
 		return 0, fmt.Errorf("capacity of node %q: this is node %s: %w", zone, l.pool.Node(), fault.NotFound)
@@ -104,10 +103,10 @@ func (l *Local) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) 
 	return cloud.Bytes(free), nil
 }
 
-// Check proves that the pool is there and can be written.
+// Check checks that the pool is present and writable.
 func (l *Local) Check(ctx context.Context) error { return l.pool.Check(ctx) }
 
-// CreateVolume reserves a volume in full, and copies its source into it.
+// CreateVolume reserves a volume in full, and copies the content of its source.
 func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	node := l.pool.Node()
 	switch {
@@ -129,7 +128,7 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return l.volume(pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size}), nil
 }
 
-// FindVolume looks for a name.
+// FindVolume returns the volume with this name. It waits for a volume that is being copied.
 func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	e, err := l.pool.FindByName(ctx, name)
 	if err != nil {
@@ -138,7 +137,7 @@ func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	return l.volume(e), nil
 }
 
-// GetVolume looks for an id. Volumes of other nodes cannot be seen from here: fault.NotFound.
+// GetVolume returns the volume with this id. For a volume of another node it returns fault.NotFound.
 func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	h, err := pool.ParseHandle(string(id))
 	if err != nil || h.Node != l.pool.Node() {
@@ -154,18 +153,18 @@ func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	return l.volume(e), nil
 }
 
-// DeleteVolume removes a volume that is not in use. A volume of another node may well exist, so it is
-// refused with fault.Precondition: only that node can remove it.
+// DeleteVolume removes a volume that is not in use. For a volume of another node, which may exist, it returns
+// fault.Precondition: only that node can remove it.
 func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	h, err := pool.ParseHandle(string(id))
 	if err != nil {
-		return nil // never an id of ours, so there is no such volume
+		return nil // not an id of this backend, so there is no such volume
 	}
 	if h.Node != l.pool.Node() {
-		return l.elsewhere("delete", "volume", h, fault.Precondition)
+		return l.otherNodeError("delete", "volume", h, fault.Precondition)
 	}
 	if err := l.pool.Delete(ctx, h.ID); !errors.Is(err, fault.NotFound) {
 		return err
@@ -173,17 +172,17 @@ func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	return nil
 }
 
-// ExpandVolume is not for the controller: the node program grows volumes.
+// ExpandVolume returns fault.Unsupported: the node program grows volumes.
 func (l *Local) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Expansion, error) {
 	return cloud.Expansion{}, fmt.Errorf("expand by the controller: %w", fault.Unsupported)
 }
 
-// Attach is not for the controller: the volume is on its node already.
+// Attach returns fault.Unsupported: the volume is on its node already.
 func (l *Local) Attach(context.Context, cloud.VolumeID, cloud.NodeID) (cloud.Device, error) {
 	return cloud.Device{}, fmt.Errorf("attach: %w", fault.Unsupported)
 }
 
-// Detach is not for the controller.
+// Detach returns fault.Unsupported.
 func (l *Local) Detach(context.Context, cloud.VolumeID, cloud.NodeID) error {
 	return fmt.Errorf("detach: %w", fault.Unsupported)
 }

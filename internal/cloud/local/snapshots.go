@@ -10,14 +10,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateSnapshot makes a snapshot by reflink where the pool's filesystem has that, else by a copy.
+// CreateSnapshot creates a snapshot by reflink if the pool supports it, else by a copy.
 func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	h, err := pool.ParseHandle(string(req.Volume))
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, req.Volume, l.pool.Node(), fault.NotFound)
 	}
 	if h.Node != l.pool.Node() {
-		return cloud.Snapshot{}, l.elsewhere("snapshot", "volume", h, fault.Precondition)
+		return cloud.Snapshot{}, l.otherNodeError("snapshot", "volume", h, fault.Precondition)
 	}
 	r, err := l.pool.CreateSnapshot(ctx, pool.NewSnapshot{Name: req.Name, Volume: h.ID, Tags: pairs(req.Tags)})
 	if err != nil {
@@ -26,7 +26,7 @@ func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	return l.snapshot(r), nil
 }
 
-// FindSnapshot looks for a name, and waits for a snapshot that is being copied.
+// FindSnapshot returns the snapshot with this name. It waits for a snapshot that is being copied.
 func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	e, err := l.pool.FindSnapshot(ctx, name)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	return l.snapshot(e.Record), nil
 }
 
-// GetSnapshot looks for an id. Snapshots of other nodes cannot be seen from here: fault.NotFound.
+// GetSnapshot returns the snapshot with this id. For a snapshot of another node it returns fault.NotFound.
 func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	h, err := pool.ParseSnapshotHandle(string(id))
 	if err != nil || h.Node != l.pool.Node() {
@@ -51,18 +51,18 @@ func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	return l.snapshot(e.Record), nil
 }
 
-// DeleteSnapshot removes a snapshot and touches nothing else. One of another node may well exist, so it
-// is refused with fault.Precondition.
+// DeleteSnapshot removes a snapshot and changes nothing else. For a snapshot of another node, which may exist,
+// it returns fault.Precondition.
 func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	h, err := pool.ParseSnapshotHandle(string(id))
 	if err != nil {
-		return nil // never an id of ours, so there is no such snapshot
+		return nil // not an id of this backend, so there is no such snapshot
 	}
 	if h.Node != l.pool.Node() {
-		return l.elsewhere("delete", "snapshot", h, fault.Precondition)
+		return l.otherNodeError("delete", "snapshot", h, fault.Precondition)
 	}
 	if err := l.pool.DeleteSnapshot(ctx, h.ID); !errors.Is(err, fault.NotFound) {
 		return err
@@ -70,8 +70,8 @@ func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	return nil
 }
 
-// ListSnapshots returns the snapshots in the order of their ids. What is left of one without its record
-// is not among them: nobody could say what it is a snapshot of.
+// ListSnapshots returns the snapshots in the order of their ids. It omits images without a record, because
+// their source volume is unknown.
 func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	after, err := l.parseToken(page.Token, l.pool.SnapshotHandle)
 	if err != nil {
@@ -109,12 +109,12 @@ func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
 	}
 }
 
-// elsewhere is the error for something that another node may have.
-func (l *Local) elsewhere(what, of string, h pool.Handle, kind fault.Kind) error {
+// otherNodeError is the error for a volume or a snapshot of another node.
+func (l *Local) otherNodeError(what, of string, h pool.Handle, kind fault.Kind) error {
 	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.pool.Node(), kind)
 }
 
-// source reads what a new volume is to be copied from.
+// source translates the source of a new volume.
 func (l *Local) source(s cloud.Source) (pool.From, error) {
 	var h pool.Handle
 	var err error
@@ -135,12 +135,12 @@ func (l *Local) source(s cloud.Source) (pool.From, error) {
 	case err != nil:
 		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.pool.Node(), fault.NotFound, err)
 	case h.Node != l.pool.Node():
-		return from, l.elsewhere("copy", "source", h, fault.Exhausted)
+		return from, l.otherNodeError("copy", "source", h, fault.Exhausted)
 	}
 	return from, nil
 }
 
-// sourceOf is the way back.
+// sourceOf returns the source of an existing volume.
 func (l *Local) sourceOf(r pool.Record) cloud.Source {
 	switch from := r.SourceOf(); {
 	case from.Snapshot != "":
