@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// A5, A6: what a machine has places for, less what is in them that is no volume and less what is left to others,
-// and never 0, which would mean that there is no limit.
+// A5, A6: the limit is the number of slots, less other disks, less reserved slots, and never 0, which would
+// mean that there is no limit.
 func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 	for name, tc := range map[string]struct{ places, others, reserved, want int64 }{
 		"8 GiB with two local disks":       {8, 2, 0, 6},
@@ -26,7 +26,7 @@ func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := availableSlots(tc.places, tc.others, tc.reserved); got != tc.want {
-				t.Errorf("slotsLeft(%d, %d, %d) = %d, want %d", tc.places, tc.others, tc.reserved, got, tc.want)
+				t.Errorf("availableSlots(%d, %d, %d) = %d, want %d", tc.places, tc.others, tc.reserved, got, tc.want)
 			}
 		})
 	}
@@ -42,20 +42,20 @@ func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 		return metadata.Machine{}, noRoute
 	}
 	fallback := func() (metadata.Machine, error) { return metadata.Machine{ID: "8", Places: 8}, nil }
-	nobody := func() (metadata.Machine, error) { return metadata.Machine{}, errors.New("no serial number") }
+	noSource := func() (metadata.Machine, error) { return metadata.Machine{}, errors.New("no serial number") }
 	tests := map[string]struct {
 		cfg   config
 		disks disks
 		want  driver.NodeInfo
 		fails bool
 	}{
-		"the service":                          {config{}, disks{machine: served, fallback: nobody}, driver.NodeInfo{ID: "7", Zone: "us-ord", MaxVolumes: 14}, false},
-		"the service and the flags":            {config{zone: "us-east"}, disks{machine: served}, driver.NodeInfo{ID: "7", Zone: "us-east", MaxVolumes: 14}, false},
-		"the flags alone":                      {named("9", "us-east", 5), disks{machine: silent}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 5}, false},
-		"the machine itself, where --zone is":  {config{zone: "us-east"}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "8", Zone: "us-east", MaxVolumes: 6}, false},
-		"--node-id before the machine's own":   {named("9", "us-east", 0), disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 6}, false},
-		"nobody, where no --zone is":           {config{}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{}, true},
-		"nobody, where the machine is another": {config{zone: "us-east"}, disks{machine: silent, fallback: nobody}, driver.NodeInfo{}, true},
+		"the service":                         {config{}, disks{machine: served, fallback: noSource}, driver.NodeInfo{ID: "7", Zone: "us-ord", MaxVolumes: 14}, false},
+		"the service and the flags":           {config{zone: "us-east"}, disks{machine: served}, driver.NodeInfo{ID: "7", Zone: "us-east", MaxVolumes: 14}, false},
+		"the flags alone":                     {named("9", "us-east", 5), disks{machine: silent}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 5}, false},
+		"the machine itself, where --zone is": {config{zone: "us-east"}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "8", Zone: "us-east", MaxVolumes: 6}, false},
+		"--node-id before the machine's own":  {named("9", "us-east", 0), disks{machine: silent, fallback: fallback}, driver.NodeInfo{ID: "9", Zone: "us-east", MaxVolumes: 6}, false},
+		"no source, where no --zone is":       {config{}, disks{machine: silent, fallback: fallback}, driver.NodeInfo{}, true},
+		"no source, on another cloud":         {config{zone: "us-east"}, disks{machine: silent, fallback: noSource}, driver.NodeInfo{}, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

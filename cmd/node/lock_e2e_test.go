@@ -41,7 +41,7 @@ func TestTwoNodeProgramsOnOneNode(t *testing.T) {
 	}
 }
 
-// TestAWaitingNodeProgramStops: a program that waits for another one ends when it is told to, without an error.
+// TestAWaitingNodeProgramStops: a program that waits for another one ends on SIGTERM, without an error.
 func TestAWaitingNodeProgramStops(t *testing.T) {
 	dir := tempDir(t)
 	binary := build(t, dir)

@@ -167,7 +167,7 @@ func TestANodeOfACloudIsWhoTheMetadataServiceSays(t *testing.T) {
 			[]string{"--metadata-endpoint=" + account.Metadata(droplet), "--zone=fra1", "--reserved-attachments=2"},
 			&csi.NodeGetInfoResponse{NodeId: strconv.Itoa(droplet), MaxVolumesPerNode: 13, AccessibleTopology: region("fra1")},
 		},
-		"flags, and nobody is asked": {
+		"flags, and no service is read": {
 			[]string{"--metadata-endpoint=http://127.0.0.1:1", "--node-id=7", "--zone=fra1"},
 			&csi.NodeGetInfoResponse{NodeId: "7", MaxVolumesPerNode: 15, AccessibleTopology: region("fra1")},
 		},

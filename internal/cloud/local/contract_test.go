@@ -75,7 +75,7 @@ func runContract(t *testing.T, h cloudtest.Harness) {
 
 func TestContract(t *testing.T) {
 	h := harness(func(t *testing.T) string { return t.TempDir() })
-	// The folder for temporary files is everybody's.
+	// Other users can write to the folder for temporary files.
 	h.CapacitySlack = 4 * cloud.GiB
 	// This filesystem has no reflinks.
 	h.Unfit = h.InUse

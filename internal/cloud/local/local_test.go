@@ -149,7 +149,7 @@ func TestVolumeWhoseImageIsGone(t *testing.T) {
 	}
 	_, err := l.GetVolume(t.Context(), vol.ID)
 	wantKind(t, "GetVolume", err, fault.NotFound)
-	// A new blank volume under the name of a lost one would look to its pod like lost files.
+	// A new blank volume with the name of a lost one would present an empty filesystem to the pod.
 	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size})
 	wantKind(t, "CreateVolume", err, fault.Conflict)
 	_, err = l.FindVolume(t.Context(), "a")

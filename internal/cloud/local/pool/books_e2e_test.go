@@ -19,7 +19,7 @@ import (
 
 // books says, to the byte, what the space of a filesystem is used for.
 type books struct {
-	// data is what the files occupy, places that several share counted once, also beyond their ends.
+	// data is what the files occupy, shared blocks counted once, also beyond the ends of the files.
 	data int64
 	// free is what statfs says, and other what the filesystem itself says it has taken from that for
 	// anything but data: for folders, for its records of what lies where, and for places that it has set
@@ -27,7 +27,7 @@ type books struct {
 	free, other int64
 }
 
-// total is the same whatever happens. If it falls something is used that belongs to nobody.
+// total is constant. If it falls, some used space belongs to no file and not to the filesystem.
 func (b books) total() int64 { return b.data + b.free + b.other }
 
 // bookkeeper reads the books of the filesystem mounted at home again and again, and finds out when
@@ -41,7 +41,7 @@ func bookkeeper(home string) func(t *testing.T) (data, other int64) {
 			total = b.total()
 		}
 		if b.total() != total {
-			t.Errorf("%d bytes of the disk are used by nobody: %+v", total-b.total(), b)
+			t.Errorf("%d used bytes of the disk are unaccounted for: %+v", total-b.total(), b)
 		}
 		return b.data, b.other
 	}
@@ -86,14 +86,14 @@ func takeInventory(t *testing.T, home string) inventory {
 	all = slices.DeleteFunc(all, func(m mapped) bool { return m.flags&fiemapInline != 0 }) // in btrfs's own records
 	for _, m := range all {
 		if m.flags&(fiemapUnknown|fiemapDelayed) != 0 {
-			t.Errorf("an extent without a place after a sync: %+v", m)
+			t.Errorf("an extent that is not allocated after a sync: %+v", m)
 		}
 	}
 	inv.data = occupied(all)
 	return inv
 }
 
-// occupied adds up places, those that several share once.
+// occupied adds up allocated parts, shared ones once.
 func occupied(places []mapped) (total int64) {
 	slices.SortFunc(places, func(a, b mapped) int { return cmp.Compare(a.physical, b.physical) })
 	end := int64(0)

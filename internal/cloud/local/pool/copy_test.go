@@ -22,8 +22,8 @@ func copyPool(t *testing.T, dir string) *Pool {
 	return p
 }
 
-// atStep stops the pool at the first step of this name until go on is called.
-func atStep(t *testing.T, p *Pool, name string) (reached <-chan struct{}, goOn func()) {
+// atStep blocks the pool at the first step of this name until resume is called.
+func atStep(t *testing.T, p *Pool, name string) (reached <-chan struct{}, resume func()) {
 	t.Helper()
 	at, on := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -32,9 +32,9 @@ func atStep(t *testing.T, p *Pool, name string) (reached <-chan struct{}, goOn f
 			once.Do(func() { close(at); <-on })
 		}
 	}
-	goOn = sync.OnceFunc(func() { close(on) })
-	t.Cleanup(goOn) // before the pool's own, which waits for the copy
-	return at, goOn
+	resume = sync.OnceFunc(func() { close(on) })
+	t.Cleanup(resume) // before the pool's own, which waits for the copy
+	return at, resume
 }
 
 func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
@@ -42,7 +42,7 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	p, other := copyPool(t, dir), copyPool(t, dir)
 	a := mustCreate(t, p, "a", small)
 	fillVolume(t, p, a.ID, 'a')
-	reached, goOn := atStep(t, p, "copy")
+	reached, resume := atStep(t, p, "copy")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-reached; cancel() }()
 	req := NewSnapshot{Name: "s", Volume: a.ID}
@@ -50,7 +50,7 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	if !errors.Is(err, fault.Uncertain) || !errors.Is(err, context.Canceled) {
 		t.Errorf("CreateSnapshot whose caller went away = %v, want %v", err, fault.Uncertain)
 	}
-	// Another process sees that somebody is at it, and touches nothing.
+	// Another process detects the live copy and changes nothing.
 	entries, err := other.ListSnapshots(t.Context())
 	if err != nil || len(entries) != 1 || entries[0].Kind != UnderWay {
 		t.Fatalf("ListSnapshots in the middle = %+v, %v, want %q", entries, err, UnderWay)
@@ -71,7 +71,7 @@ func TestCopyOutlivesItsCallerAndIsJoined(t *testing.T) {
 	if _, err := other.FindSnapshot(brief, "s"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("FindSnapshot in the middle = %v, want to wait", err)
 	}
-	goOn()
+	resume()
 	found, err := other.FindSnapshot(t.Context(), "s")
 	if err != nil || found.Kind != Whole || found.ID != entries[0].ID {
 		t.Errorf("FindSnapshot = %+v, %v, want it complete", found, err)
@@ -85,7 +85,7 @@ func TestCopyIsBrokenOffWithThePool(t *testing.T) {
 	fillVolume(t, p, a.ID, 'a')
 	free, err := p.Free(t.Context())
 	must(t, err)
-	reached, goOn := atStep(t, p, "copy")
+	reached, resume := atStep(t, p, "copy")
 	answer := make(chan error, 1)
 	go func() {
 		_, err := p.Create(context.Background(), NewVolume{Name: "c", Size: 2 * small, From: From{Volume: a.ID}})
@@ -93,7 +93,7 @@ func TestCopyIsBrokenOffWithThePool(t *testing.T) {
 	}()
 	<-reached
 	p.cancelCopies()
-	goOn()
+	resume()
 	must(t, p.Close(t.Context()))
 	if err := <-answer; err == nil {
 		t.Error("the copy was made although the pool was closed")
@@ -262,16 +262,16 @@ func TestNeededCopies(t *testing.T) {
 		uses []use
 		want int64
 	}{
-		"nothing is shared":                        {nil, 0},
-		"a volume by itself":                       {[]use{{at(0, 10), 1, 0}}, 0},
-		"two volumes: the last writer keeps it":    {[]use{{at(0, 10), 1, 0}, {at(0, 10), 1, 0}}, 10},
-		"a volume and a snapshot":                  {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}}, 10},
-		"a volume and two snapshots":               {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 10},
-		"three volumes and a snapshot":             {[]use{{at(0, 10), 3, 0}, {at(0, 10), 0, 1}}, 30},
-		"snapshots only: nobody writes":            {[]use{{at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 0},
-		"a part of a place":                        {[]use{{at(0, 10), 1, 0}, {at(4, 3), 0, 1}}, 3},
-		"places that touch":                        {[]use{{at(0, 10), 1, 0}, {at(10, 10), 0, 1}}, 0},
-		"places that overlap, of three and of two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
+		"nothing is shared":                      {nil, 0},
+		"a volume by itself":                     {[]use{{at(0, 10), 1, 0}}, 0},
+		"two volumes: the last writer keeps it":  {[]use{{at(0, 10), 1, 0}, {at(0, 10), 1, 0}}, 10},
+		"a volume and a snapshot":                {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}}, 10},
+		"a volume and two snapshots":             {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 10},
+		"three volumes and a snapshot":           {[]use{{at(0, 10), 3, 0}, {at(0, 10), 0, 1}}, 30},
+		"snapshots only: no writer":              {[]use{{at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 0},
+		"a part of an extent":                    {[]use{{at(0, 10), 1, 0}, {at(4, 3), 0, 1}}, 3},
+		"extents that touch":                     {[]use{{at(0, 10), 1, 0}, {at(10, 10), 0, 1}}, 0},
+		"extents that overlap, of three and two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var boundaries []boundary

@@ -118,7 +118,7 @@ var operations = []operation{
 }
 
 // TestCutAtEverySystemCall kills a process before each of the system calls with which it changes the
-// pool, and looks at what the next process finds.
+// pool, and checks what the next process finds.
 func TestCutAtEverySystemCall(t *testing.T) {
 	cutEverywhere(t, cutRig{dir: func(t *testing.T) string { return t.TempDir() }})
 }
@@ -136,7 +136,7 @@ func cutEverywhere(t *testing.T, rig cutRig) {
 			if op.name == "open" {
 				first = 1
 			}
-			after := whole.look()
+			after := whole.read()
 			t.Logf("cut at %d system calls", last-first+1)
 			if last-first < op.least {
 				t.Errorf("%s makes only %d system calls; are they seen?", op.name, last-first)
@@ -187,12 +187,12 @@ func newCut(t *testing.T, rig cutRig, op operation, dir string) *cut {
 	must(t, err)
 	c.snap = made.ID
 	fillVolume(t, p, c.a, 'A')
-	c.before = c.look()
+	c.before = c.read()
 	return c
 }
 
-// look opens the pool anew, as the next process does.
-func (c *cut) look() state {
+// read opens the pool again, as the next process does, and returns its state.
+func (c *cut) read() state {
 	c.Helper()
 	p := c.rig.open(c.T, c.dir)
 	lines, count := picture(c.T, p)
@@ -224,17 +224,17 @@ func (c *cut) look() state {
 	return now
 }
 
-// known is what a pool on a real disk occupies if its volumes have all their bytes, its snapshots what
-// they hold, each record a block, and there is nothing else; and what the volumes may still come to
-// need, counted block by block.
+// known returns what a pool on a real disk occupies if it has nothing but volumes that are reserved in full,
+// the blocks of its snapshots, and one block for each record; and the reservations of its volumes, counted
+// block by block.
 func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 	t.Helper()
 	record := func(name string) {
 		f, err := os.Open(name)
 		must(t, err)
-		places, _, err := extents(f, 1)
+		mappings, _, err := extents(f, 1)
 		must(t, errors.Join(err, f.Close()))
-		for _, m := range places {
+		for _, m := range mappings {
 			if m.physical > 0 { // btrfs keeps so few bytes in its own records
 				data += m.length
 			}
@@ -246,10 +246,10 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 	record(p.path(metaFile))
 	for _, e := range entries {
 		record(p.file(e.ref(), recordExt))
-		places, err := p.imageExtents(e.ref(), e.Size)
+		mappings, err := p.imageExtents(e.ref(), e.Size)
 		must(t, err)
 		missing := e.Size
-		for _, m := range places {
+		for _, m := range mappings {
 			m.length = min(m.length, e.Size-m.start)
 			missing -= m.length
 			for at := m.physical; at < m.physical+m.length; at += block {
@@ -269,7 +269,7 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 	for _, u := range blocks {
 		data += block
 		if u.volumes > 0 && u.snapshots == 0 {
-			u.volumes-- // the last one may write where it is
+			u.volumes-- // the last writer overwrites in place
 		}
 		reservation += block * u.volumes
 	}
@@ -310,14 +310,14 @@ func (s state) same(as state) bool {
 func (c *cut) check(at int, after state) {
 	c.Helper()
 	defer withoutForks()()
-	if now := c.look(); !now.same(c.before) && !now.same(after) {
+	if now := c.read(); !now.same(c.before) && !now.same(after) {
 		c.Errorf("killed before call %d, the pool is between the states:\n%s\nbefore:\n%s\nafter:\n%s", at, now, c.before, after)
 	}
 	p := c.rig.open(c.T, c.dir)
 	if err := c.op.do(c.Context(), p, c.a, c.b, c.snap); err != nil && !errors.Is(err, c.op.done) {
 		c.Errorf("killed before call %d, the same call again = %v", at, err)
 	}
-	if now := c.look(); !now.same(after) {
+	if now := c.read(); !now.same(after) {
 		c.Errorf("killed before call %d and done again:\n%s\nwant:\n%s", at, now, after)
 	}
 }

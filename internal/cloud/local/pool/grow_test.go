@@ -121,7 +121,7 @@ func TestLostReservationIsCountedAndRestored(t *testing.T) {
 		t.Errorf("Free with a hole in a volume = %d, %v, want %d", now, err, free)
 	}
 	_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: free + SizeStep})
-	wantKind(t, "Create in the hole's place", err, fault.Exhausted)
+	wantKind(t, "Create in the space of the hole", err, fault.Exhausted)
 	must(t, p.Reserve(t.Context(), r.ID))
 	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Allocated < 10*small {
 		t.Errorf("after Reserve the volume is %+v, %v", e, err)

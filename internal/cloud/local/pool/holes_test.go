@@ -54,7 +54,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// Zeros that were only read are not data, whoever has them in the page cache.
+// Zeros that were only read are not data, also while they are in the page cache.
 func TestWhatWasOnlyReadIsNotWritten(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)

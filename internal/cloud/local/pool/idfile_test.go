@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A pool that this node has had is not made anew where it is missing, and no other takes its place.
+// A missing pool of this node is not created again, and no other pool replaces it.
 func TestMissingPoolIsNotMadeAnew(t *testing.T) {
 	bare := func(t *testing.T, dir, _ string) {
 		must(t, os.Rename(dir, dir+" unmounted"))

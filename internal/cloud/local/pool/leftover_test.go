@@ -119,7 +119,7 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	wantKind(t, "Remove of a locked image", p.Remove(t.Context(), r.ID), fault.Precondition)
 	must(t, f.Close())
 
-	// A loop device that somebody made by hand, in another mount namespace, of an image since removed.
+	// A loop device of another program, in another mount namespace, of an image that is removed since.
 	loop := p.sysDir + "/loop7/loop"
 	must(t, os.MkdirAll(loop, 0o700))
 	for _, backing := range []string{p.ImagePath(r.ID), "/elsewhere/" + r.ID.ImageName(), p.ImagePath(r.ID) + " (deleted)"} {

@@ -9,20 +9,20 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A folder that another user can change is no place for volumes: not when the pool is made, and not later.
+// Open refuses a folder that another user can write to, for a new pool and for an existing one.
 func TestPoolThatOthersCanChangeIsRefused(t *testing.T) {
 	tests := map[string]func(dir string) error{
-		"writable by all":        func(dir string) error { return os.Chmod(dir, 0o777) },
-		"writable by its group":  func(dir string) error { return os.Chmod(dir, 0o770) },
-		"volumes writable":       func(dir string) error { return os.Chmod(filepath.Join(dir, string(volumes)), 0o777) },
-		"owned by somebody else": func(dir string) error { return os.Chown(dir, 1000, -1) },
-		"snapshots owned by somebody else": func(dir string) error {
+		"writable by all":       func(dir string) error { return os.Chmod(dir, 0o777) },
+		"writable by its group": func(dir string) error { return os.Chmod(dir, 0o770) },
+		"volumes writable":      func(dir string) error { return os.Chmod(filepath.Join(dir, string(volumes)), 0o777) },
+		"owned by another user": func(dir string) error { return os.Chown(dir, 1000, -1) },
+		"snapshots owned by another user": func(dir string) error {
 			return os.Chown(filepath.Join(dir, string(snapshots)), 1000, -1)
 		},
 	}
 	for name, spoil := range tests {
 		if os.Geteuid() != 0 && strings.Contains(name, "owned") {
-			continue // only root gives a folder away
+			continue // chown needs root
 		}
 		for _, made := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

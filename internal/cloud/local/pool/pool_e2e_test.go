@@ -188,7 +188,7 @@ func TestSpaceThatAHardLinkKeepsIsNotFree(t *testing.T) {
 			if after, err := p.Free(t.Context()); err != nil || after-with > 2*SizeStep {
 				t.Errorf("Free = %d, %v, was %d with the volume", after, err, with)
 			}
-			// xfs gives the space of a file that is only removed back in its own time.
+			// xfs frees the space of an unlinked file later, in the background.
 			must(t, os.Truncate(keep, 0))
 			must(t, os.Remove(keep))
 			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {
@@ -198,7 +198,7 @@ func TestSpaceThatAHardLinkKeepsIsNotFree(t *testing.T) {
 	}
 }
 
-// Somebody protects an image from every removal. The delete is refused, and the pool goes on.
+// The delete of an immutable image is refused, and the pool stays usable.
 func TestDeleteRefusesAnImmutableImage(t *testing.T) {
 	const immutable = 0x10 // FS_IMMUTABLE_FL
 	for fs := range filesystems {
@@ -281,7 +281,7 @@ func TestDeleteOnADiskThatIsFullToTheLastByte(t *testing.T) {
 			if left := files(t, p); len(left) > 0 {
 				t.Errorf("the pool holds %q", left)
 			}
-			// xfs gives the space of a file that is only removed back in its own time.
+			// xfs frees the space of an unlinked file later, in the background.
 			must(t, os.Truncate(foreign, 0))
 			must(t, os.Remove(foreign))
 			if after, err := p.Free(t.Context()); err != nil || before-after > 2*SizeStep {

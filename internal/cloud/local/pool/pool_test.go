@@ -178,7 +178,7 @@ func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
 
 	openPool(t, dir)
 	_, err = p.List(t.Context())
-	wantKind(t, "List of another pool in its place", err, fault.Precondition)
+	wantKind(t, "List of a pool that replaced it", err, fault.Precondition)
 
 	must(t, os.RemoveAll(dir))
 	must(t, os.Rename(dir+".away", dir))
@@ -290,7 +290,7 @@ func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// lockOrFail skips the first look at the context, to test the waits.
+// lockOrFail skips the first check of the context, to test the waits.
 func (p *Pool) lockOrFail(ctx context.Context) (*os.File, error) {
 	select {
 	case p.lockSem <- struct{}{}:

@@ -57,7 +57,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a size beyond all files":     replace(`"size":33554432`, `"size":9223372036853727232`),
 		"a size as a word":            replace(`"size":33554432`, `"size":"33554432"`),
 		"a growth to less":            replace(`"growTo":50331648`, `"growTo":16777216`),
-		"a state nobody knows":        replace(`"ready"`, `"sleeping"`),
+		"an unknown state":            replace(`"ready"`, `"sleeping"`),
 		"growing while being removed": replace(`"ready"`, `"deleting"`),
 		"growing while being copied":  replace(`"ready"`, `"copying"`),
 		"a source of no kind":         replace(`"snapshots/`, `"images/`),
