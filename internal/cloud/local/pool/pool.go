@@ -15,7 +15,7 @@
 // A change is a sequence of steps, each durable before the next begins, and the record states the change
 // before it starts. So a killed process or a power loss leaves the state before, the state after, or a
 // record from which the next caller completes or undoes the change. Files that no such sequence leaves
-// are orphans: the pool lists them and refuses to use them, and only Remove of that id removes them.
+// are orphans: the pool lists them and refuses to use them, and only a Delete or Remove of that id removes them.
 package pool
 
 import (
