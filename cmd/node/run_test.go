@@ -85,7 +85,7 @@ func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeCl
 	return startWith(t, getenv, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
 }
 
-// startWith runs the program in this process and returns a client, what it logged, and how to stop it.
+// startWith runs the program in this process and returns a client, its log, and the function that stops it.
 func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
 	endpoint := drivertest.Endpoint(t)

@@ -17,13 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// books says, to the byte, what the space of a filesystem is used for.
+// books is the use of a filesystem's space, to the byte.
 type books struct {
 	// data is what the files occupy, shared blocks counted once, also beyond the ends of the files.
 	data int64
-	// free is what statfs says, and other what the filesystem itself says it has taken from that for
-	// anything but data: for folders, for its records of what lies where, and for places that it has set
-	// aside or cannot give back yet.
+	// free is the free space of statfs. other is what the filesystem reports as used for anything but data:
+	// directories, extent metadata, and blocks that are reserved or not freed yet.
 	free, other int64
 }
 
@@ -188,8 +187,8 @@ func xfsOther(t *testing.T, f *os.File, folders map[uint64]bool) (other int64) {
 	return other
 }
 
-// btrfsOther asks btrfs for what it has taken for its own records. And it frees a place only when nobody
-// has any part of it, so the whole places that the files have parts of must be all that it has given away.
+// btrfsOther reads from btrfs what it has allocated for metadata. btrfs frees an extent only when no file
+// uses any part of it, so the allocated space must be the sum of the whole extents that files use parts of.
 func btrfsOther(t *testing.T, f *os.File, data int64) (other int64) {
 	t.Helper()
 	const (
@@ -206,12 +205,12 @@ func btrfsOther(t *testing.T, f *os.File, data int64) (other int64) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), spaceInfo, uintptr(unsafe.Pointer(&args))); errno != 0 {
 		t.Fatalf("BTRFS_IOC_SPACE_INFO: %v", errno)
 	}
-	whole := btrfsPlaces(t, f)
+	whole := btrfsExtents(t, f)
 	other = whole - data
 	for _, i := range args.infos[:args.spaces] {
 		switch {
 		case i.flags&isData != 0 && int64(i.used) != whole:
-			t.Errorf("btrfs has given %d bytes to data, and files are in %d of them", i.used, whole)
+			t.Errorf("btrfs has allocated %d bytes to data, and files use %d of them", i.used, whole)
 		case i.flags&(isData|reserve) != 0:
 		case i.flags&twice != 0:
 			other += 2 * int64(i.total)
@@ -222,8 +221,8 @@ func btrfsOther(t *testing.T, f *os.File, data int64) (other int64) {
 	return other
 }
 
-// btrfsPlaces adds up the places on the disk that the items of all files name, each once.
-func btrfsPlaces(t *testing.T, f *os.File) (whole int64) {
+// btrfsExtents adds up the extents on the disk that the items of all files refer to, each once.
+func btrfsExtents(t *testing.T, f *os.File) (whole int64) {
 	t.Helper()
 	const (
 		treeSearch = 0xd0009411 // BTRFS_IOC_TREE_SEARCH

@@ -168,8 +168,8 @@ type state struct {
 	reserved, free, data int64
 }
 
-// withoutForks keeps the tests beside this one from starting a process: until it executes its program it
-// has copies of our descriptors, and with them our locks on images.
+// withoutForks keeps parallel tests from starting a process: between fork and exec the child
+// has copies of this process's descriptors, and with them the flocks of images.
 func withoutForks() (again func()) {
 	syscall.ForkLock.RLock()
 	return syscall.ForkLock.RUnlock

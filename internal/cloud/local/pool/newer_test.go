@@ -19,8 +19,8 @@ func rewrite(t *testing.T, file, old, with string) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o600))
 }
 
-// After a roll-back volumes and pool have fields that this version does not know. It serves them all
-// the same, and leaves those fields to the version that wrote them.
+// After a roll-back, records and pool.json have fields that this version does not know. It serves the volumes
+// and preserves those fields.
 func TestFieldsOfANewerVersionAreKept(t *testing.T) {
 	const field = `"shade":{"of":"blue","depth":3}`
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestFieldsOfANewerVersionAreKept(t *testing.T) {
 	must(t, p.Delete(t.Context(), r.ID))
 }
 
-// What this version cannot read is neither damaged nor to be removed.
+// A record of a newer format is not reported as damaged, and not removed.
 func TestRecordsOfANewerVersionAreLeftToIt(t *testing.T) {
 	for name, more := range map[string]string{"a higher number": ``, "a field of another type": `,"size":{"blocks":8}`} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// files returns what is in the folders of volumes and snapshots.
+// files returns the names of the files of volumes and snapshots.
 func files(t *testing.T, p *Pool) []string {
 	t.Helper()
 	var names []string
@@ -159,8 +159,8 @@ func TestOnlyTheOwnerCanRead(t *testing.T) {
 	}))
 }
 
-// If the disk of the pool is unmounted while the programs run, an empty folder is in its place. "No
-// such volume" would then be a lie that makes the cluster forget the data.
+// If the disk of the pool is unmounted while the programs run, the folder is empty. NotFound would then be wrong,
+// and the cluster would drop the volume.
 func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	p := openPool(t, dir)

@@ -61,7 +61,7 @@ func child(what string) error {
 	return err
 }
 
-// createMany starts n creates at once and counts those that were made. Exhausted is no error.
+// createMany starts n concurrent creates and counts the successful ones. Exhausted is no error.
 func createMany(ctx context.Context, p *Pool, n int, prefix string, size int64) (int32, error) {
 	var wg sync.WaitGroup
 	var made atomic.Int32

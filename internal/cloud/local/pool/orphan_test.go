@@ -12,14 +12,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Nothing on disk is removed but by an explicit delete of exactly that id: not by a start, a list, a
-// create or a growth, whatever the folder looks like.
+// Only a delete of exactly that id removes an orphan: no start, list, create or growth does, whatever files the
+// folder holds.
 func TestLeftOversAreReportedAndKept(t *testing.T) {
 	record := func(p *Pool, id ID) string { return p.file(volumeRef(id), recordExt) }
 	tests := map[string]struct {
 		breakIt func(t *testing.T, p *Pool, id ID)
 		kind    Kind
-		// del and remove are what Delete, then Remove answer.
+		// del and remove are the results of Delete, then Remove.
 		del, remove fault.Kind
 	}{
 		"a record that is gone": {func(t *testing.T, p *Pool, id ID) { must(t, os.Remove(record(p, id))) }, NoRecord, fault.None, fault.NotFound},
@@ -140,8 +140,7 @@ func TestDeleteRefusesAVolumeInUse(t *testing.T) {
 	}
 }
 
-// A hard link keeps a copy without space for one: a delete takes the pool's name away, and
-// the bytes stay for the other.
+// A delete unlinks the image; another hard link to it keeps its data.
 func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
@@ -175,7 +174,7 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	}
 }
 
-// Somebody removed the image of a volume in use: its bytes are still there, below the loop device.
+// The image of a volume in use was removed: the loop device still holds its data.
 func TestDeleteRefusesARemovedImageBelowALoopDevice(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
@@ -192,7 +191,7 @@ func TestDeleteRefusesARemovedImageBelowALoopDevice(t *testing.T) {
 	must(t, p.Delete(t.Context(), r.ID))
 }
 
-// A second volume of the name would be blank, where the first one's data may still be put right.
+// A second volume with the name would be blank, while the data of the first one may be repairable.
 func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
@@ -209,7 +208,7 @@ func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
 	}
 }
 
-// One thing that the disk does not let go must not keep a node from all its other volumes.
+// One object that cannot be removed does not block the other volumes of the node.
 func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
 	dir := t.TempDir()
 	p := openPool(t, dir)
@@ -233,7 +232,7 @@ func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// A late delete of an older volume must not meet the newer one of the same name.
+// A late delete of an older volume does not remove a newer one of the same name.
 func TestDeleteActsOnTheIDNotTheName(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	old := mustCreate(t, p, "a", small)
