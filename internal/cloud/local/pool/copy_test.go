@@ -191,7 +191,7 @@ func TestRestoreHasTheContentAndTheSize(t *testing.T) {
 }
 
 // C14: whatever is lost of a snapshot, what is there stays until it is removed by name.
-func TestLeftOversOfSnapshotsAreKept(t *testing.T) {
+func TestOrphansOfSnapshotsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	p := copyPool(t, dir)
 	a := mustCreate(t, p, "a", small)

@@ -14,7 +14,7 @@ import (
 
 // Only a delete of exactly that id removes an orphan: no start, list, create or growth does, whatever files the
 // folder holds.
-func TestLeftOversAreReportedAndKept(t *testing.T) {
+func TestOrphansAreReportedAndKept(t *testing.T) {
 	record := func(p *Pool, id ID) string { return p.file(volumeRef(id), recordExt) }
 	tests := map[string]struct {
 		breakIt func(t *testing.T, p *Pool, id ID)

@@ -53,9 +53,9 @@ func writeOver(t *testing.T, name string, size int64, b byte) {
 	must(t, f.Close())
 }
 
-// Whatever shares its places, every volume can be written over in full when the pool says that it is
+// Volumes that share blocks can be overwritten in full when the pool reports that it is
 // full, also by foreign programs: that is what the reservations are for.
-func TestPromisesOfSharedPlacesAreKept(t *testing.T) {
+func TestReservationsOfSharedBlocksHold(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
 			p := realPool(t, fs)
