@@ -18,7 +18,7 @@ import (
 )
 
 // TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended,
-// also by SIGKILL. So no program undoes what the other has mounted (N10).
+// also by SIGKILL. So no program undoes what the other has mounted.
 func TestTwoNodeProgramsOnOneNode(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {

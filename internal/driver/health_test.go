@@ -29,7 +29,7 @@ const (
 	idleClient = "CLOUDBLOCK_TEST_IDLE_CLIENT"
 )
 
-// TestIdleConnectionsDoNotStopTheProbes is S1: 20,000 connections that send nothing, a byte or one request cost neither
+// TestIdleConnectionsDoNotStopTheProbes: 20,000 connections that send nothing, a byte or one request cost neither
 // memory nor the kubelet's probes. A process may have 20,000 descriptors here, so the clients are processes of their own.
 func TestIdleConnectionsDoNotStopTheProbes(t *testing.T) {
 	r := start(t, handlers{}, nil)

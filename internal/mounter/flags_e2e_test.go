@@ -58,7 +58,7 @@ func isQuota(option string) bool {
 	return option != "noquota" && (strings.HasSuffix(option, "quota") || strings.HasSuffix(option, "qnoenforce"))
 }
 
-// TestQuotesAcrossFlagsAreRefused is S5 on a real volume: nothing is mounted.
+// TestQuotesAcrossFlagsAreRefused: on a real volume nothing is mounted.
 func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 	m := New(Config{})
 	dev, staging := staged(t, m, Ext4, small)
@@ -76,7 +76,7 @@ func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 	}
 }
 
-// TestExt4StopsWritingAfterAnError is N13: whatever the superblock says, damage makes the volume read-only, unless the
+// TestExt4StopsWritingAfterAnError: whatever the superblock says, damage makes the volume read-only, unless the
 // class asks for the contrary.
 func TestExt4StopsWritingAfterAnError(t *testing.T) {
 	m := New(Config{})

@@ -41,7 +41,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// TestRefusedMountOptions is S5: what would be another mount than the volume's own, and S12: no value is repeated.
+// TestRefusedMountOptions: what would be another mount than the volume's own is refused, and no value is repeated.
 func TestRefusedMountOptions(t *testing.T) {
 	tests := map[string]struct {
 		fs      Filesystem

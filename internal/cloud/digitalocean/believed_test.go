@@ -42,7 +42,7 @@ func byMethod(method string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return r.Method == method }
 }
 
-// S3: a login page, or nothing, is no proof that something was deleted, that a list is empty, or of anything else.
+// A login page, or nothing, is no proof that something was deleted, that a list is empty, or of anything else.
 func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
 	const page, html, json = "<html>please log in</html>", "text/html; charset=utf-8", "application/json"
 	id, snap := cloud.VolumeID("506f78a4-e098-11e5-ad9f-000f53306ae1"), cloud.SnapshotID("506f78a4-e098-11e5-ad9f-000f53306ae1")
@@ -86,7 +86,7 @@ func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
 	}
 }
 
-// S7: a proxy that repeats the request in its answer puts no token into an error.
+// A proxy that repeats the request in its answer puts no token into an error.
 func TestTheTokenIsNotRepeated(t *testing.T) {
 	account := start(t, emulator.Options{})
 	for name, body := range map[string]string{
@@ -105,7 +105,7 @@ func TestTheTokenIsNotRepeated(t *testing.T) {
 	}
 }
 
-// S4: an answer of any length, also one that is short on the wire, takes no more memory than its bound.
+// An answer of any length, also one that is short on the wire, takes no more memory than its bound.
 func TestAnswersEnd(t *testing.T) {
 	var bomb bytes.Buffer
 	packed, err := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
@@ -158,7 +158,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// S4: a list whose pages do not end is an error.
+// A list whose pages do not end is an error.
 func TestAListWithoutEndIsAnError(t *testing.T) {
 	var entries []string
 	for n := range 200 {
@@ -237,7 +237,7 @@ func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
 	}
 }
 
-// A10: the rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
+// The rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
 // everything else down.
 func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func TestEachAnswerBecomesItsKind(t *testing.T) {
 	}
 }
 
-// A10: the two kinds of 429 differ in their headers and not in their words.
+// The two kinds of 429 differ in their headers and not in their words.
 func TestTheBudgetIsToldByItsHeaders(t *testing.T) {
 	snapshot := api.Request{Method: http.MethodPost, Path: "/v2/volumes/x/snapshots"}
 	attach := api.Request{Method: http.MethodPost, Path: "/v2/volumes/x/actions"}

@@ -301,7 +301,7 @@ func TestPanicsOfABackendAreSurvived(t *testing.T) {
 	})
 }
 
-// S10: calls that wait are bounded, and detaches have room beyond the others.
+// Calls that wait are bounded, and detaches have room beyond the others.
 func TestTooManyCallsAreRefusedAtOnce(t *testing.T) {
 	s := newSite(time.Hour)
 	simulated(t, s, func(t *testing.T, r *ops.Runner) {

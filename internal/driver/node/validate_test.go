@@ -275,7 +275,7 @@ func TestAMachineWithoutTheVolume(t *testing.T) {
 	}
 }
 
-// TestPathsOutsideTheKubeletsFolder: whoever reaches the socket has nothing made or removed elsewhere.
+// TestPathsOutsideTheKubeletsFolder: a client of the socket makes and removes nothing elsewhere.
 func TestPathsOutsideTheKubeletsFolder(t *testing.T) {
 	dir := realDir(t)
 	kubelet, link, outside := filepath.Join(dir, "kubelet"), filepath.Join(dir, "link"), filepath.Join(dir, "canary")

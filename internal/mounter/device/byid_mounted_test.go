@@ -61,7 +61,7 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 	}
 }
 
-// S6: a disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
+// A disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
 func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 	const volume, boot = "fhmvolume00000000003", "fhmboot0000000000001"
 	const kubelet = "/var/lib/kubelet"

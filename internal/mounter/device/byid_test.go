@@ -213,7 +213,7 @@ func TestADiskWhoseNameHasPassedOnIsNoLongerProven(t *testing.T) {
 	}
 }
 
-// N3: whose disk has which number is known without opening any; there are no nodes in this /dev.
+// Whose disk has which number is known without opening any; there are no nodes in this /dev.
 func TestNumberOpensNoDisk(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")

@@ -250,7 +250,7 @@ func within(t *testing.T, what string, thaw func(), call func(context.Context) e
 	}
 }
 
-// N3: a disk of somebody else that hangs stops no volume.
+// A foreign disk that hangs stops no volume.
 func TestForeignDeviceThatHangsStopsNoVolume(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 16*mib)
