@@ -55,24 +55,23 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 			found[strconv.Itoa(act.ID)] = outcomeOf(act)
 		}
 	}
-	var mu sync.Mutex
+	missing := slices.DeleteFunc(slices.Clone(of), func(op ops.Operation) bool {
+		_, known := found[op.ID]
+		return known
+	})
+	var mu sync.Mutex // guards found and failed
 	var group sync.WaitGroup
 	var failed error
-	for _, op := range of {
-		if _, known := found[op.ID]; known {
-			continue
-		}
+	for _, op := range missing {
 		group.Go(func() {
-			err := ops.Guard(func() error {
-				out, err := t.outcome(ctx, op)
-				mu.Lock()
-				defer mu.Unlock()
-				found[op.ID] = out
+			var out ops.Outcome
+			err := ops.Guard(func() (err error) {
+				out, err = t.outcome(ctx, op)
 				return err
 			})
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			if found[op.ID] = out; err != nil {
 				failed = err
 			}
 		})
