@@ -56,6 +56,19 @@ const (
 // openExclusive opens the device exclusively and drops everything cached about it. A holder that
 // stays is errInUse.
 func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
+	x, err := hold(ctx, dev)
+	if err != nil {
+		return exclusive{}, err
+	}
+	if err := x.Flush(); err != nil {
+		_ = x.Close()
+		return exclusive{}, err
+	}
+	return x, nil
+}
+
+// hold is openExclusive for a caller that reads nothing through it: the cache stays.
+func hold(ctx context.Context, dev *os.File) (exclusive, error) {
 	f, err := reopen(dev, unix.O_EXCL)
 	pause := time.NewTicker(exclusivePause)
 	defer pause.Stop()
@@ -67,15 +80,7 @@ func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
 			return exclusive{}, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
 		}
 	}
-	if err != nil {
-		return exclusive{}, err
-	}
-	x := exclusive{f}
-	if err := x.Flush(); err != nil {
-		_ = f.Close()
-		return exclusive{}, err
-	}
-	return x, nil
+	return exclusive{f}, err
 }
 
 // Flush writes everything to the device itself and forgets cached data.

@@ -165,7 +165,7 @@ func (m Mount) is(dev BlockDevice, req MountRequest) error {
 // CheckUnused proves that nothing holds the device exclusively, such as a mount in another mount namespace, which no
 // mount table of this process has. It is fault.Busy.
 func (m *Mounter) CheckUnused(ctx context.Context, dev BlockDevice) error {
-	x, err := openExclusive(ctx, dev.File())
+	x, err := hold(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return fmt.Errorf("%w; it is mounted by the machine itself or by a container, in another mount namespace "+
 			"(`grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it), or a command works on it", err, unix.Major(dev.Number()), unix.Minor(dev.Number()))
@@ -178,7 +178,7 @@ func (m *Mounter) CheckUnused(ctx context.Context, dev BlockDevice) error {
 
 // checkOffline runs e2fsck. A filesystem that is mounted elsewhere is left alone.
 func (m *Mounter) checkOffline(ctx context.Context, dev BlockDevice) error {
-	x, err := openExclusive(ctx, dev.File())
+	x, err := hold(ctx, dev.File())
 	if errors.Is(err, errInUse) {
 		return nil
 	}
