@@ -151,7 +151,11 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 		return at.NotOurs()
 	case u.block:
 		if node.Use == mounter.Free {
-			if err := s.checkUnused(work, table, dev, staging); err != nil {
+			if err := s.checkUnused(table, dev, staging); err != nil {
+				return err
+			}
+			// A filesystem stage opens the disk exclusively by itself, to see what is on it.
+			if err := s.mounts.CheckUnused(work, dev); err != nil {
 				return err
 			}
 		}
@@ -159,7 +163,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 	case at.Use == mounter.Free && node.Use != mounter.Free:
 		return fmt.Errorf("a raw block volume is staged there: %w", fault.Conflict)
 	case at.Use == mounter.Free:
-		if err := s.checkUnused(work, table, dev, staging); err != nil {
+		if err := s.checkUnused(table, dev, staging); err != nil {
 			return err
 		}
 		if err := s.format(call, work, dev, u); err != nil {
@@ -242,10 +246,9 @@ func (s *Server) history(ctx context.Context, dev *device.Device) (mounter.Histo
 	return mounter.NeverWritten, nil
 }
 
-// checkUnused accepts a device that nothing on this machine uses, in whatever mount namespace, and a staging folder that
-// holds nothing. A volume has one staging path; a folder with files in it was written to while no volume was mounted,
+// checkUnused accepts a device that nothing in this mount namespace uses, and a staging folder that holds nothing. A volume has one staging path; a folder with files in it was written to while no volume was mounted,
 // and mounting over them would hide them.
-func (s *Server) checkUnused(ctx context.Context, table *mounter.Table, dev *device.Device, staging string) error {
+func (s *Server) checkUnused(table *mounter.Table, dev *device.Device, staging string) error {
 	used, err := table.Holders(dev.Number())
 	if err != nil {
 		return err
@@ -263,5 +266,5 @@ func (s *Server) checkUnused(ctx context.Context, table *mounter.Table, dev *dev
 			return fmt.Errorf("the staging path is not empty, it holds %q: %w", e.Name(), fault.Conflict)
 		}
 	}
-	return s.mounts.CheckUnused(ctx, dev)
+	return nil
 }
