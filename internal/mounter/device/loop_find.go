@@ -42,13 +42,16 @@ type candidate struct {
 // candidates lists the loop devices that may be a volume's by the text in sysfs. It opens no device: one that is not
 // the volume's may hang.
 func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
-	files, err := filepath.Glob(filepath.Join(l.sysDir, "loop*", "loop", "backing_file"))
+	disks, err := os.ReadDir(l.sysDir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list loop devices: %w: %w", fault.Unavailable, err)
 	}
 	var found []candidate
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, disk := range disks {
+		if !strings.HasPrefix(disk.Name(), "loop") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(l.sysDir, disk.Name(), "loop", "backing_file"))
 		switch {
 		case isGone(err), errors.Is(err, unix.ENAMETOOLONG): // no pool's file has such a path
 			continue
@@ -57,7 +60,7 @@ func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
 		}
 		text, unlinked := strings.CutSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
 		if filepath.Base(text) == id.ImageName() {
-			found = append(found, candidate{filepath.Base(filepath.Dir(filepath.Dir(file))), unlinked})
+			found = append(found, candidate{disk.Name(), unlinked})
 		}
 	}
 	return found, nil
