@@ -12,63 +12,96 @@ import (
 const (
 	// maxPages and maxEntries bound a list, whatever the cloud says of its end.
 	maxPages, maxEntries = 200, 40_000
-	// maxPasses is how often a list of several pages is read before it counts as one that cannot be read.
-	maxPasses = 4
+	// maxTries is how often two pages are read before the list counts as one that cannot be read.
+	maxTries = 10
 )
 
 // Pages reads one page of a list, by its number from 1, and says whether it is the last.
 type Pages[T any] func(ctx context.Context, number int) (page []T, last bool, err error)
 
 // All reads one page after the other.
-func (p Pages[T]) All(ctx context.Context) (all []T, pages []int, err error) {
+func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	for number := 1; number <= maxPages; number++ {
 		page, last, err := p(ctx, number)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		all, pages = append(all, page...), append(pages, len(page))
+		all = append(all, page...)
 		switch {
 		case len(all) > maxEntries:
-			return nil, nil, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
+			return nil, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
 		case last:
-			return all, pages, nil
+			return all, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
+	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
 // Complete reads all pages of a list. Where a cloud numbers its pages, an entry that goes away moves all
-// behind it up by one, and one of them is on no page that is read. Therefore a list of several pages
-// counts only if all but the last are read a second time and are the same: what could have moved an
-// entry unseen has changed one of them. The result is complete, or an error (failure P5).
+// behind it up by one, and one of them may move from a page that is still to be read onto one that was.
+// Therefore the page before and the first one are read again after each page: while both are the same,
+// nothing has moved across the border. Where one is not, the border is read again. The result holds every
+// entry that existed all the time, or is an error (failure P5); one that went away meanwhile may be in it.
 func Complete[T any, K comparable](ctx context.Context, read Pages[T], id func(T) K) ([]T, error) {
-	for range maxPasses {
-		all, pages, err := read.All(ctx)
+	l := list[T, K]{read: read, id: id, at: map[K]int{}}
+	first, last, err := l.page(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	before := first
+	for number, tries := 2, 1; !last; tries++ {
+		page, end, err := l.page(ctx, number)
 		if err != nil {
 			return nil, err
 		}
-		same, err := sameAgain(ctx, read, id, all, pages)
-		if err != nil || same {
-			return all, err
+		again, shrunk, err := l.page(ctx, number-1)
+		if err != nil {
+			return nil, err
+		}
+		head := again
+		if number > 2 {
+			if head, _, err = l.page(ctx, 1); err != nil {
+				return nil, err
+			}
+		}
+		switch same := l.same(before, again) && l.same(first, head); {
+		case same && !end && (number == maxPages || len(l.all) > maxEntries):
+			return nil, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
+		case same:
+			before, last, number, tries = page, end, number+1, 0
+		case tries == maxTries:
+			return nil, fmt.Errorf("the list changed each of the %d times that its page %d was read: %w", maxTries, number-1, fault.Unavailable)
+		default:
+			first, before, last = head, again, shrunk
 		}
 	}
-	return nil, fmt.Errorf("the list changed each of the %d times that it was read: %w", maxPasses, fault.Unavailable)
+	return l.all, nil
 }
 
-// sameAgain reads all pages but the last again and compares.
-func sameAgain[T any, K comparable](ctx context.Context, read Pages[T], id func(T) K, all []T, pages []int) (bool, error) {
-	at := 0
-	for i, n := range pages[:len(pages)-1] {
-		again, _, err := read(ctx, i+1)
-		if err != nil {
-			return false, err
+// list gathers the entries of pages, each once and as it was read last.
+type list[T any, K comparable] struct {
+	read Pages[T]
+	id   func(T) K
+	all  []T
+	at   map[K]int
+}
+
+func (l *list[T, K]) page(ctx context.Context, number int) (page []T, last bool, err error) {
+	page, last, err = l.read(ctx, number)
+	for _, entry := range page {
+		i, known := l.at[l.id(entry)]
+		if !known {
+			i = len(l.all)
+			l.at[l.id(entry)] = i
+			l.all = append(l.all, entry)
 		}
-		if !slices.EqualFunc(again, all[at:at+n], func(a, b T) bool { return id(a) == id(b) }) {
-			return false, nil
-		}
-		at += n
+		l.all[i] = entry
 	}
-	return true, nil
+	return page, last, err
+}
+
+func (l *list[T, K]) same(a, b []T) bool {
+	return slices.EqualFunc(a, b, func(a, b T) bool { return l.id(a) == l.id(b) })
 }
 
 // Cut returns the part of a list that the page asks for, in the order of the ids, and the token of the next

@@ -131,7 +131,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 
 // named returns the volumes with exactly this name in all regions, oldest first.
 func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
-	same, _, err := pages[volume](c, listOf{
+	same, err := pages[volume](c, listOf{
 		doing: "find volumes named " + name, path: volumesPath, key: "volumes", query: url.Values{"name": {name}},
 	}).All(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func checkToken(token string) error {
 
 // readRegions reads which regions have volumes.
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
-	list, _, err := pages[godo.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath, key: "regions"}).All(ctx)
+	list, err := pages[godo.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath, key: "regions"}).All(ctx)
 	if err != nil {
 		return nil, err
 	}
