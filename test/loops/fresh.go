@@ -46,3 +46,12 @@ func Fresh() error {
 	}
 	return nil
 }
+
+// Main is the body of a TestMain: it makes the free loop devices new, runs the tests and ends the process.
+func Main(m interface{ Run() int }) {
+	if err := Fresh(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
