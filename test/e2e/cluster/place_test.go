@@ -69,7 +69,7 @@ var places = map[string]place{
 		classes: map[string]string{"ext4": "cloudblock-digitalocean", "xfs": "cloudblock-digitalocean-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-digitalocean", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   attached,
+		steps:   refusable,
 		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}, described: true}.at,
 	},
 	"linode": {
@@ -103,6 +103,7 @@ var reattached = []step{
 	{"ext4 grows while the pod runs, and is seen after it", growsBehind("pod.yaml")},
 	{"xfs grows without a pod", growsFree("xfs.yaml")},
 	{"raw block grows without a pod", growsFree("block.yaml")},
+	{"a claim that a quota refused is lowered", lowered("xfs.yaml")},
 	{"pods move to the other node with their data", (*story).podsMove},
 	{"the kubelet's statistics", (*story).statistics},
 	{"metrics and health of the driver", (*story).metrics},
@@ -121,16 +122,17 @@ var attached = []step{
 	{"raw block grows while the pod runs", growsOnline("block.yaml")},
 	{"ReadWriteOncePod", (*story).readWriteOncePod},
 	{"ext4 grows", (*story).growExt4},
+	{"a claim that a quota refused is lowered", lowered("xfs.yaml")},
 	{"pods move to the other node with their data", (*story).podsMove},
 	{"the kubelet's statistics", (*story).statistics},
 	{"metrics and health of the driver", (*story).metrics},
 	{"everything deleted", (*story).everythingDeleted},
 }
 
-// refusable is that story where the cloud may refuse to let an attached volume grow. It does so in two steps.
+// refusable is that story where the cloud may refuse to let an attached volume grow.
 var refusable = slices.Insert(slices.Clone(attached), len(attached)-4,
-	step{"growth that the cloud refuses in use comes after the detach", refusing((*story).growsAfterDetach)},
-	step{"xfs grows without a pod, where growth in use is refused", refusing(growsFree("xfs.yaml"))},
+	step{"xfs grows after the detach, where the cloud refuses growth in use", refusedInUse("xfs.yaml")},
+	step{"raw block grows after the detach, where the cloud refuses growth in use", refusedInUse("block.yaml")},
 )
 
 // here is the cloud of the cluster that is tested.

@@ -189,6 +189,7 @@ type Volume struct {
 	Spec     struct {
 		CSI      *struct{ Driver, VolumeHandle string }
 		ClaimRef *struct{ Namespace, Name string }
+		Capacity map[string]string
 	}
 	Status struct{ Phase string }
 }
