@@ -15,8 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/contract"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
 
@@ -30,80 +31,19 @@ func main() {
 	}
 }
 
-// account is what the program needs of an emulated account.
-type account interface {
-	Listen(ctx context.Context, address string) error
-	ListenTLS(ctx context.Context, address string, hosts ...string) (url string, authority []byte, err error)
-	Contract() contract.Totals
-	Unchecked() string
-	Close() error
-
-	// The rest differs in name only.
-	kind() string // of its machines
-	address() string
-	secret() string
-	machines() []machine
-	violations() []string
-}
-
-// machine is a machine of an account, with the URL of its metadata service.
-type machine struct {
-	id, metadata string
-	// listen serves its metadata service at an address of its own.
-	listen func(ctx context.Context, address string) (url string, err error)
-}
-
-// site is the part of an account that knows where metadata services are.
-type site[K any] interface {
-	Metadata(machine K) string
-	ListenMetadata(ctx context.Context, machine K, address string) (url string, err error)
-}
-
-func machinesOf[K any](s site[K], ids []K) (all []machine) {
-	for _, id := range ids {
-		all = append(all, machine{fmt.Sprint(id), s.Metadata(id), func(ctx context.Context, address string) (string, error) {
-			return s.ListenMetadata(ctx, id, address)
-		}})
-	}
-	return all
-}
-
-// wish is what the flags say about an account, whatever its cloud.
-type wish struct {
-	token, region, dataDir string // where region may be a zone
-	machines               int    // besides those of deviceDirs
-	deviceDirs             []string
-	seed                   uint64
-	speed                  float64
-	lasting                clock.Span
-	limits                 []rest.Limit
-}
-
-// clouds are the clouds, by name, with the rate limits of the real API.
-var clouds = map[string]struct {
-	open   func(wish) (account, error)
-	limits string
-}{
-	"digitalocean": {openDigitalOcean, "250/1m,5000/1h"},
-	"linode":       {openLinode, "1600/1m,200/1m list,100/1m create"},
-	"yandex":       {openYandex, ""},
-}
-
-const known = "there are digitalocean, linode and yandex"
-
 // run serves the cloud that the flags ask for until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("emulator", flag.ContinueOnError)
 	flags.SetOutput(out)
-	name := flags.String("cloud", "digitalocean", "which cloud: "+known)
-	var w wish
-	flags.StringVar(&w.token, "token", "emulator-token", "token that requests must bear")
-	flags.StringVar(&w.region, "region", "", "region, or on Yandex Cloud the zone, of the machines; empty: the cloud's usual one")
-	flags.IntVar(&w.machines, "machines", 1, "number of machines")
-	flags.IntVar(&w.machines, "droplets", 1, "the same as --machines")
-	flags.Uint64Var(&w.seed, "seed", 1, "seed of everything that is left to chance")
-	flags.Float64Var(&w.speed, "speed", 1, "how many times faster than the wall clock the account's time runs")
-	flags.StringVar(&w.dataDir, "data-dir", "", "folder for the volumes' data; empty: volumes have none")
+	name := flags.String("cloud", "digitalocean", "which cloud: "+strings.Join(accounts.Names(), ", "))
+	var o accounts.Options
+	flags.StringVar(&o.Token, "token", "emulator-token", "token that requests must bear")
+	flags.StringVar(&o.Region, "region", "", "region, or on Yandex Cloud the zone, of the machines; empty: the cloud's usual one")
+	flags.IntVar(&o.Machines, "machines", 1, "number of machines")
+	flags.IntVar(&o.Machines, "droplets", 1, "the same as --machines")
+	flags.Uint64Var(&o.Seed, "seed", 1, "seed of everything that is left to chance")
+	flags.Float64Var(&o.Speed, "speed", 1, "how many times faster than the wall clock the account's time runs")
+	flags.StringVar(&o.DataDir, "data-dir", "", "folder for the volumes' data; empty: volumes have none")
 	var where listeners
 	flags.StringVar(&where.plain, "listen", "127.0.0.1:0", "loopback address to listen on")
 	flags.StringVar(&where.tls, "tls-listen", "", "address to listen on with TLS as well, for clients that are not on this machine's loopback")
@@ -111,34 +51,49 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&where.authority, "ca-file", "", "file to write the certificate of --tls-listen to")
 	flags.StringVar(&where.key, "key-file", "", "file to write an authorized key to (Yandex Cloud)")
 	deviceDirs := flags.String("device-dirs", "", "comma-separated folders, one for each of the first machines: these are this machine, and attaching makes a loop device with a link there (root; needs --data-dir)")
-	w.lasting = clock.Fixed(2 * time.Second)
-	flags.TextVar(&w.lasting, "action", &w.lasting, "how long operations take, as 2s or 2s+500ms")
+	o.Takes = clock.Fixed(2 * time.Second)
+	flags.TextVar(&o.Takes, "action", &o.Takes, "how long operations take, as 2s or 2s+500ms")
 	const real = "real"
 	limits := flags.String("limits", real, "comma-separated rate limits, as 250/1m, or for Linode \"100/1m create\"; empty: none; real: those of the real API")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cloud, found := clouds[*name]
-	if !found {
-		return fmt.Errorf("unknown cloud %q: %s", *name, known)
-	}
+	var err error
 	if *limits == real {
-		*limits = cloud.limits
+		o.Limits, err = accounts.Limits(*name)
+	} else {
+		o.Limits, err = limitsOf(*limits)
 	}
-	for _, text := range split(*limits) {
-		var limit rest.Limit
-		if err := limit.UnmarshalText([]byte(text)); err != nil {
-			return err
-		}
-		w.limits = append(w.limits, limit)
-	}
-	where.metadata, w.deviceDirs = split(*metadata), split(*deviceDirs)
-	w.machines = max(0, w.machines-len(w.deviceDirs))
-	opened, err := cloud.open(w)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, where, opened, out)
+	where.metadata = split(*metadata)
+	here := split(*deviceDirs)
+	o.Machines = max(0, o.Machines-len(here))
+	account, err := accounts.Start(*name, o)
+	if err != nil {
+		return err
+	}
+	if l, is := account.(*accounts.Linode); is {
+		// This machine's own disks are none of the Linode's, and tests need more volumes than the usual six.
+		l.Shape = linode.Linode{Type: "g6-standard-8", Disks: -1}
+	}
+	for _, dir := range here {
+		account.AddMachine(dir)
+	}
+	return serve(ctx, where, account, out)
+}
+
+// limitsOf reads rate limits.
+func limitsOf(list string) (limits []rest.Limit, err error) {
+	for _, text := range split(list) {
+		var limit rest.Limit
+		if err := limit.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+		limits = append(limits, limit)
+	}
+	return limits, nil
 }
 
 // listeners says where an account is served.
@@ -147,11 +102,11 @@ type listeners struct {
 	metadata                   []string
 }
 
-func (l listeners) open(ctx context.Context, account account, out io.Writer) error {
+func (l listeners) open(ctx context.Context, account accounts.Account, out io.Writer) error {
 	if err := account.Listen(ctx, l.plain); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "API       %s\n", account.address())
+	fmt.Fprintf(out, "API       %s\n", account.URL())
 	if l.key != "" {
 		if err := writeKey(account, l.key); err != nil {
 			return err
@@ -176,7 +131,7 @@ func (l listeners) open(ctx context.Context, account account, out io.Writer) err
 }
 
 // writeKey writes an authorized key, which only some clouds have.
-func writeKey(account account, path string) error {
+func writeKey(account accounts.Account, path string) error {
 	keyed, has := account.(interface{ NewKey() ([]byte, error) })
 	if !has {
 		return errors.New("--key-file: this cloud has no authorized keys")
@@ -190,20 +145,20 @@ func writeKey(account account, path string) error {
 
 // openMetadata tells where the metadata service of each machine is: below the API's address, or at one of
 // its own.
-func (l listeners) openMetadata(ctx context.Context, account account, out io.Writer) error {
-	machines := account.machines()
+func (l listeners) openMetadata(ctx context.Context, account accounts.Account, out io.Writer) error {
+	machines := account.Machines()
 	if len(l.metadata) > len(machines) {
 		return fmt.Errorf("--metadata-listen has %d addresses for %d machines", len(l.metadata), len(machines))
 	}
 	for i, m := range machines {
-		url := m.metadata
+		url := account.Metadata(m)
 		if i < len(l.metadata) {
 			var err error
-			if url, err = m.listen(ctx, l.metadata[i]); err != nil {
+			if url, err = account.ListenMetadata(ctx, m, l.metadata[i]); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(out, "%-9s %s   metadata %s\n", account.kind(), m.id, url)
+		fmt.Fprintf(out, "%-9s %s   metadata %s\n", account.Kind(), m, url)
 	}
 	return nil
 }
@@ -215,11 +170,11 @@ func split(list string) []string {
 	return strings.Split(list, ",")
 }
 
-func serve(ctx context.Context, where listeners, account account, out io.Writer) error {
+func serve(ctx context.Context, where listeners, account accounts.Account, out io.Writer) error {
 	if err := where.open(ctx, account, out); err != nil {
 		return errors.Join(err, account.Close())
 	}
-	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.secret(), account.address())
+	fmt.Fprintf(out, "token     %s\ncontrol   %s/_emulator/\n", account.Token(), account.URL())
 	if err := where.openMetadata(ctx, account, out); err != nil {
 		return errors.Join(err, account.Close())
 	}
@@ -228,8 +183,8 @@ func serve(ctx context.Context, where listeners, account account, out io.Writer)
 	}
 	<-ctx.Done()
 	err := account.Close()
-	for _, violation := range account.violations() {
-		fmt.Fprintln(out, violation)
+	for _, violation := range account.Violations() {
+		fmt.Fprintln(out, "violation", violation)
 	}
 	if account.Unchecked() == "" {
 		fmt.Fprintln(out, account.Contract())
