@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -46,8 +48,8 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 	show := &stage{out: os.Stdout}
 	opts := programs.Options{Bin: bin, Dir: dir}
 	if cloud != "local" {
-		if show.cloud, err = programs.Emulate(ctx, cloud, filepath.Join(dir, "account")); err != nil {
-			return errors.Join(err, os.Remove(dir))
+		if show.cloud, err = emulate(ctx, cloud, filepath.Join(dir, "account")); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
 		}
 		defer func() { err = errors.Join(err, show.cloud.Close()) }()
 		opts.Cloud = show.cloud
@@ -77,6 +79,16 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 		}
 	}
 	return show.epilogue(dir, time.Since(begin))
+}
+
+// emulate starts an account that enforces what the real one does, with its data in a folder.
+func emulate(ctx context.Context, cloud, dir string) (accounts.Account, error) {
+	const change = 300 * time.Millisecond // long enough to be seen
+	account, err := accounts.Start(cloud, accounts.Options{DataDir: dir, Takes: clock.Fixed(change), Real: true})
+	if err != nil {
+		return nil, err
+	}
+	return account, account.Listen(ctx, "127.0.0.1:0")
 }
 
 // acts are what is shown: every kind of volume on `local`, and on a cloud what it is for.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -26,7 +27,7 @@ const (
 type stage struct {
 	pair *programs.Pair
 	// cloud is nil on `local`.
-	cloud programs.Emulated
+	cloud accounts.Account
 	out   io.Writer
 }
 
@@ -69,7 +70,8 @@ func (s *stage) calls() (reads, writes int) {
 	if s.cloud == nil {
 		return 0, 0
 	}
-	return s.cloud.Calls()
+	stats := s.cloud.Stats()
+	return stats.Reads, stats.Writes
 }
 
 // note prints a line that is no step.
@@ -138,7 +140,7 @@ func (s *stage) inPool() (left []string, err error) {
 
 // inCloud names what is left in the account, and what should not have happened to it.
 func (s *stage) inCloud() ([]string, error) {
-	return append(s.cloud.Left(), s.cloud.Troubles()...), nil
+	return append(accounts.Left(s.cloud), accounts.Wrong(s.cloud)...), nil
 }
 
 // writeFile fills a file with random bytes, makes them durable and returns their checksum.

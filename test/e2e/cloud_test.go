@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
@@ -93,11 +94,11 @@ func TestMachineThatIsGone(t *testing.T) {
 			// This machine stands for the one that dies, and must lose its mounts with it.
 			must(t, v.Unpublish, v.Unstage)
 			doomed.Node.Kill()
-			w.emulated.destroy(doomed.NodeID(), time.Hour) // so long its record goes on naming the machine by itself
+			w.account.RemoveMachine(doomed.NodeID(), time.Hour) // so long its record goes on naming the machine by itself
 
 			here := v.On(w.Pair)
 			eventually(t, "the detach from the destroyed machine succeeds", func() bool { return v.Detach(t.Context()) == nil })
-			if on := w.emulated.on(v.ID); on != "0" {
+			if on := accounts.Find(w.account, v.ID).Machine; on != "" {
 				t.Errorf("detached, and the cloud has it on machine %s", on)
 			}
 			must(t, here.Attach, here.Stage, here.Publish)

@@ -15,6 +15,7 @@ import (
 	"github.com/digitalocean/godo"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
@@ -29,7 +30,7 @@ const (
 
 // digitalOceanVendor is that driver.
 type digitalOceanVendor struct {
-	programs.DigitalOcean
+	accounts.DigitalOcean
 	api *godo.Client
 }
 
@@ -40,7 +41,7 @@ func openDigitalOceanVendor(t *testing.T, dir string) vendor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return digitalOceanVendor{programs.DigitalOcean{Account: account}, api}
+	return digitalOceanVendor{accounts.DigitalOcean{Cloud: account}, api}
 }
 
 func (digitalOceanVendor) driver() string                 { return doName }
@@ -58,7 +59,7 @@ func (digitalOceanVendor) told(v *programs.Volume) map[string]string {
 }
 
 func (d digitalOceanVendor) add(volume string) (string, error) {
-	return d.Account.AddVolume(emulator.Volume{Name: volume, SizeGiB: 1, Description: "Created by DigitalOcean CSI driver"})
+	return d.Cloud.AddVolume(emulator.Volume{Name: volume, SizeGiB: 1, Description: "Created by DigitalOcean CSI driver"})
 }
 
 func (d digitalOceanVendor) attach(ctx context.Context, id, machine string) error {
@@ -86,7 +87,7 @@ func (d digitalOceanVendor) detach(ctx context.Context, id, machine string) erro
 // after returns a volume after the action that was sent for it, which ends before the next request.
 func (d digitalOceanVendor) after(ctx context.Context, id string) emulator.Volume {
 	_, _, _ = d.api.Storage.GetVolume(ctx, id)
-	v, _ := d.Account.Volume(id)
+	v, _ := d.Volume(id)
 	return v
 }
 
@@ -96,7 +97,7 @@ func (d digitalOceanVendor) remove(ctx context.Context, id string) error {
 }
 
 func (d digitalOceanVendor) tags(id string) ([]string, bool) {
-	v, exists := d.Account.Volume(id)
+	v, exists := d.Volume(id)
 	return v.Tags, exists
 }
 

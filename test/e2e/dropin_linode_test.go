@@ -15,6 +15,7 @@ import (
 	"github.com/linode/linodego"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
@@ -24,7 +25,7 @@ const linodeName = "linodebs.csi.linode.com"
 
 // linodeVendor is that driver.
 type linodeVendor struct {
-	programs.Linode
+	*accounts.Linode
 	api *linodego.Client
 }
 
@@ -35,7 +36,7 @@ func openLinodeVendor(t *testing.T, dir string) vendor {
 	if _, err := api.UseURL(account.URL + "/v4"); err != nil {
 		t.Fatal(err)
 	}
-	return linodeVendor{programs.Linode{Account: account}, &api}
+	return linodeVendor{&accounts.Linode{Cloud: account}, &api}
 }
 
 func (linodeVendor) driver() string { return linodeName }
@@ -62,7 +63,7 @@ func (linodeVendor) typo() (wrong, right string) {
 }
 
 func (v linodeVendor) add(volume string) (string, error) {
-	id, err := v.Account.AddVolume(emulator.Volume{Label: volume, SizeGiB: 10})
+	id, err := v.Cloud.AddVolume(emulator.Volume{Label: volume, SizeGiB: 10})
 	return fmt.Sprintf("%d-%s", id, volume), err
 }
 
@@ -123,7 +124,7 @@ func (v linodeVendor) remove(ctx context.Context, handle string) error {
 
 func (v linodeVendor) tags(handle string) ([]string, bool) {
 	id, _ := number(handle) // there is no volume 0
-	vol, exists := v.Account.Volume(id)
+	vol, exists := v.Volume(id)
 	return vol.Tags, exists
 }
 
@@ -140,7 +141,7 @@ func (v linodeVendor) renamed(c takenOver) {
 	vol := c.persistentVolume("before", "ext4")
 	id, err := number(vol.ID)
 	if err == nil {
-		err = v.Account.Rename(id, "after")
+		err = v.Cloud.Rename(id, "after")
 	}
 	if err != nil {
 		c.Fatal(err)
@@ -173,7 +174,7 @@ func (v linodeVendor) parameters(c takenOver) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	made, _ := v.Account.Volume(id)
+	made, _ := v.Volume(id)
 	if !made.Encrypted || !slices.Contains(made.Tags, "foo") || !slices.Contains(made.Tags, "env:prod") {
 		c.Errorf("the volume is %+v, want it encrypted and with the tags foo and env:prod", made)
 	}
@@ -182,7 +183,7 @@ func (v linodeVendor) parameters(c takenOver) {
 	if id, err = number(plain.ID); err != nil {
 		c.Fatal(err)
 	}
-	if made, _ = v.Account.Volume(id); made.Encrypted {
+	if made, _ = v.Volume(id); made.Encrypted {
 		c.Errorf("the volume is %+v, want it not encrypted, as the vendor's driver makes it", made)
 	}
 	must(c.T, plain.Delete)

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 // vendor is the driver of a cloud's vendor, as it works in an emulated account: what it calls things, and
 // what its controller does.
 type vendor interface {
-	programs.Emulated
+	accounts.Account
 
 	// driver is its name. The labels of its nodes are here, and there is another place.
 	driver() string
@@ -76,7 +77,7 @@ func takeOver(t *testing.T, open func(t *testing.T, dir string) vendor) {
 	c := takenOver{T: t, vendor: open(t, filepath.Join(dir, "account")), devices: filepath.Join(dir, "by-id")}
 	c.pair = start(t, programs.Options{Dir: dir, Cloud: c.vendor, Flags: []string{"--driver-name=" + c.driver()}})
 	t.Cleanup(func() {
-		for _, what := range append(c.Troubles(), c.Left()...) {
+		for _, what := range append(accounts.Wrong(c.vendor), accounts.Left(c.vendor)...) {
 			t.Errorf("left or wrong in the account: %s", what)
 		}
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
@@ -33,7 +34,7 @@ const (
 
 // yandexVendor is that driver.
 type yandexVendor struct {
-	programs.Yandex
+	*accounts.Yandex
 	conn *grpc.ClientConn
 }
 
@@ -45,7 +46,7 @@ func openYandexVendor(t *testing.T, dir string) vendor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return yandexVendor{programs.Yandex{Account: account}, conn}
+	return yandexVendor{&accounts.Yandex{Cloud: account}, conn}
 }
 
 func (yandexVendor) driver() string { return yandexName }
@@ -76,12 +77,12 @@ func (yandexVendor) class() map[string]string      { return map[string]string{"t
 func (yandexVendor) typo() (wrong, right string)   { return "typeid", "typeID" }
 
 func (v yandexVendor) add(volume string) (string, error) {
-	return v.Account.AddDisk(emulator.Disk{Name: volume, Size: v.Size(), Description: "Created by Yandex CSI driver"})
+	return v.Cloud.AddDisk(emulator.Disk{Name: volume, Size: v.Size(), Description: "Created by Yandex CSI driver"})
 }
 
 // as puts the vendor's token into a call.
 func (v yandexVendor) as(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.Account.Token)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.Cloud.Token)
 }
 
 func (v yandexVendor) attach(ctx context.Context, id, machine string) error {
@@ -114,7 +115,7 @@ func (v yandexVendor) done(ctx context.Context) func(*operation.Operation, error
 }
 
 func (v yandexVendor) tags(id string) (tags []string, exists bool) {
-	d, exists := v.Account.Disk(id)
+	d, exists := v.Cloud.Disk(id)
 	for key := range maps.Keys(d.Labels) {
 		tags = append(tags, key)
 	}
@@ -152,7 +153,7 @@ func (v yandexVendor) managed(c takenOver) {
 
 func (v yandexVendor) madeAs(c takenOver, parameters map[string]string, diskType string) {
 	vol := create(c.T, c.pair, programs.Claim{Name: "typed", Filesystem: "ext4", Size: c.Size(), Parameters: parameters})
-	if made, _ := v.Account.Disk(vol.ID); made.Type != diskType {
+	if made, _ := v.Cloud.Disk(vol.ID); made.Type != diskType {
 		c.Errorf("the disk is %+v, want the type %s", made, diskType)
 	}
 	must(c.T, vol.Delete)

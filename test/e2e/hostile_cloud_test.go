@@ -75,9 +75,9 @@ func TestHostileIDsReachNoCloud(t *testing.T) {
 func (w world) wantNothingOf(t *testing.T, rpc string, call func() error) {
 	t.Helper()
 	before := onMachine(t, w.Pair)
-	w.emulated.api.ResetStats()
+	w.account.ResetStats()
 	err := call()
-	for _, sent := range w.emulated.api.Exchanges() {
+	for _, sent := range w.account.Exchanges() {
 		// A refused create may be the repeat of one that had worked, which is looked for by its name.
 		search := sent.Method == http.MethodGet && sent.Route == "/v2/snapshots" || sent.Route == "SnapshotService/List"
 		if rpc != "CreateSnapshot" || !search {

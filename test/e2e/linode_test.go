@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
@@ -153,7 +154,7 @@ func TestTheLimitOfAMachine(t *testing.T) {
 			}
 			more := create(t, w.Pair, programs.Claim{Name: "one-more", Size: 10 * gib})
 			wantCode(t, "attaching one more", more.Attach(t.Context()), codes.ResourceExhausted)
-			if on := w.emulated.on(more.ID); on != "0" || len(account.Volumes()) != row.fits+1 {
+			if on := accounts.Find(w.account, more.ID).Machine; on != "" || len(account.Volumes()) != row.fits+1 {
 				t.Errorf("the refused volume is on machine %s, of %d volumes", on, len(account.Volumes()))
 			}
 			if row.fits > 0 {

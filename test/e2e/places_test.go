@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -27,8 +28,8 @@ type world struct {
 	*programs.Pair
 	// left names what is still there of volumes that should be gone.
 	left func(t *testing.T) []string
-	// emulated is what only an emulated account can do; nil on `local`.
-	emulated *emulated
+	// account is the emulated one; nil on `local`.
+	account accounts.Account
 }
 
 // grows reports whether a filesystem, or a raw block volume for an empty kind, grows while a pod has it.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
@@ -31,23 +32,23 @@ const canary = "dop_v1_canary7f3a"
 
 // listening is a cloud whose programs also serve their metrics.
 type listening struct {
-	programs.Emulated
+	accounts.Account
 	controller, node string
 }
 
 func (l listening) Controller(dir string) ([]string, error) {
-	flags, err := l.Emulated.Controller(dir)
+	flags, err := l.Account.Controller(dir)
 	return append(flags, "--http-endpoint="+l.controller), err
 }
 
 func (l listening) Machine(dir string) ([]string, error) {
-	flags, err := l.Emulated.Machine(dir)
+	flags, err := l.Account.Machine(dir)
 	return append(flags, "--http-endpoint="+l.node), err
 }
 
 // keeper is an account with credentials that must show nowhere.
 type keeper struct {
-	*emulated
+	accounts.Account
 	// file in the programs' folder has them.
 	file string
 	// secrets are texts that only that file may hold, and the account.
@@ -57,9 +58,9 @@ type keeper struct {
 }
 
 // tokenKeeper is an account whose token the canary is.
-func tokenKeeper(account *emulated) keeper {
+func tokenKeeper(account accounts.Account) keeper {
 	return keeper{
-		emulated: account, file: "token", status: func(http int) int { return http },
+		Account: account, file: "token", status: func(http int) int { return http },
 		secrets: func(*testing.T, string) []string { return []string{canary} },
 	}
 }
@@ -68,7 +69,7 @@ func tokenKeeper(account *emulated) keeper {
 func keyKeeper(account *yandex.Cloud) keeper {
 	const signed = "eyJ" // how each JWT begins, with its header
 	return keeper{
-		emulated: ofYandex(programs.Yandex{Account: account}), file: "key.json",
+		Account: &accounts.Yandex{Cloud: account}, file: "key.json",
 		secrets: func(t *testing.T, file string) []string {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -99,10 +100,10 @@ func TestTokenShowsNowhere(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, dir string) keeper{
 		"DigitalOcean": func(t *testing.T, dir string) keeper {
-			return tokenKeeper(ofDigitalOcean(digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir})))
+			return tokenKeeper(accounts.DigitalOcean{Cloud: digitalocean.Start(t, digitalocean.Options{Token: canary, DataDir: dir})})
 		},
 		"Linode": func(t *testing.T, dir string) keeper {
-			return tokenKeeper(ofLinode(linode.Start(t, linode.Options{Token: canary, DataDir: dir}), linode.Linode{}))
+			return tokenKeeper(&accounts.Linode{Cloud: linode.Start(t, linode.Options{Token: canary, DataDir: dir})})
 		},
 		"Yandex Cloud": func(t *testing.T, dir string) keeper {
 			return keyKeeper(yandex.Start(t, yandex.Options{DataDir: dir}))
@@ -117,7 +118,7 @@ func TestTokenShowsNowhere(t *testing.T) {
 }
 
 func showNowhere(t *testing.T, dir string, account keeper) {
-	cloud := listening{account.Emulated, drivertest.FreeAddress(t), drivertest.FreeAddress(t)}
+	cloud := listening{account.Account, drivertest.FreeAddress(t), drivertest.FreeAddress(t)}
 	pair := start(t, programs.Options{Dir: dir, Cloud: cloud})
 
 	seen := map[string]string{}
@@ -132,7 +133,7 @@ func showNowhere(t *testing.T, dir string, account keeper) {
 		"a lost answer":     {Lost: faults.LostAfter},
 		"an errored change": {Errored: true},
 	} {
-		failingLife(t, account.emulated, pair, seen, what, effect)
+		failingLife(t, account.Account, pair, seen, what, effect)
 	}
 	for _, p := range []*programs.Program{pair.Controller, pair.Node} {
 		whatIsKnownOf(t, seen, p)
@@ -169,13 +170,13 @@ func showNowhere(t *testing.T, dir string, account keeper) {
 }
 
 // failingLife takes a volume through the controller's calls while the cloud fails, and notes each error.
-func failingLife(t *testing.T, account *emulated, pair *programs.Pair, seen map[string]string, what string, effect faults.Effect) {
+func failingLife(t *testing.T, account accounts.Account, pair *programs.Pair, seen map[string]string, what string, effect faults.Effect) {
 	t.Helper()
 	suffix := strings.ReplaceAll(what, " ", "-")
 	v := create(t, pair, programs.Claim{Name: "of-" + suffix, Filesystem: "ext4", Size: gib})
-	account.api.Arm(faults.Fault{Effect: effect})
+	account.Arm(faults.Fault{Effect: effect})
 	defer func() {
-		account.api.Disarm()
+		account.Disarm()
 		// A slow machine formats on when the stage has been given up.
 		eventually(t, "the node is done with "+v.Name, func() bool { return v.Unstage(t.Context()) == nil })
 	}()

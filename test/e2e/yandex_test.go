@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
@@ -203,10 +204,12 @@ func TestRestoreInAnotherZone(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kindName(kind), func(t *testing.T) {
-			dir, zone := folder(t), ""
+			const zone = "ru-central1-b"
+			dir := folder(t)
 			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
-			w := startEmulated(t, dir, ofYandex(programs.Yandex{Account: account, Zone: &zone}), nil)
-			zone = "ru-central1-b"
+			owned := &accounts.Yandex{Cloud: account}
+			w := startEmulated(t, dir, owned, nil)
+			owned.Shape.Zone = zone
 			there := beside(t, w.Pair)
 
 			source := create(t, w.Pair, programs.Claim{Name: "source", Filesystem: kind, Size: gib})

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
-	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 // emulated is a cloud whose account the suite runs on, with this machine as one of its own. The account
@@ -21,7 +21,7 @@ type emulated struct {
 	name string
 	size int64
 	// open starts an account with its data in a folder.
-	open func(t *testing.T, data string) programs.Emulated
+	open func(t *testing.T, data string) accounts.Account
 	// unsupported are the reasons that only this cloud has.
 	unsupported map[string]string
 }
@@ -33,17 +33,17 @@ var takes = clock.Fixed(20 * time.Millisecond)
 
 var emulatedClouds = []emulated{
 	{
-		name: "DigitalOcean", size: programs.DigitalOcean{}.Size(),
-		open: func(t *testing.T, data string) programs.Emulated {
-			return programs.DigitalOcean{Account: digitalocean.Start(t, digitalocean.Options{
+		name: "DigitalOcean", size: accounts.DigitalOcean{}.Size(),
+		open: func(t *testing.T, data string) accounts.Account {
+			return accounts.DigitalOcean{Cloud: digitalocean.Start(t, digitalocean.Options{
 				DataDir: data, Durations: digitalocean.Actions(takes),
 			})}
 		},
 	},
 	{
-		name: "Linode", size: programs.Linode{}.Size(),
-		open: func(t *testing.T, data string) programs.Emulated {
-			return programs.Linode{Account: linode.Start(t, linode.Options{
+		name: "Linode", size: (&accounts.Linode{}).Size(),
+		open: func(t *testing.T, data string) accounts.Account {
+			return &accounts.Linode{Cloud: linode.Start(t, linode.Options{
 				DataDir: data, Durations: linode.Each(takes), Rules: linode.Rules{OneChangePerLinode: true},
 			})}
 		},
@@ -56,20 +56,20 @@ var emulatedClouds = []emulated{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
 		},
 	},
-	yandexFolder("Yandex Cloud", yandex.Rules{}, programs.Yandex{}),
-	yandexFolder("Yandex Cloud where names repeat, over TLS", yandex.Rules{NamesRepeat: true}, programs.Yandex{TLS: true}),
+	yandexFolder("Yandex Cloud", yandex.Rules{}, &accounts.Yandex{}),
+	yandexFolder("Yandex Cloud where names repeat, over TLS", yandex.Rules{NamesRepeat: true}, &accounts.Yandex{TLS: true}),
 	yandexFolder("Yandex Cloud where keys are forgotten, as a machine's account", yandex.Rules{KeysForgottenAfter: takes},
-		programs.Yandex{MachineAccount: true}),
+		&accounts.Yandex{MachineAccount: true}),
 }
 
 // yandexFolder is a folder with its own rules, which the controller reaches in a way of its own.
-func yandexFolder(name string, rules yandex.Rules, way programs.Yandex) emulated {
+func yandexFolder(name string, rules yandex.Rules, way *accounts.Yandex) emulated {
 	return emulated{
 		name: name, size: way.Size(),
-		open: func(t *testing.T, data string) programs.Emulated {
-			folder := way
-			folder.Account = yandex.Start(t, yandex.Options{DataDir: data, Durations: yandex.Each(takes), Rules: rules})
-			return folder
+		open: func(t *testing.T, data string) accounts.Account {
+			folder := *way
+			folder.Cloud = yandex.Start(t, yandex.Options{DataDir: data, Durations: yandex.Each(takes), Rules: rules})
+			return &folder
 		},
 		unsupported: map[string]string{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": "a snapshot is in no zone: it can be restored in each",
@@ -107,11 +107,11 @@ func (e emulated) backend(name, accessType string) backend {
 func (e emulated) start(t *testing.T, dir string) (controller, node string) {
 	cloud := e.open(t, filepath.Join(dir, "account"))
 	t.Cleanup(func() {
-		for _, what := range append(cloud.Troubles(), cloud.Left()...) {
+		for _, what := range append(accounts.Wrong(cloud), accounts.Left(cloud)...) {
 			t.Errorf("left or wrong in the account: %s", what)
 		}
-		reads, writes := cloud.Calls()
-		t.Logf("%d reads and %d writes reached the account", reads, writes)
+		stats := cloud.Stats()
+		t.Logf("%d reads and %d writes reached the account", stats.Reads, stats.Writes)
 	})
 	return startPrograms(t, dir, cloud)
 }
