@@ -5,25 +5,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
 // A target is a cloud that the controller is measured against: all that differs from one to another.
 type target struct {
 	// name is what --cloud takes.
 	name string
-	// emulate starts an account with so many machines, each of which takes one change at a time if the
-	// real cloud's do.
-	emulate func(ctx context.Context, s setting) (account, error)
+	// emulate makes an account whose machines take one change at a time if the real cloud's do, and have room for
+	// many volumes.
+	emulate func(s setting, o accounts.Options) (accounts.Account, error)
 	// limits are the real ones of its API. Where kinds of requests have limits of their own, an account always
 	// has these as well.
 	limits []budget.Window
@@ -69,26 +66,45 @@ type setting struct {
 	inMemory bool
 }
 
-// account is an emulated account of a cloud.
-type account interface {
-	programs.Cloud
-	// Machines are the ids of its machines.
-	Machines() []string
-	// Counted is what has been asked of its API since the last Reset.
-	Counted() counted
-	// Changes are those of volumes since the last Reset.
-	Changes() []change
-	// Add makes a volume without asking the API, as if somebody else had, and returns its id.
-	Add(name string) (id string, err error)
-	// Usable reports whether a machine has a volume's device, by their ids.
-	Usable(volume, machine string) bool
-	// Left names what there is of volumes, Troubles what must not have happened.
-	Left() []string
-	Troubles() []string
-	Reset()
-	// Open makes the backend over the account, in this process.
-	Open(ctx context.Context, limits []budget.Window, reg prometheus.Registerer) (cloud.Cloud, func(context.Context) error, error)
-	Close() error
+// start starts the account of a cloud.
+func (s setting) start(ctx context.Context, t target) (accounts.Account, error) {
+	o := accounts.Options{Takes: clock.Span{Least: s.takes, Spread: s.more}}
+	for _, l := range s.limits {
+		o.Limits = append(o.Limits, rest.Limit{Requests: l.Calls, Window: l.Per})
+	}
+	a, err := t.emulate(s, o)
+	if err != nil {
+		return nil, err
+	}
+	for range s.machines {
+		a.AddMachine("")
+	}
+	for i := 0; i < s.foreign && err == nil; i++ {
+		_, err = a.AddVolume(accounts.Volume{Name: fmt.Sprint(foreign, i)})
+	}
+	if s.gets > 0 {
+		a.SlowReads(s.gets)
+	}
+	if err == nil && !s.inMemory {
+		err = a.Listen(ctx, "127.0.0.1:0")
+	}
+	return a, err
+}
+
+// foreign begins the names of volumes of others.
+const foreign = "foreign-"
+
+// left names what there is of volumes, without those of others.
+func left(a accounts.Account) []string {
+	return slices.DeleteFunc(accounts.Left(a), func(what string) bool { return strings.Contains(what, foreign) })
+}
+
+// usable reports whether a machine has a volume's device, by their ids.
+func usable(a accounts.Account) func(volume, machine string) bool {
+	return func(volume, machine string) bool {
+		v := accounts.Find(a, volume)
+		return v.Machine == machine && v.Ready
+	}
 }
 
 // counted are requests: by route, those that change nothing, the others, those refused for want of budget.
@@ -101,18 +117,10 @@ type counted struct {
 
 func (c counted) all() int { return c.reads + c.writes }
 
-// countedOf is what the server of an HTTP API has counted.
-func countedOf(s rest.Stats) counted {
-	return counted{routes: s.Routes, reads: s.Reads, writes: s.Writes, refused: s.Refused}
-}
-
-// texts are the numbers of machines as ids.
-func texts(numbers []int) []string {
-	ids := make([]string, 0, len(numbers))
-	for _, n := range numbers {
-		ids = append(ids, strconv.Itoa(n))
-	}
-	return ids
+// countedOf is what has been asked of an account's API since the last reset.
+func countedOf(a accounts.Account) counted {
+	stats := a.Stats()
+	return counted{routes: stats.Routes, reads: stats.Reads, writes: stats.Writes, refused: stats.Refused, atOnce: stats.AtOnce}
 }
 
 // refusedPart is the part of the requests that were refused, in percent.
@@ -124,6 +132,17 @@ type change struct {
 	what               string
 	volume             string
 	accepted, finished time.Time
+}
+
+// changesOf are the operations of volumes that an account accepted since the last reset.
+func changesOf(a accounts.Account) (all []change) {
+	calls := map[string]string{
+		accounts.Create: callCreate, accounts.Attach: callPublish, accounts.Detach: callUnpublish, accounts.Delete: callDelete,
+	}
+	for _, op := range a.Operations() {
+		all = append(all, change{what: calls[op.Kind], volume: op.Volume, accepted: op.Accepted, finished: op.Finished})
+	}
+	return all
 }
 
 // targets are the clouds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -72,7 +73,7 @@ func (b *cloudBench) hold(ctx context.Context, dir string, c crowd) (most float6
 			break
 		}
 		// Not by the API, whose limits would make that take minutes.
-		if ids[i], err = acc.Add(fmt.Sprint("held-", i)); err != nil {
+		if ids[i], err = acc.AddVolume(accounts.Volume{Name: fmt.Sprint("held-", i)}); err != nil {
 			return 0, err
 		}
 	}

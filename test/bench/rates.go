@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -144,10 +145,10 @@ func (b *cloudBench) play(ctx context.Context, r rate, l *load, dir string) (m m
 	}
 	defer func() { err = errors.Join(err, acc.Close()) }()
 	defer pair.Stop()
-	acc.Reset() // what the program asked at its start is not the load's
-	l.client, l.machines, l.usable = csi.NewControllerClient(pair.Controller.Conn), acc.Machines(), acc.Usable
+	acc.ResetStats() // what the program asked at its start is not the load's
+	l.client, l.machines, l.usable = csi.NewControllerClient(pair.Controller.Conn), acc.Machines(), usable(acc)
 	took := l.run(ctx)
-	m = measured{counted: acc.Counted(), calls: l.calls, changes: acc.Changes(), failed: l.failed, took: took}
+	m = measured{counted: countedOf(acc), calls: l.calls, changes: changesOf(acc), failed: l.failed, took: took}
 	if m.resident, err = residentMiB(pair.Controller.PID()); err != nil {
 		return m, err
 	}
@@ -156,8 +157,8 @@ func (b *cloudBench) play(ctx context.Context, r rate, l *load, dir string) (m m
 
 // start starts an account and the controller program for it. Without a flag the program knows the limits
 // that the cloud documents.
-func (b *cloudBench) start(ctx context.Context, dir string, s setting, limits string) (account, *programs.Pair, error) {
-	acc, err := b.target.emulate(ctx, s)
+func (b *cloudBench) start(ctx context.Context, dir string, s setting, limits string) (accounts.Account, *programs.Pair, error) {
+	acc, err := s.start(ctx, b.target)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,12 +174,12 @@ func (b *cloudBench) start(ctx context.Context, dir string, s setting, limits st
 }
 
 // sound says what is wrong with an account after a load, besides its numbers.
-func sound(acc account, failed []error) error {
+func sound(acc accounts.Account, failed []error) error {
 	var wrong []error
-	for _, trouble := range acc.Troubles() {
+	for _, trouble := range accounts.Wrong(acc) {
 		wrong = append(wrong, errors.New(trouble))
 	}
-	if left := acc.Left(); len(failed) == 0 && len(left) > 0 {
+	if left := left(acc); len(failed) == 0 && len(left) > 0 {
 		wrong = append(wrong, fmt.Errorf("left behind: %v", left))
 	}
 	return errors.Join(wrong...)

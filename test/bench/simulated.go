@@ -18,6 +18,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts/backend"
 )
 
 // simulate plays a load in simulated time.
@@ -29,7 +31,7 @@ func (b *cloudBench) simulate(t *testing.T, l limit) (run limitedRun, err error)
 }
 
 func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err error) {
-	acc, err := b.target.emulate(ctx, setting{machines: machines, takes: l.takes, made: l.takes, limits: l.cloud, gets: l.gets, inMemory: true})
+	acc, err := setting{machines: machines, takes: l.takes, made: l.takes, limits: l.cloud, gets: l.gets, inMemory: true}.start(ctx, b.target)
 	if err != nil {
 		return run, err
 	}
@@ -40,9 +42,9 @@ func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err
 		return run, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	do := &load{volumes: volumes, atOnce: l.atOnce, client: client, machines: acc.Machines(), usable: acc.Usable}
+	do := &load{volumes: volumes, atOnce: l.atOnce, client: client, machines: acc.Machines(), usable: usable(acc)}
 	took := do.run(ctx)
-	run.measured = measured{counted: acc.Counted(), calls: do.calls, changes: acc.Changes(), failed: do.failed, took: took}
+	run.measured = measured{counted: countedOf(acc), calls: do.calls, changes: changesOf(acc), failed: do.failed, took: took}
 	if run.waits, err = waits(reg); err != nil {
 		return run, err
 	}
@@ -50,8 +52,12 @@ func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err
 }
 
 // serve starts a controller in this process; only memory connects it with its callers and its cloud.
-func serve(ctx context.Context, acc account, told []budget.Window, reg prometheus.Registerer) (csi.ControllerClient, func() error, error) {
-	bare, closeBackend, err := acc.Open(ctx, told, reg)
+func serve(ctx context.Context, acc accounts.Account, told []budget.Window, reg prometheus.Registerer) (csi.ControllerClient, func() error, error) {
+	wait, err := budget.NewMetrics(reg)
+	if err != nil {
+		return nil, nil, err
+	}
+	bare, err := backend.Open(ctx, acc, backend.Config{ClusterID: "bench", Limits: told, Budget: wait, SweepEvery: -1})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +81,7 @@ func serve(ctx context.Context, acc account, told []budget.Window, reg prometheu
 	return csi.NewControllerClient(conn), func() error {
 		err := conn.Close()
 		stop()
-		return errors.Join(err, <-served, closeBackend(ctx))
+		return errors.Join(err, <-served, bare.Close(ctx))
 	}, nil
 }
 

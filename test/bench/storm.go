@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 )
 
 const (
@@ -29,7 +31,7 @@ func (b *cloudBench) storm(t *testing.T) (err error) {
 }
 
 func (b *cloudBench) inStorm(ctx context.Context) (err error) {
-	acc, err := b.target.emulate(ctx, setting{machines: moved, takes: 2 * time.Second, made: 2 * time.Second, limits: b.target.limits, inMemory: true})
+	acc, err := setting{machines: moved, takes: 2 * time.Second, made: 2 * time.Second, limits: b.target.limits, inMemory: true}.start(ctx, b.target)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (b *cloudBench) inStorm(ctx context.Context) (err error) {
 		return err
 	}
 	pause(ctx, 2*time.Minute) // the budget is whole again
-	acc.Reset()
+	acc.ResetStats()
 	var creates sync.WaitGroup
 	var failed error
 	began := time.Now()
@@ -66,15 +68,15 @@ func (b *cloudBench) inStorm(ctx context.Context) (err error) {
 }
 
 // storm prints how it went.
-func (t *table) storm(acc account, asked time.Time, free, took time.Duration) {
+func (t *table) storm(acc accounts.Account, asked time.Time, free, took time.Duration) {
 	var last time.Time
-	for _, c := range acc.Changes() {
+	for _, c := range changesOf(acc) {
 		if c.what == callUnpublish && c.accepted.After(last) {
 			last = c.accepted
 		}
 	}
 	before := 0
-	for _, c := range acc.Changes() {
+	for _, c := range changesOf(acc) {
 		if c.what == callCreate && c.accepted.After(asked) && c.accepted.Before(last) {
 			before++
 		}
@@ -83,7 +85,7 @@ func (t *table) storm(acc account, asked time.Time, free, took time.Duration) {
 	t.row("the last detach was sent after", last.Sub(asked).Seconds(), 0, "s")
 	t.row("the last unpublish was answered after", free.Seconds(), 0, "s")
 	t.row("all creates were answered after", took.Seconds(), 0, "s")
-	t.routes(acc.Counted())
+	t.routes(countedOf(acc))
 }
 
 // pause lets time pass.
