@@ -86,23 +86,6 @@ func (a *actor) snapshotAgain(sn *snap) {
 	a.pause(settled, settled+time.Second)
 }
 
-// twins is a site where two volumes can have one name.
-type twins interface {
-	twin(of cloud.VolumeID) cloud.VolumeID
-	remove(id cloud.VolumeID) bool
-}
-
-// Twin asks the site, if names repeat there.
-func (w *restWorld) Twin(of cloud.VolumeID) cloud.VolumeID {
-	if t, has := w.site.(twins); has {
-		return t.twin(of)
-	}
-	return ""
-}
-
-// Remove is only called with what Twin has made.
-func (w *restWorld) Remove(id cloud.VolumeID) bool { return w.site.(twins).remove(id) }
-
 // Twin makes none: names are unique.
 func (w *memoryWorld) Twin(cloud.VolumeID) cloud.VolumeID { return "" }
 

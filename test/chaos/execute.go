@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // outcome is what a run came to.
@@ -105,15 +104,15 @@ type scene struct {
 
 // scenes are the clouds by their names.
 var scenes = map[string]scene{
-	"digitalocean": emulated("digitalocean", driver.ScopeRegion, newDigitalOcean, scene{snapshots: true}),
-	"linode":       emulated("linode", driver.ScopeRegion, newLinode, scene{claims: true}),
+	"digitalocean": emulated(digitalOceanTraits, scene{snapshots: true}),
+	"linode":       emulated(linodeTraits, scene{claims: true}),
 	"memory":       {open: newMemoryWorld, snapshots: true},
-	"yandex":       emulated("yandex", driver.ScopeZone, newYandex, scene{snapshots: true}),
+	"yandex":       emulated(yandexTraits, scene{snapshots: true}),
 }
 
 // emulated completes a scene by both worlds of an emulated account.
-func emulated(name, scope string, found func(siteOptions) (site, error), s scene) scene {
-	s.open, s.served = rest(name, scope, 0, found), rest(name, scope, binarySpeed, found)
+func emulated(t traits, s scene) scene {
+	s.open, s.served = rest(t, 0), rest(t, binarySpeed)
 	return s
 }
 

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts/backend"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
@@ -25,9 +28,9 @@ type restWorld struct {
 	in      *injector
 	log     func(format string, args ...any)
 	changed func()
-	cloud   string
 	names   driver.Names
-	site    site
+	traits  traits
+	account accounts.Account
 	// real: time is not simulated.
 	real bool
 
@@ -36,56 +39,22 @@ type restWorld struct {
 	holds   map[cloud.VolumeID]func()
 }
 
-// site is the account, as far as one cloud's differs from another's.
-type site interface {
-	region() string
-	nodes() []cloud.NodeID
-	// least is what the smallest claim has less than the smallest volume.
-	least() cloud.Bytes
-	// settle is how long after the last call the driver may need to tidy up; real: in time that nobody
-	// simulates.
-	settle(real bool) time.Duration
-	truth(real bool) Truth
-	// where says on which machine a volume is, and whether it is a disk there; "" is nowhere.
-	where(id cloud.VolumeID) (on cloud.NodeID, ready bool)
-	// changing says whether an operation of the volume is under way.
-	changing(id cloud.VolumeID) bool
-	// put changes where the volume is past everything; "" is nowhere.
-	put(id cloud.VolumeID, on cloud.NodeID)
-	stamp(id cloud.VolumeID, text string)
-	hold(id cloud.VolumeID) (release func())
-	foreign(volume, snapshot string) (cloud.VolumeID, error)
-	tend() []string
-	complaints() []string
-	close() error
-
-	// token opens the account, and flags are a controller's besides those that all clouds have; open makes
-	// the backend, which reaches the account by one of the ways.
-	token() string
-	flags() []string
-	open(ctx context.Context, by way) (cloud.Cloud, func(context.Context) error, error)
-	// client and handler are the API, from either side.
-	client() http.RoundTripper
-	handler() http.Handler
+// traits are what differs between the clouds when things go wrong there.
+type traits struct {
+	name, scope string
+	// start starts an account, with rules that depend on the seed.
+	start func(accounts.Options) (accounts.Account, error)
 	// sort says what a request is for, and odds how often what goes wrong: so that each kind of fault has its
 	// share, with a backend that lists much or moves little.
-	sort(r request) sort
-	odds(real bool) odds
+	sort func(accounts.Call) sort
+	odds func(real bool) odds
 	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
 	// room, of a machine that is busy.
-	refusal(kind Kind, rng *rand.Rand) faults.Effect
+	refusal func(kind Kind, rng *rand.Rand) faults.Effect
+	// twin makes an older volume with the name of one, "" where the rules of the seed do not allow that; nil: names are
+	// unique.
+	twin func(a accounts.Account, seed uint64, of string) string
 }
-
-// way is how one controller program reaches an account.
-type way struct {
-	// web is for clients of HTTP.
-	web http.RoundTripper
-	// dial is for clients that have a connection.
-	dial func(ctx context.Context, address string) (net.Conn, error)
-}
-
-// request is what an emulator asks about before it answers.
-type request struct{ Method, Route, Action, Volume string }
 
 // sort is what a request is for.
 type sort int
@@ -108,50 +77,122 @@ func (s sort) later() bool { return s >= toBuildLater }
 // odds are the probabilities of faults for each request that can meet them.
 type odds struct{ stale, full, pending float64 }
 
-// siteOptions are what each account is made with.
-type siteOptions struct {
-	seed uint64
-	// speed of its time; 0 is for simulated time.
-	speed  float64
-	decide func(request) faults.Effect
-	// chance is for the pauses of the backend: the same for the same moment of simulated time.
-	chance func() float64
-}
-
 // lasting is how long operations usually take.
 var lasting = clock.Span{Least: time.Second, Spread: 9 * time.Second}
 
-// theirTags are those of what another cluster made.
-var theirTags = []string{"cloudblock-cluster:theirs", "cloudblock-name-hash:0123456789abcdef0123"}
+const (
+	// theirs is the tag of what another cluster made, temporary begins that of a temporary snapshot, and copying the name
+	// of a copy that was never handed out: the driver sweeps those.
+	theirs    = "cloudblock-cluster:theirs"
+	temporary = "cloudblock-temporary:"
+	copying   = "clone-"
+	// twinMark is the description of a volume that was made as a twin.
+	twinMark = "an older twin"
+)
 
-// rest makes the maker of a world whose volumes are bound to places of the scope. A speed of 0 is for
-// simulated time.
-func rest(name, scope string, speed float64, found func(siteOptions) (site, error)) maker {
+// theirTags are those of what another cluster made.
+var theirTags = []string{theirs, "cloudblock-name-hash:0123456789abcdef0123"}
+
+// rest makes the maker of a world. A speed of 0 is for simulated time.
+func rest(t traits, speed float64) maker {
 	return func(in *injector, log func(format string, args ...any), changed func()) (World, error) {
-		names, err := driver.NewNames(name, scope, "", nil)
+		names, err := driver.NewNames(t.name, t.scope, "", nil)
 		if err != nil {
 			return nil, err
 		}
-		w := &restWorld{in: in, log: log, changed: changed, cloud: name, names: names, real: speed > 0, holds: map[cloud.VolumeID]func(){}}
-		w.site, err = found(siteOptions{seed: in.seed, speed: speed, decide: w.decide, chance: func() float64 {
-			return randomOf(in.seed, time.Now().String()).Float64()
-		}})
+		w := &restWorld{in: in, log: log, changed: changed, names: names, traits: t, real: speed > 0, holds: map[cloud.VolumeID]func(){}}
+		w.account, err = t.start(accounts.Options{Machines: machines, Seed: in.seed, Speed: speed, Takes: lasting, Decide: w.decide})
 		return w, err
 	}
 }
 
-func (w *restWorld) Names() driver.Names   { return w.names }
-func (w *restWorld) Zone() string          { return w.site.region() }
-func (w *restWorld) Least() cloud.Bytes    { return w.site.least() }
-func (w *restWorld) Settle() time.Duration { return w.site.settle(w.real) }
-func (w *restWorld) Nodes() []cloud.NodeID { return w.site.nodes() }
-func (w *restWorld) Truth() Truth          { return w.site.truth(w.real) }
-func (w *restWorld) Tend() []string        { return w.site.tend() }
-func (w *restWorld) Complaints() []string  { return w.site.complaints() }
+func (w *restWorld) Names() driver.Names  { return w.names }
+func (w *restWorld) Zone() string         { return w.account.Region() }
+func (w *restWorld) Complaints() []string { return w.account.Violations() }
+
+// Least: no claim of a run is smaller than 1 GiB.
+func (w *restWorld) Least() cloud.Bytes { return cloud.Bytes(w.account.Size()) - cloud.GiB }
+
+// Settle is longer than the age from which an orphan of a clone is swept, and the time between two sweeps.
+func (w *restWorld) Settle() time.Duration {
+	if w.real {
+		return 2 * time.Minute // nobody waits for hours: Truth says of such an orphan that it is swept later
+	}
+	return 2*time.Hour + 10*time.Minute
+}
+
+func (w *restWorld) Nodes() (nodes []cloud.NodeID) {
+	for _, id := range w.account.Machines() {
+		nodes = append(nodes, cloud.NodeID(id))
+	}
+	return nodes
+}
+
+func (w *restWorld) Truth() Truth {
+	t := Truth{Volumes: map[cloud.VolumeID]Disk{}, Snapshots: map[cloud.SnapshotID]Image{}}
+	for _, v := range w.account.Volumes() {
+		t.Volumes[cloud.VolumeID(v.ID)] = Disk{
+			Name: v.Name, Foreign: slices.Contains(v.Tags, theirs) || v.Description == twinMark, Size: cloud.Bytes(v.Size), Stamp: v.Content,
+			On: nodesOf(cloud.NodeID(v.Machine)), Halfway: v.Machine != "" && !v.Ready, Dying: dying(v.Status),
+			Later: w.real && v.Machine == "" && strings.HasPrefix(v.Name, copying),
+		}
+	}
+	for _, s := range w.account.Snapshots() {
+		t.Snapshots[cloud.SnapshotID(s.ID)] = Image{
+			Name: s.Name, Foreign: slices.Contains(s.Tags, theirs), Of: cloud.VolumeID(s.Source), Stamp: s.Content, Dying: dying(s.Status),
+			Later: w.real && slices.ContainsFunc(s.Tags, func(tag string) bool { return strings.HasPrefix(tag, temporary) }),
+		}
+	}
+	return t
+}
+
+// dying: Yandex Cloud's words for what nobody can use.
+func dying(status string) bool { return status == "DELETING" || status == "ERROR" }
+
+// Tend deletes volumes whose create or clone failed in the cloud. Only the call that saw it knows that nobody
+// has ever used them.
+func (w *restWorld) Tend() []string {
+	var done []string
+	for _, v := range w.account.Volumes() {
+		broken := v.Status == "contact_support" || v.Status == "ERROR"
+		if broken && v.Machine == "" && w.account.DeleteVolume(v.ID) == nil {
+			done = append(done, v.Name)
+		}
+	}
+	return done
+}
+
+// Foreign also makes a temporary snapshot of another cluster, which is that cluster's to remove.
+func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
+	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Tags: theirTags, Content: theirStamp})
+	if err != nil {
+		return "", err
+	}
+	for _, snap := range []accounts.Snapshot{
+		{Name: snapshot, Source: id, Tags: theirTags, Content: theirStamp},
+		{Name: "clone-of-" + volume, Source: id, Tags: append([]string{temporary + "clone"}, theirTags...), Content: theirStamp},
+	} {
+		if _, err = w.account.AddSnapshot(snap); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return "", err
+		}
+	}
+	return cloud.VolumeID(id), nil
+}
+
+// Twin asks the cloud, if names repeat there.
+func (w *restWorld) Twin(of cloud.VolumeID) cloud.VolumeID {
+	if w.traits.twin == nil {
+		return ""
+	}
+	return cloud.VolumeID(w.traits.twin(w.account, w.in.seed, string(of)))
+}
+
+// Remove deletes what Twin has made.
+func (w *restWorld) Remove(id cloud.VolumeID) bool { return w.account.DeleteVolume(string(id)) == nil }
 
 // Close also waits until the servers of all programs have ended.
 func (w *restWorld) Close() {
-	_ = w.site.close()
+	_ = w.account.Close()
 	w.serving.Wait()
 }
 
@@ -159,31 +200,36 @@ func (w *restWorld) Kinds() []Kind {
 	return []Kind{Refused, Throttled, LostRequest, LostAnswer, Slow, Failed, Stale, Full, Pending}
 }
 
+// Open gives the backend pauses that are the same for the same moment of simulated time.
 func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
-	c, closed, err := w.site.open(life, way{web: &wire{w: w, life: life, program: p}, dial: w.serveInMemory(life, p)})
+	c, err := backend.Open(life, w.account, backend.Config{
+		Way:       accounts.Way{Web: &wire{w: w, life: life, program: p}, Dial: w.serveInMemory(life, p)},
+		ClusterID: ourCluster, OrphanAge: leftOver,
+		Rand: func() float64 { return randomOf(w.in.seed, time.Now().String()).Float64() },
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, func() { _ = closed(context.Background()) }, nil
+	return c, func() { _ = c.Close(context.Background()) }, nil
 }
 
 func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error {
-	if on, ready := w.site.where(id); on != node || !ready {
+	if v := accounts.Find(w.account, string(id)); v.Machine != string(node) || !v.Ready {
 		return fmt.Errorf("volume %s is not a disk of machine %s: %w", id, node, fault.Precondition)
 	}
-	w.site.stamp(id, stamp)
+	w.account.SetContent(string(id), stamp)
 	return nil
 }
 
 // Attach moves a volume by hand.
 func (w *restWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
-	if w.site.changing(id) {
+	if w.account.Busy(string(id)) {
 		return fmt.Errorf("volume %s: %w", id, fault.Busy)
 	}
-	if on, _ := w.site.where(id); on != from {
+	if on := accounts.Find(w.account, string(id)).Machine; on != string(from) {
 		return fmt.Errorf("volume %s is attached to machine %q: %w", id, on, fault.Precondition)
 	}
-	w.site.put(id, to)
+	w.account.Attached(string(id), string(to))
 	return nil
 }
 
@@ -195,18 +241,14 @@ func (w *restWorld) Use(id cloud.VolumeID, used bool) {
 		delete(w.holds, id)
 	}
 	if used {
-		w.holds[id] = w.site.hold(id)
+		w.holds[id] = w.account.Hold(string(id))
 	}
 }
 
-func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
-	return w.site.foreign(volume, snapshot)
-}
-
 // decide says what happens to a request.
-func (w *restWorld) decide(r request) faults.Effect {
+func (w *restWorld) decide(r accounts.Call) faults.Effect {
 	name := strings.TrimSpace(r.Method + " " + r.Route + " " + r.Action)
-	what := w.site.sort(r)
+	what := w.traits.sort(r)
 	kind, rng := w.in.decide(name, r.Volume, w.chances(what))
 	if kind != "" {
 		w.log("cloud: %s %s: %s", name, r.Volume, kind)
@@ -218,7 +260,7 @@ func (w *restWorld) decide(r request) faults.Effect {
 
 // chances are what can happen to a request of a sort.
 func (w *restWorld) chances(s sort) []chance {
-	likely := w.site.odds(w.real)
+	likely := w.traits.odds(w.real)
 	if s == toReadOne || s == toReadMany {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
@@ -250,7 +292,7 @@ func (w *restWorld) chances(s sort) []chance {
 func (w *restWorld) effect(kind Kind, s sort, rng *rand.Rand) faults.Effect {
 	switch kind {
 	case Refused, Throttled, Full, Pending:
-		return w.site.refusal(kind, rng)
+		return w.traits.refusal(kind, rng)
 	case LostRequest:
 		return faults.Effect{Lost: faults.LostBefore}
 	case LostAnswer:
@@ -279,18 +321,18 @@ func webRefusal(kind Kind, rng *rand.Rand) faults.Effect {
 
 // Serve answers the requests of a real program.
 func (w *restWorld) Serve(p Program) http.Handler {
-	return &wireHandler{in: w.in, log: w.log, program: p, cloud: w.site.handler()}
+	return &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler()}
 }
 
 // Flags also writes the file with the token.
 func (w *restWorld) Flags(api, dir string) ([]string, error) {
 	token := filepath.Join(dir, "token")
-	return append(w.site.flags(),
-		"--cloud="+w.cloud, "--api-endpoint="+api, "--credentials-file="+token, "--region="+w.site.region(),
+	return append(w.account.Flags(),
+		"--cloud="+w.account.Name(), "--api-endpoint="+api, "--credentials-file="+token,
 		"--cluster-id="+ourCluster, "--log-level=debug",
 		// As patient as ever by the cluster's clock: a change that failed unseen holds up its machine so long.
 		"--operation-timeout="+(5*time.Minute/binarySpeed).String(),
-	), os.WriteFile(token, []byte(w.site.token()), 0o600)
+	), os.WriteFile(token, []byte(w.account.Token()), 0o600)
 }
 
 // ourCluster is the cluster's name in the account.

@@ -29,7 +29,7 @@ func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := joined(r.Context(), l.life)
 	defer cancel() // the body is in memory
-	answer, err := l.w.site.client().RoundTrip(r.WithContext(ctx))
+	answer, err := l.w.account.Memory().Web.RoundTrip(r.WithContext(ctx))
 	if r.Method != http.MethodGet {
 		l.w.changed()
 	}
@@ -53,7 +53,7 @@ func plainProtocols() *http.Protocols {
 
 // serveInMemory serves the account to one controller program, whose connections end with its life.
 func (w *restWorld) serveInMemory(life context.Context, p Program) func(context.Context, string) (net.Conn, error) {
-	handler := &wireHandler{in: w.in, log: w.log, program: p, cloud: w.site.handler(), life: life, changed: w.changed}
+	handler := &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler(), life: life, changed: w.changed}
 	server := &http.Server{Handler: handler, Protocols: plainProtocols(), ReadHeaderTimeout: time.Hour}
 	listener := bufconn.Listen(connBuffer)
 	var once sync.Once
