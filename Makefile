@@ -84,9 +84,10 @@ manifests: ## Render each overlay to deploy/testdata
 	done
 
 .PHONY: chaos
-chaos: ## Random calls, faults and crashes in simulated time: CLOUD, RUNS, SEED, CONTROLLERS, BINARY=1
+chaos: CLOUD = memory
+chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1
 	@$(if $(BINARY),$(MAKE) --no-print-directory build)
-	@$(GO) run ./test/chaos -cloud $(if $(filter local,$(CLOUD)),memory,$(CLOUD)) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
+	@$(GO) run ./test/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
 
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)

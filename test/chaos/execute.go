@@ -117,9 +117,12 @@ func emulated(t traits, s scene) scene {
 }
 
 func sceneOf(name string) (scene, error) {
-	s, ok := scenes[name]
-	if !ok {
-		return s, fmt.Errorf("cloud %q: not one of %s", name, strings.Join(slices.Sorted(maps.Keys(scenes)), ", "))
+	if s, ok := scenes[name]; ok {
+		return s, nil
 	}
-	return s, nil
+	known := strings.Join(slices.Sorted(maps.Keys(scenes)), ", ")
+	if name == "local" {
+		return scene{}, fmt.Errorf("cloud %q is not played: its volumes are files of this machine, so there is no API that could fail; known are %s", name, known)
+	}
+	return scene{}, fmt.Errorf("cloud %q: known are %s", name, known)
 }
