@@ -22,8 +22,6 @@ import (
 
 // backend is one place for volumes that this program can be pointed at.
 type backend struct {
-	// scope is what its volumes are bound to, in the words of --topology-key.
-	scope cloud.Scope
 	// perNode: the program runs once on every node, and says which one on its socket.
 	perNode bool
 	// tokenVariable and endpointVariable are the environment variables of the vendor's own driver.
@@ -52,21 +50,18 @@ type closer func(ctx context.Context) error
 // backends is the table of all. Only this file and those with an entry's functions, backend_<cloud>.go, import them.
 var backends = map[string]backend{
 	"digitalocean": {
-		scope:            cloud.ScopeRegion,
 		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
 		endpointVariable: "DIGITALOCEAN_API_URL",
 		validate:         validateDigitalOcean,
 		open:             openDigitalOcean,
 	},
 	"linode": {
-		scope:            cloud.ScopeRegion,
 		tokenVariable:    "LINODE_TOKEN",
 		endpointVariable: "LINODE_URL",
 		validate:         validateLinode,
 		open:             openLinode,
 	},
 	"local": {
-		scope:    cloud.ScopeNode,
 		perNode:  true,
 		validate: (*config).validateLocal,
 		open: func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
@@ -78,7 +73,6 @@ var backends = map[string]backend{
 		},
 	},
 	"yandex": {
-		scope:          cloud.ScopeZone,
 		tokenVariable:  "YANDEX_AUTH_KEYS",
 		folderVariable: "YANDEX_FOLDER_ID",
 		checkSecret:    yandex.CheckCredentials,

@@ -46,18 +46,9 @@ type config struct {
 	caPool  *x509.CertPool
 }
 
-// clouds says for each backend what its volumes are bound to.
-func clouds() driver.Scopes {
-	scopes := driver.Scopes{}
-	for name, b := range backends {
-		scopes[name] = string(b.scope)
-	}
-	return scopes
-}
-
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-controller", flag.ContinueOnError)
-	c.Register(fs, clouds())
+	c.Register(fs)
 	fs.StringVar(&c.clusterID, "cluster-id", "", "the cluster's name, written on every volume as the tag "+clusterTag)
 	fs.Func("tag", "a tag for every volume, as `KEY=VALUE`; may be repeated", driver.AppendTo(&c.tagFlags))
 	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used at once")
@@ -87,7 +78,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (config, er
 
 // validate reports every mistake and fills what follows from the flags.
 func (c *config) validate(getenv func(string) string) error {
-	err := c.Check(clouds())
+	err := c.Check()
 	var tagErr error
 	c.tags, tagErr = c.parseTags()
 	err = errors.Join(err, tagErr)

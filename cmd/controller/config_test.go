@@ -4,14 +4,24 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
+
+// The flags know the clouds of the profiles, the program those of its table.
+func TestEveryCloudHasABackend(t *testing.T) {
+	if got, want := slices.Sorted(maps.Keys(backends)), profile.Names(); !slices.Equal(got, want) {
+		t.Errorf("the backends are %v, the profiles %v", got, want)
+	}
+}
 
 func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 	drivertest.WantRefused(t, refusal, drivertest.WrongFlags())

@@ -25,6 +25,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
@@ -165,7 +166,7 @@ func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, 
 // C1 and C3: behind the whole stack a repeated CreateVolume answers exactly what the first one did,
 // also when the first one's answer was lost, and there is one volume.
 func TestRepeatedCreateAnswersTheSame(t *testing.T) {
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
@@ -29,7 +30,7 @@ type stack struct {
 
 func startStack(t *testing.T, cfg memory.Config) *stack {
 	t.Helper()
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -39,42 +40,33 @@ type config struct {
 
 // disks is a cloud that attaches disks to machines.
 type disks struct {
+	profile.Cloud
+
 	// machine reads the identity of this machine from the metadata service.
 	machine metadata.Source
-	// linkPrefix is the prefix of the links of all volumes.
-	linkPrefix string
-	// mayBeVolume distinguishes volumes from other disks with that prefix, by their serials; nil: there are no others.
+	// mayBeVolume distinguishes volumes from other disks with the prefix of their links, by their serials; nil: there are no others.
 	mayBeVolume func(serial string) bool
-	// slots is how many of this cloud's volumes a machine can have. 0: it depends on the machine, see limit.go.
-	slots int64
 	// fallback reads what the machine itself has of its identity when the metadata service fails; nil: no fallback.
 	fallback func() (metadata.Machine, error)
-	// features are those of the controller: every instance of the plugin must report the same.
-	features driver.Features
 }
 
 // attachClouds are the clouds that attach disks.
 var attachClouds = map[string]disks{
-	"digitalocean": {
-		machine: metadata.DigitalOcean, linkPrefix: "scsi-0DO_Volume_", slots: 15, features: driver.Features{SnapshotZones: true},
-	},
+	"digitalocean": {Cloud: profile.DigitalOcean, machine: metadata.DigitalOcean},
 	"linode": {
-		machine: metadata.Linode, linkPrefix: "scsi-0Linode_Volume_",
+		Cloud: profile.Linode, machine: metadata.Linode,
 		fallback: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
 	},
-	"yandex": {machine: metadata.Yandex, linkPrefix: "virtio-", mayBeVolume: yandexVolume.MatchString},
+	"yandex": {Cloud: profile.Yandex, machine: metadata.Yandex, mayBeVolume: yandexVolume.MatchString},
 }
 
 // yandexVolume matches the serial of a volume of Yandex Cloud: its id or, if the vendor's driver attached it,
 // "csi-" and a number.
 var yandexVolume = regexp.MustCompile(`^([a-z0-9]{20}|csi-[0-9]{1,10})$`)
 
-// clouds are the backends of this program, each with the scope of its volumes.
-var clouds = driver.Scopes{"digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "local": driver.ScopeNode, "yandex": driver.ScopeZone}
-
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-node", flag.ContinueOnError)
-	c.Register(fs, clouds)
+	c.Register(fs)
 	fs.StringVar(&c.deviceDir, "device-dir", defaultDeviceDir, "the `folder` with the links to the cloud's disks")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's `folder`: every path of a request lies below it")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
@@ -98,7 +90,7 @@ func parse(args []string, out io.Writer) (config, error) {
 
 // validate reports every mistake and sets the fields derived from the flags.
 func (c *config) validate() error {
-	err := c.Check(clouds)
+	err := c.Check()
 	if !filepath.IsAbs(c.kubeletDir) || filepath.Clean(c.kubeletDir) == "/" {
 		err = errors.Join(err, fmt.Errorf("--kubelet-dir %q: not an absolute path below /", c.kubeletDir))
 	}
@@ -147,16 +139,17 @@ func (c *config) validateDisks() error {
 	}
 	// A limit of 0 would mean that there is none (failure A6 of the catalogue), so it is never reported.
 	var numErr error
+	slots := int64(c.disks.Slots)
 	c.reservedSlots, numErr = strconv.ParseInt(c.reserved, 10, 32)
 	switch {
 	case numErr != nil || c.reservedSlots < 0:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %q: not a number of at least 0", c.reserved))
-	case c.disks.slots == 0:
+	case slots == 0:
 		// Depends on the machine; see limit.go.
-	case c.reservedSlots >= c.disks.slots:
-		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", c.reservedSlots, c.disks.slots))
+	case c.reservedSlots >= slots:
+		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", c.reservedSlots, slots))
 	case c.MaxVolumes == 0:
-		c.MaxVolumes = c.disks.slots - c.reservedSlots
+		c.MaxVolumes = slots - c.reservedSlots
 	}
 	return err
 }

@@ -7,12 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 func refusal(args []string) error {
 	_, err := parse(args, &bytes.Buffer{})
 	return err
+}
+
+func TestEveryCloudThatAttachesIsKnown(t *testing.T) {
+	for _, name := range profile.Names() {
+		is, _ := profile.Of(name)
+		if _, known := attachClouds[name]; known != (is.LinkPrefix != "") {
+			t.Errorf("%s: attaches volumes by its profile: %t, here: %t", name, is.LinkPrefix != "", known)
+		}
+	}
 }
 
 func TestParseReportsEveryMistakeAtOnce(t *testing.T) {

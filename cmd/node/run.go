@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
@@ -82,8 +83,10 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
 		p.ready = func(context.Context) error { return err }
 	}
+	is, _ := profile.Of(cfg.Cloud) // as checked
 	err = driver.Serve(ctx, driver.Config{
-		Names: cfg.Names, Version: version, Commit: commit, Features: p.features,
+		// The features are the controller's: every instance of the plugin must report the same.
+		Names: cfg.Names, Version: version, Commit: commit, Features: driver.Features{SnapshotZones: is.SnapshotZones},
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, CallLimit: callLimit, Ready: p.ready,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, p.server) })
@@ -98,8 +101,6 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 // plugin is the node service for the local pool or for attached disks.
 type plugin struct {
 	server *node.Server
-	// features are those of the controller: every instance of the plugin must report the same.
-	features driver.Features
 	// ready returns an error while volumes cannot be served; nil: always ready.
 	ready func(ctx context.Context) error
 	// release unlocks the folder for the next node program.
@@ -122,7 +123,7 @@ func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger
 	store := disks.Pool()
 	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
 	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
-	return plugin{server: node.New(base), features: driver.Features{SnapshotZones: true}, ready: disks.Check, release: release}, nil
+	return plugin{server: node.New(base), ready: disks.Check, release: release}, nil
 }
 
 // openDisks serves the disks that a cloud attaches to this machine.
@@ -138,7 +139,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		return plugin{}, err
 	}
 	disks := device.NewByID(device.ByIDConfig{
-		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.linkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
+		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.LinkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
 		KubeletDir: realPath(cfg.kubeletDir),
 	})
 	info, err := identify(ctx, cfg, disks.Foreign, log)
@@ -149,7 +150,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
 	base.Info, base.Devices = info, disks
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
-	return plugin{server: node.New(base), features: cfg.disks.features, release: release}, nil
+	return plugin{server: node.New(base), release: release}, nil
 }
 
 // realPath resolves the symbolic links of a path, because the mount table has resolved paths. It returns a path that

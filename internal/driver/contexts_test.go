@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -106,7 +107,7 @@ func TestPublishContextIsFresher(t *testing.T) {
 // While a cluster moves from a vendor's driver to this one, each side reads what the other wrote.
 func TestContextsOfAVendor(t *testing.T) {
 	const vendor, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/volume-name"
-	n, err := driver.NewNames("digitalocean", driver.ScopeRegion, vendor, nil)
+	n, err := driver.NewNames("digitalocean", profile.ScopeRegion, vendor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func FuzzParseMkfsOptions(f *testing.F) {
 // What Linode's driver wrote: a path of a device, and attributes that ask for more than is served here.
 func TestContextsOfLinodesDriver(t *testing.T) {
 	const vendor, path = "linodebs.csi.linode.com", "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"
-	n, err := driver.NewNames("linode", driver.ScopeRegion, vendor, nil)
+	n, err := driver.NewNames("linode", profile.ScopeRegion, vendor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

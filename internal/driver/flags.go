@@ -5,24 +5,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 )
 
 // ErrCommandLine marks an error of the command line, for which the programs exit with 2.
 var ErrCommandLine = errors.New("wrong command line")
-
-// Scopes says for each cloud that a program knows what its volumes are bound to.
-type Scopes map[string]string
-
-// String lists the clouds, for messages.
-func (s Scopes) String() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
 
 // Flags are those that both programs have, with one meaning.
 type Flags struct {
@@ -46,8 +39,8 @@ type Flags struct {
 }
 
 // Register adds the flags to a set.
-func (f *Flags) Register(fs *flag.FlagSet, clouds Scopes) {
-	fs.StringVar(&f.Cloud, "cloud", "", "where the volumes are: "+clouds.String()+" (required)")
+func (f *Flags) Register(fs *flag.FlagSet) {
+	fs.StringVar(&f.Cloud, "cloud", "", "where the volumes are: "+known()+" (required)")
 	fs.StringVar(&f.Endpoint, "endpoint", "unix:///csi/csi.sock", "the CSI socket")
 	fs.StringVar(&f.HTTPEndpoint, "http-endpoint", "", "`host:port` of /metrics, /healthz and /readyz; empty: off")
 	fs.StringVar(&f.driverName, "driver-name", "", "another CSI driver name (default <cloud>."+domain+")")
@@ -95,27 +88,31 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 	return errors.Join(mistakes...)
 }
 
+// known lists the clouds, for messages.
+func known() string { return strings.Join(profile.Names(), ", ") }
+
 // Check compares the flags with one another, reports every mistake and fills what follows from them.
-func (f *Flags) Check(clouds Scopes) error {
+func (f *Flags) Check() error {
 	var mistakes []error
 	wrong := func(err error) { mistakes = append(mistakes, err) }
-	cloud, scope := f.Cloud, clouds[f.Cloud]
+	name := f.Cloud
+	c, found := profile.Of(name)
 	switch {
-	case cloud == "":
-		wrong(fmt.Errorf("--cloud: required: %s", clouds))
-	case scope == "":
-		wrong(fmt.Errorf("--cloud %q: known are %s", cloud, clouds))
+	case name == "":
+		wrong(fmt.Errorf("--cloud: required: %s", known()))
+	case !found:
+		wrong(fmt.Errorf("--cloud %q: known are %s", name, known()))
 	}
-	if scope == "" {
+	if !found {
 		// So that the other flags are checked all the same.
-		cloud = slices.Sorted(maps.Keys(clouds))[0]
-		if vendor := compat.Of(f.driverName); vendor != nil && clouds[vendor.Cloud] != "" {
-			cloud = vendor.Cloud
+		name = profile.Names()[0]
+		if vendor := compat.Of(f.driverName); vendor != nil {
+			name = vendor.Cloud
 		}
-		scope = clouds[cloud]
+		c, _ = profile.Of(name)
 	}
 	var err error
-	f.Names, err = NewNames(cloud, scope, f.driverName, f.topologyKeys)
+	f.Names, err = NewNames(name, c.Scope, f.driverName, f.topologyKeys)
 	wrong(err)
 	_, err = SocketPath(f.Endpoint)
 	wrong(InFlag("--endpoint", err))

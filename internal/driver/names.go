@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -15,18 +16,11 @@ import (
 // domain ends the default driver name and topology key of every cloud.
 const domain = "csi.cloudblock.io"
 
-// The scopes a topology key can have, in the words of the flag --topology-key.
-const (
-	ScopeRegion = "region"
-	ScopeZone   = "zone"
-	ScopeNode   = "node"
-)
-
 // TopologyKey is one label under which nodes and volumes state where they are.
 type TopologyKey struct {
 	// Key is the whole label, such as "topology.local.csi.cloudblock.io/node".
 	Key string
-	// Scope says what the label's value is: ScopeRegion, ScopeZone or ScopeNode.
+	// Scope says what the label's value is, in the words of package profile.
 	Scope string
 }
 
@@ -115,9 +109,9 @@ func parseTopologyKey(flag, scope string) (TopologyKey, error) {
 	case prefixed && (len(prefix) > segmentLimit || !keyPrefix.MatchString(prefix)),
 		len(name) > segmentLimit || !segmentText.MatchString(name):
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the key is not a label name: %w", flag, fault.InvalidArgument)
-	case got != ScopeRegion && got != ScopeZone && got != ScopeNode:
+	case got != profile.ScopeRegion && got != profile.ScopeZone && got != profile.ScopeNode:
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: the scope is not region, zone or node: %w", flag, fault.InvalidArgument)
-	case got != scope && (got != ScopeRegion || scope != ScopeZone):
+	case got != scope && (got != profile.ScopeRegion || scope != profile.ScopeZone):
 		return TopologyKey{}, fmt.Errorf("--topology-key %q: volumes of this cloud are bound to a %s, not to a %s: %w",
 			flag, scope, got, fault.InvalidArgument)
 	}
@@ -144,7 +138,7 @@ func (n Names) value(k TopologyKey, zone string) string {
 
 // follows reports whether the key's value follows from another one's: a region from a zone.
 func (n Names) follows(k TopologyKey) bool {
-	return k.Scope == ScopeRegion && slices.ContainsFunc(n.Topology, func(other TopologyKey) bool { return other.Scope == ScopeZone })
+	return k.Scope == profile.ScopeRegion && slices.ContainsFunc(n.Topology, func(other TopologyKey) bool { return other.Scope == profile.ScopeZone })
 }
 
 // regionOf is the region of a zone, in the clouds that call zones after their regions: ru-central1-a.

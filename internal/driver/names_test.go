@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -13,7 +14,7 @@ import (
 
 func names(t testing.TB, flags ...string) driver.Names {
 	t.Helper()
-	n, err := driver.NewNames("local", driver.ScopeNode, "", flags)
+	n, err := driver.NewNames("local", profile.ScopeNode, "", flags)
 	if err != nil {
 		t.Fatalf("NewNames: %v", err)
 	}
@@ -28,22 +29,22 @@ func TestNewNames(t *testing.T) {
 	}{
 		"the defaults are made from the cloud's name": {want: driver.Names{
 			Driver:   "local.csi.cloudblock.io",
-			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: driver.ScopeNode}},
+			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: profile.ScopeNode}},
 		}},
 		"a driver name does not change the topology key": {name: "disks.example.org", want: driver.Names{
 			Driver:   "disks.example.org",
-			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: driver.ScopeNode}},
+			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: profile.ScopeNode}},
 		}},
 		"given keys replace the default and keep their order": {flags: []string{"b.example/host=node", "a=node"}, want: driver.Names{
 			Driver: "local.csi.cloudblock.io",
 			Topology: []driver.TopologyKey{
-				{Key: "b.example/host", Scope: driver.ScopeNode}, {Key: "a", Scope: driver.ScopeNode},
+				{Key: "b.example/host", Scope: profile.ScopeNode}, {Key: "a", Scope: profile.ScopeNode},
 			},
 		}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := driver.NewNames("local", driver.ScopeNode, tc.name, tc.flags)
+			got, err := driver.NewNames("local", profile.ScopeNode, tc.name, tc.flags)
 			if err != nil || !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("NewNames(%q, %q) = %+v, %v, want %+v", tc.name, tc.flags, got, err, tc.want)
 			}
@@ -68,14 +69,14 @@ func TestNewNamesOfAVendor(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := driver.NewNames("digitalocean", driver.ScopeRegion, tc.name, tc.flags)
-			want := []driver.TopologyKey{{Key: tc.want, Scope: driver.ScopeRegion}}
+			got, err := driver.NewNames("digitalocean", profile.ScopeRegion, tc.name, tc.flags)
+			want := []driver.TopologyKey{{Key: tc.want, Scope: profile.ScopeRegion}}
 			if err != nil || !reflect.DeepEqual(got.Topology, want) || got.Vendor != compat.Of(tc.name) {
 				t.Errorf("NewNames(%q, %q) = %+v, %v, want the key %s", tc.name, tc.flags, got, err, tc.want)
 			}
 		})
 	}
-	_, err := driver.NewNames("local", driver.ScopeNode, vendor, nil)
+	_, err := driver.NewNames("local", profile.ScopeNode, vendor, nil)
 	if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "of --cloud digitalocean, and not of --cloud local") {
 		t.Errorf("NewNames of a vendor's driver on another cloud: error %v, want one that names both clouds", err)
 	}
@@ -101,7 +102,7 @@ func TestNewNamesRefuses(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := driver.NewNames("local", driver.ScopeNode, tc.name, tc.flags)
+			_, err := driver.NewNames("local", profile.ScopeNode, tc.name, tc.flags)
 			if !errors.Is(err, fault.InvalidArgument) {
 				t.Fatalf("NewNames(%q, %q): error %v, want %v", tc.name, tc.flags, err, fault.InvalidArgument)
 			}
@@ -145,7 +146,7 @@ func TestZone(t *testing.T) {
 // A cloud whose volumes are bound to zones may tell the region beside: it follows from the zone, must agree with it
 // and says nothing alone.
 func TestARegionBesideAZone(t *testing.T) {
-	n, err := driver.NewNames("yandex", driver.ScopeZone, "yandex.csi.flant.com", nil)
+	n, err := driver.NewNames("yandex", profile.ScopeZone, "yandex.csi.flant.com", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestARegionBesideAZone(t *testing.T) {
 			}
 		})
 	}
-	_, err = driver.NewNames("yandex", driver.ScopeZone, "", []string{"a.b/region=region"})
+	_, err = driver.NewNames("yandex", profile.ScopeZone, "", []string{"a.b/region=region"})
 	if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), "no key says which") {
 		t.Errorf("NewNames with a region alone = %v", err)
 	}
@@ -180,7 +181,7 @@ func FuzzNewNames(f *testing.F) {
 	f.Add("local.csi.cloudblock.io", "=node")
 	f.Add("a..b", "a/b/c=node")
 	f.Fuzz(func(t *testing.T, name, flag string) {
-		n, err := driver.NewNames("local", driver.ScopeNode, name, []string{flag})
+		n, err := driver.NewNames("local", profile.ScopeNode, name, []string{flag})
 		if err != nil {
 			if !errors.Is(err, fault.InvalidArgument) {
 				t.Fatalf("NewNames(%q, %q): error %v has no kind", name, flag, err)

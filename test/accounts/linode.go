@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -62,7 +63,7 @@ func (a *Linode) Controller(dir string) ([]string, error) {
 // they are reserved.
 func (a *Linode) Machine(dir string) ([]string, error) {
 	const usual = 2 // as in the account
-	here, err := device.NewByID(device.ByIDConfig{LinkPrefix: "scsi-0Linode_Volume_"}).Foreign()
+	here, err := device.NewByID(device.ByIDConfig{LinkPrefix: profile.Linode.LinkPrefix}).Foreign()
 	if err != nil {
 		return nil, err
 	}

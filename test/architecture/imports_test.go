@@ -38,11 +38,12 @@ var (
 var rules = map[string]rule{
 	"internal/fault":            {},
 	"internal/cloud":            {ours: []string{"fault"}},
+	"internal/cloud/profile":    {},
 	"internal/cloud/middleware": {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
 	"internal/cloud/memory":     {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":  {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
 	"internal/cloud/local/pool": {ours: []string{"fault"}, outside: []string{unix}},
-	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/local/pool"}, outside: []string{zap}},
+	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/profile", "cloud/local/pool"}, outside: []string{zap}},
 	"internal/cloud/poll":       {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
@@ -51,23 +52,23 @@ var rules = map[string]rule{
 	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
 		// cloud/remote: for tags only, until Linode and Yandex have moved to cloud/ops too.
-		ours:    []string{"cloud", "fault", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/linode": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
 		outside: []string{linodego, zap},
 	},
 	"internal/cloud/wish": {ours: []string{"cloud", "cloud/budget", "cloud/remote"}, outside: []string{zap}},
 	"internal/cloud/yandex": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish"},
+		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish", "cloud/profile"},
 		outside: []string{yandexSDK, yandexAPI, grpc, protobuf, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
-	"internal/driver":            {ours: []string{"fault", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
-	"internal/driver/compat":     {ours: []string{"fault"}},
+	"internal/driver":            {ours: []string{"fault", "cloud/profile", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
+	"internal/driver/compat":     {ours: []string{"cloud/profile"}},
 	"internal/driver/drivertest": {ours: []string{"driver"}, outside: []string{csiSpec, grpc}},
-	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "fault"}, outside: []string{csiSpec, protobuf, zap}},
+	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "cloud/profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
 		ours:    []string{"driver", "mounter", "mounter/device", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
@@ -78,12 +79,12 @@ var rules = map[string]rule{
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
 			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote",
-			"cloud/yandex", "cloud/ops", "cloud/api",
+			"cloud/yandex", "cloud/ops", "cloud/api", "cloud/profile",
 		},
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool", "cloud/metadata"},
+		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"test": {ours: anything, outside: anything},

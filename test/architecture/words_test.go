@@ -32,7 +32,7 @@ func TestVocabularies(t *testing.T) {
 				}
 				for _, folder := range []string{
 					"test/", "internal/cloud/yandex/", "internal/cloud/linode/", "internal/cloud/digitalocean/",
-					"internal/cloud/metadata/", "internal/driver/compat/",
+					"internal/cloud/metadata/", "internal/cloud/profile/", "internal/driver/compat/",
 				} {
 					if strings.HasPrefix(path, folder) {
 						return true

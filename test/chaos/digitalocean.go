@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
@@ -14,7 +13,7 @@ import (
 )
 
 var digitalOceanTraits = traits{
-	name: "digitalocean", scope: driver.ScopeRegion, start: startDigitalOcean, sort: digitalOceanSort, refusal: digitalOceanRefusal,
+	name: "digitalocean", start: startDigitalOcean, sort: digitalOceanSort, refusal: digitalOceanRefusal,
 	odds: func(bool) odds { return odds{stale: .18, full: .08, pending: .08} },
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -14,7 +13,7 @@ import (
 )
 
 var linodeTraits = traits{
-	name: "linode", scope: driver.ScopeRegion, start: startLinode, sort: linodeSort, odds: linodeOdds, refusal: linodeRefusal,
+	name: "linode", start: startLinode, sort: linodeSort, odds: linodeOdds, refusal: linodeRefusal,
 }
 
 func startLinode(o accounts.Options) (accounts.Account, error) {

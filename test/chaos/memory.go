@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -53,7 +54,7 @@ const (
 )
 
 func newMemoryWorld(in *injector, log func(format string, args ...any), changed func()) (World, error) {
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		return nil, err
 	}

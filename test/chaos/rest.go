@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
@@ -41,7 +42,7 @@ type restWorld struct {
 
 // traits are what differs between the clouds when things go wrong there.
 type traits struct {
-	name, scope string
+	name string
 	// start starts an account, with rules that depend on the seed.
 	start func(accounts.Options) (accounts.Account, error)
 	// sort says what a request is for, and odds how often what goes wrong: so that each kind of fault has its
@@ -96,7 +97,8 @@ var theirTags = []string{theirs, "cloudblock-name-hash:0123456789abcdef0123"}
 // rest makes the maker of a world. A speed of 0 is for simulated time.
 func rest(t traits, speed float64) maker {
 	return func(in *injector, log func(format string, args ...any), changed func()) (World, error) {
-		names, err := driver.NewNames(t.name, t.scope, "", nil)
+		is, _ := profile.Of(t.name)
+		names, err := driver.NewNames(t.name, is.Scope, "", nil)
 		if err != nil {
 			return nil, err
 		}

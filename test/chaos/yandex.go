@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -15,7 +14,7 @@ import (
 )
 
 var yandexTraits = traits{
-	name: "yandex", scope: driver.ScopeZone, start: startYandex, sort: yandexSort, odds: yandexOdds, refusal: yandexRefusal, twin: yandexTwin,
+	name: "yandex", start: startYandex, sort: yandexSort, odds: yandexOdds, refusal: yandexRefusal, twin: yandexTwin,
 }
 
 func startYandex(o accounts.Options) (accounts.Account, error) {

@@ -14,12 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // scopes says what the volumes of each cloud are bound to.
 var scopes = map[string]string{
-	"local": driver.ScopeNode, "digitalocean": driver.ScopeRegion, "linode": driver.ScopeRegion, "yandex": driver.ScopeZone,
+	"local": profile.ScopeNode, "digitalocean": profile.ScopeRegion, "linode": profile.ScopeRegion, "yandex": profile.ScopeZone,
 }
 
 func TestNamesAreTheDrivers(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -84,7 +85,7 @@ func TestClusterWideNamesBelongToOneOverlay(t *testing.T) {
 // The policies that write a node into claims look at the claims of all drivers: they may touch none but
 // ours, and refuse none, whatever is wrong with them.
 func TestHintsRefuseNothing(t *testing.T) {
-	names, err := driver.NewNames("local", driver.ScopeNode, "", nil)
+	names, err := driver.NewNames("local", profile.ScopeNode, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestPoliciesAreAboutOurAccountAndDriver(t *testing.T) {
 		t.Fatal("found no policy")
 	}
 	user := "request.userInfo.username == 'system:serviceaccount:" + o.serviceAccounts["cloudblock-node"].Namespace + ":cloudblock-node'"
-	names, err := driver.NewNames("local", driver.ScopeNode, "", nil)
+	names, err := driver.NewNames("local", profile.ScopeNode, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -72,7 +73,7 @@ func decideAttach(at placement, settled bool, refusal error) error {
 			at.vol.DropletIDs[0], fault.Precondition, refusal)
 	case at.target == nil:
 		return fmt.Errorf("%w: there is no such droplet: %w", fault.NotFound, refusal)
-	case len(at.target.VolumeIDs) >= slots || fault.Of(refusal) == fault.Exhausted:
+	case len(at.target.VolumeIDs) >= profile.DigitalOcean.Slots || fault.Of(refusal) == fault.Exhausted:
 		return fmt.Errorf("the droplet has no free slot, %d volumes are attached to it: %w: %w", len(at.target.VolumeIDs), fault.Exhausted, refusal)
 	case at.target.Region != nil && at.target.Region.Slug != regionOf(at.vol):
 		return fmt.Errorf("the volume is in %s and the droplet in %s: %w: %w", regionOf(at.vol), at.target.Region.Slug, fault.Precondition, refusal)

@@ -18,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -71,8 +72,6 @@ const (
 	perPage = 200
 	// maxSize is the largest volume, in GiB.
 	maxSize = 16384
-	// slots is how many volumes a droplet can hold.
-	slots = 15
 )
 
 // defaultLimits are the cloud's documented limits of one token. Only the hour's is in its headers.
@@ -161,13 +160,13 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 // Capabilities says what the cloud can do.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, SnapshotZones: true, Clones: true,
-		Scope:          cloud.ScopeRegion,
+		Attach: true, Expand: true, Snapshots: true, SnapshotZones: profile.DigitalOcean.SnapshotZones, Clones: true,
+		Scope:          cloud.Scope(profile.DigitalOcean.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: cloud.GiB,
 		LargestVolume:  maxSize * cloud.GiB,
 		DefaultSize:    16 * cloud.GiB,
-		VolumesPerNode: slots,
+		VolumesPerNode: profile.DigitalOcean.Slots,
 	}
 }
 

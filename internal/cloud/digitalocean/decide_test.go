@@ -7,6 +7,7 @@ import (
 	"github.com/digitalocean/godo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -24,7 +25,7 @@ func at(gib int64, droplets ...int) *volume {
 func TestWhatARefusalMeans(t *testing.T) {
 	here := &droplet{ID: 7, Region: &godo.Region{Slug: "fra1"}}
 	elsewhere := &droplet{ID: 7, Region: &godo.Region{Slug: "nyc3"}}
-	full := &droplet{ID: 7, VolumeIDs: make([]string, slots)}
+	full := &droplet{ID: 7, VolumeIDs: make([]string, profile.DigitalOcean.Slots)}
 	attached, gone, odd := refusedWith(422, "This volume is already attached"), refusedWith(404, "not found"), refusedWith(422, "no")
 	attach := func(vol *volume, target *droplet, settled bool, refusal error) error {
 		return decideAttach(placement{vol: vol, onto: 7, target: target}, settled, refusal)

@@ -14,9 +14,6 @@ import (
 // at most 64. What it thinks of a dash at the end is not documented, so there is none.
 var names = cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true, EndAlnum: true}
 
-// devicePrefix begins the link that udev makes for a volume on its droplet; the volume's name follows.
-const devicePrefix = "scsi-0DO_Volume_"
-
 var (
 	uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	slug = regexp.MustCompile(`^[a-z][a-z0-9]{1,30}$`)

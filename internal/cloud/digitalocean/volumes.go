@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -221,7 +222,7 @@ func regionOf(v *volume) string {
 
 // deviceOf is how a droplet recognises the volume of this name: the disk reports the name itself.
 func deviceOf(name string) cloud.Device {
-	return cloud.Device{Name: devicePrefix + name, Serial: name}
+	return cloud.Device{Name: profile.DigitalOcean.LinkPrefix + name, Serial: name}
 }
 
 // attachedTo reports whether the volume is a disk of the droplet.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -75,11 +76,11 @@ func logProgress(log *zap.Logger, at pool.Progress) {
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
-		SnapshotZones:  true,
+		SnapshotZones:  profile.Local.SnapshotZones,
 		Clones:         true,
 		Capacity:       true,
 		Health:         true,
-		Scope:          cloud.ScopeNode,
+		Scope:          cloud.Scope(profile.Local.Scope),
 		SizeStep:       cloud.Bytes(pool.SizeStep),
 		SmallestVolume: cloud.Bytes(pool.SmallestVolume),
 		LargestVolume:  cloud.Bytes(pool.LargestVolume),

@@ -6,20 +6,15 @@ package compat
 import (
 	"maps"
 	"slices"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
 // Vendor is a driver that this one takes over from. A nil *Vendor has left nothing behind.
 type Vendor struct {
-	// Driver is its CSI driver name, and Cloud the --cloud that its volumes are in.
-	Driver, Cloud string
-	// TopologyKeys are the labels of its nodes and volumes, in the form of --topology-key.
-	TopologyKeys []string
-	// NeverFormat are attributes of a volume whose presence, with whatever value, forbids to make a
-	// filesystem on it.
-	NeverFormat []string
-	// Parameters are those of its StorageClasses, each with the name of ours that means the same: TagWords
-	// where ours takes another form, and nothing where it has no effect of its own.
-	Parameters map[string]string
+	profile.Vendor
+	// Cloud is the --cloud that its volumes are in.
+	Cloud string
 
 	// link returns the base name of a disk's link by what an attach of this driver told about it.
 	link func(volume string, attached map[string]string) string
@@ -32,17 +27,20 @@ type Vendor struct {
 	refuses func(said map[string]string) string
 }
 
-// TagWords is the meaning of a parameter that lists tags as the cloud writes them, with commas between.
-const TagWords = "tag words"
-
 // vendors are all that there are.
-var vendors = []*Vendor{
-	// Its name before release 0.3 is still in clusters of that age: the name of a volume's driver can
-	// never be changed.
-	digitalOcean("dobs.csi.digitalocean.com"),
-	digitalOcean("com.digitalocean.csi.dobs"),
-	linode(),
-	yandex(),
+var vendors = complete(map[string]func(profile.Cloud, *Vendor){"digitalocean": digitalOcean, "linode": linode, "yandex": yandex})
+
+// complete adds to what the profiles say of the vendors how each writes and reads.
+func complete(clouds map[string]func(profile.Cloud, *Vendor)) (all []*Vendor) {
+	for name, complement := range clouds {
+		c, _ := profile.Of(name)
+		for _, v := range c.Vendors {
+			vendor := &Vendor{Vendor: v, Cloud: name}
+			complement(c, vendor)
+			all = append(all, vendor)
+		}
+	}
+	return all
 }
 
 // Of returns the vendor whose driver has this name; nil if it is no vendor's.

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -22,7 +23,7 @@ import (
 // grown makes a volume larger and returns the answer and how long it took.
 func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, capability *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, time.Duration) {
 	t.Helper()
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+			names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +197,7 @@ func (full) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Ex
 // E6: a quota that refuses a growth is OutOfRange. The resizer takes ResourceExhausted for a growth that may be under
 // way, and would repeat the old size for ever when the claim is lowered.
 func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
@@ -41,7 +42,7 @@ type rig struct {
 
 func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
 	t.Helper()
-	names, err := driver.NewNames("memory", driver.ScopeZone, "", nil)
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

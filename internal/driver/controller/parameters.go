@@ -9,8 +9,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -109,7 +109,7 @@ func (p *volumeParameters) set(name, value string) error {
 		var tags []cloud.Tag
 		tags, err = ParseTags(strings.Split(value, ","))
 		p.tags = append(p.tags, tags...)
-	case compat.TagWords:
+	case profile.TagWords:
 		var tags []cloud.Tag
 		tags, err = parseTagWords(value)
 		p.tags = append(p.tags, tags...)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -128,7 +129,7 @@ func TestParseLinodesParameters(t *testing.T) {
 		"a tag of our own":   {map[string]string{own + "volumeTags": "cloudblock-cluster:x"}, volumeParameters{}, "this driver's own"},
 		"a tag with a tab":   {map[string]string{own + "volumeTags": "a\tb"}, volumeParameters{}, "printable"},
 		"unknown":            {map[string]string{own + "volumeTag": "foo"}, volumeParameters{}, own + "volumeTags"},
-		"what tags mean":     {map[string]string{compat.TagWords: "foo"}, volumeParameters{}, "unknown"},
+		"what tags mean":     {map[string]string{profile.TagWords: "foo"}, volumeParameters{}, "unknown"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

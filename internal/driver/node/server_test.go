@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
@@ -17,7 +18,7 @@ import (
 
 var names = driver.Names{
 	Driver:   "local.csi.cloudblock.io",
-	Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: driver.ScopeNode}},
+	Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: profile.ScopeNode}},
 }
 
 // serve runs the Node service on a real socket, with the project's own server around it.
