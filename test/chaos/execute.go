@@ -29,7 +29,7 @@ func (s *sim) outcome() outcome {
 // setup says on what a plan is played.
 type setup struct {
 	scene
-	// plant makes backends wrong on purpose; nil: not.
+	// plant makes backends wrong on purpose; nil: not. The first breach then ends the run.
 	plant func(cloud.Cloud) cloud.Cloud
 }
 
@@ -38,6 +38,7 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		in, hist := newInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
+		s.first = with.plant != nil
 		w, err := with.open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 		if err != nil {
 			t.Fatal(err)

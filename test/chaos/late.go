@@ -23,6 +23,8 @@ const (
 	forgotten = 5 * time.Second
 	// leftOver is from which age a driver may take a half-made copy to be forgotten. It is longer than a call.
 	leftOver = 10 * time.Minute
+	// sweeps is how often a controller then removes what looks left over.
+	sweeps = 5
 	// unlucky is for how long after something late the lists are often old, and unluckily how often.
 	unlucky   = 2 * time.Second
 	unluckily = .5
@@ -101,13 +103,15 @@ func (s *sim) away(a *actor) {
 	}
 	by := get(s, func() int { return (s.lead[Provisioner] + 1) % s.plan.Controllers })
 	s.set(func() { s.absent = false })
-	if !a.pause(0, 15*time.Second) {
-		return
-	}
-	s.in.mark(Late)
-	s.hist.add("sweep", "by controller %d", by)
-	if err := s.fleet.sweep(s.life, by); err != nil {
-		s.hist.add("sweep", "by controller %d: %v", by, err)
+	for range sweeps {
+		if !a.pause(0, 5*time.Second) {
+			return
+		}
+		s.in.mark(Late)
+		s.hist.add("sweep", "by controller %d", by)
+		if err := s.fleet.sweep(s.life, by); err != nil {
+			s.hist.add("sweep", "by controller %d: %v", by, err)
+		}
 	}
 }
 

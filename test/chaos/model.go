@@ -52,6 +52,9 @@ func (s *sim) wrong(b Breach, format string, args ...any) {
 	}
 	s.wrongs = append(s.wrongs, w)
 	s.hist.add(breachMark, "%s: %s", b, w.Text)
+	if s.first {
+		s.end()
+	}
 }
 
 // check compares the truth with what must hold at all times.

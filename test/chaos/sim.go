@@ -38,6 +38,7 @@ type sim struct {
 	rpcs      int
 	crashes   int
 	wrongs    []Wrong
+	first     bool // the first breach ends the run
 	ending    bool // everything is being deleted
 	absent    bool // the provisioner is
 	// foreign and images are another cluster's.
@@ -251,6 +252,7 @@ func claimName(number int) string { return fmt.Sprintf("pvc-%d", number) }
 
 // play does all steps, deletes everything and waits until nothing is left to do.
 func (s *sim) play() {
+	defer s.close()
 	began := time.Now()
 	for _, step := range s.plan.Steps {
 		if wait(s.life, s.quick(step.At)-time.Since(began)) != nil {
@@ -278,13 +280,19 @@ func (s *sim) play() {
 	stop := context.AfterFunc(resting, func() { s.set(func() {}) })
 	defer stop()
 	s.until(func() bool { return s.rested() || resting.Err() != nil })
-	_ = wait(s.life, s.quick(s.world.Settle()))
+	if wait(s.life, s.quick(s.world.Settle())) != nil {
+		return
+	}
 	s.set(func() {
 		if !s.rested() {
 			s.stuck()
 		}
 	})
 	s.finalCheck()
+}
+
+// close ends what still goes on.
+func (s *sim) close() {
 	s.end()
 	s.workers.Wait()
 	s.fleet.close()
