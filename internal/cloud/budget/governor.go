@@ -128,6 +128,9 @@ func (g *Governor) Learn(r Rate) {
 	now := time.Now()
 	if w := g.windowOf(r); w != nil && r.Limit > 0 && !r.Refused {
 		w.told(now, r.Limit, max(0, r.Remaining))
+		if w.Told {
+			g.share(r.Limit)
+		}
 	}
 	if r.Refused {
 		g.refused(now, r)
@@ -138,6 +141,15 @@ func (g *Governor) Learn(r Rate) {
 		}
 	}
 	g.grant()
+}
+
+// share lets the windows that are a part of the limit in the headers follow it.
+func (g *Governor) share(limit int) {
+	for _, w := range g.windows {
+		if w.Share > 0 && !w.Fixed {
+			w.Calls = max(1, int(w.Share*float64(limit)))
+		}
+	}
 }
 
 // windowOf returns the window that the cloud speaks of, or nil.

@@ -235,6 +235,36 @@ func TestWhatOthersSpendIsBelievedAndForgotten(t *testing.T) {
 	})
 }
 
+func TestAWindowThatIsAShareFollowsTheLimitInTheHeaders(t *testing.T) {
+	for name, tc := range map[string]struct {
+		window budget.Window
+		limit  int
+		want   int
+	}{
+		"a higher limit":       {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 20_000, 1000},
+		"a lower limit":        {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 1000, 50},
+		"a limit of next to 0": {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 10, 1},
+		"a fixed window":       {budget.Window{Calls: 250, Per: time.Minute, Share: .05, Fixed: true}, 20_000, 250},
+		"a window of its own":  {budget.Window{Calls: 250, Per: time.Minute}, 20_000, 250},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := budget.New(budget.Config{Windows: []budget.Window{tc.window, {Calls: 5000, Per: time.Hour, Told: true}}})
+				g.Learn(budget.Rate{Limit: tc.limit, Remaining: tc.limit})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				got := 0
+				for g.Acquire(ctx, budget.Detach) == nil {
+					got++
+				}
+				if got != tc.want {
+					t.Errorf("%d requests at once, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
 	tests := map[string]struct {
 		said budget.Rate

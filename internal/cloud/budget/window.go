@@ -8,6 +8,9 @@ type Window struct {
 	Per   time.Duration
 	// Told: this is the window that the cloud's headers speak of.
 	Told bool
+	// Share, if not 0, is the part of the limit in the headers that this window is: Calls follow it, unless they are
+	// fixed.
+	Share float64
 	// Fixed: Calls are the most that may be sent here, whatever the cloud says of its own limit, because
 	// somebody has decided so. Otherwise Calls follow what the cloud says.
 	Fixed bool

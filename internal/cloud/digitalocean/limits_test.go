@@ -1,0 +1,43 @@
+package digitalocean_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+)
+
+// The limit of a minute is 5 % of the hour's, which differs between accounts.
+func TestTheMinutesLimitFollowsTheHours(t *testing.T) {
+	for name, tc := range map[string]struct {
+		minute, hour, reads int
+		within              func(took time.Duration) bool
+	}{
+		"a large account": {500, 10_000, 450, func(took time.Duration) bool { return took < time.Minute }},
+		"a small account": {100, 2000, 150, func(took time.Duration) bool { return took > time.Minute }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{Limits: []rest.Limit{
+					{Requests: tc.minute, Window: time.Minute}, {Requests: tc.hour, Window: time.Hour},
+				}})
+				c := open(t, account, func(cfg *digitalocean.Config) { cfg.Limits = nil })
+				vol := volume(t, c, "one")
+				began := time.Now()
+				for range tc.reads {
+					_, err := c.GetVolume(t.Context(), vol.ID)
+					must(t, err)
+				}
+				if took := time.Since(began); !tc.within(took) {
+					t.Errorf("%d reads took %s", tc.reads, took)
+				}
+				if n := account.Stats().Refused; n > 0 {
+					t.Errorf("%d requests were refused", n)
+				}
+			})
+		})
+	}
+}
