@@ -19,6 +19,14 @@ type Answer struct {
 	Words string
 	// RequestID is what the cloud's support asks for, if there is one.
 	RequestID string
+	// Fields are the parts of the request that the words are about, where the API names them.
+	Fields []string
+}
+
+// Refusal is what the body of a refusal says.
+type Refusal struct {
+	Words, RequestID string
+	Fields           []string
 }
 
 // NewAnswer returns an answer in one short line. Words that hold the token, as a proxy's may that repeats the
@@ -34,20 +42,33 @@ func NewAnswer(status int, words, requestID, token string) *Answer {
 	return &Answer{Status: status, Words: line(words), RequestID: line(requestID)}
 }
 
-// answerOf reads the body of a refusal: {"id":..,"message":..,"request_id":..}, or anything else as it is.
-func answerOf(resp *http.Response, token string) *Answer {
-	var said struct {
-		Message   string `json:"message"`
-		RequestID string `json:"request_id"`
+// answerOf reads a refusal. A body that is not in the API's form is repeated as it is.
+func (c *Client) answerOf(resp *http.Response, token string) *Answer {
+	parse := c.Refusal
+	if parse == nil {
+		parse = message
 	}
 	body, _ := io.ReadAll(resp.Body) // what arrived is all that there is to report
-	if json.Unmarshal(body, &said) != nil {
-		said.Message = string(body)
+	said, ok := parse(body)
+	if !ok {
+		said = Refusal{Words: string(body)}
 	}
 	if said.RequestID == "" {
 		said.RequestID = resp.Header.Get("X-Request-Id")
 	}
-	return NewAnswer(resp.StatusCode, said.Message, said.RequestID, token)
+	a := NewAnswer(resp.StatusCode, said.Words, said.RequestID, token)
+	a.Fields = said.Fields
+	return a
+}
+
+// message reads {"id":..,"message":..,"request_id":..}.
+func message(body []byte) (Refusal, bool) {
+	var said struct {
+		Message   string `json:"message"`
+		RequestID string `json:"request_id"`
+	}
+	err := json.Unmarshal(body, &said)
+	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil
 }
 
 // AnswerOf returns the cloud's answer behind an error, or nil if there was none.

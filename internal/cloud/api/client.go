@@ -30,12 +30,17 @@ type Client struct {
 	Token func() (string, error)
 	// UserAgent names the program; "": Go's own.
 	UserAgent string
-	// Governor has the budget.
+	// Governor has the budget of all requests.
 	Governor *budget.Governor
+	// Class returns what has the budget of some requests besides Governor. An answer is about the one that has its
+	// limit, or else about the class. Nil: the API counts all requests alike.
+	Class func(Request) *budget.Governor
 	// Route names a path without ids, for metrics.
 	Route func(path string) string
 	// Throttled reports whether a 429 is the budget's, and not a rule about what was asked for.
 	Throttled func(Request, *http.Response) bool
+	// Refusal reads the body of a refusal; false: it is not in the API's form. Nil: {"message":..,"request_id":..}.
+	Refusal func(body []byte) (Refusal, bool)
 	// Kind is the API's table of answers and kinds.
 	Kind    func(*Answer) fault.Kind
 	Metrics *budget.Metrics
@@ -48,6 +53,8 @@ type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
+	// Filter is sent as X-Filter; "": none.
+	Filter string
 	// Body is sent as JSON; nil: none.
 	Body any
 	// Write steers a request that changes something; nil: it only reads, with Priority.
@@ -76,7 +83,7 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 		p = budget.Read
 	}
 	for {
-		if err := c.Governor.Acquire(ctx, p); err != nil {
+		if err := c.acquire(ctx, r, p); err != nil {
 			return r.named(err)
 		}
 		again, err := c.try(ctx, r, body, into)
@@ -84,6 +91,25 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 			return c.explained(r, err)
 		}
 	}
+}
+
+// acquire waits for the budget of a request.
+func (c *Client) acquire(ctx context.Context, r Request, p budget.Priority) error {
+	if c.Class != nil {
+		if err := c.Class(r).Acquire(ctx, p); err != nil {
+			return err
+		}
+	}
+	return c.Governor.Acquire(ctx, p)
+}
+
+// learn takes in what an answer says, for the limit that it speaks of.
+func (c *Client) learn(r Request, rate budget.Rate) {
+	about := c.Governor
+	if c.Class != nil && (c.Class(r).Has(rate.Limit) || !c.Governor.Has(rate.Limit)) {
+		about = c.Class(r)
+	}
+	about.Learn(rate)
 }
 
 // try sends a request once. again: the cloud refused it for the budget.
@@ -106,7 +132,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	route := c.Route(r.Path)
 	if err != nil {
 		c.Metrics.Requested(route, r.Method, "error")
-		c.Governor.Learn(budget.Rate{})
+		c.learn(r, budget.Rate{})
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
@@ -116,15 +142,15 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	c.Metrics.Requested(route, r.Method, fmt.Sprint(resp.StatusCode))
 	rate := budget.StandardRate(resp)
 	if resp.StatusCode == http.StatusTooManyRequests && c.Throttled(r, resp) {
-		rate.Refused, rate.Words = true, answerOf(resp, token).Error()
-		c.Governor.Learn(rate)
+		rate.Refused, rate.Words = true, c.answerOf(resp, token).Error()
+		c.learn(r, rate)
 		if r.Write != nil {
 			r.Write.Undone()
 		}
 		return true, nil
 	}
-	c.Governor.Learn(rate)
-	return false, read(resp, r, token, into)
+	c.learn(r, rate)
+	return false, c.read(resp, r, token, into)
 }
 
 func (c *Client) send(ctx context.Context, r Request, body []byte, token string) (*http.Response, error) {
@@ -145,6 +171,9 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Authorization", "Bearer "+token)
+	if r.Filter != "" {
+		req.Header.Set("X-Filter", r.Filter)
+	}
 	if c.UserAgent != "" {
 		req.Header.Set("User-Agent", c.UserAgent)
 	}
@@ -153,10 +182,10 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 }
 
 // read takes the answer to a request.
-func read(resp *http.Response, r Request, token string, into any) error {
+func (c *Client) read(resp *http.Response, r Request, token string, into any) error {
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case resp.StatusCode >= 300 || resp.StatusCode < 200:
-		return answerOf(resp, token)
+		return c.answerOf(resp, token)
 	case r.NoContent && resp.StatusCode == http.StatusNoContent:
 		return nil
 	case r.NoContent:

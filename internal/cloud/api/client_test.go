@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -104,5 +106,72 @@ func TestAnErrorRepeatsTheCloudsWordsInOneShortLine(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 500 {
 			t.Errorf("the error is %.600v, want %q in it", err, tc.want)
 		}
+	}
+}
+
+// A request takes from the budget of its class and from that of all, and waits for both.
+func TestARequestTakesFromBothOfItsBudgets(t *testing.T) {
+	one := func() *budget.Governor {
+		return budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: 1 << 40}}})
+	}
+	endless := budget.New(budget.Config{})
+	for name, budgets := range map[string][2]*budget.Governor{"that of all is spent": {one(), endless}, "that of its class is spent": {endless, one()}} {
+		t.Run(name, func(t *testing.T) {
+			c := client(answers(200, "application/json", `{"n":1}`))
+			c.Governor, c.Class = budgets[0], func(api.Request) *budget.Governor { return budgets[1] }
+			var into struct{ N int }
+			if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := c.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &into); fault.Of(err) != fault.Unavailable {
+				t.Errorf("the second request ends with %v, want %q", err, fault.Unavailable)
+			}
+		})
+	}
+}
+
+func TestARefusalInTheAPIsOwnForm(t *testing.T) {
+	c := client(answers(422, "application/json", `{"why":"no room"}`))
+	c.Refusal = func(body []byte) (api.Refusal, bool) {
+		return api.Refusal{Words: "no room", Fields: []string{"size"}}, strings.Contains(string(body), "why")
+	}
+	a := api.AnswerOf(c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, nil))
+	if a == nil || a.Words != "no room" || len(a.Fields) != 1 || a.Fields[0] != "size" {
+		t.Errorf("the refusal is read as %+v", a)
+	}
+}
+
+// An answer is about the budget that has the limit which it names, and one of an unknown limit about the class.
+func TestAnAnswerIsAboutTheBudgetOfItsLimit(t *testing.T) {
+	for limit, spent := range map[string]string{"5": "all", "9": "class", "7": "class"} {
+		t.Run(limit, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := budget.New(budget.Config{Windows: []budget.Window{{Calls: 5, Per: time.Hour}}})
+				class := budget.New(budget.Config{Windows: []budget.Window{{Calls: 9, Per: time.Hour, Told: true}}})
+				base := answers(200, "application/json", `{"n":1}`)
+				c := client(transport(func(r *http.Request) (*http.Response, error) {
+					resp, err := base(r)
+					resp.Header.Set("Ratelimit-Limit", limit)
+					resp.Header.Set("Ratelimit-Remaining", "0")
+					return resp, err
+				}))
+				c.Governor, c.Class = all, func(api.Request) *budget.Governor { return class }
+				var into struct{ N int }
+				if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err != nil {
+					t.Fatal(err)
+				}
+				for name, g := range map[string]*budget.Governor{"all": all, "class": class} {
+					began := time.Now()
+					if err := g.Acquire(t.Context(), budget.Detach); err != nil {
+						t.Fatal(err)
+					}
+					if waited := time.Since(began) > 0; waited != (name == spent) {
+						t.Errorf("the budget of %s is spent: %v, want that of %s", name, waited, spent)
+					}
+				}
+			})
+		})
 	}
 }

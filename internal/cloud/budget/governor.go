@@ -152,6 +152,13 @@ func (g *Governor) share(limit int) {
 	}
 }
 
+// Has reports whether a limit of so many requests is one of its windows.
+func (g *Governor) Has(limit int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.windows, func(w *window) bool { return w.Calls == limit })
+}
+
 // windowOf returns the window that the cloud speaks of, or nil.
 func (g *Governor) windowOf(r Rate) *window {
 	var told *window
