@@ -152,12 +152,18 @@ func (p *poller) plan() {
 func (p *poller) read() {
 	p.mu.Lock()
 	due, soon := []Operation{}, time.Now().Add(p.r.cfg.Tick)
+	var others []Operation
 	asked := map[*waiter]bool{}
 	for w := range p.waiting {
 		if !w.due.After(soon) {
 			asked[w] = true
 			due = append(due, w.op)
+		} else {
+			others = append(others, w.op)
 		}
+	}
+	if p.r.cfg.Lists && len(due) > 1 {
+		due = append(due, others...)
 	}
 	if p.reading || len(due) == 0 {
 		p.mu.Unlock()

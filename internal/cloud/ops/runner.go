@@ -19,6 +19,9 @@ type Config struct {
 	Timeout time.Duration
 	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
 	Tick time.Duration
+	// Lists: the Tracker reads several operations with one list, however many. Those that are not due are read with
+	// several that are, so an operation that is much shorter than the mean of its kind is seen to end.
+	Lists bool
 	// Busy says how to wait while the cloud refuses a change because of another one. Zero means
 	// half a second to 3 seconds.
 	Busy Backoff
