@@ -1,6 +1,7 @@
 package linode
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -82,7 +83,7 @@ func (c *Cloud) mayAttach(v volume, ask attachRequest) *refusal {
 		return &configPersists
 	case !ask.persists() && l.Status != statusRunning:
 		return &notRunning
-	case ask.persists() && used >= persistentSlots:
+	case ask.persists() && used >= cmp.Or(c.rules.ConfigSlots, usualSlots):
 		return &persistLimit
 	case ask.persists() && ask.ConfigID == 0 && configs > 1:
 		return &manyConfigs

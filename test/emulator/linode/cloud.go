@@ -7,6 +7,7 @@ package linode
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -80,6 +81,11 @@ func New(opts Options) (*Cloud, error) {
 	c.routes()
 	for range opts.Linodes {
 		c.AddLinode(Linode{})
+	}
+	for n := range opts.Foreign {
+		if _, err := c.AddVolume(Volume{Label: fmt.Sprint("foreign-", n), SizeGiB: smallestVolume}); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }

@@ -52,6 +52,9 @@ var (
 	shrink         = bad("shrink", "size", "Volumes can only be resized up")                                                              // assumed
 	sameSize       = bad("same_size", "size", "Volume has this size already")                                                             // assumed
 	stillAttached  = bad("still_attached", "", "Volume must be detached before it can be deleted")                                        // assumed
+	locked         = bad("locked", "", "This volume cannot be deleted")                                                                   // assumed
+	rotating       = bad("rotating", "", "The volume's key is being rotated")                                                             // assumed
+	restricted     = refusal{"restricted", http.StatusForbidden, "", "Unauthorized"}                                                      // assumed
 	notAttached    = bad("not_attached", "", "Volume is not attached")                                                                    // assumed
 	notActive      = bad("not_active", "", "Volume must be active")                                                                       // assumed
 	quota          = bad("quota", "", "Account limit reached. Please open a support ticket.")                                             // assumed

@@ -10,11 +10,11 @@ import (
 
 const (
 	statusRunning = "running"
-	// persistentSlots is how many devices a boot configuration has.
-	persistentSlots = 8
-	leastDevices    = 8
-	mostDevices     = 64
-	usualDisks      = 2
+	// usualSlots is how many devices a boot configuration has.
+	usualSlots   = 8
+	leastDevices = 8
+	mostDevices  = 64
+	usualDisks   = 2
 )
 
 // plan is a type of Linode: its memory in MB, its disk in MB, its processors.

@@ -19,8 +19,8 @@ type Options struct {
 	Speed float64
 	// InMemory starts no listener: only Client reaches the account. For testing/synctest.
 	InMemory bool
-	// Linodes is how many Linodes there are at the start, in Region.
-	Linodes int
+	// Linodes is how many Linodes there are at the start, in Region, and Foreign how many volumes of others.
+	Linodes, Foreign int
 	// Region of the first Linodes; empty means DefaultRegion.
 	Region string
 	// Durations of the operations, Rules of the account and its rate limits.
@@ -75,6 +75,8 @@ type Durations struct {
 	Detach clock.Span `json:"detach"`
 	Resize clock.Span `json:"resize"`
 	Clone  clock.Span `json:"clone"`
+	// Delete is invented: Cloud Manager knows the status deleting, and no source shows a deletion that goes on, or
+	// fails, after its answer.
 	Delete clock.Span `json:"delete"`
 }
 
@@ -104,6 +106,16 @@ type Rules struct {
 	FailedAttachStays bool `json:"failed_attach_stays"`
 	// ReadyWhileDetaching shows io_ready until the detach is over.
 	ReadyWhileDetaching bool `json:"ready_while_detaching"`
+	// UpdatedStands shows the time of its create as the time of a volume's last change. When the API moves it is not
+	// documented.
+	UpdatedStands bool `json:"updated_stands"`
+	// EncryptedByDefault encrypts volumes unless the request says otherwise, as the API's description of 2026 says.
+	EncryptedByDefault bool `json:"encrypted_by_default"`
+	// TagsRefused refuses tags in creates and updates, as if the token were a restricted user's. Invented: only the
+	// routes of tags are documented to be for unrestricted users.
+	TagsRefused bool `json:"tags_refused"`
+	// ConfigSlots is how many devices a boot configuration has, up to 64; 0 means 8. The API's description says both.
+	ConfigSlots int `json:"config_slots"`
 	// NoIOReady leaves io_ready out of the answers, as older versions of the API do.
 	NoIOReady bool `json:"no_io_ready"`
 	// RetryAfter adds a Retry-After header to the answers that the rate limit gives.
@@ -162,6 +174,8 @@ type Volume struct {
 	// Linode is 0 while the volume is free. It is set before the device is there and until it has gone.
 	Linode  int  `json:"linode"`
 	IOReady bool `json:"io_ready"`
+	// Locks are such as cannot_delete; v4beta shows them.
+	Locks []string `json:"locks,omitempty"`
 	// Persists says that the attachment outlives a boot of the Linode.
 	Persists bool `json:"persists"`
 	// DeviceGiB is the size that the Linode sees: that of the moment when the volume was attached.

@@ -104,6 +104,16 @@ func (c *Cloud) SetStatus(id int, status string) {
 	}
 }
 
+// SetLocks says which locks a volume has, such as cannot_delete.
+func (c *Cloud) SetLocks(id int, locks ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Locks = slices.Clone(locks)
+		c.putVolume(v)
+	}
+}
+
 // Running returns the operations that have not ended, the oldest first.
 func (c *Cloud) Running() []Operation {
 	c.mu.Lock()

@@ -23,6 +23,7 @@ const (
 	statusResizing = "resizing"
 	statusDeleting = "deleting"
 	statusBroken   = "contact_support"
+	statusRotating = "key_rotating"
 )
 
 // state is all that the API can show.
@@ -54,8 +55,11 @@ func linodeRows(s *state) map[int]Linode { return s.linodes }
 
 // putVolume replaces a row that an API call can see.
 func (c *Cloud) putVolume(v volume) {
-	v.Updated = c.clock.Now()
-	history.Put(&c.past, v.Updated, &c.now, volumeRows, v.ID, v)
+	now := c.clock.Now()
+	if v.Updated.IsZero() || !c.rules.UpdatedStands {
+		v.Updated = now
+	}
+	history.Put(&c.past, now, &c.now, volumeRows, v.ID, v)
 }
 
 func (c *Cloud) removeVolume(id int) {

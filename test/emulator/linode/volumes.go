@@ -95,8 +95,10 @@ func (c *Cloud) mayCreate(v *volume, encryption string, attach attachRequest) *r
 		return &noEncryption
 	case !goodTags(v.Tags):
 		return &badTags
+	case len(v.Tags) > 0 && c.rules.TagsRefused:
+		return &restricted
 	}
-	v.Encrypted = encryption == "enabled" || encryption == "" && region.Encrypts
+	v.Encrypted = encryption == "enabled" || encryption == "" && (region.Encrypts || c.rules.EncryptedByDefault && encrypts)
 	if attach.LinodeID != 0 {
 		if why := c.mayAttach(*v, attach); why != nil {
 			return why
@@ -178,7 +180,11 @@ func (c *Cloud) getVolume(r *request) answer {
 	if !found {
 		return c.refuse(notFound)
 	}
-	return ok(c.showVolume(view, v))
+	shown := c.showVolume(view, v)
+	if r.PathValue("apiVersion") == "v4beta" {
+		shown.Locks = append([]string{}, v.Locks...)
+	}
+	return ok(shown)
 }
 
 func (c *Cloud) updateVolume(r *request) answer {
@@ -200,8 +206,11 @@ func (c *Cloud) updateVolume(r *request) answer {
 		v.Label = *ask.Label
 	}
 	if ask.Tags != nil {
-		if !goodTags(*ask.Tags) {
+		switch {
+		case !goodTags(*ask.Tags):
 			return c.refuse(badTags)
+		case len(*ask.Tags) > 0 && c.rules.TagsRefused:
+			return c.refuse(restricted)
 		}
 		v.Tags = slices.Clone(*ask.Tags)
 	}
@@ -217,6 +226,10 @@ func (c *Cloud) deleteVolume(r *request) answer {
 		return c.refuse(notFound)
 	case v.Linode != 0 && !c.rules.DeleteOfAttachedDone:
 		return c.refuse(stillAttached)
+	case len(v.Locks) > 0:
+		return c.refuse(locked)
+	case v.Status == statusRotating:
+		return c.refuse(rotating)
 	case v.Status == statusDeleting:
 		return ok(struct{}{})
 	}

@@ -22,6 +22,7 @@ type wireVolume struct {
 	Encryption     string   `json:"encryption"`
 	Created        string   `json:"created"`
 	Updated        string   `json:"updated"`
+	Locks          []string `json:"locks,omitzero"`
 }
 
 // stamp is the API's form of a time: UTC, without saying so.
