@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -26,13 +28,16 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := machineryMetrics(around.registry)
-	if err != nil {
+	var m linode.Metrics
+	if m.Ops, err = ops.NewMetrics(around.registry); err != nil {
+		return nil, nil, err
+	}
+	if m.Budget, err = budget.NewMetrics(around.registry); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
 	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
-		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, remote.DefaultTransport()), Region: region,
+		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
 		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
 	})

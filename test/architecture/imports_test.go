@@ -51,12 +51,12 @@ var rules = map[string]rule{
 	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
-		// cloud/remote: for tags only, until Linode and Yandex have moved to cloud/ops too.
+		// cloud/remote: for tags only, until Yandex has moved to cloud/ops too.
 		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/linode": {
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{linodego, zap},
 	},
 	"internal/cloud/wish": {ours: []string{"cloud", "cloud/budget", "cloud/remote"}, outside: []string{zap}},

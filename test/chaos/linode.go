@@ -4,10 +4,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	linodes "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
@@ -22,9 +20,7 @@ func startLinode(o accounts.Options) (accounts.Account, error) {
 		return nil, err
 	}
 	a.SetRules(func(r *linodes.Rules) { *r = linodeRules(o.Seed) })
-	lasts := linodes.Each(o.Takes)
-	lasts.Delete = clock.Span{Spread: 3 * time.Second}
-	a.SetDurations(lasts)
+	a.SetDurations(linodes.Each(o.Takes))
 	return a, nil
 }
 
@@ -57,8 +53,6 @@ func linodeSort(r accounts.Call) sort {
 		return toMove
 	case r.Method == http.MethodPost:
 		return toBuildLater
-	case r.Method == http.MethodDelete:
-		return toRemoveLater
 	}
 	return toChange
 }

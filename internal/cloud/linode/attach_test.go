@@ -19,7 +19,7 @@ import (
 // detach, and attaches then, also where the volume's device shows until the very end.
 func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{
-		"the device goes first": {}, "the device shows as it goes": {ReadyWhileDetaching: true}, "the API says nothing of devices": {NoIOReady: true},
+		"the device goes first": {}, "the device shows as it goes": {ReadyWhileDetaching: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,9 +45,9 @@ func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
 
 // A detach that the cloud gives up without a word is not waited for until its caller gives up, and does not hold
 // up the other volumes of the Linode, whatever the volume shows meanwhile.
-func TestADetachThatIsGivenUpInSilenceHoldsUpNobody(t *testing.T) {
+func TestADetachThatFailsInSilenceHoldsUpNoOther(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{
-		"the device shows as it goes": {ReadyWhileDetaching: true}, "the API says nothing of devices": {NoIOReady: true},
+		"the device shows as it goes": {ReadyWhileDetaching: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestALateDetachTakesNothingOffAnotherLinode(t *testing.T) {
 	}
 }
 
-// A1: a detach that waits for the API's budget for longer than its look holds looks again before it is sent.
+// A1: a detach that waits for the API's budget for longer than its lease reads the volume again before it is sent.
 func TestADetachThatTheBudgetHoldsBackLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})
@@ -139,7 +139,7 @@ func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
 	})
 }
 
-// A2 and A9: "already attached" is settled by a fresh look: here is OK, elsewhere names the Linode, and an
+// A2 and A9: "already attached" is settled by a fresh read: here is OK, elsewhere names the Linode, and an
 // old list changes nothing about it.
 func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
 	account := start(t, emulator.Options{})
@@ -182,7 +182,7 @@ func TestDetachFromALinodeThatIsGoneWaitsForTheRecord(t *testing.T) {
 	})
 }
 
-// A Linode that somebody else is changing delays an attach and does not fail it.
+// A Linode that another one is changing delays an attach and does not fail it.
 func TestABusyLinodeIsADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Rules: emulator.Rules{OneChangePerLinode: true}})

@@ -1,28 +1,24 @@
 // Package linode keeps volumes in Linode (Akamai): block storage volumes, which are bound to a region and
 // attached to Linodes of that region.
 //
-// It is a translation of the contract in package cloud. Writes are sent first; what a refusal means is
-// decided from the state then, because almost every refusal of this API has the same status. A change shows
-// in the volume itself: its status, and for an attachment the Linode's id with the word that the device is
-// there. Waiting, ordering and the API budget are the shared machinery's. What this process remembers of
-// volumes (facts.go) saves requests and carries no correctness.
+// It is a translation of the contract in package cloud: each verb has a file that says how to send the
+// request, how to read the volume, and what a state means. Package ops does the rest. A change shows in the volume
+// itself: its status, and for an attachment the Linode's id together with the device being ready.
 package linode
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
-	"sync/atomic"
+	"net/url"
 	"time"
 
-	"github.com/linode/linodego"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -43,19 +39,16 @@ type Config struct {
 	NamePrefix string
 	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
 	OperationTimeout time.Duration
-	// SweepEvery is how often left-over copies are looked for. Zero means an hour, a negative value never.
+	// SweepEvery is how often orphaned copies are looked for. Zero means an hour, a negative value never.
 	SweepEvery time.Duration
-	// LeftOverAge is from which age an unfinished copy belongs to no call any more. Zero means an hour.
-	LeftOverAge time.Duration
-	// Gather is how long a look at the edge of a change waits for others. Zero means 50 ms, which is little against
-	// a change's own time.
-	Gather time.Duration
-	// Usual are the shortest plausible durations of changes by kind; nil: learnt from what is seen.
-	Usual map[poll.Kind]time.Duration
-	// Busy says how to wait while a Linode is busy with somebody else's change. Zero: the queue's own.
-	Busy queue.Backoff
-	// Limits are the most that the API is asked in all, and Classes the limits of some of it that hold beside
-	// them. Nil: what the cloud documents.
+	// OrphanAge is from which age an unfinished copy belongs to no call any more. Zero means an hour.
+	OrphanAge time.Duration
+	// Tick is the shortest time between two reads of running operations. Zero: package ops' own.
+	Tick time.Duration
+	// Busy says how to wait while a Linode is busy with another change. Zero: package ops' own.
+	Busy ops.Backoff
+	// Limits are those of all requests, and Classes the limits of some of them, which hold too. Nil: what the
+	// cloud documents.
 	Limits  []budget.Window
 	Classes *Classes
 	// Rand says how much pauses are left to chance; nil: math/rand/v2.
@@ -63,7 +56,13 @@ type Config struct {
 	// UserAgent names the program.
 	UserAgent string
 	Log       *zap.Logger
-	Metrics   remote.Metrics
+	Metrics   Metrics
+}
+
+// Metrics are those of what all clouds share. Each may be nil.
+type Metrics struct {
+	Ops    *ops.Metrics
+	Budget *budget.Metrics
 }
 
 // Classes are the limits of the requests that the cloud counts apart: creates of volumes, lists, and all others.
@@ -78,22 +77,13 @@ func documented() *Classes {
 }
 
 const (
-	defaultEndpoint         = "https://api.linode.com"
-	apiVersion              = "v4"
-	defaultOperationTimeout = 5 * time.Minute
-	defaultSweep            = time.Hour
-	defaultLeftOverAge      = time.Hour
-	// perPage is the most that the cloud puts on a page.
-	perPage = 500
-	// leastPage is the least that it takes as the size of one.
-	leastPage = 25
-	// leastSize and mostSize are the sizes of the smallest and the largest volume, in GiB.
-	leastSize, mostSize = 10, 16384
-	defaultGather       = 50 * time.Millisecond
-	// shownFor is for how long a state that was read may decide about a change that the API does not check.
-	shownFor = 2 * time.Second
-	// provenFor is the same for a page of several that proves that it is young.
-	provenFor = time.Second
+	defaultEndpoint = "https://api.linode.com"
+	defaultSweep    = time.Hour
+	defaultOrphan   = time.Hour
+	// perPage is the largest page of a list, minPage the smallest.
+	perPage, minPage = 500, 25
+	// minSize and maxSize are the sizes of the smallest and the largest volume, in GiB.
+	minSize, maxSize = 10, 16384
 )
 
 // ParamEncrypted is the StorageClass parameter that asks for encryption at rest: true, or false, which is
@@ -104,25 +94,19 @@ const ParamEncrypted = "encrypted"
 type Cloud struct {
 	noSnapshots
 
-	api     linodego.Client
-	region  string
-	prefix  string
-	owner   remote.Owner
-	patient time.Duration
-	leftOld time.Duration
-	log     *zap.Logger
+	api       *api.Client
+	ops       *ops.Runner
+	region    string
+	owner     remote.Owner
+	prefix    string
+	orphanAge time.Duration
+	log       *zap.Logger
 
-	work     *remote.Work
-	machines *queue.Queue
-	changes  *poll.Poller[int, *volume]
-	states   *poll.Shared[int, *volume]
-	// edges are looks right before a detach and right after a delete. They come in flocks, with every list that
-	// shows the end of some changes, so each waits a little for others.
-	edges   *poll.Shared[int, *volume]
-	regions atlas
-	known   facts
-	copies  copies
-	volumes atomic.Int64 // how many the account has, as far as a list has told
+	creates, lists, others *budget.Governor
+
+	regions *ops.Reads[struct{}, map[string]capabilities]
+	seen    cache
+	cloning remote.InUse // the labels of unfinished copies
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -137,27 +121,30 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, fmt.Errorf("region %q is not the id of one, such as us-ord: %w", cfg.Region, fault.InvalidArgument)
 	}
 	cfg = withDefaults(cfg)
+	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
+		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
+	}
+	governor := func(name string, windows []budget.Window) *budget.Governor {
+		return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
+	}
 	c := &Cloud{
-		region: cfg.Region, prefix: cfg.NamePrefix, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID},
-		patient: cfg.OperationTimeout, leftOld: cfg.LeftOverAge, log: cfg.Log, work: remote.NewWork(ctx),
-		machines: queue.New(queue.Config{Watch: cfg.OperationTimeout, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Queue}),
+		region: cfg.Region, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
+		orphanAge: cfg.OrphanAge, log: cfg.Log,
+		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
 	}
-	if err := c.connect(cfg); err != nil {
-		c.work.End()
-		return nil, err
+	c.api = &api.Client{
+		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
+		Governor: governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
+		Throttled: func(api.Request, *http.Response) bool { return true },
 	}
-	c.changes = poll.New(poll.Config[int, *volume]{
-		Source: poll.Source[int, *volume]{One: c.lookAt, Many: c.lookAtSeveral}, Usual: cfg.Usual, Rand: cfg.Rand, Metrics: cfg.Metrics.Poll,
+	c.ops = ops.New(ctx, ops.Config{
+		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
-	c.edges = poll.NewShared(poll.SharedConfig[int, *volume]{
-		Source: poll.Source[int, *volume]{One: c.lookAt, Many: c.edgesOf}, Tick: cfg.Gather, Metrics: cfg.Metrics.Poll,
-	})
-	c.states = poll.NewShared(poll.SharedConfig[int, *volume]{
-		Source:  poll.Source[int, *volume]{One: c.read, Many: c.several},
-		Metrics: cfg.Metrics.Poll,
-	})
+	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	if cfg.SweepEvery > 0 {
-		c.work.Every(cfg.SweepEvery, c.sweep)
+		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {
+			c.log.Warn("could not sweep orphaned copies", zap.Error(err))
+		})
 	}
 	return c, nil
 }
@@ -166,20 +153,11 @@ func withDefaults(cfg Config) Config {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = defaultEndpoint
 	}
-	if cfg.OperationTimeout <= 0 {
-		cfg.OperationTimeout = defaultOperationTimeout
-	}
 	if cfg.SweepEvery == 0 {
 		cfg.SweepEvery = defaultSweep
 	}
-	if cfg.Gather <= 0 {
-		cfg.Gather = defaultGather
-	}
-	if cfg.LeftOverAge <= 0 {
-		cfg.LeftOverAge = defaultLeftOverAge
-	}
-	if cfg.Usual == nil {
-		cfg.Usual = usualDurations()
+	if cfg.OrphanAge <= 0 {
+		cfg.OrphanAge = defaultOrphan
 	}
 	if cfg.Limits == nil {
 		cfg.Limits = []budget.Window{{Calls: 1600, Per: time.Minute}}
@@ -191,20 +169,13 @@ func withDefaults(cfg Config) Config {
 		cfg.Log = zap.NewNop()
 	}
 	if cfg.Transport == nil {
-		cfg.Transport = remote.DefaultTransport()
+		cfg.Transport = api.DefaultTransport()
 	}
 	return cfg
 }
 
 // Close ends what is under way in the background within the life of ctx. Calls must have ended.
-func (c *Cloud) Close(ctx context.Context) error {
-	c.work.End()
-	c.machines.Close()
-	c.changes.Close()
-	c.edges.Close()
-	c.states.Close()
-	return c.work.Wait(ctx)
-}
+func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 
 // Capabilities says what the cloud can do. How many volumes a Linode can hold depends on its memory and its
 // local disks, so the node says it.
@@ -213,36 +184,33 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		Attach: true, Expand: true, Clones: true,
 		Scope:          cloud.ScopeRegion,
 		SizeStep:       cloud.GiB,
-		SmallestVolume: leastSize * cloud.GiB,
-		LargestVolume:  mostSize * cloud.GiB,
+		SmallestVolume: minSize * cloud.GiB,
+		LargestVolume:  maxSize * cloud.GiB,
 		DefaultSize:    20 * cloud.GiB,
 		Parameters:     []string{ParamEncrypted},
 	}
 }
 
-// Capacity answers fault.Unsupported: the cloud does not say how much room it has.
+// Capacity answers fault.Unsupported: the cloud does not say how much space it has.
 func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
 // Check reads the shortest page of volumes, which needs the permission that every other read needs.
 func (c *Cloud) Check(ctx context.Context) error {
-	_, _, err := c.volumePage(budget.WithPriority(ctx, budget.List), listing{number: 1, size: leastPage})
-	return apiErrors.Read("look at the account's volumes", err)
+	_, _, err := readPage[volume](ctx, c, listOf{
+		doing: "read the account's volumes", path: volumesPath, perPage: minPage, priority: budget.List,
+	}, 1)
+	return err
 }
 
-// bounded gives a call that has no deadline the operation's.
-func (c *Cloud) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, c.patient)
-}
+// noSnapshotsAdvice goes with the refusal of a snapshot.
+const noSnapshotsAdvice = "Linode has no snapshots of volumes; make a claim with the volume's claim as its dataSource instead, which copies it"
 
-// gib rounds a size up to what the cloud counts in.
-func gib(size cloud.Bytes) int64 {
-	if size > math.MaxInt64-cloud.GiB {
-		return math.MaxInt64 / int64(cloud.GiB)
-	}
-	return int64((size + cloud.GiB - 1) / cloud.GiB)
+// noSnapshots says why there are none, and what there is instead.
+type noSnapshots struct{ cloud.NoSnapshots }
+
+// CreateSnapshot answers fault.Unsupported, and says what to do instead.
+func (noSnapshots) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fmt.Errorf("snapshots: %w: %s", fault.Unsupported, noSnapshotsAdvice)
 }

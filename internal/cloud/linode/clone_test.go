@@ -135,7 +135,7 @@ func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
 // begins anew.
 func TestACopyThatASweepTakesIsMadeAgain(t *testing.T) {
 	account := start(t, emulator.Options{})
-	sweeper := open(t, account, func(cfg *linode.Config) { cfg.LeftOverAge = time.Nanosecond })
+	sweeper := open(t, account, func(cfg *linode.Config) { cfg.OrphanAge = time.Nanosecond })
 	swept := false
 	c := stack(open(t, account, func(cfg *linode.Config) {
 		base := cfg.Transport
@@ -203,7 +203,7 @@ func TestAnOldCopyIsMadeAnew(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				account := start(t, emulator.Options{})
-				c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery, cfg.LeftOverAge = -1, time.Hour })
+				c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery, cfg.OrphanAge = -1, time.Hour })
 				req := copyOf("copy", volume(t, c, "origin").ID)
 				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
 				_, err := c.CreateVolume(t.Context(), req)

@@ -8,8 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
@@ -17,15 +16,13 @@ import (
 // open returns a controller's view of the account.
 func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *linode.Cloud {
 	t.Helper()
-	quick := time.Millisecond
 	cfg := linode.Config{
 		Token:    func() (string, error) { return account.Token, nil },
 		Endpoint: account.URL, Transport: account.Client().Transport, // no socket
 		Region: emulator.DefaultRegion, ClusterID: "one",
-		Usual:  map[poll.Kind]time.Duration{"create": quick, "clone": quick, "attach": quick, "detach": quick, "resize": quick, "delete": quick},
+		Tick:   2 * time.Millisecond,
 		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}}, Classes: &linode.Classes{},
-		Gather: quick,
-		Busy:   queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+		Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	for _, e := range edit {
 		e(&cfg)
@@ -91,11 +88,10 @@ func TestContract(t *testing.T) {
 		"changes are over at once":       {},
 		"stricter answers":               {Durations: slow, Rules: strict},
 		"a device that shows as it goes": {Durations: slow, Rules: emulator.Rules{ReadyWhileDetaching: true}},
-		"an older API without a device":  {Rules: emulator.Rules{NoIOReady: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
-			if opts.Rules.NoIOReady || opts.Rules.ReadyWhileDetaching {
+			if opts.Rules.ReadyWhileDetaching {
 				return // what the cloud's rules change is below the stack
 			}
 			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })

@@ -1,10 +1,11 @@
 package linode
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -17,12 +18,9 @@ const (
 	textLimit, textQuota = "limit", "quota"
 )
 
-// apiErrors gives the failures of requests their kinds.
-var apiErrors = remote.Errors{Kind: kindOf}
-
-// kindOf is the table of statuses and kinds. What 400 and 404 are about is known to the caller, who may look
-// and answer something else.
-func kindOf(a *remote.Answer) fault.Kind {
+// kindOf is the table of statuses and kinds. What 400 and 404 are about is known to the caller, who may read the
+// state and answer something else.
+func kindOf(a *api.Answer) fault.Kind {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.Denied
@@ -45,14 +43,22 @@ func kindOf(a *remote.Answer) fault.Kind {
 	}
 }
 
-// isAbout reports whether the cloud names a part of the request.
-func isAbout(err error, field string) bool {
-	a := apiErrors.Of(err)
-	return a != nil && slices.Contains(a.Fields, field)
+// brokenError is a volume that the cloud cannot use any more.
+type brokenError struct {
+	id    int
+	label string
 }
 
-// statusNotFound is what an API says of what does not exist.
-func statusNotFound(err error) bool {
-	a := apiErrors.Of(err)
-	return a != nil && a.Status == http.StatusNotFound
+// Error says what the operator can do.
+func (e *brokenError) Error() string {
+	return fmt.Sprintf("volume %d (%s) is in the state %q, which only the cloud's support can change: open a ticket; where no PersistentVolume "+
+		"names it nothing has ever used it, and the claim goes on when it is deleted", e.id, e.label, statusBroken)
 }
+
+// errBroken is fault.Unavailable for a broken volume.
+func errBroken(v *volume) error {
+	return fmt.Errorf("%w: %w", fault.Unavailable, &brokenError{v.ID, v.Label})
+}
+
+// errRotating is a change that waits for the encryption key.
+var errRotating = fmt.Errorf("the cloud is changing its encryption key (status %q), and allows this when that has ended: %w", statusRotating, fault.Precondition)

@@ -43,7 +43,7 @@ func TestOddAnswersAreNoSuccess(t *testing.T) {
 		"a token without the scope":     {faults.Effect{Status: 403}, []fault.Kind{fault.Denied}},
 		"a redirect to somewhere":       {faults.Effect{Status: 302}, []fault.Kind{fault.Unavailable}},
 		"a refusal that nothing tells":  {faults.Effect{Status: 400, Message: "the moon is full"}, []fault.Kind{fault.InvalidArgument, fault.Precondition, fault.Unavailable}},
-		"a status that nobody expects":  {faults.Effect{Status: 418}, []fault.Kind{fault.Unavailable}},
+		"a status that is not expected": {faults.Effect{Status: 418}, []fault.Kind{fault.Unavailable}},
 		"a timeout in front of the API": {faults.Effect{Status: 408}, []fault.Kind{fault.Uncertain}},
 	}
 	for answer, tc := range answers {

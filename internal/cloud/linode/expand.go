@@ -3,12 +3,12 @@ package linode
 import (
 	"context"
 	"fmt"
-	"time"
+	"math"
+	"net/http"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -20,97 +20,81 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	switch {
 	case !ok:
 		return cloud.Expansion{}, fmt.Errorf("expand volume %.80q: %w: no volume has such an id", id, fault.NotFound)
-	case want > mostSize:
-		return cloud.Expansion{}, fmt.Errorf("expand volume %d: %s is more than %d GiB, the largest volume: %w", n, size, mostSize, fault.OutOfRange)
+	case want > maxSize:
+		return cloud.Expansion{}, fmt.Errorf("expand volume %d: %s is more than %d GiB, the largest volume: %w", n, size, maxSize, fault.OutOfRange)
 	}
-	ctx, cancel := c.bounded(budget.WithPriority(ctx, budget.Write))
-	defer cancel()
 	v, err := c.grow(ctx, n, want)
 	if err != nil {
-		return cloud.Expansion{}, fmt.Errorf("expand volume %d to %d GiB: %w", n, want, err)
+		return cloud.Expansion{}, err
 	}
-	return cloud.Expansion{Size: cloud.Bytes(v.gib) * cloud.GiB, NodeMustConfirm: v.linode != 0}, nil
+	return cloud.Expansion{Size: sizeOf(v), NodeMustConfirm: linodeOf(v) != 0}, nil
 }
 
 // grow returns the volume when it has the size and no growth of it is under way.
-func (c *Cloud) grow(ctx context.Context, id int, want int64) (*volume, error) {
-	known, err := c.know(ctx, id)
+func (c *Cloud) grow(ctx context.Context, id, want int) (*volume, error) {
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
+	name := fmt.Sprintf("expand volume %d to %d GiB", id, want)
+	v, err := c.readVolume(ctx, id, budget.Read)
+	if err == nil && v.Size >= want && v.Status != statusActive {
+		v, err = c.settled(ctx, id) // the size shows before it is there, and goes back if that fails
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case gone(v):
+		return nil, fmt.Errorf("%s: %w: there is no such volume", name, fault.NotFound)
+	case v.Size >= want && v.Status == statusActive:
+		return v, nil
+	}
+	_, err = ops.Run(ctx, c.ops, ops.Op[*volume]{
+		Name: name, Kind: "resize", Object: volumeKey(id), Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
+			shown, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, id)+"/resize", map[string]int{"size": want})
+			return shown, operation(id, toBeActive, want), err
+		},
+		State: func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) },
+		Decide: func(v *volume, settled bool, refusal error) error {
+			return decideResize(v, want, settled, refusal)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	if want <= known.gib {
-		v, err := c.settled(ctx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case gone(v):
-			return nil, fmt.Errorf("%w: there is no such volume", fault.NotFound)
-		case v.gib >= want: // a growth that had been under way may have failed
-			return v, nil
-		}
-	}
-	var unexplained remote.Puzzles
-	var began time.Time
-	var large *volume
-	err = c.machines.Do(ctx, queue.Change{Send: func(ctx context.Context) error {
-		err := apiErrors.Write("send it", c.work.Write(ctx, objectOf(id), func(ctx context.Context) error { return c.sendResize(ctx, id, want) }))
-		switch {
-		case err == nil:
-			began = time.Now()
-			c.known.change(id, func(v *volume) { v.status, v.gib = statusResizing, want })
-			return nil
-		case !apiErrors.Refused(err) || fault.Of(err) == fault.Busy:
-			return err
-		}
-		large, err = c.decideGrowth(ctx, id, want, err)
-		return unexplained.Count(err)
-	}})
-	if err != nil || large != nil {
-		return large, err
-	}
-	v, err := c.await(ctx, id, kindResize, began, func(v *volume) (bool, error) {
-		switch {
-		case gone(v):
-			return false, fmt.Errorf("%w: it was deleted meanwhile", fault.NotFound)
-		case v.status == statusBroken:
-			return false, errBroken(v)
-		case v.status != statusActive:
-			return false, nil
-		case v.gib < want:
-			return false, failed(v)
-		}
-		return true, nil
-	})
-	if err != nil {
-		return nil, unseen(err)
+	// The answer has the size, and the Linode, that the cloud shows after the last step (failure C5).
+	if v, err = c.readVolume(ctx, id, budget.Read); err != nil {
+		return nil, fmt.Errorf("%s: it has grown; read it after that: %w", name, err)
 	}
 	return v, nil
 }
 
-// decideGrowth says what a refused growth means, or returns the volume if it is large enough.
-func (c *Cloud) decideGrowth(ctx context.Context, id int, want int64, refusal error) (*volume, error) {
-	v, err := c.look(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	inTheWay := !gone(v) && v.status != statusActive && v.status != statusBroken
-	if inTheWay {
-		if v, err = c.settled(ctx, id); err != nil {
-			return nil, err
-		}
-	}
+// decideResize says what a refused growth means. A volume that is attached is no explanation: it grows there.
+func decideResize(v *volume, want int, settled bool, refusal error) error {
 	switch {
 	case gone(v):
-		return nil, fmt.Errorf("%w: there is no such volume: %w", fault.NotFound, refusal)
-	case v.gib >= want && v.status == statusActive:
-		return v, nil
-	case v.status == statusBroken:
-		return nil, errBroken(v)
-	case inTheWay:
-		return nil, fmt.Errorf("%w: %w", fault.Busy, refusal) // it has ended
-	case fault.Of(refusal) == fault.OutOfRange, fault.Of(refusal) == fault.Exhausted:
-		return nil, refusal
+		return fmt.Errorf("%w: there is no such volume: %w", fault.NotFound, refusal)
+	case v.Status == statusBroken:
+		return fmt.Errorf("%w: %w", errBroken(v), refusal)
+	case v.Size >= want && v.Status == statusActive:
+		return nil
+	case v.Status == statusRotating:
+		return fmt.Errorf("%w: %w", errRotating, refusal)
+	case !settled || changing(v) || fault.Of(refusal) == fault.Busy:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal)
+	case fault.Of(refusal) == fault.OutOfRange || fault.Of(refusal) == fault.Exhausted:
+		return refusal // a size that cannot be, or a quota
+	default:
+		return fmt.Errorf("%w: %w", fault.Precondition, refusal)
 	}
-	// What was in the way has ended before the look, or the API does not tell what it was.
-	return nil, fmt.Errorf("%w: %w", fault.Busy, refusal)
+}
+
+// sizeOf is a volume's size.
+func sizeOf(v *volume) cloud.Bytes { return cloud.Bytes(v.Size) * cloud.GiB }
+
+// gib rounds a size up to what the cloud counts in.
+func gib(size cloud.Bytes) int {
+	if size > math.MaxInt64-cloud.GiB {
+		return math.MaxInt64 / int(cloud.GiB)
+	}
+	return int((size + cloud.GiB - 1) / cloud.GiB)
 }

@@ -23,8 +23,7 @@ var tagRule = remote.TagRule{
 	Shortest: 3, Longest: 50,
 }
 
-// tagPlain is on a volume for which no encryption was asked for in so many words: the cloud tells only that
-// it has none.
+// tagPlain is on a volume whose class says that it is not to be encrypted. The cloud shows only that it is not.
 const tagPlain = remote.OwnTags + "encrypted"
 
 // devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
@@ -37,7 +36,7 @@ var (
 	handle = regexp.MustCompile(`^([1-9][0-9]{0,17})(?:-[0-9A-Za-z_-]{0,32})?$`)
 )
 
-// volumeNumber returns the number of a volume, or false for an id that nobody can have made. Such an id never
+// volumeNumber returns the number of a volume, or false for an id that neither driver can have made. Such an id never
 // becomes part of a request, where it could lead to another object.
 func volumeNumber(id cloud.VolumeID) (int, bool) {
 	parts := handle.FindStringSubmatch(string(id))
@@ -70,7 +69,7 @@ func byNumber(a, b string) int {
 func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }
 
 // copying begins the label of every copy of this cluster that is not finished. No request is mapped to it: a
-// name that looks as if it ended in a hash gets another one.
+// name that seems to end in a hash gets another one.
 func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.owner.Cluster)[:8] + "-h" }
 
 // temporaryLabel is the label of a copy that is not finished. It belongs to the request and its source, with
@@ -79,17 +78,17 @@ func (c *Cloud) temporaryLabel(request string, source int) string {
 	return c.copying() + cloud.FullHash(request + "\x00" + strconv.Itoa(source))[:16]
 }
 
-// longestPrefix leaves room for the 20 characters that the provisioner is told to use.
-const longestPrefix = 12
+// maxPrefix leaves room for the 20 characters that the provisioner is set to use.
+const maxPrefix = 12
 
 // CheckPrefix refuses a prefix of labels that the cloud would not take as it is.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	if len(prefix) > longestPrefix || labels.Map(prefix, "a") != prefix+"a" {
+	if len(prefix) > maxPrefix || labels.Map(prefix, "a") != prefix+"a" {
 		return fmt.Errorf("%q: labels begin with a letter and have lower-case letters, digits and single dashes; a prefix has at most %d: %w",
-			prefix, longestPrefix, fault.InvalidArgument)
+			prefix, maxPrefix, fault.InvalidArgument)
 	}
 	return nil
 }

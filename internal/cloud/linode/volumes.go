@@ -3,290 +3,112 @@ package linode
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-const (
-	encrypted   = "enabled"
-	unencrypted = "disabled"
-)
-
-// volumeOf translates a volume.
-func volumeOf(v *volume) cloud.Volume {
-	vol := cloud.Volume{
-		ID:         volumeID(v.id),
-		Name:       v.label,
-		Size:       cloud.Bytes(v.gib) * cloud.GiB,
-		Zone:       v.region,
-		Source:     remote.SourceOf(v.tags),
-		Parameters: parametersOf(v),
-		Device:     deviceOf(v),
-		Tags:       remote.ReadTags(v.tags),
+// DeleteVolume removes a volume. The cloud's answer says that it is done.
+func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	n, ok := volumeNumber(id)
+	if !ok {
+		return nil
 	}
-	if v.linode != 0 {
-		vol.AttachedTo = []cloud.NodeID{nodeID(v.linode)}
-	}
-	return vol
+	_, err := c.remove(ctx, removal{id: n, name: fmt.Sprintf("delete volume %d", n), priority: budget.Write})
+	return err
 }
 
-func parametersOf(v *volume) []cloud.Parameter {
-	switch {
-	case v.encryption == encrypted:
-		return []cloud.Parameter{{Name: ParamEncrypted, Value: "true"}}
-	case remote.TagValue(v.tags, tagPlain) == "false":
-		return []cloud.Parameter{{Name: ParamEncrypted, Value: "false"}}
-	}
-	return nil
+// removal says which volume is deleted.
+type removal struct {
+	id       int
+	name     string
+	priority budget.Priority
+	// only, unless it is nil, says of the volume as it is right before the request whether it is to go.
+	only func(v *volume) bool
 }
 
-// deviceOf is how a Linode recognises a volume: the disk says the label about itself that the volume had when
-// it was attached, and the API shows it as a link.
-func deviceOf(v *volume) cloud.Device {
-	link := v.link
-	if !strings.HasPrefix(link, devicePrefix) {
-		link = devicePrefix + v.label
-	}
-	return cloud.Device{Name: link, Serial: strings.TrimPrefix(link, devicePrefix)}
+// remainder is what is known of a volume that is to go.
+type remainder struct {
+	vol   *volume
+	locks []string // read where a request was refused
+	sent  bool
 }
 
-// CreateVolume makes a volume and waits until it is active.
-func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	doing := fmt.Sprintf("create volume %q", req.Name)
-	o, err := c.order(req)
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	var v *volume
-	if req.Source.Volume != "" {
-		v, err = c.clone(ctx, req, o)
-	} else {
-		v, err = c.create(ctx, req, o)
-	}
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	return volumeOf(v), nil
-}
-
-// order checks and translates a request, without asking anybody.
-func (c *Cloud) order(req cloud.CreateVolumeRequest) (order, error) {
-	o := order{label: c.labelOf(req.Name), gib: max(gib(req.Size), leastSize), encryption: unencrypted}
-	switch {
-	case req.Name == "":
-		return o, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case o.gib > mostSize:
-		return o, fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, mostSize, fault.OutOfRange)
-	case req.Limit > 0 && cloud.Bytes(o.gib)*cloud.GiB > req.Limit:
-		return o, fmt.Errorf("a volume has %d GiB at least, which is more than the limit %s: %w", o.gib, req.Limit, fault.OutOfRange)
-	case req.Source.Snapshot != "":
-		return o, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
-	}
-	var own []cloud.Tag
-	for _, p := range req.Parameters {
-		switch {
-		case p.Name != ParamEncrypted:
-			return o, fmt.Errorf("unknown parameter %q: %w", p.Name, fault.InvalidArgument)
-		case p.Value == "true":
-			o.encryption = encrypted
-		case p.Value == "false":
-			own = append(own, cloud.Tag{Key: tagPlain, Value: p.Value})
-		default:
-			return o, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
-		}
-	}
-	source := req.Source
-	if source.Volume != "" {
-		n, ok := volumeNumber(source.Volume)
-		if !ok {
-			return o, fmt.Errorf("source volume %.80q: %w: no volume has such an id", source.Volume, fault.NotFound)
-		}
-		source.Volume = volumeID(n)
-	}
-	var err error
-	o.tags, err = c.owner.Words(req.Name, req.Tags, source, own...)
-	return o, err
-}
-
-// create makes a blank volume.
-func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, o order) (*volume, error) {
-	zones, err := c.zones(ctx, req, o)
-	if err != nil {
-		return nil, err
-	}
-	// Labels are taken once for all regions as far as is known. Where an earlier call may have made the volume
-	// in another one, it has to be looked for all the same.
-	if len(zones) > 1 || zones[0] != c.region {
-		if err := c.labelIsFree(ctx, o.label); err != nil {
-			return nil, err
-		}
-	}
-	for i, zone := range zones {
-		o.region = zone
-		v, err := c.createOne(ctx, o)
-		if err == nil {
-			return v, nil
-		}
-		if !isAbout(err, "region") || fault.Of(err) != fault.InvalidArgument {
-			return nil, err
-		}
-		if i == len(zones)-1 {
-			return nil, fmt.Errorf("none of the regions %s can serve it: %w: %w", strings.Join(zones, ", "), fault.Exhausted, apiErrors.Of(err))
-		}
-	}
-	return nil, fmt.Errorf("no region is left: %w", fault.Exhausted)
-}
-
-// createOne creates in one region. The request of a lost answer may land, so nothing is repeated here.
-func (c *Cloud) createOne(ctx context.Context, o order) (*volume, error) {
-	v, err := c.make(ctx, o.label, func(ctx context.Context) (*volume, error) { return c.sendCreate(ctx, o) })
-	if apiErrors.Refused(err) && fault.Of(err) != fault.Busy && !isAbout(err, "region") {
-		if taken := c.labelIsFree(ctx, o.label); taken != nil {
-			return nil, fmt.Errorf("%w: %w", taken, err)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.made(ctx, v, false)
-}
-
-// make sends a create or a clone. What has the label is one object for the order of writes.
-func (c *Cloud) make(ctx context.Context, label string, send func(ctx context.Context) (*volume, error)) (*volume, error) {
-	made := make(chan *volume, 1)
-	err := c.work.Write(ctx, "label "+label, func(ctx context.Context) error {
-		asked := time.Now()
-		v, err := send(ctx)
-		if err == nil {
-			c.known.saw(v, asked)
-			made <- v
-		}
-		return err
+// remove deletes a volume, and reports whether it was there. Nothing public says that the API refuses to delete
+// what is attached, so it is sent right after a read that shows the volume free.
+func (c *Cloud) remove(ctx context.Context, r removal) (removed bool, err error) {
+	sent := false
+	rest, err := ops.Run(ctx, c.ops, ops.Op[remainder]{
+		Name: r.name, Kind: "delete", Object: volumeKey(r.id), Priority: r.priority, Lease: lease,
+		Submit: func(ctx context.Context, w *ops.Write) (remainder, string, error) {
+			sent = true
+			err := c.sendEmpty(ctx, w, http.MethodDelete, pathOf(volumesPath, r.id))
+			if statusNotFound(err) {
+				err = nil
+			}
+			return remainder{sent: true}, "", err
+		},
+		State: func(ctx context.Context) (rest remainder, err error) {
+			rest.vol, err = c.findVolume(ctx, r.id, r.priority)
+			if err == nil && sent && !gone(rest.vol) {
+				rest.locks = c.locksOf(ctx, r.id)
+			}
+			return rest, err
+		},
+		Decide: func(rest remainder, settled bool, refusal error) error {
+			if refusal == nil && r.only != nil && !gone(rest.vol) && !r.only(rest.vol) {
+				return nil
+			}
+			return decideDelete(rest, settled, refusal)
+		},
 	})
-	if err != nil {
-		return nil, apiErrors.Write("send it", err)
+	if err == nil && rest.sent {
+		c.seen.forget(r.id)
 	}
-	return <-made, nil
+	return rest.sent, err
 }
 
-// made waits until a volume that this call made is active. One that the cloud could not make is removed.
-func (c *Cloud) made(ctx context.Context, v *volume, copied bool) (*volume, error) {
-	if v.status == statusActive {
-		return v, nil
+// decideDelete says what the state means for a delete that is refused, or not sent yet.
+func decideDelete(rest remainder, settled bool, refusal error) error {
+	v := rest.vol
+	if gone(v) {
+		return nil
 	}
-	kind := kindCreate
-	if copied {
-		kind = kindClone
-	}
-	id, began := v.id, time.Now()
-	broken := false
-	v, err := c.await(ctx, id, kind, began, func(v *volume) (bool, error) {
-		switch {
-		case gone(v):
-			return false, nil // not there yet for whoever answered, or somebody removes it: that is for a repeat to see
-		case v.status == statusBroken:
-			broken = true
-			return true, nil
+	because := func(why error) error {
+		if refusal == nil {
+			return why
 		}
-		return v.status == statusActive, nil
-	})
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("volume %d is being made: %w: %w", id, fault.Uncertain, err)
-	case broken:
-		return nil, c.takeBack(ctx, id, fmt.Errorf("the cloud could not make volume %d: it came to the state %q: %w", id, statusBroken, fault.Unavailable))
-	}
-	return v, nil
-}
-
-// takeBack deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
-func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
-	if err := c.DeleteVolume(ctx, volumeID(id)); err != nil {
-		return fmt.Errorf("%w: volume %d is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
-}
-
-// labelIsFree answers fault.Conflict where a volume has the label.
-func (c *Cloud) labelIsFree(ctx context.Context, label string) error {
-	same, err := c.labelled(ctx, label)
-	switch {
-	case err != nil:
-		return err
-	case len(same) > 0:
-		return fmt.Errorf("volume %d in %s has the label %s: %w", same[0].id, same[0].region, label, fault.Conflict)
-	}
-	return nil
-}
-
-// labelled returns the volumes with exactly this label, oldest first. Usually there is one at most.
-func (c *Cloud) labelled(ctx context.Context, label string) (same []*volume, err error) {
-	same, err = c.filtered(ctx, label)
-	same = slices.DeleteFunc(same, func(v *volume) bool { return v.label != label })
-	return same, err
-}
-
-// filtered returns the volumes whose labels the filter fits, oldest first.
-func (c *Cloud) filtered(ctx context.Context, label any) (same []*volume, err error) {
-	if budget.PriorityOf(ctx) == budget.Default {
-		ctx = budget.WithPriority(ctx, budget.Read)
-	}
-	pages := remote.Pages[*volume](func(ctx context.Context, number int) ([]*volume, bool, error) {
-		return c.volumePage(ctx, listing{number: number, size: perPage, filter: map[string]any{"label": label}})
-	})
-	err = pages.Each(ctx, func(page []*volume) { same = append(same, page...) })
-	if err != nil {
-		return nil, apiErrors.Read(fmt.Sprintf("look for volumes labelled %v", label), err)
-	}
-	same = slices.DeleteFunc(same, gone)
-	slices.SortFunc(same, func(a, b *volume) int { return a.id - b.id })
-	return same, nil
-}
-
-// FindVolume returns the volume made under this request name, once it is active.
-func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	missing := fmt.Errorf("find volume %q: %w", name, fault.NotFound)
-	if name == "" {
-		return cloud.Volume{}, missing
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	same, err := c.labelled(ctx, c.labelOf(name))
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	at := slices.IndexFunc(same, func(v *volume) bool { return c.owner.MadeFor(name, v.tags) })
-	switch {
-	case len(same) == 0:
-		return cloud.Volume{}, missing
-	case at < 0:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: volume %d has its label %s and was made for something else (see its tags): %w",
-			name, same[0].id, same[0].label, fault.Conflict)
-	}
-	v := same[at]
-	if v.status == statusDeleting {
-		return cloud.Volume{}, fmt.Errorf("find volume %q: volume %d is being deleted, and has its label %s until then: %w", name, v.id, v.label, fault.Unavailable)
-	}
-	if v.status != statusActive {
-		if v, err = c.settled(ctx, v.id); err != nil {
-			return cloud.Volume{}, err
-		}
+		return fmt.Errorf("%w: %w", why, refusal)
 	}
 	switch {
-	case gone(v):
-		return cloud.Volume{}, missing
-	case v.status == statusBroken:
-		return cloud.Volume{}, errBroken(v)
+	case linodeOf(v) != 0 && (settled || refusal == nil):
+		return because(fmt.Errorf("it is attached to Linode %d; it can be deleted when it is detached: %w", linodeOf(v), fault.Precondition))
+	case len(rest.locks) > 0:
+		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", strings.Join(rest.locks, ", "), fault.Precondition))
+	case refusal != nil && v.Status == statusRotating:
+		return because(errRotating)
+	default:
+		return because(fault.Busy) // what was in the way has ended
 	}
-	return volumeOf(v), nil
+}
+
+// locksOf returns the locks of a volume, where the API shows such.
+func (c *Cloud) locksOf(ctx context.Context, id int) []string {
+	var root struct {
+		Locks []string `json:"locks"`
+	}
+	if err := c.api.Do(ctx, get("", pathOf(betaVolumesPath, id), budget.Read), &root); err != nil {
+		return nil // the cloud's words have to do
+	}
+	return root.Locks
 }
 
 // GetVolume returns the present state of a volume.
@@ -295,12 +117,169 @@ func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	if !ok {
 		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	}
-	v, err := c.present(ctx, n)
+	v, err := c.readVolume(ctx, n, budget.Read)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
 	return volumeOf(v), nil
 }
 
-// objectOf names a volume in the order of writes.
-func objectOf(id int) string { return "volume " + string(volumeID(id)) }
+// readVolume reads one volume. fault.NotFound when there is none.
+func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
+	doing := fmt.Sprintf("read volume %d", id)
+	var v volume
+	err := c.api.Do(ctx, get(doing, pathOf(volumesPath, id), p), &v)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.ID != id:
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
+	case gone(&v):
+		return nil, fmt.Errorf("%s: it is being deleted: %w", doing, fault.NotFound)
+	}
+	c.seen.put(&v)
+	return &v, nil
+}
+
+// findVolume is readVolume with a nil for a volume that does not exist.
+func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
+	v, err := c.readVolume(ctx, id, p)
+	if fault.Of(err) == fault.NotFound {
+		c.seen.forget(id)
+		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
+	}
+	return v, err
+}
+
+// FindVolume returns the volume made under this request name, once it is active.
+func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
+	doing := fmt.Sprintf("find volume %q", name)
+	missing := fmt.Errorf("%s: %w", doing, fault.NotFound)
+	if name == "" {
+		return cloud.Volume{}, missing
+	}
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
+	same, err := c.labelled(ctx, c.labelOf(name))
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
+	at := slices.IndexFunc(same, func(v volume) bool { return c.owner.MadeFor(name, v.Tags) })
+	switch {
+	case len(same) == 0:
+		return cloud.Volume{}, missing
+	case at < 0:
+		return cloud.Volume{}, fmt.Errorf("%s: volume %d has its label %s and was made for something else (see its tags): %w",
+			doing, same[0].ID, same[0].Label, fault.Conflict)
+	}
+	v := &same[at]
+	if v.Status != statusActive {
+		if v, err = c.settled(ctx, v.ID); err != nil {
+			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	switch {
+	case gone(v):
+		return cloud.Volume{}, missing
+	case v.Status == statusBroken:
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, errBroken(v))
+	}
+	return volumeOf(v), nil
+}
+
+// settled reads a volume once nothing is under way with it; nil: there is none.
+func (c *Cloud) settled(ctx context.Context, id int) (*volume, error) {
+	for { // another controller may begin something before the read
+		v, err := ops.Settle(ctx, c.ops, volumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
+		if err != nil || gone(v) || !changing(v) {
+			return v, err
+		}
+	}
+}
+
+// labelled returns the volumes with exactly this label, oldest first. Usually there is one at most.
+func (c *Cloud) labelled(ctx context.Context, label string) ([]volume, error) {
+	same, err := c.filtered(ctx, label, budget.Read)
+	return slices.DeleteFunc(same, func(v volume) bool { return v.Label != label }), err
+}
+
+// filtered returns the volumes whose labels the filter fits, oldest first.
+func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]volume, error) {
+	same, err := pages[volume](c, listOf{
+		doing: fmt.Sprintf("find volumes labelled %v", label), path: volumesPath, filter: map[string]any{"label": label}, priority: p,
+	}).All(ctx)
+	slices.SortFunc(same, func(a, b volume) int { return a.ID - b.ID })
+	return same, err
+}
+
+// A token is the last id of the page before it. It does not look like one, because any number could be an id.
+const tokenPrefix = "after-"
+
+var tokens = regexp.MustCompile(`^` + tokenPrefix + `([1-9][0-9]{0,17})$`)
+
+// ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
+// which never change: the attacher compares the list with what should be attached.
+func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	if page.Token != "" {
+		token := tokens.FindStringSubmatch(page.Token)
+		if token == nil {
+			return cloud.VolumeList{}, fmt.Errorf("list volumes: token %.80q: %w", page.Token, fault.StalePage)
+		}
+		page.Token = token[1]
+	}
+	all, err := api.Complete(ctx, pages[volume](c, listOf{doing: "list volumes", path: volumesPath, priority: budget.List}),
+		func(v volume) int { return v.ID })
+	if err != nil {
+		return cloud.VolumeList{}, err
+	}
+	part, next := api.Cut(all, page, byNumber, func(v volume) string { return string(volumeID(v.ID)) })
+	var list cloud.VolumeList
+	if next != "" {
+		list.Next = tokenPrefix + next
+	}
+	for i := range part {
+		if !gone(&part[i]) {
+			list.Volumes = append(list.Volumes, volumeOf(&part[i]))
+		}
+	}
+	return list, nil
+}
+
+// volumeOf translates a volume.
+func volumeOf(v *volume) cloud.Volume {
+	vol := cloud.Volume{
+		ID:         volumeID(v.ID),
+		Name:       v.Label,
+		Size:       sizeOf(v),
+		Zone:       v.Region,
+		Source:     remote.SourceOf(v.Tags),
+		Parameters: parametersOf(v),
+		Device:     deviceOf(v),
+		Tags:       remote.ReadTags(v.Tags),
+	}
+	if linodeOf(v) != 0 {
+		vol.AttachedTo = []cloud.NodeID{nodeID(linodeOf(v))}
+	}
+	return vol
+}
+
+func parametersOf(v *volume) []cloud.Parameter {
+	switch {
+	case v.Encryption == encrypted:
+		return []cloud.Parameter{{Name: ParamEncrypted, Value: "true"}}
+	case remote.TagValue(v.Tags, tagPlain) == "false":
+		return []cloud.Parameter{{Name: ParamEncrypted, Value: "false"}}
+	}
+	return nil
+}
+
+// deviceOf is how a Linode recognises a volume: the disk reports the label that the volume had when it was
+// attached, and the API shows it as a link.
+func deviceOf(v *volume) cloud.Device {
+	link := v.FilesystemPath[strings.LastIndex(v.FilesystemPath, "/")+1:]
+	if !strings.HasPrefix(link, devicePrefix) {
+		link = devicePrefix + v.Label
+	}
+	return cloud.Device{Name: link, Serial: strings.TrimPrefix(link, devicePrefix)}
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -53,33 +51,18 @@ func TestARegionThatCannotServeIsPassedOver(t *testing.T) {
 	}
 }
 
-// Where the regions cannot be looked at, the cloud decides, and its words reach the caller.
-func TestWithoutALookAtTheRegionsTheCloudDecides(t *testing.T) {
-	account := start(t, emulator.Options{})
-	account.Arm(emulator.Fault{Method: "GET", Route: "/{apiVersion}/regions", Effect: faults.Effect{Status: 500}})
-	req := request("a")
-	req.Zones = []string{"us-den-edge-1", "us-east"}
-	vol, err := open(t, account).CreateVolume(t.Context(), req)
-	if err != nil || vol.Zone != "us-east" {
-		t.Errorf("CreateVolume = %+v, %v, want it in us-east", vol, err)
-	}
-	req.Name, req.Zones = "b", []string{"us-den-edge-1"}
-	_, err = open(t, account).CreateVolume(t.Context(), req)
-	want(t, err, fault.Exhausted, "does not support Block Storage")
-}
-
 func TestEncryptionIsAlwaysSaid(t *testing.T) {
 	tests := map[string]struct {
 		region, value string // "": the parameter is not given
 		want          bool
 		kind          fault.Kind
 	}{
-		"asked for":                          {region: "us-ord", value: "true", want: true},
-		"asked not to be":                    {region: "us-ord", value: "false"},
-		"not asked for":                      {region: "us-ord"},
-		"where it is the region's default":   {region: "gb-lon"},
-		"refused where it is its default":    {region: "gb-lon", value: "false"},
-		"asked for in words nobody has said": {region: "us-ord", value: "yes", kind: fault.InvalidArgument},
+		"asked for":                        {region: "us-ord", value: "true", want: true},
+		"asked not to be":                  {region: "us-ord", value: "false"},
+		"not asked for":                    {region: "us-ord"},
+		"where it is the region's default": {region: "gb-lon"},
+		"refused where it is its default":  {region: "gb-lon", value: "false"},
+		"asked for in other words":         {region: "us-ord", value: "yes", kind: fault.InvalidArgument},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +93,7 @@ func TestEncryptionIsAlwaysSaid(t *testing.T) {
 // C12: a volume of that label that this driver did not make for this cluster is never handed out.
 func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 	for name, tags := range map[string][]string{
-		"somebody's own": nil, "another cluster's": {"cloudblock-cluster:two", "cloudblock-name-hash:" + cloud.FullHash("ab")},
+		"a person's own": nil, "another cluster's": {"cloudblock-cluster:two", "cloudblock-name-hash:" + cloud.FullHash("ab")},
 		"another request's": {"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("b")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +106,7 @@ func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 	}
 }
 
-// A volume that came to an end with the cloud keeps its label. Only an operator can know that nobody used it.
+// A volume that came to an end with the cloud keeps its label. Only an operator can know that it was never used.
 func TestAVolumeThatIsBrokenTellsTheOperatorWhatToDo(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))
@@ -204,7 +187,7 @@ func TestAListThatChangesBetweenItsPagesIsComplete(t *testing.T) {
 	c := open(t, account, func(cfg *linode.Config) {
 		base, reads := cfg.Transport, 0
 		cfg.Transport = cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
-			res, err := base.RoundTrip(r) //nolint:bodyclose // whoever asked closes it
+			res, err := base.RoundTrip(r) //nolint:bodyclose // the caller closes it
 			// After each page, but for the last few, the oldest and the newest volume go away.
 			if reads++; reads <= 4 {
 				for _, id := range []int{ids[0], ids[len(ids)-1]} {
@@ -292,7 +275,7 @@ func TestAnAttachmentDoesNotOutliveABoot(t *testing.T) {
 func TestTheLimitsOfListsAndCreatesDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Limits: emulator.RealLimits(), Durations: emulator.Each(clock.Fixed(time.Second))})
-		c := open(t, account, func(cfg *linode.Config) { cfg.Limits, cfg.Classes, cfg.Usual = nil, nil, nil })
+		c := open(t, account, func(cfg *linode.Config) { cfg.Limits, cfg.Classes, cfg.Tick = nil, nil, 0 })
 		began := time.Now()
 		failed := make(chan error, 150)
 		for n := range cap(failed) {
@@ -311,32 +294,5 @@ func TestTheLimitsOfListsAndCreatesDelay(t *testing.T) {
 		if s := account.Stats(); s.Refused > 0 {
 			t.Errorf("%d requests were refused: %v", s.Refused, s.Statuses)
 		}
-	})
-}
-
-// A look that several share says of a volume that has just gone that there is none.
-func TestAVolumeIsReadWhileItGoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{Durations: emulator.Durations{Delete: clock.Fixed(time.Second)}})
-		c := open(t, account, func(cfg *linode.Config) { cfg.Usual["delete"] = 10 * time.Second })
-		going, staying := volume(t, c, "going").ID, volume(t, c, "staying").ID
-		var all sync.WaitGroup
-		all.Go(func() {
-			if err := c.DeleteVolume(t.Context(), going); err != nil {
-				t.Error(err)
-			}
-		})
-		time.Sleep(3 * time.Second) // gone, and the delete has not looked yet
-		for _, id := range []cloud.VolumeID{going, staying} {
-			for range 3 {
-				all.Go(func() {
-					vol, err := c.GetVolume(t.Context(), id)
-					if id == staying && (err != nil || vol.ID != id) || id == going && fault.Of(err) != fault.NotFound {
-						t.Errorf("GetVolume(%s) = %+v, %v", id, vol, err)
-					}
-				})
-			}
-		}
-		all.Wait()
 	})
 }

@@ -49,7 +49,7 @@ func Open(ctx context.Context, a accounts.Account, cfg Config) (Backend, error) 
 	case *accounts.Linode:
 		return linode.New(ctx, linode.Config{
 			Token: token, Endpoint: a.URL(), Transport: cfg.Way.Web, Region: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-			SweepEvery: cfg.SweepEvery, LeftOverAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: remote.Metrics{Budget: cfg.Budget},
+			SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: linode.Metrics{Budget: cfg.Budget},
 		})
 	case *accounts.Yandex:
 		return yandex.New(ctx, yandex.Config{

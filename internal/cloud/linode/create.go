@@ -1,0 +1,226 @@
+package linode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/linode/linodego"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	encrypted   = "enabled"
+	unencrypted = "disabled"
+)
+
+// CreateVolume makes a volume and waits until it is active.
+func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q", req.Name)
+	body, err := c.createBody(req)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
+	var v *volume
+	if req.Source.Volume != "" {
+		v, err = c.clone(ctx, req, body)
+	} else {
+		v, err = c.createIn(ctx, req, body)
+	}
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return volumeOf(v), nil
+}
+
+// createBody checks and translates a request, without a request to the cloud.
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreateOptions, error) {
+	body := linodego.VolumeCreateOptions{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize), Encryption: unencrypted}
+	switch {
+	case req.Name == "":
+		return body, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case body.Size > maxSize:
+		return body, fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, maxSize, fault.OutOfRange)
+	case req.Limit > 0 && cloud.Bytes(body.Size)*cloud.GiB > req.Limit:
+		return body, fmt.Errorf("a volume has %d GiB at least, which is more than the limit %s: %w", body.Size, req.Limit, fault.OutOfRange)
+	case req.Source.Snapshot != "":
+		return body, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
+	}
+	var own []cloud.Tag
+	for _, p := range req.Parameters {
+		switch {
+		case p.Name != ParamEncrypted:
+			return body, fmt.Errorf("unknown parameter %q: %w", p.Name, fault.InvalidArgument)
+		case p.Value == "true":
+			body.Encryption = encrypted
+		case p.Value == "false":
+			own = append(own, cloud.Tag{Key: tagPlain, Value: p.Value})
+		default:
+			return body, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
+		}
+	}
+	source := req.Source
+	if source.Volume != "" {
+		n, ok := volumeNumber(source.Volume)
+		if !ok {
+			return body, fmt.Errorf("source volume %.80q: %w: no volume has such an id", source.Volume, fault.NotFound)
+		}
+		source.Volume = volumeID(n)
+	}
+	var err error
+	body.Tags, err = c.owner.Words(req.Name, req.Tags, source, own...)
+	return body, err
+}
+
+// createIn creates a blank volume in the first of the regions that can serve. Another one is tried only when the
+// refusal turns out to be about the region.
+func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body linodego.VolumeCreateOptions) (*volume, error) {
+	zones := req.Zones
+	if len(zones) == 0 {
+		zones = []string{c.region}
+	}
+	zones = slices.DeleteFunc(slices.Clone(zones), func(zone string) bool { return !slug.MatchString(zone) })
+	if len(zones) == 0 {
+		return nil, fmt.Errorf("none of %q is the id of a region: %w", req.Zones, fault.Exhausted)
+	}
+	// Labels are taken once for all regions as far as is known. Where an earlier call may have made the volume
+	// in another one, it has to be looked for all the same.
+	if len(zones) > 1 || zones[0] != c.region {
+		if err := c.labelIsFree(ctx, body.Label); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	for _, zone := range zones {
+		body.Region = zone
+		var v *volume
+		v, err = c.create(ctx, body)
+		if err == nil || !errors.Is(err, errRegion) {
+			return v, err
+		}
+	}
+	return nil, fmt.Errorf("none of the regions %s can serve it: %w", strings.Join(zones, ", "), err)
+}
+
+// errRegion is a region that cannot serve a create.
+var errRegion = fmt.Errorf("%w in this region", fault.Exhausted)
+
+// creation is what explains a refused create.
+type creation struct {
+	made *volume
+	// same are volumes with its label, regions what the regions can do.
+	same    []volume
+	regions map[string]capabilities
+}
+
+// create makes a volume in one region. A volume that the cloud could not make is removed: it was never reported.
+func (c *Cloud) create(ctx context.Context, body linodego.VolumeCreateOptions) (*volume, error) {
+	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
+		// The name says all that two creates of one volume can differ in.
+		Name: fmt.Sprintf("with %d GiB in %s, encryption %s", body.Size, body.Region, body.Encryption+remote.TagValue(body.Tags, tagPlain)), Kind: "create",
+		Object: "label " + body.Label, Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
+			v, err := c.sendVolume(ctx, w, http.MethodPost, volumesPath, body)
+			if err != nil {
+				return creation{}, "", err
+			}
+			return creation{made: v}, operation(v.ID, toBeActive, body.Size), nil
+		},
+		State: func(ctx context.Context) (state creation, err error) {
+			if state.same, err = c.labelled(ctx, body.Label); err == nil && len(state.same) == 0 {
+				state.regions, err = c.regions.Get(ctx, struct{}{})
+			}
+			return state, err
+		},
+		Decide: func(state creation, _ bool, refusal error) error { return decideCreate(state, body, refusal) },
+	})
+	if broken := (*brokenError)(nil); errors.As(err, &broken) {
+		return nil, c.takeBack(ctx, broken.id, err)
+	}
+	return state.made, err
+}
+
+// decideCreate says what a refused create means.
+func decideCreate(state creation, body linodego.VolumeCreateOptions, refusal error) error {
+	can := state.regions[body.Region]
+	switch {
+	case len(state.same) > 0:
+		return fmt.Errorf("%w: %w", taken(state.same), refusal)
+	case aboutLabel(refusal):
+		return fmt.Errorf("no volume has the label %s now: %w: %w", body.Label, fault.Busy, refusal)
+	case fault.Of(refusal) != fault.InvalidArgument:
+		return refusal
+	case !can.volumes:
+		return fmt.Errorf("%s lacks the capability %q: %w: %w", body.Region, hasVolumes, errRegion, refusal)
+	case body.Encryption == encrypted && !can.encryption:
+		return fmt.Errorf("%s lacks the capability %q: %w: %w", body.Region, hasEncryption, errRegion, refusal)
+	default:
+		return refusal
+	}
+}
+
+// takeBack deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
+func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
+	if err := c.DeleteVolume(ctx, volumeID(id)); err != nil {
+		return fmt.Errorf("%w: volume %d is left: %w: %w", fault.Uncertain, id, err, why)
+	}
+	return why
+}
+
+// labelIsFree answers fault.Conflict where a volume has the label.
+func (c *Cloud) labelIsFree(ctx context.Context, label string) error {
+	same, err := c.labelled(ctx, label)
+	if err == nil && len(same) > 0 {
+		return taken(same)
+	}
+	return err
+}
+
+// taken is a label that volumes have.
+func taken(by []volume) error {
+	for i := range by {
+		if v := &by[i]; !gone(v) {
+			return fmt.Errorf("volume %d in %s has the label %s: %w", v.ID, v.Region, v.Label, fault.Conflict)
+		}
+	}
+	return fmt.Errorf("volume %d is being deleted, and has the label %s until then: %w", by[0].ID, by[0].Label, fault.Unavailable)
+}
+
+// aboutLabel reports whether the cloud refuses a label. All that are sent are legal, so a volume has it, or had.
+func aboutLabel(refusal error) bool {
+	a := api.AnswerOf(refusal)
+	return a != nil && slices.Contains(a.Fields, "label")
+}
+
+// capabilities is what a region can do.
+type capabilities struct{ volumes, encryption bool }
+
+// The capabilities of a region that matter here, in the API's words.
+const (
+	hasVolumes    = linodego.CapabilityBlockStorage
+	hasEncryption = "Block Storage Encryption"
+)
+
+// readRegions reads what the regions can do.
+func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]capabilities, error) {
+	list, err := pages[linodego.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath}).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]capabilities{}
+	for _, r := range list {
+		all[r.ID] = capabilities{volumes: slices.Contains(r.Capabilities, hasVolumes), encryption: slices.Contains(r.Capabilities, hasEncryption)}
+	}
+	return all, nil
+}

@@ -1,0 +1,162 @@
+package linode
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/linode/linodego"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// refusedWith is a refusal as it comes from the API.
+func refusedWith(status int, words string, fields ...string) error {
+	a := api.NewAnswer(status, words, "", "")
+	a.Fields = fields
+	return fmt.Errorf("%w: %w", kindOf(a), a)
+}
+
+// with returns a volume of 10 GiB in a state.
+func with(status linodego.VolumeStatus, linode int, ready bool) *volume {
+	v := &volume{ID: 45, Label: "v", Status: status, Region: "us-ord", Size: 10, IOReady: ready}
+	if linode != 0 {
+		v.LinodeID = &linode
+	}
+	return v
+}
+
+// A1, A2, A7, A9, A11: what a refusal means follows from the state alone.
+func TestWhatARefusalMeans(t *testing.T) {
+	room := &linode{region: "us-ord", status: "running", used: 2, slots: 8}
+	off, full, elsewhere := *room, *room, *room
+	off.status, full.used, elsewhere.region = "offline", 8, "us-east"
+	busy, gone, odd := refusedWith(400, "Linode busy."), refusedWith(404, "Not found"), refusedWith(400, "the moon is full")
+	free, here, there := with(statusActive, 0, false), with(statusActive, 7, true), with(statusActive, 8, true)
+	rotating, broken, deleting := with(statusRotating, 0, false), with(statusBroken, 0, false), with(statusDeleting, 0, false)
+	attach := func(v *volume, target *linode, settled bool, refusal error) error {
+		return decideAttach(placement{vol: v, onto: 7, target: target}, settled, refusal)
+	}
+	create := func(same []volume, can capabilities, encryption string, refusal error) error {
+		state := creation{same: same, regions: map[string]capabilities{"us-ord": can}}
+		return decideCreate(state, linodego.VolumeCreateOptions{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
+	}
+	remove := func(v *volume, settled bool, refusal error, locks ...string) error {
+		return decideDelete(remainder{vol: v, locks: locks}, settled, refusal)
+	}
+	all := capabilities{volumes: true, encryption: true}
+	tests := map[string]struct {
+		got  error
+		want fault.Kind
+	}{
+		"attach: it is there":                        {attach(here, nil, true, odd), fault.None},
+		"attach: it is there and may be leaving":     {attach(here, nil, false, odd), fault.Busy},
+		"attach: it is there without a device":       {attach(with(statusActive, 7, false), nil, true, odd), fault.Busy},
+		"attach: it is elsewhere":                    {attach(there, nil, true, odd), fault.Precondition},
+		"attach: it is elsewhere and may be leaving": {attach(there, nil, false, odd), fault.Busy},
+		"attach: there is no volume":                 {attach(nil, nil, false, gone), fault.NotFound},
+		"attach: it is being deleted":                {attach(deleting, nil, false, odd), fault.NotFound},
+		"attach: it is broken":                       {attach(broken, room, true, odd), fault.Unavailable},
+		"attach: it is being made":                   {attach(with(statusCreating, 0, false), room, true, odd), fault.Busy},
+		"attach: there is no Linode":                 {attach(free, nil, true, gone), fault.NotFound},
+		"attach: the Linode is full":                 {attach(free, &full, true, odd), fault.Exhausted},
+		"attach: the Linode is off":                  {attach(free, &off, true, odd), fault.Precondition},
+		"attach: another region":                     {attach(free, &elsewhere, true, odd), fault.Precondition},
+		"attach: a quota is no lack of slots":        {attachError(refusedWith(400, "Account limit reached.")), fault.Unavailable},
+		"attach: nothing explains it":                {attach(free, room, true, odd), fault.Busy},
+		"detach: it is here and nothing was sent":    {decideDetach(here, 7, nil), fault.Busy},
+		"detach: it is free":                         {decideDetach(free, 7, nil), fault.None},
+		"detach: it is elsewhere":                    {decideDetach(there, 7, nil), fault.None},
+		"detach: it is elsewhere and was refused":    {decideDetach(there, 7, odd), fault.None},
+		"detach: there is no volume":                 {decideDetach(nil, 7, nil), fault.None},
+		"detach: nothing explains it":                {decideDetach(here, 7, odd), fault.Busy},
+		"delete: it is free and nothing was sent":    {remove(free, false, nil), fault.Busy},
+		"delete: it is attached, nothing was sent":   {remove(here, false, nil), fault.Precondition},
+		"delete: it is attached":                     {remove(here, true, odd), fault.Precondition},
+		"delete: it is attached and may be leaving":  {remove(here, false, odd), fault.Busy},
+		"delete: there is no volume":                 {remove(nil, false, nil), fault.None},
+		"delete: it is being deleted":                {remove(deleting, false, nil), fault.None},
+		"delete: it is locked":                       {remove(free, true, odd, "cannot_delete"), fault.Precondition},
+		"delete: its key is being rotated":           {remove(rotating, true, odd), fault.Precondition},
+		"delete: nothing explains it":                {remove(free, true, odd), fault.Busy},
+		"resize: it has grown":                       {decideResize(here, 10, false, odd), fault.None},
+		"resize: it is growing":                      {decideResize(with(statusResizing, 0, false), 10, true, odd), fault.Busy},
+		"resize: something may be under way":         {decideResize(here, 20, false, odd), fault.Busy},
+		"resize: its key is being rotated":           {decideResize(rotating, 20, true, odd), fault.Precondition},
+		"resize: a quota":                            {decideResize(here, 20, true, refusedWith(400, "Account limit reached.")), fault.Exhausted},
+		"resize: a size that cannot be":              {decideResize(here, 20, true, refusedWith(400, "Must be 10-10240", "size")), fault.OutOfRange},
+		"resize: the Linode is busy":                 {decideResize(here, 20, true, busy), fault.Busy},
+		"resize: it is broken":                       {decideResize(broken, 20, true, odd), fault.Unavailable},
+		"resize: there is no volume":                 {decideResize(nil, 20, true, gone), fault.NotFound},
+		"resize: nothing explains it":                {decideResize(here, 20, true, odd), fault.Precondition},
+		"create: the label is taken":                 {create([]volume{*free}, all, unencrypted, odd), fault.Conflict},
+		"create: the label will be free":             {create([]volume{*deleting}, all, unencrypted, odd), fault.Unavailable},
+		"create: the label has become free":          {create(nil, all, unencrypted, refusedWith(400, "must be unique", "label")), fault.Busy},
+		"create: no volumes in the region":           {create(nil, capabilities{}, unencrypted, odd), fault.Exhausted},
+		"create: no encryption in the region":        {create(nil, capabilities{volumes: true}, encrypted, odd), fault.Exhausted},
+		"create: a quota":                            {create(nil, all, unencrypted, refusedWith(400, "Account limit reached.")), fault.Exhausted},
+		"create: nothing explains it":                {create(nil, all, unencrypted, odd), fault.InvalidArgument},
+		"clone: another controller made it":          {decideClone(duplicate{made: free}, odd), fault.None},
+		"clone: the source is gone":                  {decideClone(duplicate{}, odd), fault.NotFound},
+		"clone: the source's key is being rotated":   {decideClone(duplicate{source: rotating}, odd), fault.Unavailable},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if fault.Of(tc.got) != tc.want {
+				t.Errorf("it means %v, want the kind %q", tc.got, tc.want)
+			}
+		})
+	}
+}
+
+// A9, A11, P5: a list may lag behind, so it ends only what happens once.
+func TestWhatEndsAnOperation(t *testing.T) {
+	free, here, there := with(statusActive, 0, false), with(statusActive, 7, true), with(statusActive, 8, true)
+	coming, creating, resizing := with(statusActive, 7, false), with(statusCreating, 0, false), with(statusResizing, 0, false)
+	const runs, done, fails = "runs on", "is done", "has failed"
+	tests := map[string]struct {
+		id     string
+		v      *volume
+		want   string
+		byList bool // a list is believed
+	}{
+		"an attach with a device":         {operation(45, toBeAt, 7), here, done, false},
+		"an attach without a device":      {operation(45, toBeAt, 7), coming, runs, true},
+		"an attach that came to nothing":  {operation(45, toBeAt, 7), free, fails, false},
+		"an attach elsewhere":             {operation(45, toBeAt, 7), there, fails, false},
+		"an attach of what was deleted":   {operation(45, toBeAt, 7), nil, fails, false},
+		"a detach from here":              {operation(45, toBeFree, 7), here, runs, true},
+		"a detach that left":              {operation(45, toBeFree, 7), free, done, false},
+		"a detach of what has moved":      {operation(45, toBeFree, 7), there, done, false},
+		"a create":                        {operation(45, toBeActive, 10), free, done, true},
+		"a create under way":              {operation(45, toBeActive, 10), creating, runs, true},
+		"a create that the cloud broke":   {operation(45, toBeActive, 10), with(statusBroken, 0, false), fails, false},
+		"a growth under way":              {operation(45, toBeActive, 10), resizing, runs, true},
+		"a growth that the cloud gave up": {operation(45, toBeActive, 20), free, fails, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := goalOf(ops.Operation{ID: tc.id})
+			out := g.reached(tc.v)
+			got := map[bool]string{true: done, false: runs}[out.Done]
+			if out.Err != nil {
+				got = fails
+			}
+			if g.volume != 45 || got != tc.want {
+				t.Errorf("it %s (%v), want that it %s", got, out.Err, tc.want)
+			}
+			if tc.v == nil {
+				return
+			}
+			if _, sure := g.listed(tc.v); sure != tc.byList {
+				t.Errorf("a list is believed: %v, want %v", sure, tc.byList)
+			}
+			other := *tc.v
+			other.ID = 46 // which has got the label since
+			if _, sure := g.listed(&other); sure {
+				t.Error("the entry of another volume is believed")
+			}
+		})
+	}
+}

@@ -1,0 +1,327 @@
+package linode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/linode/linodego"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The cloud does not name its operations. The id of one says what its volume is to become.
+const (
+	toBeActive = "active" // 45 active 20: with 20 GiB
+	toBeAt     = "at"     // 45 at 7: with a device on Linode 7
+	toBeFree   = "free"   // 45 free 7: not on Linode 7
+	toBeIdle   = "idle"   // 45 idle 1700000000: nothing is under way; until that second where that cannot be read
+)
+
+const (
+	// maxLabels bounds a filter, which is a header.
+	maxLabels = 100
+	// longMove is more than an attach or a detach usually takes (4 s). One that is older is looked up among the
+	// events, and an attachment whose events cannot be read counts when it has stayed for so long.
+	longMove = 10 * time.Second
+	// trackPriority is that of reads of operations: until one is seen to have ended its Linode is held, also for a
+	// detach that waits there.
+	trackPriority = budget.Detach
+)
+
+// operation returns the id of an operation.
+func operation(id int, goal string, number int) string {
+	return fmt.Sprintf("%d %s %d", id, goal, number)
+}
+
+// volumeKey names a volume in ops.
+func volumeKey(id int) string { return "volume " + strconv.Itoa(id) }
+
+// linodeKey names a Linode in ops.
+func linodeKey(id int) string { return "linode " + strconv.Itoa(id) }
+
+// tracker follows volumes.
+type tracker struct{ c *Cloud }
+
+// Outcomes reads how operations stand. Of one the volume is read, and of several a list that has only those.
+func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
+	found := map[string]ops.Outcome{}
+	if len(of) > 1 {
+		if err := t.list(ctx, of, found); err != nil { // no list: each by itself, if that works at all
+			out, err := t.outcome(ctx, of[0])
+			if err != nil {
+				return nil, err
+			}
+			found[of[0].ID] = out
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(of), func(op ops.Operation) bool {
+		_, known := found[op.ID]
+		return known
+	})
+	var mu sync.Mutex // guards found and failed
+	var group sync.WaitGroup
+	var failed error
+	for _, op := range missing {
+		group.Go(func() {
+			var out ops.Outcome
+			err := ops.Guard(func() (err error) {
+				out, err = t.outcome(ctx, op)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if found[op.ID] = out; err != nil {
+				failed = err
+			}
+		})
+	}
+	group.Wait()
+	if len(of) > 1 {
+		failed = nil // the others were read
+	}
+	return found, failed
+}
+
+// list reads the volumes of several operations by their labels.
+//
+// A list may lag behind. It says of which volumes an operation runs on, and what happens to a volume only once:
+// that it was made, or has grown. Attachments come and go, so the end of one counts only when the volume itself shows
+// it, and so does everything that the list lacks.
+func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]ops.Outcome) error {
+	byLabel := map[string][]goal{}
+	for _, op := range of {
+		g := goalOf(op)
+		if label, known := t.c.seen.get(g.volume); known {
+			byLabel[label] = append(byLabel[label], g)
+		}
+	}
+	var filters []map[string]any
+	for label := range byLabel {
+		filters = append(filters, map[string]any{"label": label})
+	}
+	var late []goal
+	for some := range slices.Chunk(filters, maxLabels) {
+		rows, _, err := readPage[volume](ctx, t.c, listOf{
+			doing: "read several volumes", path: volumesPath, filter: map[string]any{"+or": some}, priority: trackPriority,
+		}, 1)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			for _, g := range byLabel[rows[i].Label] {
+				switch out, sure := g.listed(&rows[i]); {
+				case sure && g.overdue() && !out.Done:
+					late = append(late, g)
+				case sure:
+					found[g.op.ID] = out
+				}
+			}
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	moving, known, err := t.c.moving(ctx)
+	for _, g := range late {
+		if err != nil || !known || moving[g.volume] {
+			found[g.op.ID] = ops.Outcome{} // it runs on; the others are read by their ids
+		}
+	}
+	return nil
+}
+
+// outcome reads one volume. An error is about this read, and a later one may succeed.
+func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+	g := goalOf(op)
+	if g.what == toBeIdle {
+		idle, err := t.c.idle(ctx, g.volume, time.Unix(int64(g.number), 0), trackPriority)
+		if err != nil {
+			return readFailed(err)
+		}
+		return ops.Outcome{Done: idle}, nil
+	}
+	overdue := g.overdue()
+	v, err := t.c.findVolume(ctx, g.volume, trackPriority)
+	if err != nil {
+		return readFailed(err)
+	}
+	out := g.reached(v)
+	if out.Done || !overdue {
+		return out, nil
+	}
+	// A volume may show an attachment until the very end of its detach, and one that failed for ever.
+	moving, known, err := t.c.moving(ctx)
+	if err != nil || !known || moving[g.volume] {
+		return ops.Outcome{}, nil //nolint:nilerr // a read that failed is a delay
+	}
+	if v, err = t.c.findVolume(ctx, g.volume, trackPriority); err != nil {
+		return readFailed(err)
+	}
+	if out = g.reached(v); !out.Done {
+		out = givenUp(v)
+	}
+	return out, nil
+}
+
+// readFailed is the outcome of an operation whose volume cannot be read, now or at all.
+func readFailed(err error) (ops.Outcome, error) {
+	if fault.Of(err) == fault.Unavailable {
+		return ops.Outcome{}, err
+	}
+	return ops.Outcome{Err: err}, nil
+}
+
+// goal is what a volume is to become.
+type goal struct {
+	op             ops.Operation
+	volume, number int
+	what           string
+}
+
+func goalOf(op ops.Operation) goal {
+	g := goal{op: op}
+	_, _ = fmt.Sscanf(op.ID, "%d %s %d", &g.volume, &g.what, &g.number) // ids are made by operation
+	return g
+}
+
+// overdue reports whether an attach or detach takes so long that the events are asked about it.
+func (g goal) overdue() bool {
+	return (g.what == toBeAt || g.what == toBeFree) && !g.op.Began.IsZero() && time.Since(g.op.Began) > longMove
+}
+
+// reached says how the goal stands by the volume's own state; nil: there is none.
+func (g goal) reached(v *volume) ops.Outcome {
+	done := ops.Outcome{Done: true}
+	switch {
+	case g.what == toBeFree && (gone(v) || linodeOf(v) != g.number):
+		return done
+	case g.what == toBeFree:
+		return ops.Outcome{}
+	case gone(v):
+		return ops.Outcome{Done: true, Err: fmt.Errorf("volume %d was deleted meanwhile", g.volume)}
+	case g.what == toBeAt && linodeOf(v) == 0, g.what == toBeActive && v.Status == statusActive && v.Size < g.number:
+		return givenUp(v)
+	case g.what == toBeAt && linodeOf(v) != g.number:
+		return ops.Outcome{Done: true, Err: fmt.Errorf("volume %d was attached to Linode %d meanwhile", v.ID, linodeOf(v))}
+	case g.what == toBeActive && v.Status == statusBroken:
+		return ops.Outcome{Done: true, Err: &brokenError{v.ID, v.Label}}
+	case g.what == toBeAt && v.IOReady, g.what == toBeActive && v.Status == statusActive:
+		return done
+	}
+	return ops.Outcome{}
+}
+
+// listed says how the goal stands by an entry of a list, as far as that is sure.
+func (g goal) listed(v *volume) (out ops.Outcome, sure bool) {
+	switch {
+	case v.ID != g.volume:
+		return ops.Outcome{}, false
+	case g.what == toBeIdle:
+		return ops.Outcome{}, changing(v)
+	}
+	out = g.reached(v)
+	return out, !out.Done || g.what == toBeActive && out.Err == nil
+}
+
+// givenUp is an operation that the cloud took on and that is over without having happened. It never says why.
+func givenUp(v *volume) ops.Outcome {
+	return ops.Outcome{Done: true, Err: fmt.Errorf("volume %d: the cloud took it on and has not done it; it is sent again with the next attempt, "+
+		"and if that goes on, look at the Linode's and the volume's events in the Cloud Manager", v.ID)}
+}
+
+// gone reports whether there is nothing of a volume any more, or soon will be: the cloud does not undo a deletion.
+func gone(v *volume) bool {
+	return v == nil || v.Status == statusDeleting || v.Status == statusDeleted
+}
+
+// changing reports whether a volume shows that something is under way.
+func changing(v *volume) bool {
+	return v.Status == statusCreating || v.Status == statusResizing || linodeOf(v) != 0 && !v.IOReady
+}
+
+// linodeOf is the Linode that a volume is attached to, or about to be; 0: it is free.
+func linodeOf(v *volume) int {
+	if v.LinodeID == nil {
+		return 0
+	}
+	return *v.LinodeID
+}
+
+// Running returns what is under way with a volume.
+func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
+	number, is := strings.CutPrefix(object, "volume ")
+	id, err := strconv.Atoi(number)
+	if !is || err != nil {
+		return nil, nil // a label: nothing is under way with what does not exist
+	}
+	until := time.Now().Add(longMove)
+	if idle, err := t.c.idle(ctx, id, until, budget.Read); idle || err != nil {
+		return nil, err
+	}
+	return []ops.Operation{{Object: object, ID: operation(id, toBeIdle, int(until.Unix()))}}, nil
+}
+
+// idle reports whether nothing is under way with a volume. A detach that the volume does not show yet is among the
+// events; where those cannot be read, an attachment counts when that moment has come.
+func (c *Cloud) idle(ctx context.Context, id int, until time.Time, p budget.Priority) (bool, error) {
+	v, err := c.findVolume(ctx, id, p)
+	switch {
+	case err != nil:
+		return false, err
+	case gone(v):
+		return true, nil
+	case changing(v) || linodeOf(v) == 0:
+		return !changing(v), nil
+	}
+	moving, known, err := c.moving(ctx)
+	if !known && err == nil {
+		return !time.Now().Before(until), nil
+	}
+	return !moving[id], err
+}
+
+// moving returns the volumes of which an attach or a detach is under way. known is false where events cannot be
+// read, which needs a permission of its own.
+func (c *Cloud) moving(ctx context.Context) (moving map[int]bool, known bool, err error) {
+	// Of the API's filters only that of the action and the order are known to be served for volumes. What is
+	// under way is among the newest.
+	newest, _, err := readPage[linodego.Event](ctx, c, listOf{
+		doing: "read the events of volumes", path: eventsPath, priority: trackPriority,
+		filter: map[string]any{
+			"+or":       []map[string]any{{"action": linodego.ActionVolumeAttach}, {"action": linodego.ActionVolumeDetach}},
+			"+order_by": "created", "+order": "desc",
+		},
+	}, 1)
+	if unreadable(err) {
+		return nil, false, nil
+	}
+	moving = map[int]bool{}
+	for i := range newest {
+		if e := &newest[i]; !ended(e) {
+			moving[volumeIn(e)] = true
+		}
+	}
+	return moving, err == nil, err
+}
+
+// volumeIn is the volume that an event is about, or 0.
+func volumeIn(e *linodego.Event) int {
+	if e.Entity == nil || e.Entity.Type != linodego.EntityVolume {
+		return 0
+	}
+	id, _ := e.Entity.ID.(float64)
+	return int(id)
+}
+
+// ended reports whether what an event tells of is over.
+func ended(e *linodego.Event) bool {
+	const inProgress = linodego.EventStatus("in_progress") // the SDK does not know it
+	return e.Status != linodego.EventScheduled && e.Status != linodego.EventStarted && e.Status != inProgress
+}
