@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -51,9 +50,6 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 		return nil, fmt.Errorf("capacity_range.limit_bytes: volume %s has %d bytes already, more than the limit of %d, and volumes never shrink: %w",
 			req.GetVolumeId(), int64(done.Size), int64(limit), fault.OutOfRange)
 	}
-	if done.NodeMustConfirm && s.letGo(ctx, cloud.VolumeID(req.GetVolumeId())) {
-		done.NodeMustConfirm = false // the next machine has never seen the old size
-	}
 	return &csi.ControllerExpandVolumeResponse{
 		CapacityBytes:         int64(done.Size),
 		NodeExpansionRequired: capability.GetBlock() == nil || done.NodeMustConfirm,
@@ -77,40 +73,4 @@ func (s *Service) staysBelow(ctx context.Context, id cloud.VolumeID, size, limit
 			int64(limit), id, vol.Size, step, fault.OutOfRange)
 	}
 	return nil
-}
-
-// lettingGo is how long the answer about a larger disk waits for a machine that sees the old size to let go of
-// it. A kubelet says every ten seconds which volumes it uses, and a volume of a pod that has ended is detached
-// only when it has said so; the detach takes some seconds more.
-const lettingGo = 20 * time.Second
-
-// letGo reports whether no machine has the volume any more, after a wait of lettingGo at most, which leaves the
-// caller most of its time. The disk has grown before. But whoever waits for the answer until he starts the next
-// pod, as one does who grows a volume without a pod, would start it while the attachment of the last pod is
-// still there; the kubelet of that machine keeps such a one, and the new size stays out of sight. Nothing
-// stands in the way of the detach meanwhile.
-func (s *Service) letGo(ctx context.Context, id cloud.VolumeID) bool {
-	const looks = 10
-	wait := lettingGo
-	if deadline, has := ctx.Deadline(); has {
-		wait = min(wait, time.Until(deadline)/4)
-	}
-	if wait < looks {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	tick := time.NewTicker(wait / looks)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return false
-		}
-		// A look that failed is a delay: what was asked for has been done.
-		if v, err := s.cloud.GetVolume(ctx, id); err == nil && len(v.AttachedTo) == 0 {
-			return true
-		}
-	}
 }
