@@ -156,7 +156,7 @@ func (b *cloudBench) slow(t *testing.T) error {
 		}
 		name := fmt.Sprintf("GETs of %s: ", gets)
 		b.table.zero(name+"calls that failed", len(run.failed))
-		b.table.row(name+"requests", float64(run.all()), float64(fast), "")
+		b.table.row(name+"requests", float64(run.all()), 1.05*float64(fast), "") // which operations share a list is chance
 	}
 	return nil
 }

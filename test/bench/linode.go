@@ -16,6 +16,7 @@ var linodeTarget = target{
 	emulate: emulateLinode,
 	limits:  []budget.Window{{Calls: 1600, Per: time.Minute}},
 	flood:   240,
+	bars:    &bars6{each: 5.5, foreign: 5.5, alone: 16},
 	vendor: given{
 		driver: "linode-blockstorage-csi-driver",
 		quick:  "10 + 4", slow: "11 + 5", limited: "not measured",
@@ -32,7 +33,7 @@ func emulateLinode(s setting, o accounts.Options) (accounts.Account, error) {
 		return nil, err
 	}
 	a.Shape = emulator.Linode{MemoryMB: 96 << 10}
-	a.SetRules(func(r *emulator.Rules) { r.OneChangePerLinode = true })
+	a.SetRules(func(r *emulator.Rules) { r.OneChangePerLinode, r.UpdatedStands = true, s.foreign > 0 })
 	lasts := emulator.Each(o.Takes)
 	lasts.Create = clock.Fixed(s.made)
 	a.SetDurations(lasts)
