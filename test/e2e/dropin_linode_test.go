@@ -141,7 +141,7 @@ func (v linodeVendor) renamed(c takenOver) {
 	vol := c.persistentVolume("before", "ext4")
 	id, err := number(vol.ID)
 	if err == nil {
-		err = v.Cloud.Rename(id, "after")
+		err = v.Rename(id, "after")
 	}
 	if err != nil {
 		c.Fatal(err)

@@ -77,7 +77,7 @@ func (yandexVendor) class() map[string]string      { return map[string]string{"t
 func (yandexVendor) typo() (wrong, right string)   { return "typeid", "typeID" }
 
 func (v yandexVendor) add(volume string) (string, error) {
-	return v.Cloud.AddDisk(emulator.Disk{Name: volume, Size: v.Size(), Description: "Created by Yandex CSI driver"})
+	return v.AddDisk(emulator.Disk{Name: volume, Size: v.Size(), Description: "Created by Yandex CSI driver"})
 }
 
 // as puts the vendor's token into a call.
@@ -115,7 +115,7 @@ func (v yandexVendor) done(ctx context.Context) func(*operation.Operation, error
 }
 
 func (v yandexVendor) tags(id string) (tags []string, exists bool) {
-	d, exists := v.Cloud.Disk(id)
+	d, exists := v.Disk(id)
 	for key := range maps.Keys(d.Labels) {
 		tags = append(tags, key)
 	}
@@ -153,7 +153,7 @@ func (v yandexVendor) managed(c takenOver) {
 
 func (v yandexVendor) madeAs(c takenOver, parameters map[string]string, diskType string) {
 	vol := create(c.T, c.pair, programs.Claim{Name: "typed", Filesystem: "ext4", Size: c.Size(), Parameters: parameters})
-	if made, _ := v.Cloud.Disk(vol.ID); made.Type != diskType {
+	if made, _ := v.Disk(vol.ID); made.Type != diskType {
 		c.Errorf("the disk is %+v, want the type %s", made, diskType)
 	}
 	must(c.T, vol.Delete)
