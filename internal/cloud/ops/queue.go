@@ -1,32 +1,41 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 )
 
 // queue lets the changes of one object, and those of one machine, happen one after the other in the order of
 // their arrival. Clouds run one change per machine at a time; a refusal costs a request and comes back in no
 // order. Others change the same machines too: their changes are a delay (Run).
+//
+// Where a cloud runs so many operations at a time, changes whose keys are free wait for a place among them, and
+// the most urgent one gets the next.
 type queue struct {
-	metrics *Metrics
+	metrics  *Metrics
+	capacity int // 0: any number
 
 	mu      sync.Mutex
 	waiting []*ticket // in the order of arrival
 	held    map[string]bool
+	running int
 }
 
 // ticket is one change that waits for its keys.
 type ticket struct {
-	keys    []string
-	granted chan struct{}
+	priority budget.Priority
+	keys     []string
+	granted  chan struct{}
 }
 
 // acquire waits until the change has its keys, and returns what releases them. If ctx ends first, behind is
 // how many changes of the same keys came before.
-func (q *queue) acquire(ctx context.Context, keys ...string) (release func(), behind int, err error) {
-	t := &ticket{granted: make(chan struct{})}
+func (q *queue) acquire(ctx context.Context, p budget.Priority, keys ...string) (release func(), behind int, err error) {
+	t := &ticket{priority: p, granted: make(chan struct{})}
 	for _, key := range keys {
 		if key != "" {
 			t.keys = append(t.keys, key)
@@ -68,6 +77,7 @@ func (q *queue) release(t *ticket) {
 	for _, key := range t.keys {
 		delete(q.held, key)
 	}
+	q.running--
 	q.metrics.queued(0, -1)
 	q.grant()
 }
@@ -75,21 +85,28 @@ func (q *queue) release(t *ticket) {
 // grant gives keys to those that wait. A change that waits keeps its keys from those that came later.
 func (q *queue) grant() {
 	wanted := map[string]bool{}
-	q.waiting = slices.DeleteFunc(q.waiting, func(t *ticket) bool {
-		free := !slices.ContainsFunc(t.keys, func(key string) bool { return q.held[key] || wanted[key] })
+	var free []*ticket
+	for _, t := range q.waiting {
+		if !slices.ContainsFunc(t.keys, func(key string) bool { return q.held[key] || wanted[key] }) {
+			free = append(free, t)
+		}
 		for _, key := range t.keys {
-			if free {
-				q.held[key] = true
-			} else {
-				wanted[key] = true
-			}
+			wanted[key] = true
 		}
-		if free {
-			q.metrics.queued(-1, +1)
-			close(t.granted)
+	}
+	if q.capacity > 0 {
+		slices.SortStableFunc(free, func(a, b *ticket) int { return cmp.Compare(a.priority, b.priority) })
+		free = free[:min(len(free), max(q.capacity-q.running, 0))]
+	}
+	for _, t := range free {
+		for _, key := range t.keys {
+			q.held[key] = true
 		}
-		return free
-	})
+		q.running++
+		q.waiting = slices.DeleteFunc(q.waiting, func(other *ticket) bool { return other == t })
+		q.metrics.queued(-1, +1)
+		close(t.granted)
+	}
 }
 
 func (t *ticket) meets(keys []string) bool {

@@ -42,7 +42,7 @@ func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
 			return none, uncertain(op.Name, ctx.Err())
 		}
 	}
-	release, behind, err := r.queue.acquire(ctx, op.Object, op.Machine)
+	release, behind, err := r.queue.acquire(ctx, op.Priority, op.Object, op.Machine)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w: nothing was sent, it waited behind %d other changes: %w", op.Name, fault.Unavailable, behind, err)
 	}

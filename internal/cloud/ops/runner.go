@@ -17,6 +17,9 @@ type Config struct {
 	// Timeout bounds calls that have no deadline, and how long a change is followed after its caller has
 	// gone. Zero means 5 minutes.
 	Timeout time.Duration
+	// Capacity is how many operations the cloud runs at a time for the account; 0: any number. Changes beyond it
+	// wait in the order of their priority.
+	Capacity int
 	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
 	Tick time.Duration
 	// Lists: the Tracker reads several operations with one list, however many. Those that are not due are read with
@@ -77,7 +80,7 @@ func New(ctx context.Context, cfg Config) *Runner {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
-	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, held: map[string]bool{}}, flights: map[string]any{}}
+	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, capacity: cfg.Capacity, held: map[string]bool{}}, flights: map[string]any{}}
 	r.life, r.die = context.WithCancel(ctx)
 	r.poller = newPoller(r)
 	return r

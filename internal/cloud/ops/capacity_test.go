@@ -1,0 +1,73 @@
+package ops_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+)
+
+// P1: where the cloud runs so many operations at a time, no more are sent, and the most urgent change gets the next
+// place. Changes of one machine keep their order.
+func TestACapacityIsGrantedInOrderOfPriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ops.New(t.Context(), ops.Config{Tracker: newSite(0), Capacity: 2})
+		var mu sync.Mutex
+		var order []string
+		atOnce, most := 0, 0
+		change := func(name, machine string, p budget.Priority) ops.Op[int] {
+			return ops.Op[int]{
+				Name: name, Kind: "set", Object: name, Machine: machine, Priority: p,
+				Submit: func(_ context.Context, w *ops.Write) (int, string, error) {
+					mu.Lock()
+					order = append(order, name)
+					atOnce++
+					most = max(most, atOnce)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					mu.Lock()
+					atOnce--
+					mu.Unlock()
+					return 0, "", nil
+				},
+			}
+		}
+		var all sync.WaitGroup
+		for i, op := range []ops.Op[int]{
+			change("create 1", "", budget.Write), change("create 2", "", budget.Write), // these run
+			change("create 3", "", budget.Write), change("attach 1", "m", budget.Attach), change("detach 1", "n", budget.Detach),
+			change("detach 2", "m", budget.Detach), change("create 4", "", budget.Write),
+		} {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if _, err := ops.Run(t.Context(), r, op); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if want := []string{"create 1", "create 2", "detach 1", "attach 1", "create 3", "detach 2", "create 4"}; most != 2 ||
+			!slices.Equal(order[:4], want[:4]) || slices.Index(order, "detach 2") < slices.Index(order, "attach 1") {
+			t.Errorf("%d at once, in the order %v, want 2 and %v", most, order, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // a caller that goes leaves its place
+		defer cancel()
+		for i := range 2 {
+			all.Go(func() { _, _ = ops.Run(t.Context(), r, change(fmt.Sprint("later ", i), "", budget.Write)) })
+		}
+		synctest.Wait()
+		if _, err := ops.Run(ctx, r, change("dropped", "", budget.Detach)); err == nil || slices.Contains(order, "dropped") {
+			t.Errorf("a change that found no place = %v, %v", err, order)
+		}
+		all.Wait()
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
