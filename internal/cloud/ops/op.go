@@ -31,6 +31,9 @@ type Op[S any] struct {
 	Object string
 	// Machine is what runs one change at a time in the cloud; "": none.
 	Machine string
+	// Involved is another object, in the words of the Tracker, whose operations may be about this one too, such as
+	// the machine in a cloud that lists attaches with it; "": none.
+	Involved string
 
 	// Priority and Key become those of the Write.
 	Priority budget.Priority
@@ -65,7 +68,7 @@ type Operation struct {
 
 // Outcome is how an operation stands.
 type Outcome struct {
-	// Done: it has ended. Err says that it failed and has changed nothing.
+	// Done: it has ended. Err says that it failed and has changed nothing; without a kind it is fault.Unavailable.
 	// Err without Done says that the cloud does not show it.
 	Done bool
 	Err  error

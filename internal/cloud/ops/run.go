@@ -71,8 +71,15 @@ func uncertain(name string, why error) error {
 
 // Settle waits until nothing is under way with an object, and reads it then.
 func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx context.Context) (S, error)) (S, error) {
+	var none S
+	if f, ok := r.underWay(object).(interface{ landed() <-chan struct{} }); ok { // its request may not have been answered yet
+		select {
+		case <-f.landed():
+		case <-ctx.Done():
+			return none, fmt.Errorf("wait for what is under way with %s: %w: %w", object, fault.Unavailable, ctx.Err())
+		}
+	}
 	if _, err := r.settle(ctx, object); err != nil {
-		var none S
 		return none, err
 	}
 	return state(ctx)
@@ -95,6 +102,8 @@ func newFlight[S any](ctx context.Context, r *Runner, op Op[S]) *flight[S] {
 	f.write.ctx, f.write.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return f
 }
+
+func (f *flight[S]) landed() <-chan struct{} { return f.done }
 
 // fly carries the change out in a goroutine of its own.
 func (f *flight[S]) fly(release func()) {
@@ -144,10 +153,11 @@ func (f *flight[S]) perform() (answer S, err error) {
 		if !busy && !refused(err) {
 			return answer, err
 		}
-		if answer, err = f.explain(err, attempt); fault.Of(err) != fault.Busy {
+		var waited int
+		if answer, waited, err = f.explain(err, attempt); fault.Of(err) != fault.Busy {
 			return answer, err
 		}
-		if !busy {
+		if !busy && waited == 0 {
 			if unexplained++; unexplained == maxUnexplained {
 				return answer, fmt.Errorf("%w: refused %d times, though the state allows it; what the cloud says should tell why: %w",
 					fault.Unavailable, unexplained, err)
@@ -170,27 +180,27 @@ func (f *flight[S]) check() (S, error) {
 	return state, f.op.Decide(state, false, nil)
 }
 
-// explain says what a refusal means. fault.Busy: send it again.
+// explain says what a refusal means, and how many operations it waited for. fault.Busy: send it again.
 //
 // A machine that is busy with a change of another object shows nothing in this one's state, so of the
 // refusals for that only the first is looked into: it may be an earlier change of this very object.
-func (f *flight[S]) explain(refusal error, attempt int) (state S, err error) {
+func (f *flight[S]) explain(refusal error, attempt int) (state S, waited int, err error) {
 	busy := fault.Of(refusal) == fault.Busy
 	if f.op.State == nil || busy && attempt > 0 {
-		return state, refusal
+		return state, 0, refusal
 	}
-	waited, unsettled := f.r.settle(f.write.ctx, f.op.Object)
+	waited, unsettled := f.r.settle(f.write.ctx, f.op.Object, f.op.Involved)
 	if busy && waited == 0 {
-		return state, refusal
+		return state, 0, refusal
 	}
 	if state, err = f.op.State(f.write.ctx); err != nil {
-		return state, fmt.Errorf("%w: %w", err, refusal)
+		return state, waited, fmt.Errorf("%w: %w", err, refusal)
 	}
 	err = f.op.Decide(state, unsettled == nil, refusal)
 	if unsettled != nil && fault.Of(err) == fault.Busy {
-		return state, fmt.Errorf("%w: %w", unsettled, refusal)
+		return state, waited, fmt.Errorf("%w: %w", unsettled, refusal)
 	}
-	return state, err
+	return state, waited, err
 }
 
 // track waits for the operation that the request began. Only one that is seen to have failed has changed
@@ -204,26 +214,35 @@ func (f *flight[S]) track(id string) error {
 		return nil
 	case errors.As(err, &failed):
 		f.write.Undone()
+		if fault.Of(failed) != fault.None {
+			return failed
+		}
 		return fmt.Errorf("%w: %w", fault.Unavailable, failed)
 	default:
 		return fmt.Errorf("%w: the operation goes on unseen: %w", fault.Uncertain, err)
 	}
 }
 
-// settle waits for what is under way with an object already, begun by a call before this one, another
+// settle waits for what is under way with the objects already, begun by a call before this one, another
 // controller or a person. How it ended is for the state to say. It returns how many operations there were.
-func (r *Runner) settle(ctx context.Context, object string) (int, error) {
-	running, err := r.cfg.Tracker.Running(ctx, object)
-	if err != nil {
-		return 0, fmt.Errorf("find out what is under way with %s: %w", object, err)
-	}
-	for _, op := range running {
-		var failed *failedOperation
-		if err := r.poller.wait(ctx, op); err != nil && !errors.As(err, &failed) {
-			return len(running), fmt.Errorf("wait for what is under way with %s: %w", object, err)
+func (r *Runner) settle(ctx context.Context, objects ...string) (waited int, err error) {
+	for _, object := range objects {
+		if object == "" {
+			continue
+		}
+		running, err := r.cfg.Tracker.Running(ctx, object)
+		if err != nil {
+			return waited, fmt.Errorf("find out what is under way with %s: %w", object, err)
+		}
+		for _, op := range running {
+			waited++
+			var failed *failedOperation
+			if err := r.poller.wait(ctx, op); err != nil && !errors.As(err, &failed) {
+				return waited, fmt.Errorf("wait for what is under way with %s: %w: %w", object, fault.Unavailable, err)
+			}
 		}
 	}
-	return len(running), nil
+	return waited, nil
 }
 
 // admit counts a call that waits.
