@@ -121,7 +121,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Route:    routeOf, Throttled: throttled, Kind: kindOf, Metrics: cfg.Metrics.Budget,
 	}
 	c.ops = ops.New(ctx, ops.Config{
-		Tracker: tracker{c}, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
+		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
 	c.volumes = ops.NewReads(c.ops, c.readVolume, c.volumePage)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)

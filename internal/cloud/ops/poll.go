@@ -12,10 +12,10 @@ import (
 const (
 	// ageShare slows the reads of an operation down as it gets old: the next comes after this part of its age.
 	ageShare = 8
-	// firstShare is where the first read comes, as a part of what operations of the kind took so far.
-	firstShare = 0.75
-	// gain is how far one operation moves the mean of its kind.
+	// gain is how far one operation moves the mean of its kind and the deviation from it.
 	gain = 0.25
+	// creep is the part of a tick by which an operation that its first read found ended counts as shorter.
+	creep = 8
 	// maxPause bounds the pauses after reads that failed, which double from one tick.
 	maxPause = 10 * time.Second
 	// readTimeout bounds one read. Others wait for it.
@@ -34,20 +34,37 @@ type poller struct {
 	next    time.Time // not before
 	fails   int       // in a row
 	failed  error     // the last one
-	// means are of past durations by kind; that of "" is of all kinds.
-	means map[string]time.Duration
+	// past is how long operations took, by kind; that of "" is of all kinds.
+	past map[string]*durations
 }
+
+// durations are the mean of past durations and the mean deviation from it, as TCP estimates round trips.
+type durations struct{ mean, deviation time.Duration }
+
+func (d *durations) add(took time.Duration) {
+	if d.mean == 0 {
+		d.mean, d.deviation = took, took/4
+		return
+	}
+	off := took - d.mean
+	d.mean += time.Duration(gain * float64(off))
+	d.deviation += time.Duration(gain * float64(off.Abs()-d.deviation))
+}
+
+// scatter is the deviation beyond that which comes from reading once a tick.
+func (d *durations) scatter(tick time.Duration) time.Duration { return max(d.deviation-tick/2, 0) }
 
 // waiter waits for one operation.
 type waiter struct {
 	op      Operation
 	began   time.Time
 	due     time.Time
+	again   bool // it was read before
 	outcome chan Outcome
 }
 
 func newPoller(r *Runner) *poller {
-	return &poller{r: r, waiting: map[*waiter]bool{}, means: map[string]time.Duration{}}
+	return &poller{r: r, waiting: map[*waiter]bool{}, past: map[string]*durations{"": {}}}
 }
 
 // failedOperation is an operation that the cloud ended without having done it.
@@ -103,16 +120,18 @@ func (p *poller) enter(op Operation) *waiter {
 	return w
 }
 
-// first is the age of an operation at its first read.
+// of returns the durations of a kind, or of all kinds where it has none yet.
+func (p *poller) of(kind string) *durations {
+	if past := p.past[kind]; past != nil {
+		return past
+	}
+	return p.past[""]
+}
+
+// first is the age of an operation at its first read: before that hardly one of its kind has ended.
 func (p *poller) first(kind string) time.Duration {
-	mean := p.means[kind]
-	if mean == 0 {
-		mean = p.means[""]
-	}
-	if mean == 0 {
-		return p.tick()
-	}
-	return time.Duration(firstShare * float64(mean))
+	past := p.of(kind)
+	return max(past.mean-2*past.scatter(p.r.cfg.Tick), p.tick())
 }
 
 func (p *poller) leave(w *waiter) {
@@ -148,10 +167,14 @@ func (p *poller) plan() {
 	p.timer = time.AfterFunc(time.Until(at), func() { p.r.spawn(p.read) })
 }
 
-// read asks for all operations that are due by the next tick.
+// read asks for the operations that are due. Where one list has several, it is for those that will be by the next
+// tick too, and with two of them for all others.
 func (p *poller) read() {
 	p.mu.Lock()
-	due, soon := []Operation{}, time.Now().Add(p.r.cfg.Tick)
+	due, soon := []Operation{}, time.Now()
+	if p.r.cfg.Lists {
+		soon = soon.Add(p.r.cfg.Tick)
+	}
 	var others []Operation
 	asked := map[*waiter]bool{}
 	for w := range p.waiting {
@@ -203,23 +226,32 @@ func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
 		switch {
 		case known && (out.Done || out.Err != nil):
 			if out.Done && out.Err == nil && !w.op.Began.IsZero() {
-				p.learn(w.op.Kind, now.Sub(w.began))
+				p.learn(w, now)
 			}
 			w.outcome <- out
 			delete(p.waiting, w)
 		case asked[w]:
+			w.again = true
 			w.due = now.Add(max(p.tick(), now.Sub(w.began)/ageShare, out.Again))
 		}
 	}
 }
 
-// learn takes in how long an operation took.
-func (p *poller) learn(kind string, took time.Duration) {
-	for _, k := range []string{kind, ""} {
-		if mean := p.means[k]; mean > 0 {
-			took = mean + time.Duration(gain*float64(took-mean))
-		}
-		p.means[k] = took
+// learn takes in how long an operation took: until half a tick before its last read was due. How long before its
+// first read it ended is not known; the estimate creeps down until a first read comes too early.
+func (p *poller) learn(w *waiter, now time.Time) {
+	took := min(w.due.Sub(w.began), now.Sub(w.began))
+	if w.again {
+		took -= p.r.cfg.Tick / 2
+	} else {
+		took -= p.r.cfg.Tick/creep + p.of(w.op.Kind).scatter(p.r.cfg.Tick)
+	}
+	if p.past[w.op.Kind] == nil {
+		p.past[w.op.Kind] = &durations{}
+	}
+	p.past[w.op.Kind].add(max(took, 0))
+	if w.op.Kind != "" {
+		p.past[""].add(max(took, 0))
 	}
 }
 

@@ -23,7 +23,8 @@ type Config struct {
 	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
 	Tick time.Duration
 	// Lists: the Tracker reads several operations with one list, however many. Those that are not due are read with
-	// several that are, so an operation that is much shorter than the mean of its kind is seen to end.
+	// several that are, so an operation that is much shorter than its kind's mean is seen to end. Otherwise each is a
+	// request, and none is sent before it is due.
 	Lists bool
 	// Busy says how to wait while the cloud refuses a change because of another one. Zero means
 	// half a second to 3 seconds.
