@@ -94,8 +94,11 @@ func firstOf(header metadata.MD, name string) string {
 func (c *Cloud) repeated(key string, call *rpc.Call) (operation string, err error) {
 	used, known := c.keys[key]
 	forgotten := c.rules.KeysForgottenAfter.Least
+	if forgotten == 0 {
+		forgotten = operationsKept
+	}
 	switch {
-	case !known || forgotten > 0 && c.clock.Now().Sub(used.at) >= forgotten:
+	case !known || c.clock.Now().Sub(used.at) >= forgotten:
 		return "", nil
 	case c.rules.OtherRequestRefused && (used.route != call.Route || used.body != string(call.Body)):
 		return "", c.refuse(otherRequest)
@@ -229,6 +232,16 @@ func (c *Cloud) failOperation(j *job, why refusal, rollback time.Duration) {
 	}
 }
 
+// replicaLag bounds how long a new operation may be unknown to a replica.
+const replicaLag = 5 * time.Second
+
+// operationsKept is how long the cloud has the records of operations.
+const operationsKept = 14 * 24 * time.Hour
+
+func (c *Cloud) expired(o operation) bool {
+	return o.done && c.clock.Now().Sub(o.created) > operationsKept
+}
+
 type operationService struct {
 	operationpb.UnimplementedOperationServiceServer
 	c *Cloud
@@ -243,11 +256,11 @@ func (s operationService) Get(ctx context.Context, ask *operationpb.GetOperation
 		return nil, c.refuse(*why)
 	}
 	o, found := c.view(call.Effect).operations[ask.GetOperationId()]
-	if c.unseen[ask.GetOperationId()] > 0 {
+	if c.unseen[ask.GetOperationId()] > 0 && c.clock.Now().Sub(o.created) < replicaLag {
 		c.unseen[ask.GetOperationId()]--
 		found = false
 	}
-	if !found {
+	if !found || c.expired(o) {
 		return nil, c.refuse(noOperation.with(ask.GetOperationId()))
 	}
 	if c.rules.PollInterval > 0 {

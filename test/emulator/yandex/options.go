@@ -75,36 +75,37 @@ func Each(d clock.Span) Durations {
 
 // Rules are what the folder enforces. The zero value is the real API as far as it is known.
 type Rules struct {
-	// NamesRepeat allows several disks, or snapshots, with one name.
+	// NamesRepeat allows several disks, or snapshots, with one name. Invented: no public source says.
 	NamesRepeat bool `json:"names_repeat"`
-	// KeysForgottenAfter is when an idempotency key is forgotten; 0 means never. OtherRequestRefused refuses a
-	// known key with another request; else the first one's operation is the answer.
+	// KeysForgottenAfter is when an idempotency key is forgotten; 0 means with its operation. OtherRequestRefused refuses a
+	// known key with another request; else the first one's operation is the answer. Invented, both.
 	KeysForgottenAfter  clock.Span `json:"keys_forgotten_after"`
 	OtherRequestRefused bool       `json:"other_request_refused"`
 	// ResizeRefused refuses to resize disks that are attached to an instance that is not stopped.
 	ResizeRefused bool `json:"resize_refused"`
-	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done.
+	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done. Invented.
 	ChangeOnAccept bool `json:"change_on_accept"`
 	// ChangeHalfway shows the change of an attach, detach or resize when half of the operation's time is over; one that
-	// fails takes it back at its end.
+	// fails takes it back at its end. Invented.
 	ChangeHalfway bool `json:"change_halfway"`
-	// OperationsApart keeps attaches and detaches out of the list of a disk's operations: they are the instance's.
+	// OperationsApart keeps attaches and detaches out of the list of a disk's operations: they are the instance's. Invented:
+	// the list of an instance shows both, and of that of a disk no public source says.
 	OperationsApart bool `json:"operations_apart"`
 	// PagesByNumber makes a list's token stand for a number of elements and not for the last one, so that what comes
-	// and goes between two pages shifts the next.
+	// and goes between two pages shifts the next. Invented.
 	PagesByNumber bool `json:"pages_by_number"`
-	// ArrivesDone answers with an operation that is done if it takes no time; else the first look finds it so.
+	// ArrivesDone answers with an operation that is done if it takes no time; else the first read finds it so. Invented.
 	ArrivesDone bool `json:"arrives_done"`
 	// BootDisksElsewhere keeps the disks that instances boot from out of the list, as if the instances were in
 	// another folder.
 	BootDisksElsewhere bool `json:"boot_disks_elsewhere"`
-	// FreshNotFound is how often a new operation is not found.
+	// FreshNotFound is how often a new operation is not found, for some seconds at most.
 	FreshNotFound int `json:"fresh_not_found"`
 	// PollInterval is what x-operation-poll-interval says, in seconds; 0 means no such header.
 	PollInterval int `json:"poll_interval"`
 	// Rollback is how long an operation that failed shows its error before it is done.
 	Rollback clock.Span `json:"rollback"`
-	// FailedCreateVanishes removes what could not be made; else it stays with the status ERROR.
+	// FailedCreateVanishes removes what could not be made; else it stays with the status ERROR. Invented.
 	FailedCreateVanishes bool `json:"failed_create_vanishes"`
 	// ActiveOperations is how many operations can run in the folder; 0 means 15.
 	ActiveOperations int `json:"active_operations"`

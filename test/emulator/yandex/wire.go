@@ -172,7 +172,7 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 		return nil, "", c.refuse(notFound.with(kind, id))
 	}
 	all := view.operationList(func(o operation) bool {
-		return o.snap == id || o.onto == id || o.disk == id && (!c.rules.OperationsApart || !o.moves)
+		return !c.expired(o) && (o.snap == id || o.onto == id || o.disk == id && (!c.rules.OperationsApart || !o.moves))
 	})
 	page, next, why := pageOf(c, all, func(o operation) string { return o.id }, ask)
 	if why != nil {
