@@ -6,10 +6,15 @@ import (
 	"fmt"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
+
+// usualYandexOperations is how many operations a folder runs at a time, unless its quota was raised.
+const usualYandexOperations = yandex.DefaultOperations
 
 func validateYandex(c *config) error {
 	return errors.Join(c.validateRemote(),
@@ -31,8 +36,11 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := machineryMetrics(around.registry)
-	if err != nil {
+	var m yandex.Metrics
+	if m.Ops, err = ops.NewMetrics(around.registry); err != nil {
+		return nil, nil, err
+	}
+	if m.Budget, err = budget.NewMetrics(around.registry); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
@@ -43,7 +51,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 			return yandex.Token{Text: token, Expires: expires}, err
 		},
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, VendorNames: c.Names.Vendor != nil, OperationTimeout: c.operationTimeout,
-		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
+		Operations: c.yandexOperations, Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
 	})
 	if err != nil {
 		return nil, nil, err

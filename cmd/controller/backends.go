@@ -110,14 +110,6 @@ func trusting(c config, transport *http.Transport) *http.Transport {
 
 // machineryMetrics registers what the machinery that the clouds share tells about itself.
 func machineryMetrics(registry *prometheus.Registry) (m remote.Metrics, err error) {
-	failed := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "cloudblock_wishes_failed_total",
-		Help: "Growths that the cloud refused while the volume was attached, and that failed after its detach too.",
-	})
-	if err := registry.Register(failed); err != nil {
-		return m, fmt.Errorf("register metrics: %w", err)
-	}
-	m.WishFailed = failed.Inc
 	if m.Poll, err = poll.NewMetrics(registry); err != nil {
 		return m, err
 	}

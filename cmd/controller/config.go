@@ -36,6 +36,7 @@ type config struct {
 	// For clouds that are reached over the network.
 	credentialsFile, apiEndpoint, apiCAFile string
 	region, namePrefix, yandexFolder        string
+	yandexOperations                        int
 	operationTimeout                        time.Duration
 	apiLimits                               []budget.Window
 
@@ -56,6 +57,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.apiCAFile, "api-ca-file", "", "the `file` with the certificates (PEM) that --api-endpoint is trusted by (default: the system's)")
 	fs.StringVar(&c.region, "region", "", "the region, or the zone on Yandex Cloud, of requests that name none (default: ask the metadata service)")
 	fs.StringVar(&c.yandexFolder, "yandex-folder-id", "", "the folder of Yandex Cloud that the volumes are in (default: ask the metadata service)")
+	fs.IntVar(&c.yandexOperations, "yandex-max-operations", usualYandexOperations, "how many operations Yandex Cloud runs at a time in the folder, which is a quota of it")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
 	fs.DurationVar(&c.operationTimeout, "operation-timeout", usualOperation, "how long an operation of the cloud is waited for where no caller says")
 	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
@@ -131,6 +133,9 @@ func (c *config) validateLocal() error {
 	if c.apiLimits != nil {
 		err = errors.Join(err, fmt.Errorf("--api-limits: there is no such thing with --cloud %s", c.Cloud))
 	}
+	if c.yandexOperations != usualYandexOperations {
+		err = errors.Join(err, fmt.Errorf("--yandex-max-operations: there is no such thing with --cloud %s", c.Cloud))
+	}
 	if c.operationTimeout != usualOperation {
 		err = errors.Join(err, fmt.Errorf("--operation-timeout: there is no such thing with --cloud %s", c.Cloud))
 	}
@@ -150,6 +155,12 @@ func (c *config) validateRemote() error {
 	}
 	if c.yandexFolder != "" && c.backend.folderVariable == "" {
 		err = errors.Join(err, errors.New("--yandex-folder-id: for --cloud yandex only"))
+	}
+	if c.yandexOperations != usualYandexOperations && c.backend.folderVariable == "" {
+		err = errors.Join(err, errors.New("--yandex-max-operations: for --cloud yandex only"))
+	}
+	if c.yandexOperations < 1 {
+		err = errors.Join(err, fmt.Errorf("--yandex-max-operations %d: less than one", c.yandexOperations))
 	}
 	if c.operationTimeout < time.Second {
 		err = errors.Join(err, fmt.Errorf("--operation-timeout %s: less than a second", c.operationTimeout))

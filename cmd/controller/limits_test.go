@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,5 +39,19 @@ func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
 	}
 	if _, err := parse([]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--api-limits=1/1m"}, noEnvironment, &bytes.Buffer{}); !errors.Is(err, driver.ErrCommandLine) {
 		t.Errorf("parse(--cloud=local --api-limits) = %v, want an error of the command line", err)
+	}
+}
+
+func TestYandexMaxOperations(t *testing.T) {
+	for args, want := range map[string]int{
+		"--cloud=yandex": 15, "--cloud=yandex --yandex-max-operations=60": 60,
+		"--cloud=yandex --yandex-max-operations=0": 0, "--cloud=linode --yandex-max-operations=60": 0,
+		"--cloud=local --local-pool=/p --node-id=a --yandex-max-operations=60": 0,
+	} {
+		token := func(string) string { return "atoken" }
+		cfg, err := parse(strings.Fields(args), token, &bytes.Buffer{})
+		if (err == nil) != (want > 0) || err == nil && cfg.yandexOperations != want {
+			t.Errorf("parse(%s) = %d, %v, want %d", args, cfg.yandexOperations, err, want)
+		}
 	}
 }

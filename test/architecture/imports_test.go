@@ -59,9 +59,9 @@ var rules = map[string]rule{
 		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{linodego, zap},
 	},
-	"internal/cloud/wish": {ours: []string{"cloud", "cloud/budget", "cloud/remote"}, outside: []string{zap}},
 	"internal/cloud/yandex": {
-		ours:    []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote", "cloud/wish", "cloud/profile"},
+		// cloud/remote: for tags only, as above.
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
 		outside: []string{yandexSDK, yandexAPI, grpc, protobuf, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},

@@ -22,8 +22,6 @@ type Metrics struct {
 	Poll   *poll.Metrics
 	Queue  *queue.Metrics
 	Budget *budget.Metrics
-	// WishFailed is called when a growth that had waited for a detach failed too.
-	WishFailed func()
 }
 
 // AnswerTimeout bounds how long the answer to a sent request is waited for.

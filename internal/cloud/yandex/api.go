@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -26,33 +27,36 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// An api sends requests, each to the address of its service. The SDK keeps the connections and finds the
-// addresses; the token, the budget and what is known of a request that failed are here, because what a
-// repeat is worth is for the layers above to know (docs/adr/0016).
-type api struct {
+// channel sends requests, each to the address of its service. The SDK keeps the connections. The token, the budget and
+// what is known of a request that failed are here, because the layers above decide what is sent again
+// (docs/adr/0016).
+type channel struct {
 	sdk      *ycsdk.SDK
 	dir      *directory
-	turn     gate // of those that take a connection
+	dialing  gate // of those that take a connection
 	tokens   tokens
 	governor *budget.Governor
 	metrics  *budget.Metrics
 }
 
-var _ grpc.ClientConnInterface = (*api)(nil)
+var _ grpc.ClientConnInterface = (*channel)(nil)
+
+// maxAnswer bounds an answer. The longest legal one is a page of 1,000 disks with 64 labels each.
+const maxAnswer = 16 << 20
 
 // openServices are those that want no token.
 var openServices = []string{"/yandex.cloud.endpoint.", "/yandex.cloud.iam."}
 
-// newAPI makes the connections' pool. Nothing is sent yet.
-func newAPI(ctx context.Context, cfg Config) (*api, error) {
-	a := &api{
+// newChannel makes the pool of connections. It sends nothing.
+func newChannel(ctx context.Context, cfg Config) (*channel, error) {
+	a := &channel{
 		governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
 		metrics:  cfg.Metrics.Budget,
-		turn:     newGate(),
+		dialing:  newGate(),
 	}
 	var err error
 	if a.dir, err = newDirectory(cfg, a); err != nil {
@@ -77,7 +81,7 @@ func newAPI(ctx context.Context, cfg Config) (*api, error) {
 	}
 	exchange := iam.NewIamTokenServiceClient(a)
 	a.tokens = tokens{
-		secret: cfg.Credentials, machine: cfg.MachineToken, turn: newGate(),
+		secret: cfg.Credentials, machine: cfg.MachineToken, asking: newGate(),
 		exchange: func(ctx context.Context, jwt string) (Token, error) {
 			made, err := exchange.Create(ctx, &iam.CreateIamTokenRequest{Identity: &iam.CreateIamTokenRequest_Jwt{Jwt: jwt}})
 			if err != nil {
@@ -124,21 +128,41 @@ func addressOf(endpoint string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), nil
 }
 
-type keyOfCall struct{}
+// steering is a call option of this package: how a request is sent.
+type steering struct {
+	grpc.EmptyCallOption
 
-// withKey makes the requests of a context bear an idempotency key.
-func withKey(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, keyOfCall{}, key)
+	// write is of a request that changes something; nil: it only reads, with priority.
+	write    *ops.Write
+	priority budget.Priority
+}
+
+// by makes a request the one that a Write steers.
+func by(w *ops.Write) grpc.CallOption { return steering{write: w, priority: w.Priority} }
+
+// priority gives a read a priority other than that of reads which a call waits for.
+func priority(p budget.Priority) grpc.CallOption { return steering{priority: p} }
+
+func steeringOf(opts []grpc.CallOption) steering {
+	for _, o := range opts {
+		if s, ok := o.(steering); ok {
+			return s
+		}
+	}
+	return steering{priority: budget.Read}
 }
 
 // route names a request for people: DiskService/Create.
 func route(method string) string { return method[strings.LastIndex(method, ".")+1:] }
 
-// Invoke sends a request and waits for its answer. An error carries the cloud's answer, or a kind.
-func (a *api) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+// Invoke sends a request when the budget allows, again only where the cloud refused it for the budget or the token,
+// and waits for its answer. An error of a read carries the answer's kind or fault.Unavailable. One of a write is
+// fault.Uncertain unless it is known that nothing was changed.
+func (a *channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	r := request{method: method, args: args, reply: reply, steering: steeringOf(opts), opts: opts}
 	for _, open := range openServices {
 		if strings.HasPrefix(method, open) {
-			return a.send(ctx, method, "", args, reply, opts)
+			return r.explained(a.send(ctx, r, ""))
 		}
 	}
 	refusedToken := ""
@@ -148,92 +172,116 @@ func (a *api) Invoke(ctx context.Context, method string, args, reply any, opts .
 			return err
 		}
 		if token == refusedToken {
-			return &answer{code: codes.Unauthenticated, words: "the token is not accepted"}
+			return fmt.Errorf("%w: the token is not accepted: the cloud answers %s", fault.Denied, codes.Unauthenticated)
 		}
-		if err := a.governor.Acquire(ctx, a.priority(ctx, method)); err != nil {
+		if err := a.governor.Acquire(ctx, r.priority); err != nil {
 			return fmt.Errorf("%s was not carried out: %w", route(method), err)
 		}
-		err = a.send(ctx, method, token, args, reply, opts)
+		err = a.send(ctx, r, token)
 		said := answerOf(err)
 		a.learn(said)
 		switch {
-		case said != nil && budgetRefusal(said): // it was not carried out; the governor knows when to go on
+		case said != nil && said.throttled(): // it was not carried out; the governor knows when to go on
 		case said != nil && said.code == codes.Unauthenticated && refusedToken == "":
 			refusedToken = token // nor was this; there may be a newer one
 		default:
-			return err
+			return r.explained(err)
+		}
+		if r.write != nil {
+			r.write.Undone()
 		}
 	}
 }
 
 // NewStream is never called: none of the services has a stream.
-func (a *api) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+func (a *channel) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, fmt.Errorf("streams: %w", fault.Unsupported)
 }
 
-func (a *api) priority(ctx context.Context, method string) budget.Priority {
-	p := budget.PriorityOf(ctx)
-	if name := route(method); p == budget.Default && (strings.HasSuffix(name, "/Get") || strings.Contains(name, "/List")) {
-		p = budget.Read
-	}
-	return p
-}
-
-func (a *api) learn(said *answer) {
-	if said == nil || !budgetRefusal(said) {
+func (a *channel) learn(said *answer) {
+	if said == nil || !said.throttled() {
 		a.governor.Learn(budget.Rate{})
 		return
 	}
 	a.governor.Learn(budget.Rate{Refused: true, Words: said.words})
 }
 
-// send makes one attempt.
-func (a *api) send(ctx context.Context, method, token string, args, reply any, opts []grpc.CallOption) error {
-	conn, err := a.connection(ctx, fullName(method))
+// request is one request.
+type request struct {
+	steering
+
+	method      string
+	args, reply any
+	opts        []grpc.CallOption
+}
+
+// explained gives the failure of a request its kind.
+func (r request) explained(err error) error {
+	switch a := answerOf(err); {
+	case a == nil:
+		return err
+	case r.write != nil && a.vague():
+		return fmt.Errorf("%w: %w", fault.Uncertain, a)
+	default:
+		return fmt.Errorf("%w: %w", kindOf(a), a)
+	}
+}
+
+// send makes one attempt. An error without a kind is an answer of the cloud.
+func (a *channel) send(ctx context.Context, r request, token string) error {
+	conn, err := a.connection(ctx, fullName(r.method))
 	if err != nil {
 		return err
 	}
-	going, back, err := remote.Leave(ctx)
+	without := fault.Unavailable // what is known of a request that has left and got no answer
+	if r.write != nil {
+		without = fault.Uncertain
+		ctx, err = r.write.Depart()
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ops.AnswerTimeout)
+		defer cancel()
+	}
 	if err != nil {
 		return err
 	}
+	going := ctx
 	if token != "" {
 		going = metadata.AppendToOutgoingContext(going, "authorization", "Bearer "+token)
 	}
-	if key, has := ctx.Value(keyOfCall{}).(string); has {
-		going = metadata.AppendToOutgoingContext(going, "idempotency-key", key)
+	if r.write != nil && r.write.Key != "" {
+		going = metadata.AppendToOutgoingContext(going, "idempotency-key", r.write.Key)
 	}
 	departed := &atomic.Bool{}
 	var header metadata.MD
-	err = conn.Invoke(context.WithValue(going, departedKey{}, departed), method, args, reply, append(opts, grpc.Header(&header))...)
-	a.metrics.Requested(route(method), "grpc", status.Code(err).String())
-	said := answeredWith(err, header)
+	err = conn.Invoke(context.WithValue(going, departedKey{}, departed), r.method, r.args, r.reply,
+		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
+	a.metrics.Requested(route(r.method), "grpc", status.Code(err).String())
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && !departed.Load():
-		return fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
+	case !departed.Load() && ctx.Err() != nil:
+		return fmt.Errorf("%w: nothing was sent: %w", fault.Unavailable, ctx.Err())
 	case !departed.Load():
-		back()
 		return fmt.Errorf("%w: no connection to the API: %w", fault.Unavailable, unwrapped(err))
 	case ctx.Err() != nil:
-		return remote.Plain(errors.Join(ctx.Err(), err))
-	case budgetRefusal(said) || said.code == codes.Unauthenticated:
-		back()
+		return fmt.Errorf("%w: %w", without, context.Cause(ctx))
+	case strings.HasPrefix(status.Convert(err).Message(), textTooLarge): // the client's own words, of no quota
+		return fmt.Errorf("%w: the answer cannot be read: %w", without, unwrapped(err))
 	}
-	return said
+	return newAnswer(status.Convert(err), header, token)
 }
 
 // connection returns the one for a method. One at a time: two that ask for the first connection to an address
 // at once get one each from the SDK, which forgets to close one of them.
-func (a *api) connection(ctx context.Context, method protoreflect.FullName) (grpc.ClientConnInterface, error) {
-	if _, err := a.dir.Endpoint(ctx, method); err != nil { // takes a request once, so it is not asked in turn
+func (a *channel) connection(ctx context.Context, method protoreflect.FullName) (grpc.ClientConnInterface, error) {
+	if _, err := a.dir.Endpoint(ctx, method); err != nil { // takes a request once, so it is not asked behind the gate
 		return nil, err
 	}
-	if err := a.turn.enter(ctx); err != nil {
+	if err := a.dialing.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer a.turn.leave()
+	defer a.dialing.leave()
 	conn, err := a.sdk.GetConnection(ctx, method)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, unwrapped(err))
@@ -241,21 +289,7 @@ func (a *api) connection(ctx context.Context, method protoreflect.FullName) (grp
 	return conn, nil
 }
 
-// answeredWith is the answer that an error tells of.
-func answeredWith(err error, header metadata.MD) *answer {
-	if err == nil {
-		return nil
-	}
-	said := newAnswer(status.Convert(err))
-	for _, name := range []string{"x-server-trace-id", "x-request-id"} {
-		if ids := header.Get(name); len(ids) > 0 {
-			said.requestID = ids[0]
-		}
-	}
-	return said
-}
-
-// unwrapped is an error without its status, so that nobody takes the client's for the cloud's.
+// unwrapped is an error without its status, so that the client's is not taken for the cloud's.
 func unwrapped(err error) error { return errors.New(status.Convert(err).Message()) }
 
 // fullName is the name of a method as the SDK wants it, with dots.

@@ -119,14 +119,14 @@ func TestDetachFromAMachineThatIsGoneWaitsForTheRecord(t *testing.T) {
 		must(t, err)
 		folder.RemoveInstance(machine1, 100*time.Millisecond)
 		err = c.Detach(t.Context(), vol.ID, node1)
-		want(t, err, fault.Unavailable, "when the machine is gone")
+		want(t, err, fault.Unavailable, "when the instance is gone")
 		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
 			err = stack(c).Detach(t.Context(), vol.ID, node1)
 		}
 		must(t, err)
 		at(t, folder, vol.ID, "")
 		_, err = c.Attach(t.Context(), vol.ID, node1)
-		want(t, err, fault.NotFound, "no such machine")
+		want(t, err, fault.NotFound, "no such instance")
 		_, err = c.Attach(t.Context(), vol.ID, node2)
 		must(t, err)
 	})

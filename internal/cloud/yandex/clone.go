@@ -11,14 +11,15 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 const (
 	// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
 	tidyTimeout = 30 * time.Second
-	// mostSwept bounds how many are removed in one go.
-	mostSwept = 20
+	// maxSwept bounds how many are removed in one go.
+	maxSwept = 20
 )
 
 // clone makes a disk as a copy of another. The cloud copies through snapshots only, so there is a temporary
@@ -57,23 +58,17 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *
 // nameIsFree answers fault.Conflict where the request's name is held already. If that is by the copy, it has been
 // made then.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) error {
-	same, err := c.named(budget.WithPriority(ctx, budget.Read), c.cloudName(req.Name))
-	if err != nil {
+	same, err := c.disksNamed(ctx, c.cloudName(req.Name))
+	if err != nil || len(same) == 0 {
 		return err
 	}
-	for _, d := range same {
-		if d.GetStatus() == compute.Disk_DELETING {
-			continue
+	if ours := c.disksFor(req.Name, same); len(ours) > 0 {
+		if _, err := c.whenReady(ctx, ours[0]); err != nil {
+			return err
 		}
-		if c.madeFor(req.Name, d.GetLabels()) {
-			if _, err := c.whenReady(ctx, d); err != nil {
-				return err
-			}
-			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
-		}
-		return fmt.Errorf("disk %s has the name %s: %w", d.GetId(), d.GetName(), fault.Conflict)
+		c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
 	}
-	return nil
+	return fmt.Errorf("disk %s has the name %s: %w", same[0].GetId(), same[0].GetName(), fault.Conflict)
 }
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.
@@ -82,12 +77,12 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	snap, err := c.takeSnapshot(ctx, taking{
-		doing: "make its temporary snapshot", what: keyTemporary, request: req.Name, whole: true,
-		body: &compute.CreateSnapshotRequest{
-			FolderId: c.folder, DiskId: string(req.Source.Volume), Name: c.temporaryName(req.Name),
-			Description: "Created by cloudblock-csi, which removes it too", Labels: labels,
-		},
+	snap, err := c.takeSnapshot(ctx, keyed{
+		name: fmt.Sprintf("make the temporary snapshot for volume %q of disk %s", req.Name, req.Source.Volume),
+		what: keyTemporary, request: req.Name, wait: true, remains: c.temporaryRemains,
+	}, &compute.CreateSnapshotRequest{
+		FolderId: c.folder, DiskId: string(req.Source.Volume), Name: c.temporaryName(req.Name),
+		Description: description + ", which removes it too", Labels: labels,
 	})
 	if fault.Of(err) != fault.Conflict {
 		return snap, err
@@ -97,39 +92,37 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 	case findErr != nil:
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, findErr)
 	case found == nil:
-		return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %w", fault.Precondition, answerless(err))
+		return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %s", fault.Precondition, err.Error())
 	}
 	return c.wholeSnapshot(ctx, found)
 }
 
-// temporaryThere is snapshotThere for a temporary snapshot. While one goes it may come back, if its removal fails, so
-// another is not made before its end.
-func (c *Cloud) temporaryThere(ctx context.Context, id cloud.SnapshotID, failure error) (bool, error) {
-	there, err := c.snapshotThere(ctx, id, failure)
-	if there || err != nil {
-		return there, err
-	}
-	snap, err := c.snapshot(ctx, id)
+// temporaryRemains reports whether there is the temporary snapshot of a create that was over with the answer. While
+// one is being removed it may come back, if that fails, so another is not made before the end.
+func (c *Cloud) temporaryRemains(ctx context.Context, made creation) (bool, error) {
+	snap, err := c.findSnapshot(ctx, cloud.SnapshotID(made.id))
 	switch {
-	case fault.Of(err) == fault.NotFound:
-		return false, nil
 	case err != nil:
-		return false, err
+		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case snap == nil:
+		return false, nil
 	case snap.GetStatus() == compute.Snapshot_DELETING:
-		return false, fmt.Errorf("an earlier temporary snapshot %s is being removed: %w", id, fault.Unavailable)
+		return false, fmt.Errorf("an earlier temporary snapshot %s is being removed: %w", made.id, fault.Unavailable)
+	case snap.GetStatus() == compute.Snapshot_READY:
+		return true, nil
 	}
-	return snap.GetStatus() == compute.Snapshot_READY, nil
+	return false, c.DeleteSnapshot(ctx, cloud.SnapshotID(made.id)) // it was never whole
 }
 
 // wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.
 func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*compute.Snapshot, error) {
+	id := cloud.SnapshotID(snap.GetId())
 	if snap.GetStatus() == compute.Snapshot_CREATING {
-		ch := change{watch: watch{snapshot: cloud.SnapshotID(snap.GetId()), kind: kindSnapshot}}
-		seen, err := c.await(ctx, ch, func(s sight) bool { return s.snapshot.GetStatus() != compute.Snapshot_CREATING })
+		now, err := ops.Settle(ctx, c.ops, snapshotKey(id), func(ctx context.Context) (*compute.Snapshot, error) { return c.readSnapshot(ctx, id) })
 		if err != nil {
-			return nil, fmt.Errorf("snapshot %s is being made: %w: %w", snap.GetId(), fault.Unavailable, err)
+			return nil, fmt.Errorf("snapshot %s is being made: %w: %w", id, fault.Unavailable, err)
 		}
-		snap = seen.snapshot
+		snap = now
 	}
 	switch snap.GetStatus() {
 	case compute.Snapshot_READY:
@@ -137,15 +130,7 @@ func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*com
 	case compute.Snapshot_ERROR:
 		c.drop(ctx, snap) // nothing can be made from it, and it holds the name of the next one
 	}
-	return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", snap.GetId(), snap.GetStatus(), fault.Unavailable)
-}
-
-// answerless is an error whose kind is not to be seen any more.
-func answerless(err error) error {
-	if a := answerOf(err); a != nil {
-		return a
-	}
-	return fmt.Errorf("%v", err) //nolint:errorlint // its kind is what it must not carry
+	return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", id, snap.GetStatus(), fault.Unavailable)
 }
 
 // findTemporary returns the temporary snapshot of a request, or nil.
@@ -173,8 +158,7 @@ func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 // drop removes a temporary snapshot, also when the call's context has ended. What fails is left to the
 // repeat and the sweep.
 func (c *Cloud) drop(ctx context.Context, snap *compute.Snapshot) {
-	priority := budget.PriorityOf(ctx)
-	ctx, cancel := context.WithTimeout(budget.WithPriority(c.work.Life(), priority), tidyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
 	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.GetId())); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.GetId()), zap.Error(err))
@@ -185,23 +169,19 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 	return s.GetLabels()[labelTemporary] != "" && c.madeHere(s.GetLabels())
 }
 
-// sweep removes left-over temporary snapshots, now and then.
-func (c *Cloud) sweep() {
-	if err := c.Sweep(c.work.Life()); err != nil && c.work.Life().Err() == nil {
-		c.log.Warn("could not look for left-over temporary snapshots", zap.Error(err))
-	}
-}
-
 // Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
-// broken off and never asked for again. One from which a disk is being made stays, whoever has begun that, for as
-// long as it takes, and so does one that a call of this process has.
+// broken off and never asked for again. One from which a disk is being made stays for as long as that takes, and so
+// does one that a call of this process has. Without a cluster id there is no telling whose they are.
 func (c *Cloud) Sweep(ctx context.Context) error {
+	if c.cluster == "" {
+		return nil
+	}
 	all, err := c.allSnapshots(ctx, budget.List, "")
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		return s.GetStatus() == compute.Snapshot_CREATING || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.leftOld
+		return s.GetStatus() == compute.Snapshot_CREATING || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.orphanAge
 	})
 	if len(all) == 0 {
 		return nil
@@ -212,21 +192,21 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	}
 	swept := 0
 	for _, s := range all {
-		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept == mostSwept {
+		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept == maxSwept {
 			continue
 		}
 		swept++
-		if err := c.DeleteSnapshot(budget.WithPriority(ctx, budget.List), cloud.SnapshotID(s.GetId())); err != nil {
+		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(s.GetId()), budget.List); err != nil {
 			return err
 		}
-		c.log.Info("removed a temporary snapshot that a broken-off clone had left", zap.String("snapshot_id", s.GetId()))
+		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", s.GetId()))
 	}
 	return nil
 }
 
 // beingCopied are the snapshots that disks are being made from.
 func (c *Cloud) beingCopied(ctx context.Context) (map[string]bool, error) {
-	disks, err := c.allDisks(ctx, budget.List)
+	disks, err := c.allDisks(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestASweepKeepsATemporarySnapshotThatIsInUse(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Durations{Restore: clock.Fixed(time.Hour), Snapshot: clock.Fixed(5 * time.Minute)}})
 		eager := func(cfg *yandex.Config) {
-			cfg.OperationTimeout, cfg.LeftOverAge, cfg.SweepEvery = 10*time.Minute, 20*time.Minute, 10*time.Minute
+			cfg.OperationTimeout, cfg.OrphanAge, cfg.SweepEvery = 10*time.Minute, 20*time.Minute, 10*time.Minute
 		}
 		c, other := open(t, folder, eager), open(t, folder, eager)
 		req := request("copy")
@@ -69,15 +69,15 @@ func TestACloneWaitsForTheEndOfAnEarlierTemporarySnapshot(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Errored: true, ID: "INTERNAL"}})
 		swept := make(chan error, 1)
-		old := open(t, folder, func(cfg *yandex.Config) { cfg.LeftOverAge = time.Minute })
+		old := open(t, folder, func(cfg *yandex.Config) { cfg.OrphanAge = time.Minute })
 		go func() { swept <- old.Sweep(t.Context()) }()
 		time.Sleep(30 * time.Second)
 		_, err = stack(c).CreateVolume(t.Context(), req)
-		want(t, err, fault.Uncertain, "is being removed")
+		want(t, err, fault.Unavailable, "is being removed")
 		if all := folder.Snapshots(); len(all) != 1 {
 			t.Errorf("there are %+v, want the one that is going", all)
 		}
-		must(t, <-swept) // it has failed once, and was sent again
+		want(t, <-swept, fault.Unavailable) // the snapshot is back
 		_, err = stack(c).CreateVolume(t.Context(), req)
 		must(t, err)
 		time.Sleep(2 * time.Minute)

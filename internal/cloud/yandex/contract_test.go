@@ -6,8 +6,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
@@ -16,16 +15,12 @@ import (
 // open returns a controller's view of the folder.
 func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *yandex.Cloud {
 	t.Helper()
-	const soon = time.Millisecond
 	cfg := yandex.Config{
 		Credentials: func() (string, error) { return folder.Token, nil },
 		Endpoint:    "http://127.0.0.1:1", Dial: folder.Dial, // no socket
 		Folder: folder.Folder, Zone: emulator.DefaultZone, ClusterID: "one",
-		Usual: map[poll.Kind]time.Duration{
-			"create": soon, "restore": soon, "delete": soon, "attach": soon, "detach": soon, "resize": soon,
-			"label": soon, "snapshot": soon, "other": soon,
-		},
-		Busy: queue.Backoff{First: 2 * time.Millisecond, Most: 20 * time.Millisecond},
+		Tick: 2 * time.Millisecond,
+		Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	for _, e := range edit {
 		e(&cfg)

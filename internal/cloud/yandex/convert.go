@@ -53,9 +53,9 @@ func sourceOf(d *compute.Disk) cloud.Source {
 	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[remote.TagFromSnapshot], d.GetSourceSnapshotId()))}
 }
 
-// attachedTo reports whether the disk is one of the machine's.
-func attachedTo(d *compute.Disk, machine string) bool {
-	return slices.Contains(d.GetInstanceIds(), machine)
+// attachedTo reports whether the disk is one of the instance's.
+func attachedTo(d *compute.Disk, instance string) bool {
+	return slices.Contains(d.GetInstanceIds(), instance)
 }
 
 // oldestFirst is the order in which disks were made. Every controller has to see the same one.

@@ -28,7 +28,7 @@ type crashed struct{ *emulator.Cloud }
 
 func (f crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, f.Cloud, func(cfg *yandex.Config) {
-		cfg.LeftOverAge = time.Nanosecond
+		cfg.OrphanAge = time.Nanosecond
 		if around == nil {
 			return
 		}

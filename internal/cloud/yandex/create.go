@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateVolume makes a disk: one write, and it is waited for until it is READY.
+// CreateVolume makes a disk with one write, and returns it when it is READY.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
 	if err := checkCreate(req); err != nil {
@@ -26,7 +25,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
 	zones := c.zones(req)
 	if len(zones) == 0 {
@@ -70,7 +69,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 		return nil, err
 	}
 	body := &compute.CreateDiskRequest{
-		FolderId: c.folder, Name: c.cloudName(req.Name), Description: "Created by cloudblock-csi", Labels: labels,
+		FolderId: c.folder, Name: c.cloudName(req.Name), Description: description, Labels: labels,
 		TypeId: params.diskType, Size: int64(size), BlockSize: int64(params.block), KmsKeyId: params.kmsKey,
 	}
 	if req.Source.Snapshot != "" {
@@ -93,7 +92,7 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 	doing := fmt.Sprintf("create volume %q", req.Name)
 	for i := 0; ; i++ {
 		body.ZoneId = zones[i]
-		vol, err := c.create(ctx, req, body)
+		vol, err := c.createOne(ctx, req, body)
 		if err == nil {
 			return vol, nil
 		}
@@ -125,13 +124,13 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 	}
 }
 
-// checkSource looks at the snapshot of a refused create. It reports whether the disk has to be larger, which
-// body then says; the error tells what is wrong with the snapshot.
+// checkSource reads the snapshot of a refused create. It reports whether the disk has to be larger, which
+// body then says; the error is about the snapshot.
 func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest, limit cloud.Bytes) (larger bool, err error) {
 	if body.GetSnapshotId() == "" {
 		return false, nil
 	}
-	snap, err := c.snapshot(ctx, cloud.SnapshotID(body.GetSnapshotId()))
+	snap, err := c.readSnapshot(ctx, cloud.SnapshotID(body.GetSnapshotId()))
 	switch {
 	case err != nil:
 		return false, err
@@ -154,130 +153,109 @@ func (c *Cloud) serves(ctx context.Context, body *compute.CreateDiskRequest) (bo
 	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
 		return false, fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
 	}
-	return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), readError("look which zones have disks of the type "+body.GetTypeId(), err)
+	return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), about(err, "read which zones have disks of the type %s", body.GetTypeId())
 }
 
-// create makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever
+// createOne makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever
 // disk; then nothing of this call is left.
-func (c *Cloud) create(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest) (cloud.Volume, error) {
-	doing := fmt.Sprintf("create volume %q in %s", req.Name, body.GetZoneId())
-	kind := kindCreate
+func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest) (cloud.Volume, error) {
+	k := keyed{
+		name: fmt.Sprintf("create volume %q of %s in %s as %s", req.Name, cloud.Bytes(body.GetSize()), body.GetZoneId(), body.GetTypeId()),
+		kind: "create", what: keyDisk, request: req.Name, wait: true,
+		send: func(ctx context.Context, w *ops.Write) (*operation.Operation, error) {
+			return c.disks.Create(ctx, body, by(w))
+		},
+		remains: func(ctx context.Context, made creation) (bool, error) { return c.diskRemains(ctx, req, made) },
+	}
 	if body.GetSnapshotId() != "" {
-		kind = kindRestore
+		k.name, k.kind = k.name+" from snapshot "+body.GetSnapshotId(), "restore"
 	}
-	m := &making{c: c, doing: doing, what: keyDisk, request: req.Name, send: func(ctx context.Context) (*operation.Operation, error) {
-		return c.disks.Create(ctx, body)
-	}}
-	t := &turn{c: c, doing: doing, shows: isReady}
-	t.send = func(ctx context.Context) (*change, error) {
-		id, op, err := m.begin(ctx)
-		if op == "" {
-			return nil, err
-		}
-		c.known.making(cloud.VolumeID(id), m.asked)
-		return &change{watch: watch{operation: op, disk: cloud.VolumeID(id), name: body.GetName(), grows: true, kind: kind}, began: time.Now()}, err
-	}
-	seen, err := t.do(ctx)
+	id, err := c.create(ctx, k)
 	switch {
-	case hasFailed(err) && t.running() != nil: // else it was an earlier call's, which is told by itself
-		return cloud.Volume{}, c.discard(ctx, t.running().disk, err)
+	case failedWith(err) && id != "":
+		return cloud.Volume{}, c.discard(ctx, cloud.VolumeID(id), err)
+	case failedWith(err):
+		return cloud.Volume{}, fmt.Errorf("%w: %w", fault.Uncertain, err) // what it left is not known
 	case err != nil:
 		return cloud.Volume{}, err
 	}
-	made, err := c.made(ctx, m, t, seen)
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	c.known.saw(made, false)
-	c.known.settle(idOf(made), seen.at)
-	return c.chosen(ctx, req, m, made, append(seen.twins, m.twins...))
+	return c.created(ctx, req, body.GetName(), cloud.VolumeID(id))
 }
 
-func isReady(s sight) bool { return s.disk.GetStatus() == compute.Disk_READY }
-
-// made returns the disk that is there after a create.
-func (c *Cloud) made(ctx context.Context, m *making, t *turn, seen sight) (*compute.Disk, error) {
-	if m.earlier != nil {
-		return m.earlier, nil
-	}
-	if isReady(seen) {
-		return seen.disk, nil
-	}
-	id := t.running().disk
-	d, err := c.disk(ctx, id)
+// diskRemains reports whether there is the disk of a create that was over with the answer. Where it is gone, and the
+// request has another disk, that one is the request's: fault.Conflict.
+func (c *Cloud) diskRemains(ctx context.Context, req cloud.CreateVolumeRequest, made creation) (bool, error) {
+	d, err := c.findDisk(ctx, cloud.VolumeID(made.id))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("disk %s was made and cannot be looked at: %w: %w", id, fault.Uncertain, err)
-	case d.GetStatus() != compute.Disk_READY:
-		return nil, fmt.Errorf("disk %s was made and is %s: %w", id, d.GetStatus(), fault.Uncertain)
+		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case made.failure != nil:
+		if err := c.discardDisk(ctx, d, made.failure); fault.Of(err) == fault.Uncertain {
+			return false, err
+		}
+	case d != nil && d.GetStatus() != compute.Disk_DELETING:
+		return true, nil
 	}
-	return d, nil
+	same, err := c.disksNamed(ctx, c.cloudName(req.Name))
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	}
+	if ours := c.disksFor(req.Name, same); len(ours) > 0 {
+		return false, fmt.Errorf("disk %s has its name: %w", ours[0].GetId(), fault.Conflict)
+	}
+	return false, nil
 }
 
-// mostDoubt bounds how long after the end of its create a disk that was made in vain may be removed. Whether it was
-// this call that made it is known to the second only; nobody can have written to it and detached it by then.
-const mostDoubt = 3 * time.Second
-
-// chosen answers with the disk of the key's operation, or, where its name has others for the same request, with none
-// on a guess: names may not be unique in this cloud, and idempotency keys are forgotten some day. An answer once given
-// must never change, and its disk never go, so it matters who may have been told of which:
-//
-//   - This very call has begun the operation: nobody was told of made. An older disk may have been, so it is the
-//     request's volume, and made goes, by its id and at once, unless somebody has attached it. A newer one is another
-//     controller's, which removes it by the same rule, and made is the answer.
-//   - An earlier call or another process has begun it: each of the disks may have been handed out, of which lists may
-//     have shown them one alone. Nothing is removed and none is answered, until somebody has deleted the one that no
-//     PersistentVolume has.
-func (c *Cloud) chosen(ctx context.Context, req cloud.CreateVolumeRequest, m *making, made *compute.Disk, twins []*compute.Disk) (cloud.Volume, error) {
-	twins = slices.DeleteFunc(twins, func(d *compute.Disk) bool {
-		return !c.madeFor(req.Name, d.GetLabels()) || d.GetStatus() == compute.Disk_DELETING
-	})
-	older := slices.IndexFunc(twins, func(d *compute.Disk) bool { return oldestFirst(d, made) < 0 })
-	switch {
-	case len(twins) > 0 && !m.own, older >= 0 && len(made.GetInstanceIds()) > 0:
-		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.Uncertain, errTwins(append(twins, made)))
-	case older >= 0:
-		return cloud.Volume{}, c.remove(remote.LeaveBy(ctx, time.Now().Add(mostDoubt)), idOf(made), fmt.Errorf("create volume %q: disk %s has the name %s already: %w",
-			req.Name, twins[older].GetId(), made.GetName(), fault.Conflict))
+// created answers with the disk that a create has made, or, where its name has others for the same request, with none
+// and an error that names them: names may not be unique in this cloud, and idempotency keys are forgotten some day. An
+// answer once given must never change, and its disk never go, so nothing is removed either.
+func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name string, id cloud.VolumeID) (cloud.Volume, error) {
+	doing := fmt.Sprintf("create volume %q", req.Name)
+	same, err := c.disksNamed(ctx, name)
+	if err != nil {
+		return cloud.Volume{}, fmt.Errorf("%s: disk %s was made: %w: %w", doing, id, fault.Uncertain, err)
 	}
+	var made *compute.Disk
+	if at := slices.IndexFunc(same, func(d *compute.Disk) bool { return idOf(d) == id }); at >= 0 {
+		made = same[at]
+	}
+	if made.GetStatus() != compute.Disk_READY { // the list lags behind
+		if made, err = c.readDisk(ctx, id); err != nil {
+			return cloud.Volume{}, fmt.Errorf("%s: disk %s was made: %w: %w", doing, id, fault.Uncertain, err)
+		}
+	}
+	others := slices.DeleteFunc(c.disksFor(req.Name, same), func(d *compute.Disk) bool { return idOf(d) == id })
 	vol := c.volumeOf(made)
-	if !req.FitsExisting(vol) { // an earlier call with other wishes was still making it
-		return cloud.Volume{}, fmt.Errorf("create volume %q: disk %s has its name and is another one: %w", req.Name, vol.ID, fault.Conflict)
+	switch {
+	case len(others) > 0:
+		return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, errDuplicates(append(others, made)))
+	case made.GetStatus() != compute.Disk_READY:
+		return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, notReady(made))
+	case !req.FitsExisting(vol): // an earlier call that asked for another one was still making it
+		return cloud.Volume{}, fmt.Errorf("%s: disk %s has its name and is another one: %w", doing, vol.ID, fault.Conflict)
 	}
 	return vol, nil
 }
 
-// errTwins is what several disks of one request are answered with.
-func errTwins(disks []*compute.Disk) error {
-	var ids []string
-	for _, d := range disks {
-		ids = append(ids, d.GetId())
-	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	return fmt.Errorf("the disks %s have the name %s of this request, and it is not known which of them was handed out; "+
-		"delete the one that no PersistentVolume has as its volumeHandle: %w", strings.Join(ids, " and "), disks[0].GetName(), fault.Unavailable)
-}
-
-// remove deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
-func (c *Cloud) remove(ctx context.Context, id cloud.VolumeID, why error) error {
-	if err := c.DeleteVolume(ctx, id); err != nil {
-		return fmt.Errorf("%w: disk %s is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
-}
-
-// discard deletes what a create that the cloud gave up has left, if anything, and returns why. The disk has
-// never been ready, so there is nothing on it.
+// discard deletes what a create that the cloud gave up has left, if anything, and returns why; fault.Uncertain where
+// that fails. The disk has never been ready, so there is nothing on it.
 func (c *Cloud) discard(ctx context.Context, id cloud.VolumeID, why error) error {
-	d, err := c.look(ctx, id)
-	switch {
-	case err != nil:
+	d, err := c.findDisk(ctx, id)
+	if err != nil {
 		return fmt.Errorf("%w: disk %s may be left: %w: %w", fault.Uncertain, id, err, why)
+	}
+	return c.discardDisk(ctx, d, why)
+}
+
+func (c *Cloud) discardDisk(ctx context.Context, d *compute.Disk, why error) error {
+	switch {
 	case d == nil, d.GetStatus() == compute.Disk_DELETING:
 		return why
 	case d.GetStatus() == compute.Disk_READY || len(d.GetInstanceIds()) > 0:
-		return fmt.Errorf("%w: disk %s is there all the same: %w", fault.Uncertain, id, why)
+		return fmt.Errorf("%w: disk %s is there all the same: %w", fault.Uncertain, d.GetId(), why)
 	}
-	return c.remove(ctx, id, why)
+	if err := c.DeleteVolume(ctx, idOf(d)); err != nil {
+		return fmt.Errorf("%w: disk %s is left: %w: %w", fault.Uncertain, d.GetId(), err, why)
+	}
+	return why
 }

@@ -22,13 +22,13 @@ type Token struct {
 }
 
 const (
-	// longestSecret is far more than a token or an authorized key has.
-	longestSecret = 16 << 10
+	// maxSecret is far more than a token or an authorized key has.
+	maxSecret = 16 << 10
 	// exchangeTimeout bounds one exchange of a key for a token.
 	exchangeTimeout = 20 * time.Second
-	// mostUsed bounds how long a token is used: one for which the rights of its account have changed is
+	// maxUsed bounds how long a token is used: one for which the rights of its account have changed is
 	// replaced within this time.
-	mostUsed = time.Hour
+	maxUsed = time.Hour
 	// pauseAfterFailure is between two attempts to get a newer token while the old one is still good.
 	pauseAfterFailure = 30 * time.Second
 )
@@ -40,7 +40,7 @@ func CheckCredentials(text string) (string, error) {
 	switch {
 	case text == "":
 		return "", errors.New("it is empty")
-	case len(text) > longestSecret:
+	case len(text) > maxSecret:
 		return "", errors.New("it is too long to be an authorized key or an IAM token")
 	case isKey(text):
 		_, err := keyOf(text)
@@ -78,7 +78,7 @@ type tokens struct {
 	machine  func(ctx context.Context) (Token, error)
 	exchange func(ctx context.Context, jwt string) (Token, error)
 
-	turn    gate // of those that look at what follows
+	asking  gate // of those that use what follows
 	of      string
 	current Token
 	renew   time.Time
@@ -109,10 +109,10 @@ func (t *tokens) get(ctx context.Context, not string) (string, error) {
 	if secret != "" && !isKey(secret) {
 		return secret, nil
 	}
-	if err := t.turn.enter(ctx); err != nil {
+	if err := t.asking.enter(ctx); err != nil {
 		return "", err
 	}
-	defer t.turn.leave()
+	defer t.asking.leave()
 	usable := t.current.Text != "" && t.of == secret && t.current.Text != not &&
 		(t.current.Expires.IsZero() || time.Now().Before(t.current.Expires))
 	if usable && time.Now().Before(t.renew) {
@@ -126,21 +126,24 @@ func (t *tokens) get(ctx context.Context, not string) (string, error) {
 		}
 		return "", err
 	}
-	t.of, t.current, t.renew = secret, fresh, time.Now().Add(mostUsed)
-	if left := time.Until(fresh.Expires); !fresh.Expires.IsZero() && left*3/4 < mostUsed {
+	t.of, t.current, t.renew = secret, fresh, time.Now().Add(maxUsed)
+	if left := time.Until(fresh.Expires); !fresh.Expires.IsZero() && left*3/4 < maxUsed {
 		t.renew = time.Now().Add(left * 3 / 4)
 	}
 	return fresh.Text, nil
 }
 
-// ask gets a new token. The question outlives nobody: whoever comes next asks again.
+// ask gets a new token. It ends with the call that asks; the next call asks again.
 func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
 	if secret == "" {
 		token, err := t.machine(ctx)
 		if err != nil {
-			return Token{}, fmt.Errorf("ask for a token of the machine's service account: %w: %w", kindWithout(err, fault.Unavailable), err)
+			if fault.Of(err) == fault.None {
+				err = fmt.Errorf("%w: %w", fault.Unavailable, err)
+			}
+			return Token{}, about(err, "ask for a token of the machine's service account")
 		}
 		return token, nil
 	}
@@ -159,6 +162,6 @@ func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 	case a != nil && (a.code == codes.InvalidArgument || a.code == codes.NotFound || a.code == codes.FailedPrecondition):
 		return Token{}, fmt.Errorf("the authorized key is not accepted; was it deleted, or its account?: %w: %w", fault.Denied, a)
 	default:
-		return Token{}, readError("exchange the authorized key for a token", err)
+		return Token{}, about(err, "exchange the authorized key for a token")
 	}
 }

@@ -33,8 +33,8 @@ type directory struct {
 	plaintext bool
 	inMemory  bool
 
-	turn  gate
-	found map[string]*endpoints.Endpoint // by id; nil until the list was read
+	asking gate
+	found  map[string]*endpoints.Endpoint // by id; nil until the list was read
 }
 
 var _ endpoints.EndpointsResolver = (*directory)(nil)
@@ -45,7 +45,7 @@ func newDirectory(cfg Config, conn grpc.ClientConnInterface) (*directory, error)
 		return nil, err
 	}
 	d := &directory{
-		list: endpoint.NewApiEndpointServiceClient(conn), turn: newGate(), inMemory: cfg.Dial != nil,
+		list: endpoint.NewApiEndpointServiceClient(conn), asking: newGate(), inMemory: cfg.Dial != nil,
 		dialing: []grpc.DialOption{transportOf(cfg)}, plaintext: strings.HasPrefix(cfg.Endpoint, "http://"),
 	}
 	if cfg.Dial != nil {
@@ -74,10 +74,10 @@ func (d *directory) Endpoint(ctx context.Context, method protoreflect.FullName, 
 }
 
 func (d *directory) service(ctx context.Context, id string) (*endpoints.Endpoint, error) {
-	if err := d.turn.enter(ctx); err != nil {
+	if err := d.asking.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer d.turn.leave()
+	defer d.asking.leave()
 	if d.found == nil {
 		found, err := d.read(ctx)
 		if err != nil {
@@ -98,7 +98,7 @@ func (d *directory) read(ctx context.Context) (map[string]*endpoints.Endpoint, e
 		return map[string]*endpoints.Endpoint{}, nil
 	}
 	if err != nil {
-		return nil, readError("ask for the addresses of the cloud's services", err)
+		return nil, about(err, "ask for the addresses of the cloud's services")
 	}
 	found := map[string]*endpoints.Endpoint{}
 	for _, e := range list.GetEndpoints() {

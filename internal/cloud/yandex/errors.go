@@ -3,13 +3,15 @@ package yandex
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/quota"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -18,26 +20,71 @@ import (
 const (
 	// textActive: ResourceExhausted, as many operations are running in the folder as the cloud allows.
 	textActive = "active operations"
-	// textSlots: ResourceExhausted, the machine has as many disks as it can have.
+	// textSlots: ResourceExhausted, the instance has as many disks as it can have.
 	textSlots = "attached disks"
-	// textAttached: FailedPrecondition, the disk would have to be free, or its machine stopped.
+	// textAttached: FailedPrecondition, the disk would have to be free, or its instance stopped.
 	textAttached = "attached to"
+	// textTooLarge begins the words of this program's own gRPC client for an answer beyond maxAnswer. Their code is
+	// that of a quota.
+	textTooLarge = "grpc: received message "
 )
 
-// textsBudget are those of ResourceExhausted for want of the API's own budget.
-var textsBudget = []string{"rate limit", "too many requests", "requests per"}
+// textsThrottled are those of ResourceExhausted for want of the API's own budget.
+var textsThrottled = []string{"rate limit", "too many requests", "requests per"}
 
-// longestWords bounds what is repeated of an answer.
-const longestWords = 300
+// maxWords bounds what is repeated of an answer.
+const maxWords = 300
 
 // answer is what the cloud said when it refused or failed, to a request or at the end of an operation.
 type answer struct {
 	code  codes.Code
 	words string
-	// requestID is what the cloud's support asks for, if it was told.
+	// requestID is what the cloud's support asks for, if there is one.
 	requestID string
 	// operation is the one that has failed, or empty: it was the request that was refused.
 	operation string
+}
+
+// newAnswer takes in a status. What is said of a quota stands in the details. Words that hold the token, as a proxy's
+// may that repeats the request, are dropped: errors reach the claim's namespace.
+func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
+	line := func(text string) string {
+		if token != "" && strings.Contains(text, token) || strings.Contains(text, "Bearer ") {
+			return "(it repeats the request)"
+		}
+		text = strings.Join(strings.Fields(text), " ")
+		return text[:min(len(text), maxWords)]
+	}
+	a := &answer{code: s.Code(), words: line(s.Message())}
+	for _, detail := range s.Details() {
+		failure, ok := detail.(*quota.QuotaFailure)
+		if !ok {
+			continue
+		}
+		for _, v := range failure.GetViolations() {
+			a.words += line(fmt.Sprintf("; quota %s: limit %d, in use %v, %d would be needed",
+				v.GetMetric().GetName(), v.GetMetric().GetLimit(), v.GetMetric().GetUsage(), v.GetRequired()))
+		}
+	}
+	for _, name := range []string{"x-server-trace-id", "x-request-id"} {
+		if ids := header.Get(name); len(ids) > 0 {
+			a.requestID = line(ids[0])
+		}
+	}
+	return a
+}
+
+// failureOf is the error of an operation that has ended, or nil. The next attempt may succeed, but for want of space.
+func failureOf(op *operation.Operation) error {
+	if op.GetError() == nil {
+		return nil
+	}
+	a := newAnswer(status.FromProto(op.GetError()), nil, "")
+	a.operation = op.GetId()
+	if kind := kindOf(a); kind == fault.Exhausted {
+		return fmt.Errorf("%w: %w", kind, a)
+	}
+	return fmt.Errorf("%w: %w", fault.Unavailable, a)
 }
 
 // Error repeats the cloud's words and the id that its support asks for.
@@ -55,72 +102,25 @@ func (a *answer) Error() string {
 // FromCloud marks it for package fault.
 func (a *answer) FromCloud() {}
 
+// Refused reports whether the cloud looked at the object and said no; see package ops. What is about the token, a
+// quota or the budget is not.
+func (a *answer) Refused() bool {
+	switch a.code {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
+		return true
+	case codes.ResourceExhausted:
+		return a.says(textSlots)
+	default:
+		return false
+	}
+}
+
+// says reports whether the words have a text, which is in lower case.
 func (a *answer) says(text string) bool { return strings.Contains(strings.ToLower(a.words), text) }
 
-// newAnswer takes in a status. What is said of a quota stands in the details.
-func newAnswer(s *status.Status) *answer {
-	words := strings.Join(strings.Fields(s.Message()), " ")
-	words = words[:min(len(words), longestWords)]
-	for _, detail := range s.Details() {
-		failure, ok := detail.(*quota.QuotaFailure)
-		if !ok {
-			continue
-		}
-		for _, v := range failure.GetViolations() {
-			words += fmt.Sprintf("; quota %s: limit %d, in use %v, %d would be needed",
-				v.GetMetric().GetName(), v.GetMetric().GetLimit(), v.GetMetric().GetUsage(), v.GetRequired())
-		}
-	}
-	return &answer{code: s.Code(), words: words}
-}
-
-// answerOf returns the cloud's answer behind an error, or nil if there was none.
-func answerOf(err error) *answer {
-	var a *answer
-	if errors.As(err, &a) {
-		return a
-	}
-	return nil
-}
-
-// readError gives the failure of a read its kind.
-func readError(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if a := answerOf(err); a != nil {
-		return fmt.Errorf("%s: %w: %w", doing, kindOf(a), a)
-	}
-	return fmt.Errorf("%s: %w: %w", doing, kindWithout(err, fault.Unavailable), remote.Plain(err))
-}
-
-// writeError gives the failure of a write its kind: fault.Uncertain unless it is known that nothing
-// was changed.
-func writeError(doing string, err error) error {
-	switch a := answerOf(err); {
-	case err == nil:
-		return nil
-	case a != nil && blurred(a.code):
-		return fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, a)
-	case a != nil:
-		return fmt.Errorf("%s: %w: %w", doing, kindOf(a), a)
-	default:
-		return fmt.Errorf("%s: %w: %w", doing, kindWithout(err, fault.Uncertain), remote.Plain(err))
-	}
-}
-
-// kindWithout is the kind of an error without an answer of the cloud: the one that the layer below gave it,
-// which knows what was sent.
-func kindWithout(err error, otherwise fault.Kind) fault.Kind {
-	if kind := fault.Of(err); kind != fault.None {
-		return kind
-	}
-	return otherwise
-}
-
-// blurred reports whether a code may come from half way: of a server that did something, or from a proxy.
-func blurred(code codes.Code) bool {
-	switch code {
+// vague reports whether the code may come from half way: of a server that did something, or from a proxy.
+func (a *answer) vague() bool {
+	switch a.code {
 	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DeadlineExceeded, codes.Canceled, codes.DataLoss:
 		return true
 	default:
@@ -128,8 +128,34 @@ func blurred(code codes.Code) bool {
 	}
 }
 
+// throttled reports whether a request was refused for want of the API's own budget.
+func (a *answer) throttled() bool {
+	return a.code == codes.ResourceExhausted && a.operation == "" && slices.ContainsFunc(textsThrottled, a.says)
+}
+
+// answerOf returns the cloud's answer behind an error, or nil if there was none.
+func answerOf(err error) *answer {
+	var a *answer
+	errors.As(err, &a)
+	return a
+}
+
+// saysNone reports whether the cloud answers that there is no such object.
+func saysNone(err error) bool {
+	a := answerOf(err)
+	return a != nil && a.code == codes.NotFound
+}
+
+// about says what an error is about.
+func about(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
+
 // kindOf is the table of codes and kinds. What NotFound and FailedPrecondition are about is known to the
-// caller, who may look and answer something else.
+// caller, who may read the state and answer something else.
 func kindOf(a *answer) fault.Kind {
 	switch a.code {
 	case codes.InvalidArgument:
@@ -144,7 +170,7 @@ func kindOf(a *answer) fault.Kind {
 		switch {
 		case a.says(textActive):
 			return fault.Busy
-		case budgetRefusal(a):
+		case a.throttled():
 			return fault.Unavailable
 		}
 		return fault.Exhausted
@@ -159,51 +185,4 @@ func kindOf(a *answer) fault.Kind {
 	default:
 		return fault.Unavailable
 	}
-}
-
-// budgetRefusal reports whether a request was refused for want of the API's own budget.
-func budgetRefusal(a *answer) bool {
-	if a.code != codes.ResourceExhausted || a.operation != "" {
-		return false
-	}
-	for _, text := range textsBudget {
-		if a.says(text) {
-			return true
-		}
-	}
-	return false
-}
-
-// refused reports whether the cloud looked at a write and said no, or took it on and gave it up, so that a
-// look at the state tells why. What is about the token, the quota or the budget is not about the state.
-func refused(err error) bool {
-	a := answerOf(err)
-	if a == nil {
-		return false
-	}
-	switch a.code {
-	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
-		return true
-	case codes.ResourceExhausted:
-		return a.says(textSlots)
-	default:
-		return a.operation != "" && blurred(a.code)
-	}
-}
-
-// hasFailed reports whether the error is that of an operation which the cloud carried out and gave up. It has
-// changed nothing that is known of.
-func hasFailed(err error) bool {
-	a := answerOf(err)
-	return a != nil && a.operation != ""
-}
-
-// unseen gives the failed wait for an operation that was sent its kind. Only of one that is seen to have
-// failed the outcome is known; one that nobody could see to its end, for want of time or of the permission to
-// look, goes on.
-func unseen(err error) error {
-	if err == nil || hasFailed(err) || errors.Is(err, fault.Uncertain) {
-		return err
-	}
-	return fmt.Errorf("%w: the operation goes on unseen: %w", fault.Uncertain, err)
 }

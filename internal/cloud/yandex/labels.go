@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -15,8 +14,6 @@ import (
 
 // The labels of this backend alone. Those that every cloud has are in package remote.
 const (
-	// labelGrow is a wish to grow that the cloud refused while the disk was attached.
-	labelGrow = remote.OwnTags + "grow"
 	// labelTemporary marks the snapshot through which a clone goes.
 	labelTemporary = remote.OwnTags + "temporary"
 	// labelParameters says which parameters the class gave; the disk itself has their values.
@@ -25,8 +22,8 @@ const (
 
 // What the cloud documents for labels.
 const (
-	longestLabel = 63
-	mostLabels   = 64
+	maxLabel  = 63
+	maxLabels = 64
 )
 
 var (
@@ -55,10 +52,10 @@ func labelOf(t cloud.Tag) (string, error) {
 	switch {
 	case !labelKey.MatchString(t.Key):
 		return "", fmt.Errorf("label %q: the cloud wants a key of at most %d characters: a lower-case letter, then lower-case letters, digits and -_./\\@: %w",
-			t.Key, longestLabel, fault.InvalidArgument)
+			t.Key, maxLabel, fault.InvalidArgument)
 	case !labelValue.MatchString(value):
 		return "", fmt.Errorf("label %q: the cloud wants a value of at most %d lower-case letters, digits and -_./\\@: %w",
-			t.Key, longestLabel, fault.InvalidArgument)
+			t.Key, maxLabel, fault.InvalidArgument)
 	}
 	return value, nil
 }
@@ -75,7 +72,7 @@ func labelSafe(value string) string {
 		}
 		return '_'
 	}, value)
-	return value[:min(len(value), longestLabel)]
+	return value[:min(len(value), maxLabel)]
 }
 
 // labels returns those of a new disk or snapshot: the request's and the driver's own.
@@ -98,8 +95,8 @@ func (c *Cloud) labels(name string, tags []cloud.Tag, source cloud.Source, own .
 		}
 		all[t.Key] = value
 	}
-	if len(all) >= mostLabels { // one is kept free for a wish
-		return nil, fmt.Errorf("%d labels with the driver's own, the cloud takes %d: %w", len(all), mostLabels-1, fault.InvalidArgument)
+	if len(all) > maxLabels {
+		return nil, fmt.Errorf("%d labels with the driver's own, the cloud takes %d: %w", len(all), maxLabels, fault.InvalidArgument)
 	}
 	return all, nil
 }
@@ -121,30 +118,4 @@ func (c *Cloud) madeHere(labels map[string]string) bool {
 // madeFor reports whether these are the labels of the object that this cluster made for the request name.
 func (c *Cloud) madeFor(name string, labels map[string]string) bool {
 	return c.madeHere(labels) && labels[remote.TagHash] == cloud.FullHash(name)
-}
-
-// A growth is a size to grow to when the cloud allows it, as it stands on the disk.
-type growth struct {
-	size cloud.Bytes
-	// failed says why the last try failed; empty when there was none.
-	failed string
-}
-
-// growthOf reads it from a disk's labels: the bytes, and after a dot why the last try failed.
-func growthOf(labels map[string]string) (g growth, found bool) {
-	size, failed, _ := strings.Cut(labels[labelGrow], ".")
-	n, err := strconv.ParseInt(size, 10, 64)
-	if err != nil || n <= 0 {
-		return growth{}, false
-	}
-	return growth{size: cloud.Bytes(n), failed: failed}, true
-}
-
-// label is the growth as the value of its label.
-func (g growth) label() string {
-	text := strconv.FormatInt(int64(g.size), 10)
-	if g.failed != "" {
-		text += "." + g.failed
-	}
-	return labelSafe(text)
 }

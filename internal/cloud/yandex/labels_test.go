@@ -46,32 +46,14 @@ func TestLabels(t *testing.T) {
 func TestTooManyLabels(t *testing.T) {
 	c := &Cloud{cluster: "one"}
 	var tags []cloud.Tag
-	for n := range 62 {
+	for n := range 63 {
 		tags = append(tags, cloud.Tag{Key: fmt.Sprintf("k%d", n)})
 	}
 	if _, err := c.labels("a", tags, cloud.Source{}); fault.Of(err) != fault.InvalidArgument {
-		t.Errorf("62 labels beside the driver's own = %v, want a refusal", err)
+		t.Errorf("63 labels beside the driver's own = %v, want a refusal", err)
 	}
-	got, err := c.labels("a", tags[:61], cloud.Source{})
-	if err != nil || len(got) != 63 || !c.madeFor("a", got) || c.madeFor("b", got) || (&Cloud{cluster: "two"}).madeHere(got) {
+	got, err := c.labels("a", tags[:62], cloud.Source{})
+	if err != nil || len(got) != 64 || !c.madeFor("a", got) || c.madeFor("b", got) || (&Cloud{cluster: "two"}).madeHere(got) {
 		t.Errorf("labels = %v, %v", got, err)
-	}
-}
-
-// The wish on a disk can be read again, and a reason of any length and any words leaves the size readable.
-func TestGrowthLabels(t *testing.T) {
-	for _, g := range []growth{
-		{size: 10 * cloud.GiB}, {size: 26 * cloud.TiB, failed: "no room left"}, {size: cloud.GiB, failed: strings.Repeat("The limit. ", 20)},
-	} {
-		label := g.label()
-		got, found := growthOf(map[string]string{labelGrow: label})
-		if !found || got.size != g.size || (got.failed == "") != (g.failed == "") || !labelValue.MatchString(label) {
-			t.Errorf("%+v is labelled %q, which reads %+v, %v", g, label, got, found)
-		}
-	}
-	for _, label := range []string{"", "x", "-5", "0", "10x"} {
-		if g, found := growthOf(map[string]string{labelGrow: label}); found {
-			t.Errorf("the label %q reads %+v", label, g)
-		}
 	}
 }

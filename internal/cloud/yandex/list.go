@@ -11,20 +11,27 @@ import (
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// mostPasses is how often a list of several pages is read before it counts as one that cannot be read.
-const mostPasses = 4
+const (
+	// maxPasses is how often a list of several pages is read before it counts as one that cannot be read.
+	maxPasses = 4
+	// maxPages and maxEntries bound a list, whatever the cloud says of its end.
+	maxPages, maxEntries = 200, 40_000
+)
+
+// pageReader reads the page of a list that a token stands for, and returns the next one's.
+type pageReader[T any] func(ctx context.Context, token string) ([]T, string, error)
 
 // complete reads all pages of a list. What the cloud's tokens stand for is not documented, so a list of
 // several pages counts only if it is read twice and has the same entries: whatever moves an entry between two
 // pages while they are read shows in that. The result is complete, or an error (failure P5).
-func complete[T any](ctx context.Context, id func(T) string, read func(ctx context.Context, token string) ([]T, string, error)) ([]T, error) {
+func complete[T any](ctx context.Context, id func(T) string, read pageReader[T]) ([]T, error) {
 	var before []T
-	for pass := range mostPasses {
+	for pass := range maxPasses {
 		all, pages, err := allPages(ctx, read)
 		if err != nil {
 			return nil, err
@@ -34,69 +41,46 @@ func complete[T any](ctx context.Context, id func(T) string, read func(ctx conte
 		}
 		before = all
 	}
-	return nil, fmt.Errorf("it changed each of the %d times that it was read: %w", mostPasses, fault.Unavailable)
+	return nil, fmt.Errorf("the list changed each of the %d times that it was read: %w", maxPasses, fault.Unavailable)
 }
 
-func allPages[T any](ctx context.Context, read func(ctx context.Context, token string) ([]T, string, error)) (all []T, pages int, err error) {
-	for token := ""; ; {
+func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages int, err error) {
+	for token := ""; pages < maxPages && len(all) <= maxEntries; {
 		page, next, err := read(ctx, token)
 		if err != nil {
 			return nil, 0, err
 		}
 		all = append(all, page...)
-		pages++
-		if next == token && next != "" {
-			return nil, 0, fmt.Errorf("the list does not end: %w", fault.Unavailable)
-		}
-		if token = next; token == "" {
+		if pages++; next == "" {
 			return all, pages, nil
 		}
+		token = next
 	}
+	return nil, 0, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
 }
 
-// allDisks reads all disks of the folder, whoever made them: whoever compares the list with what should be
-// attached must not miss one.
-func (c *Cloud) allDisks(ctx context.Context, p budget.Priority) ([]*compute.Disk, error) {
-	all, err := complete(budget.WithPriority(ctx, p), (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
-		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token})
+// allDisks reads all disks of the folder, whatever made them: the attacher compares the list with what should be
+// attached.
+func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
+	all, err := complete(ctx, (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
+		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token}, priority(budget.List))
 		return list.GetDisks(), list.GetNextPageToken(), err
 	})
-	if err != nil {
-		return nil, readError("list the disks of folder "+c.folder, err)
-	}
-	c.count.Store(int64(len(all)))
-	c.known.sawAll(all)
-	return all, nil
+	return all, about(err, "list the disks of folder %s", c.folder)
 }
 
-// manyDisks answers for several disks with one list. One that it lacks is read by itself.
-func (c *Cloud) manyDisks(ctx context.Context, ids []cloud.VolumeID) (map[cloud.VolumeID]*compute.Disk, error) {
-	if int(c.count.Load()) > perPage*len(ids) {
-		return nil, nil
-	}
-	all, err := c.allDisks(ctx, budget.Read)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[cloud.VolumeID]*compute.Disk, len(all))
-	for _, d := range all {
-		found[idOf(d)] = d
-	}
-	return found, nil
-}
-
-// ListVolumes returns one page of all disks of the folder, those that machines boot from too, ordered by their ids,
-// which never change: whoever compares it with what should be attached knows which are his.
+// ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
+// which never change.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	page, err := pageOf(page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	all, err := c.allDisks(ctx, budget.List)
+	all, err := c.allDisks(ctx)
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	part, next := remote.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
+	part, next := api.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
 	list := cloud.VolumeList{Next: tokenOf(next)}
 	for _, d := range part {
 		list.Volumes = append(list.Volumes, c.volumeOf(d))
@@ -105,7 +89,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 }
 
 // ListSnapshots returns one page of all snapshots, or of one disk's. Those through which clones go are
-// not shown: nobody asked for them.
+// not shown: no request asked for them.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	page, err := pageOf(page)
 	if err != nil {
@@ -121,7 +105,7 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
 		return c.isTemporary(s) || of != "" && s.GetSourceDiskId() != string(of)
 	})
-	part, next := remote.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
+	part, next := api.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
 	list := cloud.SnapshotList{Next: tokenOf(next)}
 	for _, s := range part {
 		list.Snapshots = append(list.Snapshots, snapshotOf(s))
@@ -135,12 +119,12 @@ func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string
 	if name != "" {
 		filter = fmt.Sprintf("name=%q", name)
 	}
-	all, err := complete(budget.WithPriority(ctx, p), (*compute.Snapshot).GetId, func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
-		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter})
+	all, err := complete(ctx, (*compute.Snapshot).GetId, func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
+		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter}, priority(p))
 		return list.GetSnapshots(), list.GetNextPageToken(), err
 	})
 	if err != nil {
-		return nil, readError("list the snapshots of folder "+c.folder, err)
+		return nil, about(err, "list the snapshots of folder %s", c.folder)
 	}
 	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
 }

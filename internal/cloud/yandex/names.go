@@ -20,7 +20,7 @@ var names = cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter:
 const devicePrefix = "virtio-"
 
 var (
-	// objectWord is what the ids of disks, snapshots, machines and folders look like: 20 letters and digits so
+	// objectWord is what the ids of disks, snapshots, instances and folders look like: 20 letters and digits so
 	// far, and the cloud takes 50.
 	objectWord = regexp.MustCompile(`^[a-z0-9]{1,50}$`)
 	zoneWord   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,49}$`)
@@ -56,7 +56,7 @@ func vendorDeviceName(disk cloud.VolumeID) string {
 	return fmt.Sprintf("csi-%d", sum.Sum32())
 }
 
-// deviceOf is how a machine recognises a disk that is attached under this name.
+// deviceOf is how an instance recognises a disk that is attached under this name.
 func deviceOf(name string) cloud.Device { return cloud.Device{Name: devicePrefix + name, Serial: name} }
 
 // What is created under an idempotency key.
@@ -86,17 +86,17 @@ func (c *Cloud) idempotencyKey(kind, request, after string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// longestPrefix leaves room for a hash of 80 bits and something readable.
-const longestPrefix = 32
+// maxPrefix leaves room for a hash of 80 bits and something readable.
+const maxPrefix = 32
 
 // CheckPrefix refuses a prefix of names that the cloud would not take as it is.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	if len(prefix) > longestPrefix || names.Map(prefix, "a") != prefix+"a" {
+	if len(prefix) > maxPrefix || names.Map(prefix, "a") != prefix+"a" {
 		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits, dashes and underscores; a prefix has at most %d: %w",
-			prefix, longestPrefix, fault.InvalidArgument)
+			prefix, maxPrefix, fault.InvalidArgument)
 	}
 	return nil
 }

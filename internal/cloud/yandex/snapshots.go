@@ -4,21 +4,31 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// description is written on everything made.
+const description = "Created by cloudblock-csi"
+
 // CreateSnapshot makes a snapshot of a disk and returns while the cloud is still copying: the instant is
-// that of the call, and writing may go on. What was answered once is the answer for ever, or
-// an error is: see told.
+// that of the call, and writing may go on.
+//
+// The snapshot that a request was answered with once is its snapshot for ever. external-snapshotter asks again until it
+// is ready, keeps the first id and takes over only whether the answer is ready (updateSnapshotContentStatus in its
+// pkg/sidecar-controller/snapshot_controller.go, v8.6.0). Another snapshot in place of one that the cloud has given up
+// would make a backup look good that does not exist. So the request fails from then on, with a kind that is final there
+// (isCSIFinalError): after another kind the sidecar would not let go of a VolumeSnapshot that its user deletes
+// (shouldDelete). The record of the loss is what the cloud leaves of the snapshot, or else its idempotency key.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	doing := fmt.Sprintf("create snapshot %q", req.Name)
+	doing := fmt.Sprintf("create snapshot %q of disk %.80s", req.Name, req.Volume)
 	if err := checkSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -26,25 +36,102 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
-	if told, err := c.told(ctx, req); err != nil {
-		return cloud.Snapshot{}, err
-	} else if told != nil {
-		return snapshotOf(told), nil
+	snap, err := c.earlierSnapshot(ctx, req)
+	if err == nil && snap == nil {
+		snap, err = c.takeSnapshot(ctx, keyed{
+			name: doing, what: keySnapshot, request: req.Name,
+			remains: func(ctx context.Context, made creation) (bool, error) { return c.snapshotRemains(ctx, req, made) },
+		}, &compute.CreateSnapshotRequest{
+			FolderId: c.folder, DiskId: string(req.Volume), Name: c.cloudName(req.Name), Description: description, Labels: labels,
+		})
 	}
-	snap, err := c.takeSnapshot(ctx, taking{
-		doing: fmt.Sprintf("%s of disk %s", doing, req.Volume), what: keySnapshot, request: req.Name,
-		body: &compute.CreateSnapshotRequest{
-			FolderId: c.folder, DiskId: string(req.Volume), Name: c.cloudName(req.Name),
-			Description: "Created by cloudblock-csi", Labels: labels,
-		},
-	})
 	if err != nil {
-		return cloud.Snapshot{}, err
+		return cloud.Snapshot{}, about(err, "%s", doing)
 	}
-	c.chains.making(req.Name, snap.GetId())
 	return snapshotOf(snap), nil
+}
+
+// earlierSnapshot returns the snapshot that an earlier call for a request has begun and that is not ready yet, or nil.
+func (c *Cloud) earlierSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (*compute.Snapshot, error) {
+	same, err := c.snapshotsNamed(ctx, c.cloudName(req.Name))
+	if err != nil {
+		return nil, err
+	}
+	ours := c.snapshotsFor(req.Name, same)
+	switch {
+	case len(ours) == 0:
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	case len(ours) > 1:
+		return nil, errDuplicateSnapshots(req.Name, ours)
+	case ours[0].GetStatus() == compute.Snapshot_ERROR:
+		return nil, errLost(req.Name, ours[0].GetId(), nil)
+	case ours[0].GetSourceDiskId() != string(req.Volume), ours[0].GetStatus() == compute.Snapshot_READY:
+		return nil, fmt.Errorf("an earlier call has made %s for it: %w", ours[0].GetId(), fault.Conflict)
+	}
+	return ours[0], nil
+}
+
+// snapshotRemains reports whether there is the snapshot of a create that was over with the answer. One that is gone
+// without having been deleted here is lost for good.
+func (c *Cloud) snapshotRemains(ctx context.Context, req cloud.CreateSnapshotRequest, made creation) (bool, error) {
+	if c.deleted.has(made.id) {
+		return false, nil
+	}
+	snap, err := c.readSnapshot(ctx, cloud.SnapshotID(made.id))
+	switch {
+	case saysNone(err):
+		return false, errLost(req.Name, made.id, made.failure)
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case made.failure != nil:
+		return false, errLost(req.Name, made.id, made.failure)
+	}
+	return snap.GetStatus() != compute.Snapshot_DELETING, nil
+}
+
+// takeSnapshot sends a create and reads what it makes.
+func (c *Cloud) takeSnapshot(ctx context.Context, k keyed, body *compute.CreateSnapshotRequest) (*compute.Snapshot, error) {
+	k.kind = "snapshot"
+	k.send = func(ctx context.Context, w *ops.Write) (*operation.Operation, error) {
+		return c.snapshots.Create(ctx, body, by(w))
+	}
+	id, err := c.create(ctx, k)
+	switch {
+	case failedWith(err) && id != "" && k.wait:
+		return nil, c.discardSnapshot(ctx, cloud.SnapshotID(id), err)
+	case err != nil:
+		return nil, err
+	}
+	snap, err := c.readSnapshot(ctx, cloud.SnapshotID(id))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("snapshot %s was begun: %w: %w", id, fault.Uncertain, err)
+	case snap.GetSourceDiskId() != body.GetDiskId(): // an earlier call that asked for another one is still making it
+		return nil, fmt.Errorf("snapshot %s has its name and is of disk %s: %w", id, snap.GetSourceDiskId(), fault.Conflict)
+	}
+	return snap, nil
+}
+
+// errLost is the answer for a request whose snapshot will never be.
+func errLost(request, id string, why error) error {
+	err := fmt.Errorf("%w: snapshot %s, which was made for the request %q, is not there: the cloud has given it up, or it was deleted by hand; "+
+		"a request never gets another snapshot: delete the VolumeSnapshot, and make a new one", fault.Precondition, id, request)
+	if why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
+}
+
+// errDuplicateSnapshots is the answer for a request that several snapshots were made for.
+func errDuplicateSnapshots(request string, snaps []*compute.Snapshot) error {
+	ids := make([]string, 0, len(snaps))
+	for _, s := range snaps {
+		ids = append(ids, s.GetId())
+	}
+	return fmt.Errorf("the snapshots %s were all made for the request %q, and each of them may have been returned for it; "+
+		"delete the one that no VolumeSnapshotContent has as its snapshotHandle: %w", strings.Join(ids, " and "), request, fault.Unavailable)
 }
 
 func checkSnapshot(req cloud.CreateSnapshotRequest) error {
@@ -58,121 +145,8 @@ func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	}
 }
 
-// A taking is a snapshot that is to be made.
-type taking struct {
-	doing, what, request string
-	body                 *compute.CreateSnapshotRequest
-	// whole: it is waited for until it can be restored.
-	whole bool
-}
-
-// takeSnapshot sends the write and returns the snapshot as soon as it shows. Until the operation has ended it
-// counts among those that the folder can have, so its place in the queue is kept without the caller.
-func (c *Cloud) takeSnapshot(ctx context.Context, t taking) (*compute.Snapshot, error) {
-	slot, err := c.changes.Acquire(ctx, "")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", t.doing, err)
-	}
-	defer slot.Release()
-	m := &making{c: c, doing: t.doing, what: t.what, request: t.request, send: func(ctx context.Context) (*operation.Operation, error) {
-		return c.snapshots.Create(ctx, t.body)
-	}}
-	var id, op string
-	err = slot.Send(ctx, func(ctx context.Context) (err error) {
-		id, op, err = m.begin(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	began := change{watch: watch{operation: op, kind: kindSnapshot}, began: time.Now()}
-	end := func(ctx context.Context) error {
-		if op == "" {
-			return nil // it had ended before it was asked for
-		}
-		_, err := c.await(ctx, began, nil)
-		return err
-	}
-	if t.whole {
-		err = end(ctx)
-	}
-	if !t.whole || err != nil && ctx.Err() != nil {
-		slot.ReleaseAfter(ctx, end)
-	}
-	if err != nil {
-		return c.givenUp(ctx, cloud.SnapshotID(id), t, err)
-	}
-	return c.snapshotSoon(ctx, cloud.SnapshotID(id), t, end)
-}
-
-// snapshotSoon looks at a snapshot that is being made. A copy of the cloud's records may not know it yet; at
-// the end of the operation it does.
-func (c *Cloud) snapshotSoon(ctx context.Context, id cloud.SnapshotID, t taking, end func(context.Context) error) (*compute.Snapshot, error) {
-	snap, err := c.snapshot(ctx, id)
-	if fault.Of(err) == fault.NotFound {
-		if err := end(ctx); err != nil {
-			return c.givenUp(ctx, id, t, err)
-		}
-		snap, err = c.snapshot(ctx, id)
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %w", t.doing, fault.Uncertain, err)
-	case snap.GetSourceDiskId() != t.body.GetDiskId(): // an earlier call with another wish is still making it
-		return nil, fmt.Errorf("%s: snapshot %s has its name and is of disk %s: %w", t.doing, id, snap.GetSourceDiskId(), fault.Conflict)
-	case snap.GetStatus() == compute.Snapshot_ERROR && t.what == keyTemporary:
-		return nil, c.discardSnapshot(ctx, id, fmt.Errorf("%s: the cloud gave it up: %w", t.doing, fault.Unavailable))
-	}
-	return snap, nil
-}
-
-// givenUp says what a failed wait for the end of a snapshot's operation means. What is left of it stays if somebody
-// may have been told of it, and is answered as it is, so that whoever asks knows what to delete.
-func (c *Cloud) givenUp(ctx context.Context, id cloud.SnapshotID, t taking, why error) (*compute.Snapshot, error) {
-	why = fmt.Errorf("%s: %w", t.doing, unseen(why))
-	if t.what == keyTemporary || fault.Of(why) == fault.Uncertain {
-		return nil, c.discardSnapshot(ctx, id, why)
-	}
-	snap, err := c.snapshot(ctx, id)
-	switch {
-	case fault.Of(err) == fault.NotFound:
-		c.chains.making(t.request, string(id))
-		return nil, errLost(t.request, string(id), why)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w: %w", fault.Uncertain, err, why)
-	}
-	return snap, nil
-}
-
-// discardSnapshot deletes what a snapshot that the cloud gave up has left, if anything, and returns why. One
-// whose operation was not seen to fail stays.
-func (c *Cloud) discardSnapshot(ctx context.Context, id cloud.SnapshotID, why error) error {
-	if fault.Of(why) == fault.Uncertain {
-		return why
-	}
-	if _, err := c.snapshotThere(ctx, id, why); err != nil {
-		return fmt.Errorf("%w: snapshot %s is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
-}
-
-// snapshotThere reports whether there is what an operation has made. What a failed one has left goes: it was
-// never whole.
-func (c *Cloud) snapshotThere(ctx context.Context, id cloud.SnapshotID, failure error) (bool, error) {
-	snap, err := c.snapshot(ctx, id)
-	switch {
-	case fault.Of(err) == fault.NotFound:
-		return false, nil
-	case err != nil:
-		return false, err
-	case failure != nil && snap.GetStatus() != compute.Snapshot_READY:
-		return false, c.deleteSnapshot(ctx, id, false)
-	}
-	return snap.GetStatus() != compute.Snapshot_DELETING, nil
-}
-
 // FindSnapshot returns the snapshot made under this request name. One that the cloud has given up is none, and holds
-// the name; several are left to a person, as FindVolume does it.
+// the name; several are left to the operator, as in FindVolume.
 func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
 	if name == "" {
@@ -182,10 +156,10 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	ours := c.ours(name, same)
+	ours := c.snapshotsFor(name, same)
 	switch {
 	case len(ours) > 1:
-		return cloud.Snapshot{}, errTwinSnapshots(name, ours)
+		return cloud.Snapshot{}, errDuplicateSnapshots(name, ours)
 	case len(ours) == 1 && ours[0].GetStatus() == compute.Snapshot_ERROR:
 		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, ours[0].GetId(), nil))
 	case len(ours) == 1:
@@ -198,7 +172,7 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	}
 }
 
-// snapshotsNamed returns the snapshots with exactly this name, oldest first, without those that go.
+// snapshotsNamed returns the snapshots with exactly this name, oldest first, without those that are being deleted.
 func (c *Cloud) snapshotsNamed(ctx context.Context, name string) ([]*compute.Snapshot, error) {
 	same, err := c.allSnapshots(ctx, budget.Read, name)
 	if err != nil {
@@ -214,66 +188,81 @@ func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	if !objectID(id) {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", id, fault.NotFound)
 	}
-	snap, err := c.snapshot(ctx, id)
+	snap, err := c.readSnapshot(ctx, id)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
 	return snapshotOf(snap), nil
 }
 
-func (c *Cloud) snapshot(ctx context.Context, id cloud.SnapshotID) (*compute.Snapshot, error) {
-	snap, err := c.snapshots.Get(budget.WithPriority(ctx, budget.Read), &compute.GetSnapshotRequest{SnapshotId: string(id)})
+// readSnapshot reads one snapshot. fault.NotFound when there is none.
+func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute.Snapshot, error) {
+	snap, err := c.snapshots.Get(ctx, &compute.GetSnapshotRequest{SnapshotId: string(id)})
 	switch {
 	case err != nil:
-		return nil, readError("look at snapshot "+string(id), err)
+		return nil, about(err, "read snapshot %s", id)
 	case snap.GetId() != string(id):
-		return nil, fmt.Errorf("look at snapshot %s: %w: the answer is about something else", id, fault.Unavailable)
+		return nil, fmt.Errorf("read snapshot %s: %w: the answer is about something else", id, fault.Unavailable)
 	}
 	return snap, nil
 }
 
+// findSnapshot is readSnapshot with a nil for a snapshot that does not exist.
+func (c *Cloud) findSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute.Snapshot, error) {
+	snap, err := c.readSnapshot(ctx, id)
+	if saysNone(err) {
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	}
+	return snap, err
+}
+
+// snapshotsFor returns those of some snapshots that this cluster made for a request.
+func (c *Cloud) snapshotsFor(request string, of []*compute.Snapshot) []*compute.Snapshot {
+	return slices.DeleteFunc(slices.Clone(of), func(s *compute.Snapshot) bool { return !c.madeFor(request, s.GetLabels()) })
+}
+
 // DeleteSnapshot removes a snapshot.
 func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
+	return c.deleteSnapshot(ctx, id, budget.Write)
+}
+
+func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budget.Priority) error {
 	if !objectID(id) {
 		return nil
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	if err := c.deleteSnapshot(ctx, id, true); err != nil {
-		return err
+	_, err := ops.Run(ctx, c.ops, ops.Op[*compute.Snapshot]{
+		Name: "delete snapshot " + string(id), Kind: "delete snapshot", Object: snapshotKey(id), Priority: p,
+		Submit: func(ctx context.Context, w *ops.Write) (*compute.Snapshot, string, error) {
+			op, err := started(c.snapshots.Delete(ctx, &compute.DeleteSnapshotRequest{SnapshotId: string(id)}, by(w)))
+			return nil, op, err
+		},
+		State: func(ctx context.Context) (*compute.Snapshot, error) { return c.findSnapshot(ctx, id) },
+		Decide: func(snap *compute.Snapshot, _ bool, refusal error) error {
+			if snap == nil {
+				return nil
+			}
+			return fmt.Errorf("%w: %w", fault.Busy, refusal) // it is being made, or a disk is being made from it
+		},
+	})
+	if err == nil {
+		c.deleted.add(string(id))
 	}
-	c.chains.delete(string(id))
-	return nil
+	return err
 }
 
-// deleteSnapshot removes a snapshot, in its turn unless the caller has one.
-func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, queued bool) error {
-	t := &turn{c: c, doing: "delete snapshot " + string(id)}
-	t.send = func(ctx context.Context) (*change, error) {
-		op, err := c.begin(ctx, "snapshot "+string(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
-			return c.snapshots.Delete(ctx, &compute.DeleteSnapshotRequest{SnapshotId: string(id)})
-		})
-		if op == nil {
-			return nil, err
-		}
-		return &change{watch: watch{operation: op.GetId(), kind: kindDelete}, began: time.Now()}, err
+// discardSnapshot deletes what a snapshot that the cloud gave up has left, if anything, and returns why;
+// fault.Uncertain where that fails.
+func (c *Cloud) discardSnapshot(ctx context.Context, id cloud.SnapshotID, why error) error {
+	snap, err := c.findSnapshot(ctx, id)
+	switch {
+	case err != nil:
+	case snap == nil, snap.GetStatus() == compute.Snapshot_READY, snap.GetStatus() == compute.Snapshot_DELETING:
+		return why
+	default:
+		err = c.DeleteSnapshot(ctx, id)
 	}
-	t.decide = func(ctx context.Context, refusal error) error {
-		_, err := c.snapshot(ctx, id)
-		switch kind := fault.Of(err); {
-		case kind == fault.NotFound:
-			return nil
-		case kind != fault.None:
-			return err
-		}
-		return t.again(false, refusal) // it is being made, or a disk is being made from it
+	if err != nil {
+		return fmt.Errorf("%w: snapshot %s may be left: %w: %w", fault.Uncertain, id, err, why)
 	}
-	if !queued {
-		if err := t.try(ctx); err != nil {
-			return err
-		}
-		return t.wait(ctx)
-	}
-	_, err := t.do(ctx)
-	return err
+	return why
 }

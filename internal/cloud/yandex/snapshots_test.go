@@ -140,26 +140,6 @@ func neverAnother(t *testing.T, folder *emulator.Cloud, c cloud.Cloud, of cloud.
 	want(t, last, fault.Precondition, string(told), "delete the VolumeSnapshot")
 }
 
-// C8: a loss that a controller has seen once is known to it for as long as it lives, whatever the cloud forgets.
-func TestALossThatWasSeenIsNotForgottenWithItsKey(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{
-			Durations: emulator.Durations{Snapshot: clock.Fixed(time.Minute)},
-			Rules:     emulator.Rules{FailedCreateVanishes: true, KeysForgottenAfter: clock.Fixed(30 * time.Minute)},
-		})
-		c := open(t, folder)
-		id := attached(t, c)
-		folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: faults.Effect{Errored: true, ID: "INTERNAL"}})
-		snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
-		must(t, err)
-		time.Sleep(5 * time.Minute)
-		c = open(t, folder)
-		neverAnother(t, folder, c, id, snap.ID)
-		time.Sleep(time.Hour)
-		neverAnother(t, folder, c, id, snap.ID)
-	})
-}
-
 // C8: a request is answered with its snapshot for as long as that is being made, also when names repeat and the key has
 // been forgotten, by a controller that knows nothing.
 func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
@@ -268,7 +248,7 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	young := open(t, folder)
-	old := open(t, folder, func(cfg *yandex.Config) { cfg.LeftOverAge = time.Nanosecond })
+	old := open(t, folder, func(cfg *yandex.Config) { cfg.OrphanAge = time.Nanosecond })
 	vol := volume(t, young, "origin")
 	temporary := func(labels map[string]string) map[string]string {
 		labels["cloudblock-temporary"] = "clone"

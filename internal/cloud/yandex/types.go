@@ -15,17 +15,17 @@ import (
 
 // The sizes that the cloud documents.
 const (
-	smallestDisk = 4 * cloud.MiB
-	largestDisk  = 26 * cloud.TiB
+	minDisk = 4 * cloud.MiB
+	maxDisk = 26 * cloud.TiB
 	// defaultDisk is what the vendor's driver made where nothing was asked for.
 	defaultDisk = 5 * cloud.GiB
 	// usualStep divides the sizes of most types, wideStep those of the types that are made of whole drives.
 	usualStep = 4 * cloud.MiB
 	wideStep  = 93 * cloud.GiB
 	// usualBlock is the block size where none was asked for; with each doubling the largest disk doubles.
-	usualBlock          = 4 * cloud.KiB
-	largestBlock        = 128 * cloud.KiB
-	largestInUsualBlock = 8 * cloud.TiB
+	usualBlock      = 4 * cloud.KiB
+	maxBlock        = 128 * cloud.KiB
+	maxInUsualBlock = 8 * cloud.TiB
 )
 
 // wide are the types of whole drives. A type that is not known yet is taken for a usual one; the cloud says
@@ -43,18 +43,18 @@ func stepOf(diskType string) cloud.Bytes {
 // largestOf is the size of the largest disk of a type with a block size, which is fixed for its life.
 func largestOf(diskType string, block cloud.Bytes) cloud.Bytes {
 	if slices.Contains(wide, diskType) {
-		return largestDisk / wideStep * wideStep
+		return maxDisk / wideStep * wideStep
 	}
-	return min(largestInUsualBlock/usualBlock*max(block, usualBlock), largestDisk)
+	return min(maxInUsualBlock/usualBlock*max(block, usualBlock), maxDisk)
 }
 
 // fitted rounds a size up to what a disk of a type can have. A limit of 0 is none.
 func fitted(size, limit cloud.Bytes, diskType string, block cloud.Bytes) (cloud.Bytes, error) {
 	step, largest := stepOf(diskType), largestOf(diskType, block)
-	rounded := (max(size, smallestDisk) + step - 1) / step * step
+	rounded := (max(size, minDisk) + step - 1) / step * step
 	switch {
-	case size > largestDisk:
-		return 0, fmt.Errorf("%s is more than %s, the largest disk: %w", size, largestDisk, fault.OutOfRange)
+	case size > maxDisk:
+		return 0, fmt.Errorf("%s is more than %s, the largest disk: %w", size, maxDisk, fault.OutOfRange)
 	case size > largest:
 		return 0, fmt.Errorf("%s is more than %s, the largest disk with blocks of %s (the block size of a disk is chosen when it is made, with the parameter %s): %w",
 			size, largest, max(block, usualBlock), paramBlockSize, fault.OutOfRange)
@@ -78,7 +78,7 @@ type parameters struct {
 	diskType string
 	block    cloud.Bytes // 0: the cloud's own
 	kmsKey   string
-	// asked is what a disk is labelled with, so that it can be told later what the class gave.
+	// asked is what a disk is labelled with, as the record of what the class gave.
 	asked string
 }
 
@@ -145,7 +145,7 @@ func blockOf(text string) cloud.Bytes {
 	if kibi {
 		size *= cloud.KiB
 	}
-	for possible := usualBlock; possible <= largestBlock; possible *= 2 {
+	for possible := usualBlock; possible <= maxBlock; possible *= 2 {
 		if size == possible && err == nil {
 			return size
 		}

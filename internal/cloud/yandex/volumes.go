@@ -1,39 +1,75 @@
 package yandex
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
-	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// FindVolume returns the disk made under this request name, when it is READY. Several are left to a person, since
-// each of them may have been handed out, and so is a disk in ERROR: whether there is anything on it is not known.
+// DeleteVolume removes a disk.
+func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	if !objectID(id) {
+		return nil
+	}
+	_, err := ops.Run(ctx, c.ops, ops.Op[*compute.Disk]{
+		Name: "delete disk " + string(id), Kind: "delete", Object: diskKey(id), Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*compute.Disk, string, error) {
+			op, err := started(c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)}, by(w)))
+			return nil, op, err
+		},
+		State:  func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id) },
+		Decide: decideDelete,
+	})
+	return err
+}
+
+// decideDelete says what a refused delete means.
+func decideDelete(d *compute.Disk, settled bool, refusal error) error {
+	switch {
+	case d == nil:
+		return nil
+	case settled && len(d.GetInstanceIds()) > 0:
+		return fmt.Errorf("it is attached to instance %s; it can be deleted when it is detached: %w: %w", d.GetInstanceIds()[0], fault.Precondition, refusal)
+	default:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
+	}
+}
+
+// GetVolume returns the present state of a disk.
+func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	if !objectID(id) {
+		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no disk has such an id", id, fault.NotFound)
+	}
+	d, err := c.volumes.Get(ctx, id)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return c.volumeOf(d), nil
+}
+
+// FindVolume returns the disk made under this request name, when it is READY. Several are left to the operator, since
+// each of them may have been returned, and so is a disk in ERROR: whether there is anything on it is not known.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	missing := fmt.Errorf("find volume %q: %w", name, fault.NotFound)
 	if name == "" {
 		return cloud.Volume{}, missing
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	same, err := c.named(budget.WithPriority(ctx, budget.Read), c.cloudName(name))
+	same, err := c.disksNamed(ctx, c.cloudName(name))
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetStatus() == compute.Disk_DELETING })
-	ours := slices.DeleteFunc(slices.Clone(same), func(d *compute.Disk) bool { return !c.madeFor(name, d.GetLabels()) })
+	ours := c.disksFor(name, same)
 	switch {
 	case len(ours) > 1:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, errTwins(ours))
+		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, errDuplicates(ours))
 	case len(ours) == 1:
 		return c.whenReady(ctx, ours[0])
 	case len(same) > 0:
@@ -46,168 +82,82 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 
 // whenReady returns a disk that was found when it can be attached.
 func (c *Cloud) whenReady(ctx context.Context, d *compute.Disk) (cloud.Volume, error) {
-	if d.GetStatus() != compute.Disk_CREATING && d.GetStatus() != compute.Disk_READY {
-		return cloud.Volume{}, inError(d)
-	}
 	if d.GetStatus() == compute.Disk_CREATING {
-		var now *compute.Disk
-		ch := change{watch: watch{disk: idOf(d), kind: kindOther}}
-		_, err := c.await(ctx, ch, func(s sight) bool {
-			now = s.disk
-			return s.gone || s.disk.GetStatus() != compute.Disk_CREATING
-		})
+		ctx, cancel := c.ops.Bounded(ctx)
+		defer cancel()
+		id := idOf(d)
+		now, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id) })
 		switch {
 		case err != nil:
-			return cloud.Volume{}, fmt.Errorf("disk %s is being made: %w: %w", d.GetId(), fault.Unavailable, err)
+			return cloud.Volume{}, fmt.Errorf("disk %s is being made: %w: %w", id, fault.Unavailable, err)
 		case now == nil:
-			return cloud.Volume{}, fmt.Errorf("disk %s was being made and is gone: %w", d.GetId(), fault.Unavailable)
-		case now.GetStatus() != compute.Disk_READY:
-			return cloud.Volume{}, inError(now)
+			return cloud.Volume{}, fmt.Errorf("disk %s was being made and is gone: %w", id, fault.Unavailable)
 		}
 		d = now
+	}
+	if d.GetStatus() != compute.Disk_READY {
+		return cloud.Volume{}, notReady(d)
 	}
 	return c.volumeOf(d), nil
 }
 
-func inError(d *compute.Disk) error {
+// notReady says what is wrong with a disk that cannot be attached.
+func notReady(d *compute.Disk) error {
+	if d.GetStatus() == compute.Disk_CREATING || d.GetStatus() == compute.Disk_DELETING {
+		return fmt.Errorf("disk %s (%s) is in the state %s: %w", d.GetId(), d.GetName(), d.GetStatus(), fault.Unavailable)
+	}
 	return fmt.Errorf("disk %s (%s) is in the state %s; look at it in the console, and delete it there if it holds nothing that is needed: %w",
 		d.GetId(), d.GetName(), d.GetStatus(), fault.Unavailable)
 }
 
-// GetVolume returns the present state of a disk.
-func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	if !objectID(id) {
-		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no disk has such an id", id, fault.NotFound)
+// errDuplicates is the answer for a request that several disks were made for.
+func errDuplicates(disks []*compute.Disk) error {
+	ids := make([]string, 0, len(disks))
+	for _, d := range disks {
+		ids = append(ids, d.GetId())
 	}
-	d, err := c.states.Get(ctx, id)
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	return c.volumeOf(d), nil
+	return fmt.Errorf("the disks %s have the name %s of this request, and each of them may have been returned for it; "+
+		"delete the one that no PersistentVolume has as its volumeHandle: %w", strings.Join(ids, " and "), disks[0].GetName(), fault.Unavailable)
 }
 
-// DeleteVolume removes a disk.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	if !objectID(id) {
-		return nil
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	t := &turn{c: c, doing: "delete disk " + string(id), shows: func(s sight) bool { return s.gone }}
-	t.send = func(ctx context.Context) (*change, error) {
-		asked := time.Now()
-		op, err := c.begin(ctx, diskKey(id), t.doing, func(ctx context.Context) (*operation.Operation, error) {
-			return c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)})
-		})
-		if err == nil { // so the disk was still there
-			c.known.deletes(id, asked)
-		}
-		return changeOf(op, id, kindDelete), err
-	}
-	t.decide = func(ctx context.Context, refusal error) error {
-		if fault.Of(refusal) == fault.NotFound {
-			return nil
-		}
-		joined, d, err := c.after(ctx, id, "")
-		switch {
-		case err != nil:
-			return err
-		case d == nil:
-			return nil
-		case len(d.GetInstanceIds()) > 0:
-			return fmt.Errorf("it is attached to the machine %s; it can be deleted when it is detached: %w: %w", d.GetInstanceIds()[0], fault.Precondition, refusal)
-		}
-		return t.again(joined, refusal)
-	}
-	if _, err := t.do(ctx); err != nil {
-		return err
-	}
-	c.known.forget(id)
-	return nil
-}
-
-// changeOf is the change of a disk that an operation makes; nil where there is no operation.
-func changeOf(op *operation.Operation, id cloud.VolumeID, kind poll.Kind) *change {
-	if op == nil {
-		return nil
-	}
-	return &change{watch: watch{operation: op.GetId(), disk: id, kind: kind}, began: time.Now()}
-}
-
-// on names the machine of a change, if there is one, and since when the state before it is known.
-func (ch *change) on(machine string, since time.Time) *change {
-	if ch != nil {
-		ch.machine, ch.since, ch.taken = machine, since, ch.began
-	}
-	return ch
-}
-
-// after returns the state of a disk, nil if there is none, when everything has ended that is under way with
-// it or the machine, and whether there was anything. Without a machine it is one of which this process knows that
-// something of the disk may be under way there: the records of the disk itself may not tell of that.
-func (c *Cloud) after(ctx context.Context, id cloud.VolumeID, machine string) (joined bool, d *compute.Disk, err error) {
-	if joined, err = c.join(ctx, id, cmp.Or(machine, c.known.openOn(id))); err != nil {
-		return joined, nil, err
-	}
-	c.known.joined(id)
-	d, err = c.look(ctx, id)
-	return joined, d, err
-}
-
-// again answers a refusal that the state does not explain: the same is sent again after a pause. If something
-// was under way that was waited for, that was it; else there may be something that the API does not tell, and
-// the patience for that ends.
-func (t *turn) again(explained bool, refusal error) error {
-	err := fmt.Errorf("%w: %w", fault.Busy, refusal)
-	if explained {
-		return err
-	}
-	return t.puzzles.Count(err)
-}
-
-// disk reads one disk, fresh.
-func (c *Cloud) disk(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
+// readDisk reads one disk. fault.NotFound when there is none.
+func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
 	d, err := c.disks.Get(ctx, &compute.GetDiskRequest{DiskId: string(id)})
 	switch {
 	case err != nil:
-		return nil, readError("look at disk "+string(id), err)
+		return nil, about(err, "read disk %s", id)
 	case d.GetId() != string(id):
-		return nil, fmt.Errorf("look at disk %s: %w: the answer is about something else", id, fault.Unavailable)
+		return nil, fmt.Errorf("read disk %s: %w: the answer is about something else", id, fault.Unavailable)
 	}
-	c.known.saw(d, true)
 	return d, nil
 }
 
-// look is disk with a nil for one that does not exist.
-func (c *Cloud) look(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
-	d, err := c.disk(ctx, id)
-	if fault.Of(err) == fault.NotFound {
-		c.known.forget(id)
+// findDisk is readDisk with a nil for a disk that does not exist.
+func (c *Cloud) findDisk(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
+	d, err := c.readDisk(ctx, id)
+	if saysNone(err) {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}
 	return d, err
 }
 
-// named returns the disks with exactly this name, oldest first.
-func (c *Cloud) named(ctx context.Context, name string) (same []*compute.Disk, err error) {
-	for token := ""; ; {
+// disksNamed returns the disks with exactly this name, oldest first, without those that are being deleted.
+func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, error) {
+	same, _, err := allPages(ctx, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
 		list, err := c.disks.List(ctx, &compute.ListDisksRequest{
 			FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: fmt.Sprintf("name=%q", name),
 		})
-		if err != nil {
-			return nil, readError("look for disks named "+name, err)
-		}
-		same = append(same, list.GetDisks()...)
-		if token = list.GetNextPageToken(); token == "" {
-			break
-		}
+		return list.GetDisks(), list.GetNextPageToken(), err
+	})
+	if err != nil {
+		return nil, about(err, "find disks named %s", name)
 	}
-	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetName() != name })
+	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetName() != name || d.GetStatus() == compute.Disk_DELETING })
 	slices.SortFunc(same, oldestFirst)
-	for _, d := range same {
-		c.known.saw(d, false)
-	}
 	return same, nil
 }
 
-func diskKey(id cloud.VolumeID) string { return "disk " + string(id) }
+// disksFor returns those of some disks that this cluster made for a request.
+func (c *Cloud) disksFor(request string, of []*compute.Disk) []*compute.Disk {
+	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.madeFor(request, d.GetLabels()) })
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 )
@@ -55,7 +54,7 @@ func Open(ctx context.Context, a accounts.Account, cfg Config) (Backend, error) 
 		return yandex.New(ctx, yandex.Config{
 			Credentials: token, Endpoint: "http://127.0.0.1:1", Dial: cfg.Way.Dial, // no socket
 			Folder: a.Folder, Zone: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-			SweepEvery: cfg.SweepEvery, LeftOverAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: remote.Metrics{Budget: cfg.Budget},
+			SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: yandex.Metrics{Budget: cfg.Budget},
 		})
 	}
 	return nil, fmt.Errorf("there is no backend for %T", a)

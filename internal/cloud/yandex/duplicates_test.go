@@ -14,49 +14,6 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
-// A1 and A11: a create that an earlier life of the program has begun, and that is joined, says nothing about how young
-// a list is that shows its disk: a detach does not end by an old list.
-func TestAJoinedCreateDoesNotMakeOldListsYoung(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		two := clock.Fixed(2 * time.Second)
-		folder := start(t, emulator.Options{Durations: emulator.Durations{Create: two, Attach: two, Detach: two}})
-		first := open(t, folder)
-		v, u := volume(t, first, "v").ID, volume(t, first, "u").ID
-		folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(time.Hour)}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := first.CreateVolume(ctx, request("slow"))
-		want(t, err, fault.Uncertain)
-		must(t, first.Close(t.Context()))
-		time.Sleep(time.Minute)
-
-		c := open(t, folder)
-		for range 2 { // it learns how the cloud behaves
-			_, err = c.Attach(t.Context(), u, node2)
-			must(t, err)
-			must(t, c.Detach(t.Context(), u, node2))
-		}
-		_, err = c.Attach(t.Context(), u, node2)
-		must(t, err)
-		time.Sleep(time.Minute)
-		_, err = c.Attach(t.Context(), v, node1)
-		must(t, err)
-		again, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		_, err = c.CreateVolume(again, request("slow"))
-		want(t, err, fault.Uncertain)
-
-		folder.Arm(emulator.Fault{Route: detachDisk, Effect: faults.Effect{Takes: clock.Fixed(30 * time.Second)}})
-		folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleAge: clock.Fixed(10 * time.Second)}})
-		other := make(chan error, 1)
-		go func() { other <- c.Detach(t.Context(), u, node2) }()
-		must(t, c.Detach(t.Context(), v, node1))
-		at(t, folder, v, "")
-		must(t, <-other)
-		at(t, folder, u, "")
-	})
-}
-
 // C1: more failed creates than one call tries keys are followed by an answer and not by the end of the call, and the
 // next one goes on from there and comes to an end.
 func TestAControllerThatFindsManyFailedCreatesGoesOnFromThem(t *testing.T) {
@@ -149,19 +106,5 @@ func TestADiskThatMayHaveBeenHandedOutIsNeverRemovedOrReplaced(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Where a disk that was made in vain cannot be removed, it is told, and nothing is answered in its place.
-func TestADiskMadeInVainThatStaysIsTold(t *testing.T) {
-	folder := start(t, emulator.Options{Rules: emulator.Rules{NamesRepeat: true}})
-	c := open(t, folder)
-	older, err := folder.AddDisk(emulator.Disk{Name: "a", Labels: labels("a")})
-	must(t, err)
-	folder.Arm(emulator.Fault{Route: deleteDisk, Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
-	for range 2 {
-		_, err = stack(c).CreateVolume(t.Context(), request("a"))
-		want(t, err, fault.Uncertain, older, "delete the one")
-		left(t, folder, 2)
 	}
 }

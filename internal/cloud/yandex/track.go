@@ -1,0 +1,161 @@
+package yandex
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+const (
+	// freshOperation is how long an operation that was answered may be missing: reads may come from a replica that
+	// lags behind. The SDK forgives as much.
+	freshOperation = 10 * time.Second
+	// maxInterval bounds what the cloud may ask for between two reads of an operation.
+	maxInterval = 10 * time.Second
+	// The list of an object's operations goes back two weeks, the newest first, and each entry has the whole object as
+	// its response. One that is still running is hardly older than recentOperation.
+	operationsPerPage, maxOperationPages = 50, 20
+	recentOperation                      = time.Hour
+	// trackPriority is that of reads of operations: until one is seen to have ended its instance is held, also for a
+	// detach that waits there.
+	trackPriority = budget.Detach
+)
+
+// The names of objects in ops.
+const (
+	prefixDisk     = "disk "
+	prefixInstance = "instance "
+	prefixSnapshot = "snapshot "
+)
+
+func diskKey(id cloud.VolumeID) string       { return prefixDisk + string(id) }
+func instanceKey(id string) string           { return prefixInstance + id }
+func snapshotKey(id cloud.SnapshotID) string { return prefixSnapshot + string(id) }
+
+// tracker follows operations by their ids.
+type tracker struct{ c *Cloud }
+
+// Outcomes reads how operations stand, all at once.
+func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
+	found := map[string]ops.Outcome{}
+	var mu sync.Mutex // guards found and failed
+	var group sync.WaitGroup
+	var failed error
+	for _, op := range of {
+		group.Go(func() {
+			var out ops.Outcome
+			err := ops.Guard(func() (err error) {
+				out, err = t.outcome(ctx, op)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			found[op.ID] = out
+		})
+	}
+	group.Wait()
+	if len(found) > 0 {
+		failed = nil // the others were read
+	}
+	return found, failed
+}
+
+// outcome reads one operation. An error is about this read, and a later one may succeed.
+func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+	var header metadata.MD
+	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(trackPriority), grpc.Header(&header))
+	err = about(err, "read operation %s", op.ID)
+	switch {
+	case saysNone(err) && (op.Began.IsZero() || time.Since(op.Began) < freshOperation): // one that was found running is there
+		return ops.Outcome{}, nil
+	case fault.Of(err) == fault.Unavailable || fault.Of(err) == fault.Busy:
+		return ops.Outcome{}, err
+	case err != nil:
+		return ops.Outcome{Err: err}, nil
+	case now.GetId() != op.ID:
+		return ops.Outcome{}, fmt.Errorf("read operation %s: %w: the answer is about something else", op.ID, fault.Unavailable)
+	case !now.GetDone(): // an error may show before the end: what was begun is being taken back then
+		return ops.Outcome{Again: intervalOf(header)}, nil
+	}
+	return ops.Outcome{Done: true, Err: failureOf(now)}, nil
+}
+
+// intervalOf is how long the cloud asks to wait before the next read.
+func intervalOf(header metadata.MD) time.Duration {
+	values := header.Get("x-operation-poll-interval")
+	if len(values) == 0 {
+		return 0
+	}
+	seconds, err := strconv.ParseFloat(values[0], 64)
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, maxInterval.Seconds()) * float64(time.Second))
+}
+
+// Running returns the operations of an object that have not ended.
+func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
+	var running []ops.Operation
+	token := ""
+	for range maxOperationPages {
+		page, next, err := t.list(ctx, object, token)
+		if saysNone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, about(err, "read the operations of %s", object)
+		}
+		recent := false
+		for _, op := range page {
+			if !op.GetDone() {
+				running = append(running, ops.Operation{Object: object, ID: op.GetId()})
+			}
+			recent = time.Since(op.GetCreatedAt().AsTime()) < recentOperation
+		}
+		if token = next; token == "" || !recent {
+			break
+		}
+	}
+	return running, nil
+}
+
+func (t tracker) list(ctx context.Context, object, token string) ([]*operation.Operation, string, error) {
+	kind, id, _ := strings.Cut(object, " ")
+	switch kind + " " {
+	case prefixDisk:
+		l, err := t.c.disks.ListOperations(ctx, &compute.ListDiskOperationsRequest{DiskId: id, PageSize: operationsPerPage, PageToken: token})
+		return l.GetOperations(), l.GetNextPageToken(), err
+	case prefixInstance:
+		l, err := t.c.instances.ListOperations(ctx, &compute.ListInstanceOperationsRequest{InstanceId: id, PageSize: operationsPerPage, PageToken: token})
+		return l.GetOperations(), l.GetNextPageToken(), err
+	case prefixSnapshot:
+		l, err := t.c.snapshots.ListOperations(ctx, &compute.ListSnapshotOperationsRequest{SnapshotId: id, PageSize: operationsPerPage, PageToken: token})
+		return l.GetOperations(), l.GetNextPageToken(), err
+	}
+	return nil, "", nil // a name, of what is being made
+}
+
+// started is the operation that the answer to a write names.
+func started(op *operation.Operation, err error) (string, error) {
+	if err == nil && op.GetId() == "" {
+		err = fmt.Errorf("%w: the cloud's answer names no operation", fault.Uncertain)
+	}
+	return op.GetId(), err
+}
