@@ -36,8 +36,8 @@ type target struct {
 }
 
 // bars6 are reads that a cloud may need: for the life of one of 100 volumes, of one with 600 foreign volumes in the
-// account, and for all of the life of one volume alone.
-type bars6 struct{ each, foreign, alone float64 }
+// account, and for all of the life of one volume alone; scattered is each for operations of 1 to 5 s, and 0: the same.
+type bars6 struct{ each, foreign, alone, scattered float64 }
 
 // given are figures that are not measured here.
 type given struct {

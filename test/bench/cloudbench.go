@@ -124,6 +124,9 @@ func (m bars6) rounds(rounds [][]rate, quick bool) [][]rate {
 			round[i].mostReads = 0
 			if round[i].takes+round[i].more >= time.Second && round[i].atOnce < volumes {
 				round[i].mostReads = int(m.each * volumes)
+				if round[i].more > 0 && m.scattered > 0 {
+					round[i].mostReads = int(m.scattered * volumes)
+				}
 			}
 		}
 	}

@@ -141,7 +141,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		orphanAge: cfg.OrphanAge, log: cfg.Log,
 	}
 	c.ops = ops.New(ctx, ops.Config{
-		Tracker: tracker{c}, Capacity: cfg.Operations, OneByOne: true,
+		Tracker: tracker{c}, Capacity: cfg.Operations,
 		Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
 	c.volumes = ops.NewReads(c.ops, c.readDisk, nil)
