@@ -11,12 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/poll"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/queue"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 )
 
@@ -106,16 +102,4 @@ func trusting(c config, transport *http.Transport) *http.Transport {
 		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
 	}
 	return transport
-}
-
-// machineryMetrics registers what the machinery that the clouds share tells about itself.
-func machineryMetrics(registry *prometheus.Registry) (m remote.Metrics, err error) {
-	if m.Poll, err = poll.NewMetrics(registry); err != nil {
-		return m, err
-	}
-	if m.Queue, err = queue.NewMetrics(registry); err != nil {
-		return m, err
-	}
-	m.Budget, err = budget.NewMetrics(registry)
-	return m, err
 }

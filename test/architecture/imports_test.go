@@ -44,24 +44,20 @@ var rules = map[string]rule{
 	"internal/cloud/cloudtest":  {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
 	"internal/cloud/local/pool": {ours: []string{"fault"}, outside: []string{unix}},
 	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/profile", "cloud/local/pool"}, outside: []string{zap}},
-	"internal/cloud/poll":       {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
-	"internal/cloud/queue":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
-	"internal/cloud/remote":     {ours: []string{"cloud", "fault", "cloud/poll", "cloud/queue", "cloud/budget"}},
+	"internal/cloud/tags":       {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
-		// cloud/remote: for tags only, until Yandex has moved to cloud/ops too.
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
 		outside: []string{godo, zap},
 	},
 	"internal/cloud/linode": {
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
 		outside: []string{linodego, zap},
 	},
 	"internal/cloud/yandex": {
-		// cloud/remote: for tags only, as above.
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/remote"},
+		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
 		outside: []string{yandexSDK, yandexAPI, grpc, protobuf, zap},
 	},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
@@ -78,7 +74,7 @@ var rules = map[string]rule{
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
-			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/poll", "cloud/queue", "cloud/budget", "cloud/remote",
+			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/budget",
 			"cloud/yandex", "cloud/ops", "cloud/api", "cloud/profile",
 		},
 		outside: anything,

@@ -7,21 +7,17 @@
 // waits long rises. It trusts what the cloud says about its budget (others use it too), and a
 // refusal proves that the window is full: it pauses as long as the cloud asks for and goes on slowly.
 //
-// A Transport puts a Governor under an HTTP client; other protocols call Acquire before a request and
-// Learn after it. A refusal is a delay and no error until the context ends.
+// Acquire is called before a request and Learn after it. A refusal is a delay and no error until the context ends.
 package budget
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Priority is how urgent a request is.
 type Priority int
 
 // The priorities, most urgent first.
 const (
-	// Default is chosen by a Transport from the method: Write, or Read for GET and HEAD.
+	// Default is no priority of its own; it counts as Write.
 	Default Priority = iota
 	// Detach: a pod waits on another machine until the volume is free.
 	Detach
@@ -52,19 +48,6 @@ func (p Priority) String() string {
 }
 
 func (p Priority) known() Priority { return max(Default, min(p, List)) }
-
-type priorityKey struct{}
-
-// WithPriority gives requests made with the context a priority.
-func WithPriority(ctx context.Context, p Priority) context.Context {
-	return context.WithValue(ctx, priorityKey{}, p)
-}
-
-// PriorityOf returns the priority that the context has, or Default.
-func PriorityOf(ctx context.Context) Priority {
-	p, _ := ctx.Value(priorityKey{}).(Priority)
-	return p.known()
-}
 
 // Rate is what an answer says about the budget. The zero value says nothing.
 type Rate struct {

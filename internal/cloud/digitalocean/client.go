@@ -19,7 +19,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -85,7 +85,7 @@ type Cloud struct {
 	api       *api.Client
 	ops       *ops.Runner
 	region    string
-	owner     remote.Owner
+	owner     tags.Owner
 	prefix    string
 	orphanAge time.Duration
 	log       *zap.Logger
@@ -93,7 +93,7 @@ type Cloud struct {
 	volumes *ops.Reads[cloud.VolumeID, *volume]
 	regions *ops.Reads[struct{}, map[string]bool]
 	seen    cache
-	cloning remote.InUse // the names of temporary snapshots
+	cloning ops.InUse // the names of temporary snapshots
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -112,7 +112,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
 	}
 	c := &Cloud{
-		region: cfg.Region, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
+		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
 		orphanAge: cfg.OrphanAge, log: cfg.Log,
 	}
 	c.api = &api.Client{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -109,7 +109,7 @@ func (c *Cloud) drop(ctx context.Context, snap *snapshot) {
 }
 
 func (c *Cloud) isTemporary(s *snapshot) bool {
-	return remote.TagValue(s.Tags, tagTemporary) != "" && c.owner.MadeHere(s.Tags)
+	return tags.Value(s.Tags, tagTemporary) != "" && c.owner.MadeHere(s.Tags)
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -64,10 +64,10 @@ func CheckRegion(region string) error {
 }
 
 // tagTemporary marks the snapshot through which a clone goes.
-const tagTemporary = remote.OwnTags + "temporary"
+const tagTemporary = tags.Own + "temporary"
 
 // tagRule is what the cloud allows in tags.
-var tagRule = remote.TagRule{
+var tagRule = tags.Rule{
 	Word: regexp.MustCompile(`^[a-zA-Z0-9_:-]+$`), Letters: "letters, digits, '_', '-' and ':'", Shortest: 1, Longest: 255,
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 )
 
 func TestTagsBecomeTheCloudsWords(t *testing.T) {
@@ -48,7 +48,7 @@ func FuzzTags(f *testing.F) {
 		if err == nil && !allowed.MatchString(word) {
 			t.Errorf("Write(%q, %q) = %q, which the cloud refuses", key, value, word)
 		}
-		if err == nil && remote.ReadTags([]string{word})[0].Key != key {
+		if err == nil && tags.Read([]string{word})[0].Key != key {
 			t.Errorf("the key of %q is not %q", word, key)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -202,9 +202,9 @@ func volumeOf(v *volume) cloud.Volume {
 		Name:   v.Name,
 		Size:   cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
 		Zone:   regionOf(v),
-		Source: remote.SourceOf(v.Tags),
+		Source: tags.SourceOf(v.Tags),
 		Device: deviceOf(v.Name),
-		Tags:   remote.ReadTags(v.Tags),
+		Tags:   tags.Read(v.Tags),
 	}
 	for _, id := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))

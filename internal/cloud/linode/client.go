@@ -19,7 +19,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -97,7 +98,7 @@ type Cloud struct {
 	api       *api.Client
 	ops       *ops.Runner
 	region    string
-	owner     remote.Owner
+	owner     tags.Owner
 	prefix    string
 	orphanAge time.Duration
 	log       *zap.Logger
@@ -106,7 +107,7 @@ type Cloud struct {
 
 	regions *ops.Reads[struct{}, map[string]capabilities]
 	seen    cache
-	cloning remote.InUse // the labels of unfinished copies
+	cloning ops.InUse // the labels of unfinished copies
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -128,7 +129,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 	}
 	c := &Cloud{
-		region: cfg.Region, owner: remote.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
+		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
 		orphanAge: cfg.OrphanAge, log: cfg.Log,
 		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
 	}
@@ -182,7 +183,7 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Attach: true, Expand: true, Clones: true,
-		Scope:          cloud.ScopeRegion,
+		Scope:          cloud.Scope(profile.Linode.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: minSize * cloud.GiB,
 		LargestVolume:  maxSize * cloud.GiB,

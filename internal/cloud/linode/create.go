@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -128,7 +128,7 @@ type creation struct {
 func (c *Cloud) create(ctx context.Context, body linodego.VolumeCreateOptions) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
 		// The name says all that two creates of one volume can differ in.
-		Name: fmt.Sprintf("with %d GiB in %s, encryption %s", body.Size, body.Region, body.Encryption+remote.TagValue(body.Tags, tagPlain)), Kind: "create",
+		Name: fmt.Sprintf("with %d GiB in %s, encryption %s", body.Size, body.Region, body.Encryption+tags.Value(body.Tags, tagPlain)), Kind: "create",
 		Object: "label " + body.Label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
 			v, err := c.sendVolume(ctx, w, http.MethodPost, volumesPath, body)

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -18,16 +19,16 @@ import (
 var labels = cloud.NameRule{MinLen: 2, MaxLen: 32, StartLetter: true, EndAlnum: true, NoDoubles: true}
 
 // tagRule is what the cloud allows in tags: words of 3 to 50 characters.
-var tagRule = remote.TagRule{
+var tagRule = tags.Rule{
 	Word: regexp.MustCompile(`^[a-zA-Z0-9_:./=@+ -]+$`), Letters: "letters, digits, spaces and any of _ : . / = @ + -",
 	Shortest: 3, Longest: 50,
 }
 
 // tagPlain is on a volume whose class says that it is not to be encrypted. The cloud shows only that it is not.
-const tagPlain = remote.OwnTags + "encrypted"
+const tagPlain = tags.Own + "encrypted"
 
 // devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
-const devicePrefix = "scsi-0Linode_Volume_"
+var devicePrefix = profile.Linode.LinkPrefix
 
 var (
 	slug = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -60,7 +60,7 @@ func FuzzLabels(f *testing.F) {
 }
 
 func TestTheLabelOfACopyIsLegalAndItsOwn(t *testing.T) {
-	one, two := Cloud{owner: remote.Owner{Cluster: "one"}}, Cloud{owner: remote.Owner{Cluster: "two"}}
+	one, two := Cloud{owner: tags.Owner{Cluster: "one"}}, Cloud{owner: tags.Owner{Cluster: "two"}}
 	seen := map[string]bool{}
 	for _, label := range []string{one.temporaryLabel("a", 1), one.temporaryLabel("a", 2), one.temporaryLabel("b", 1), two.temporaryLabel("a", 1)} {
 		if !legalLabel(label) || seen[label] || len(label) != 32 {
@@ -100,10 +100,10 @@ func TestTagsBecomeTheCloudsWords(t *testing.T) {
 		"longer":                          {cloud.Tag{Key: "team", Value: strings.Repeat("a", 46)}, ""},
 		"a claim's name that is long":     {cloud.Tag{Key: "cloudblock-pvc-namespace", Value: strings.Repeat("n", 63)}, "cloudblock-pvc-namespace:" + strings.Repeat("n", 25)},
 		"a volume's name in Kubernetes":   {cloud.Tag{Key: "cloudblock-pv", Value: "pvc-01234567-89ab-cdef-0123-456789abcdef"}, "cloudblock-pv:pvc-01234567-89ab-cdef-0123-456789ab"},
-		"the hash of a name":              {cloud.Tag{Key: remote.TagHash, Value: cloud.FullHash("a")}, "cloudblock-name-hash:" + cloud.FullHash("a")},
-		"a cluster's name that is long":   {cloud.Tag{Key: remote.TagCluster, Value: strings.Repeat("c", 32)}, ""},
+		"the hash of a name":              {cloud.Tag{Key: tags.Hash, Value: cloud.FullHash("a")}, "cloudblock-name-hash:" + cloud.FullHash("a")},
+		"a cluster's name that is long":   {cloud.Tag{Key: tags.Cluster, Value: strings.Repeat("c", 32)}, ""},
 		"a comma, which separates tags":   {cloud.Tag{Key: "team", Value: "a,b"}, ""},
-		"a source, however long its id":   {cloud.Tag{Key: remote.TagFromVolume, Value: "123456789012345678"}, "cloudblock-source-volume:123456789012345678"},
+		"a source, however long its id":   {cloud.Tag{Key: tags.FromVolume, Value: "123456789012345678"}, "cloudblock-source-volume:123456789012345678"},
 		"letters that no terminal prints": {cloud.Tag{Key: "team", Value: "a\x00b"}, ""},
 	}
 	for name, tc := range tests {

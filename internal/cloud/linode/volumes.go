@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -253,10 +253,10 @@ func volumeOf(v *volume) cloud.Volume {
 		Name:       v.Label,
 		Size:       sizeOf(v),
 		Zone:       v.Region,
-		Source:     remote.SourceOf(v.Tags),
+		Source:     tags.SourceOf(v.Tags),
 		Parameters: parametersOf(v),
 		Device:     deviceOf(v),
-		Tags:       remote.ReadTags(v.Tags),
+		Tags:       tags.Read(v.Tags),
 	}
 	if linodeOf(v) != 0 {
 		vol.AttachedTo = []cloud.NodeID{nodeID(linodeOf(v))}
@@ -268,7 +268,7 @@ func parametersOf(v *volume) []cloud.Parameter {
 	switch {
 	case v.Encryption == encrypted:
 		return []cloud.Parameter{{Name: ParamEncrypted, Value: "true"}}
-	case remote.TagValue(v.Tags, tagPlain) == "false":
+	case tags.Value(v.Tags, tagPlain) == "false":
 		return []cloud.Parameter{{Name: ParamEncrypted, Value: "false"}}
 	}
 	return nil

@@ -207,7 +207,10 @@ func (p *poller) read() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reading, p.failed = false, err
-	p.next = time.Now().Add(p.tick())
+	p.next = time.Now()
+	if p.r.cfg.Lists { // otherwise each operation has a tick of its own
+		p.next = p.next.Add(p.tick())
+	}
 	if err == nil {
 		p.fails = 0
 		p.deliver(asked, found)

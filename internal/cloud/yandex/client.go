@@ -21,7 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -112,7 +112,7 @@ type Cloud struct {
 	volumes *ops.Reads[cloud.VolumeID, *compute.Disk]
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
 	answered, deleted ids
-	cloning           remote.InUse // the names of temporary snapshots
+	cloning           ops.InUse // the names of temporary snapshots
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -190,7 +190,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Attach: true, Expand: true, Snapshots: true, Clones: true,
-		Scope:          cloud.ScopeZone,
+		Scope:          cloud.Scope(profile.Yandex.Scope),
 		SizeStep:       usualStep,
 		SmallestVolume: minDisk,
 		LargestVolume:  maxDisk,

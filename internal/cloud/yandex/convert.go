@@ -8,7 +8,7 @@ import (
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 )
 
 // idOf is the id of a disk.
@@ -47,10 +47,10 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 
 // sourceOf is what a disk was made from. A clone goes through a snapshot, which is not what was asked for.
 func sourceOf(d *compute.Disk) cloud.Source {
-	if id := d.GetLabels()[remote.TagFromVolume]; id != "" {
+	if id := d.GetLabels()[tags.FromVolume]; id != "" {
 		return cloud.Source{Volume: cloud.VolumeID(id)}
 	}
-	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[remote.TagFromSnapshot], d.GetSourceSnapshotId()))}
+	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[tags.FromSnapshot], d.GetSourceSnapshotId()))}
 }
 
 // attachedTo reports whether the disk is one of the instance's.

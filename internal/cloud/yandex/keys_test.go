@@ -7,7 +7,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -16,7 +16,7 @@ import (
 
 // labels are those of a disk that this cluster has made for a request.
 func labels(request string) map[string]string {
-	return map[string]string{remote.TagHash: cloud.FullHash(request), remote.TagCluster: "one"}
+	return map[string]string{tags.Hash: cloud.FullHash(request), tags.Cluster: "one"}
 }
 
 // C1: a known key is answered with the operation that it began once, also when that failed or what it made is
@@ -98,7 +98,7 @@ func TestOfTwoDisksWithOneNameNoneIsReturned(t *testing.T) {
 	}{
 		"ours":              {labels("a"), true},
 		"without labels":    {nil, false},
-		"another cluster's": {map[string]string{remote.TagHash: cloud.FullHash("a"), remote.TagCluster: "two"}, false},
+		"another cluster's": {map[string]string{tags.Hash: cloud.FullHash("a"), tags.Cluster: "two"}, false},
 		"another request's": {labels("b"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

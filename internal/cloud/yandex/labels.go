@@ -8,16 +8,16 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The labels of this backend alone. Those that every cloud has are in package remote.
+// The labels of this backend alone. Those that every cloud has are in package tags.
 const (
 	// labelTemporary marks the snapshot through which a clone goes.
-	labelTemporary = remote.OwnTags + "temporary"
+	labelTemporary = tags.Own + "temporary"
 	// labelParameters says which parameters the class gave; the disk itself has their values.
-	labelParameters = remote.OwnTags + "parameters"
+	labelParameters = tags.Own + "parameters"
 )
 
 // What the cloud documents for labels.
@@ -46,7 +46,7 @@ func CheckTags(tags []cloud.Tag) error {
 // as the cloud allows their letters and has room; anything else must fit as it is.
 func labelOf(t cloud.Tag) (string, error) {
 	value := t.Value
-	if strings.HasPrefix(t.Key, remote.OwnTags) && t.Key != remote.TagCluster {
+	if strings.HasPrefix(t.Key, tags.Own) && t.Key != tags.Cluster {
 		value = labelSafe(value)
 	}
 	switch {
@@ -76,19 +76,19 @@ func labelSafe(value string) string {
 }
 
 // labels returns those of a new disk or snapshot: the request's and the driver's own.
-func (c *Cloud) labels(name string, tags []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
-	own = append(own, cloud.Tag{Key: remote.TagHash, Value: cloud.FullHash(name)})
+func (c *Cloud) labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
+	own = append(own, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(name)})
 	if c.cluster != "" {
-		own = append(own, cloud.Tag{Key: remote.TagCluster, Value: c.cluster})
+		own = append(own, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
 	}
 	if source.Snapshot != "" {
-		own = append(own, cloud.Tag{Key: remote.TagFromSnapshot, Value: string(source.Snapshot)})
+		own = append(own, cloud.Tag{Key: tags.FromSnapshot, Value: string(source.Snapshot)})
 	}
 	if source.Volume != "" {
-		own = append(own, cloud.Tag{Key: remote.TagFromVolume, Value: string(source.Volume)})
+		own = append(own, cloud.Tag{Key: tags.FromVolume, Value: string(source.Volume)})
 	}
-	all := make(map[string]string, len(tags)+len(own))
-	for _, t := range slices.Concat(tags, own) {
+	all := make(map[string]string, len(asked)+len(own))
+	for _, t := range slices.Concat(asked, own) {
 		value, err := labelOf(t)
 		if err != nil {
 			return nil, err
@@ -112,10 +112,10 @@ func tagsOf(labels map[string]string) []cloud.Tag {
 
 // madeHere reports whether these are the labels of an object of this cluster, whatever its name.
 func (c *Cloud) madeHere(labels map[string]string) bool {
-	return labels[remote.TagCluster] == c.cluster && labels[remote.TagHash] != ""
+	return labels[tags.Cluster] == c.cluster && labels[tags.Hash] != ""
 }
 
 // madeFor reports whether these are the labels of the object that this cluster made for the request name.
 func (c *Cloud) madeFor(name string, labels map[string]string) bool {
-	return c.madeHere(labels) && labels[remote.TagHash] == cloud.FullHash(name)
+	return c.madeHere(labels) && labels[tags.Hash] == cloud.FullHash(name)
 }

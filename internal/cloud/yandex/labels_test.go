@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/remote"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -28,7 +28,7 @@ func TestLabels(t *testing.T) {
 		"no key":                             {cloud.Tag{Value: "infra"}, "", fault.InvalidArgument},
 		"a claim's name is made to fit":      {cloud.Tag{Key: "cloudblock-pvc", Value: "Data.Of:" + long}, ("data.of_" + long)[:63], fault.None},
 		"letters of other scripts":           {cloud.Tag{Key: "cloudblock-pvc", Value: "том"}, "___", fault.None},
-		"the cluster's id must fit as it is": {cloud.Tag{Key: remote.TagCluster, Value: "Prod"}, "", fault.InvalidArgument},
+		"the cluster's id must fit as it is": {cloud.Tag{Key: tags.Cluster, Value: "Prod"}, "", fault.InvalidArgument},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,11 +4,11 @@ import (
 	"crypto/sha1" //nolint:gosec // what version 5 of a UUID is made with; nothing is protected by it
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"regexp"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -17,7 +17,7 @@ var names = cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter:
 
 // devicePrefix begins the link that udev makes for a disk, and its device name follows. The device name is
 // also what the disk says about itself.
-const devicePrefix = "virtio-"
+var devicePrefix = profile.Yandex.LinkPrefix
 
 var (
 	// objectWord is what the ids of disks, snapshots, instances and folders look like: 20 letters and digits so
@@ -46,14 +46,7 @@ func (c *Cloud) deviceName(disk cloud.VolumeID) string {
 	if !c.vendorNames && deviceWord.MatchString(string(disk)) {
 		return string(disk)
 	}
-	return vendorDeviceName(disk)
-}
-
-// vendorDeviceName is the name that the vendor's driver attaches a disk under.
-func vendorDeviceName(disk cloud.VolumeID) string {
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(disk))
-	return fmt.Sprintf("csi-%d", sum.Sum32())
+	return profile.YandexVendorDevice(string(disk))
 }
 
 // deviceOf is how an instance recognises a disk that is attached under this name.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
 // The id of a disk is a legal device name, 20 characters at most; anything else gets the name that the vendor's
@@ -13,8 +14,8 @@ import (
 func TestDeviceNames(t *testing.T) {
 	for id, want := range map[cloud.VolumeID]string{
 		"fhm4aq4hvq5g00000000":  "fhm4aq4hvq5g00000000",
-		"4hm4aq4hvq5g00000000":  vendorDeviceName("4hm4aq4hvq5g00000000"),
-		"fhm4aq4hvq5g0000000x1": vendorDeviceName("fhm4aq4hvq5g0000000x1"),
+		"4hm4aq4hvq5g00000000":  profile.YandexVendorDevice("4hm4aq4hvq5g00000000"),
+		"fhm4aq4hvq5g0000000x1": profile.YandexVendorDevice("fhm4aq4hvq5g0000000x1"),
 	} {
 		if got := (&Cloud{}).deviceName(id); got != want || !deviceWord.MatchString(got) {
 			t.Errorf("deviceName(%s) = %s, want %s", id, got, want)

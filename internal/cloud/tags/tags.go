@@ -1,4 +1,6 @@
-package remote
+// Package tags writes what the driver keeps with an object in a cloud whose tags are single words, and reads it: whose
+// object it is, which request it was made for, and its source.
+package tags
 
 import (
 	"fmt"
@@ -12,30 +14,30 @@ import (
 
 // The keys of the driver's own tags.
 const (
-	// OwnTags begins them.
-	OwnTags = "cloudblock-"
-	// TagCluster says which cluster an object was made for.
-	TagCluster = OwnTags + "cluster"
-	// TagHash tells requests apart whose cloud names are equal, and this driver's objects from others'.
-	TagHash = OwnTags + "name-hash"
-	// TagFromSnapshot and TagFromVolume hold a volume's source, where the cloud forgets it.
-	TagFromSnapshot = OwnTags + "source-snapshot"
-	TagFromVolume   = OwnTags + "source-volume"
+	// Own begins them.
+	Own = "cloudblock-"
+	// Cluster says which cluster an object was made for.
+	Cluster = Own + "cluster"
+	// Hash tells requests apart whose cloud names are equal, and this driver's objects from others'.
+	Hash = Own + "name-hash"
+	// FromSnapshot and FromVolume hold a volume's source, where the cloud forgets it.
+	FromSnapshot = Own + "source-snapshot"
+	FromVolume   = Own + "source-volume"
 )
 
-// TagRule says which tags a cloud takes whose tags are one word each: key and value stand in it with a colon
+// Rule says which tags a cloud takes whose tags are one word each: key and value stand in it with a colon
 // between them.
-type TagRule struct {
+type Rule struct {
 	// Word matches a word with one character at least, and each character that may be in it.
 	Word *regexp.Regexp
-	// Letters names the characters for whoever has to be told.
+	// Letters names the characters, for errors.
 	Letters string
 	// Shortest and Longest bound the length of a word.
 	Shortest, Longest int
 }
 
 // Check refuses tags that the cloud would refuse.
-func (r TagRule) Check(tags []cloud.Tag) error {
+func (r Rule) Check(tags []cloud.Tag) error {
 	for _, t := range tags {
 		if _, err := r.Write(t); err != nil {
 			return err
@@ -46,9 +48,9 @@ func (r TagRule) Check(tags []cloud.Tag) error {
 
 // Write writes a tag as the cloud's word. The names of Kubernetes' objects are taken as far as the cloud
 // allows their letters and has room; anything else must fit as it is.
-func (r TagRule) Write(t cloud.Tag) (string, error) {
+func (r Rule) Write(t cloud.Tag) (string, error) {
 	value := t.Value
-	if strings.HasPrefix(t.Key, OwnTags) && t.Key != TagCluster {
+	if strings.HasPrefix(t.Key, Own) && t.Key != Cluster {
 		value = r.Safe(value, r.Longest-len(t.Key)-1)
 	}
 	word := t.Key
@@ -70,7 +72,7 @@ func (r TagRule) Write(t cloud.Tag) (string, error) {
 
 // Safe puts '_' for what the cloud does not allow, such as the dots of a claim's name, and cuts what
 // is longer than most.
-func (r TagRule) Safe(value string, most int) string {
+func (r Rule) Safe(value string, most int) string {
 	value = strings.Map(func(c rune) rune {
 		if c < 0x80 && r.Word.MatchString(string(c)) {
 			return c
@@ -80,8 +82,8 @@ func (r TagRule) Safe(value string, most int) string {
 	return value[:max(0, min(len(value), most))]
 }
 
-// ReadTags reads the cloud's words, sorted, so that equal sets are equal lists.
-func ReadTags(words []string) []cloud.Tag {
+// Read reads the cloud's words, sorted, so that equal sets are equal lists.
+func Read(words []string) []cloud.Tag {
 	words = slices.Sorted(slices.Values(words))
 	tags := make([]cloud.Tag, 0, len(words))
 	for _, word := range words {
@@ -91,8 +93,8 @@ func ReadTags(words []string) []cloud.Tag {
 	return tags
 }
 
-// TagValue returns the value of a key, or nothing.
-func TagValue(words []string, key string) string {
+// Value returns the value of a key, or nothing.
+func Value(words []string, key string) string {
 	for _, word := range words {
 		if k, value, _ := strings.Cut(word, ":"); k == key {
 			return value
@@ -104,28 +106,28 @@ func TagValue(words []string, key string) string {
 // SourceOf returns the source that a volume's tags tell.
 func SourceOf(words []string) cloud.Source {
 	return cloud.Source{
-		Snapshot: cloud.SnapshotID(TagValue(words, TagFromSnapshot)),
-		Volume:   cloud.VolumeID(TagValue(words, TagFromVolume)),
+		Snapshot: cloud.SnapshotID(Value(words, FromSnapshot)),
+		Volume:   cloud.VolumeID(Value(words, FromVolume)),
 	}
 }
 
 // Owner is the cluster that a backend works for.
 type Owner struct {
-	Rule    TagRule
+	Rule    Rule
 	Cluster string
 }
 
 // Words returns the tags of a new object: the request's and the driver's own.
 func (o Owner) Words(name string, tags []cloud.Tag, source cloud.Source, own ...cloud.Tag) ([]string, error) {
-	own = append(own, cloud.Tag{Key: TagHash, Value: cloud.FullHash(name)})
+	own = append(own, cloud.Tag{Key: Hash, Value: cloud.FullHash(name)})
 	if o.Cluster != "" {
-		own = append(own, cloud.Tag{Key: TagCluster, Value: o.Cluster})
+		own = append(own, cloud.Tag{Key: Cluster, Value: o.Cluster})
 	}
 	if source.Snapshot != "" {
-		own = append(own, cloud.Tag{Key: TagFromSnapshot, Value: string(source.Snapshot)})
+		own = append(own, cloud.Tag{Key: FromSnapshot, Value: string(source.Snapshot)})
 	}
 	if source.Volume != "" {
-		own = append(own, cloud.Tag{Key: TagFromVolume, Value: string(source.Volume)})
+		own = append(own, cloud.Tag{Key: FromVolume, Value: string(source.Volume)})
 	}
 	words := make([]string, 0, len(tags)+len(own))
 	for _, t := range slices.Concat(tags, own) {
@@ -142,10 +144,10 @@ func (o Owner) Words(name string, tags []cloud.Tag, source cloud.Source, own ...
 // MadeHere reports whether these are the tags of an object of this cluster, whatever its name. A cloud may
 // keep the capitals that a tag was first written with, so they do not count.
 func (o Owner) MadeHere(words []string) bool {
-	return strings.EqualFold(TagValue(words, TagCluster), o.Cluster) && TagValue(words, TagHash) != ""
+	return strings.EqualFold(Value(words, Cluster), o.Cluster) && Value(words, Hash) != ""
 }
 
 // MadeFor reports whether these are the tags of the object that this cluster made for the request name.
 func (o Owner) MadeFor(name string, words []string) bool {
-	return o.MadeHere(words) && TagValue(words, TagHash) == cloud.FullHash(name)
+	return o.MadeHere(words) && Value(words, Hash) == cloud.FullHash(name)
 }
