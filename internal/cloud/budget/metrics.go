@@ -2,13 +2,12 @@ package budget
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what Governors and Transports tell about themselves.
+// Metrics are what Governors tell about themselves.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
@@ -40,20 +39,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// requested counts a request; code is 0 if there was no answer.
-func (m *Metrics) requested(route, method string, code int) {
-	if m == nil {
-		return
-	}
-	status := "error"
-	if code > 0 {
-		status = strconv.Itoa(code)
-	}
-	m.Requested(route, method, status)
-}
-
-// Requested counts a request that was not sent by a Transport. Route, method and code are words of which there
-// are few.
+// Requested counts a request. Route, method and code are words of which there are few.
 func (m *Metrics) Requested(route, method, code string) {
 	if m != nil {
 		m.requests.WithLabelValues(route, method, code).Inc()

@@ -14,8 +14,9 @@ const (
 	ageShare = 8
 	// gain is how far one operation moves the mean of its kind and the deviation from it.
 	gain = 0.25
-	// creep is the part of a tick by which an operation that its first read found ended counts as shorter.
-	creep = 8
+	// firstShare of the mean, less deviations, is when the first read comes. It is less than 1, because a read finds
+	// an operation ended and not how long ago: the mean comes down again with each first read that does.
+	firstShare, deviations = 0.95, 1.25
 	// maxPause bounds the pauses after reads that failed, which double from one tick.
 	maxPause = 10 * time.Second
 	// readTimeout bounds one read. Others wait for it.
@@ -43,7 +44,7 @@ type durations struct{ mean, deviation time.Duration }
 
 func (d *durations) add(took time.Duration) {
 	if d.mean == 0 {
-		d.mean, d.deviation = took, took/4
+		d.mean = took
 		return
 	}
 	off := took - d.mean
@@ -51,15 +52,11 @@ func (d *durations) add(took time.Duration) {
 	d.deviation += time.Duration(gain * float64(off.Abs()-d.deviation))
 }
 
-// scatter is the deviation beyond that which comes from reading once a tick.
-func (d *durations) scatter(tick time.Duration) time.Duration { return max(d.deviation-tick/2, 0) }
-
 // waiter waits for one operation.
 type waiter struct {
 	op      Operation
 	began   time.Time
 	due     time.Time
-	again   bool // it was read before
 	outcome chan Outcome
 }
 
@@ -131,7 +128,7 @@ func (p *poller) of(kind string) *durations {
 // first is the age of an operation at its first read: before that hardly one of its kind has ended.
 func (p *poller) first(kind string) time.Duration {
 	past := p.of(kind)
-	return max(past.mean-2*past.scatter(p.r.cfg.Tick), p.tick())
+	return max(time.Duration(firstShare*float64(past.mean)-deviations*float64(past.deviation)), p.tick())
 }
 
 func (p *poller) leave(w *waiter) {
@@ -229,32 +226,24 @@ func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
 		switch {
 		case known && (out.Done || out.Err != nil):
 			if out.Done && out.Err == nil && !w.op.Began.IsZero() {
-				p.learn(w, now)
+				p.learn(w.op.Kind, now.Sub(w.began))
 			}
 			w.outcome <- out
 			delete(p.waiting, w)
 		case asked[w]:
-			w.again = true
 			w.due = now.Add(max(p.tick(), now.Sub(w.began)/ageShare, out.Again))
 		}
 	}
 }
 
-// learn takes in how long an operation took: until half a tick before its last read was due. How long before its
-// first read it ended is not known; the estimate creeps down until a first read comes too early.
-func (p *poller) learn(w *waiter, now time.Time) {
-	took := min(w.due.Sub(w.began), now.Sub(w.began))
-	if w.again {
-		took -= p.r.cfg.Tick / 2
-	} else {
-		took -= p.r.cfg.Tick/creep + p.of(w.op.Kind).scatter(p.r.cfg.Tick)
+// learn takes in how long an operation took.
+func (p *poller) learn(kind string, took time.Duration) {
+	if p.past[kind] == nil {
+		p.past[kind] = &durations{}
 	}
-	if p.past[w.op.Kind] == nil {
-		p.past[w.op.Kind] = &durations{}
-	}
-	p.past[w.op.Kind].add(max(took, 0))
-	if w.op.Kind != "" {
-		p.past[""].add(max(took, 0))
+	p.past[kind].add(took)
+	if kind != "" {
+		p.past[""].add(took)
 	}
 }
 
