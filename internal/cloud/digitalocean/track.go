@@ -3,11 +3,11 @@ package digitalocean
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -59,28 +59,12 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 		_, known := found[op.ID]
 		return known
 	})
-	var mu sync.Mutex // guards found and failed
-	var group sync.WaitGroup
-	var failed error
-	for _, op := range missing {
-		group.Go(func() {
-			var out ops.Outcome
-			err := ops.Guard(func() (err error) {
-				out, err = t.outcome(ctx, op)
-				return err
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			if found[op.ID] = out; err != nil {
-				failed = err
-			}
-		})
+	rest, err := ops.Each(ctx, missing, t.outcome)
+	maps.Copy(found, rest)
+	if len(found) > 0 {
+		err = nil
 	}
-	group.Wait()
-	if len(of) > 1 {
-		failed = nil // the others were read
-	}
-	return found, failed
+	return found, err
 }
 
 // outcome reads one action. An error is about this read, and a later one may succeed.

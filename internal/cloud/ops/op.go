@@ -14,6 +14,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -83,6 +84,36 @@ type Tracker interface {
 	// Outcomes reads several operations with as few requests as possible. An operation that the answer
 	// lacks runs on. The answer may hold others.
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
+}
+
+// Each reads operations one by one, all at once. An error says that none of them could be read; what is missing in
+// the answer otherwise could not be read this time.
+func Each(ctx context.Context, of []Operation, one func(context.Context, Operation) (Outcome, error)) (map[string]Outcome, error) {
+	found := map[string]Outcome{}
+	var failed error
+	var mu sync.Mutex // guards both
+	var group sync.WaitGroup
+	for _, op := range of {
+		group.Go(func() {
+			var out Outcome
+			err := Guard(func() (err error) {
+				out, err = one(ctx, op)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			found[op.ID] = out
+		})
+	}
+	group.Wait()
+	if len(found) > 0 {
+		failed = nil
+	}
+	return found, failed
 }
 
 // refused reports whether the cloud looked at the object and said no, so that its state tells why. What is

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -50,31 +49,7 @@ type tracker struct{ c *Cloud }
 
 // Outcomes reads how operations stand, all at once.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	found := map[string]ops.Outcome{}
-	var mu sync.Mutex // guards found and failed
-	var group sync.WaitGroup
-	var failed error
-	for _, op := range of {
-		group.Go(func() {
-			var out ops.Outcome
-			err := ops.Guard(func() (err error) {
-				out, err = t.outcome(ctx, op)
-				return err
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
-			}
-			found[op.ID] = out
-		})
-	}
-	group.Wait()
-	if len(found) > 0 {
-		failed = nil // the others were read
-	}
-	return found, failed
+	return ops.Each(ctx, of, t.outcome)
 }
 
 // outcome reads one operation. An error is about this read, and a later one may succeed.
