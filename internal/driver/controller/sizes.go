@@ -29,15 +29,15 @@ func checkRange(r *csi.CapacityRange) error {
 }
 
 // sizeWithin returns the smallest size this cloud has that satisfies the range. A range that requires
-// nothing gets the wish, or less where the limit says so.
-func sizeWithin(r *csi.CapacityRange, wish cloud.Bytes, caps cloud.Capabilities) (cloud.Bytes, error) {
+// nothing gets the preferred size, or less where the limit says so.
+func sizeWithin(r *csi.CapacityRange, preferred cloud.Bytes, caps cloud.Capabilities) (cloud.Bytes, error) {
 	if err := checkRange(r); err != nil {
 		return 0, err
 	}
 	required, limit := cloud.Bytes(r.GetRequiredBytes()), cloud.Bytes(r.GetLimitBytes())
 	atLeast := max(required, caps.SmallestVolume)
 	if required == 0 {
-		atLeast = max(wish, caps.SmallestVolume)
+		atLeast = max(preferred, caps.SmallestVolume)
 		if limit > 0 {
 			atLeast = max(min(atLeast, limit/caps.SizeStep*caps.SizeStep), caps.SmallestVolume)
 		}

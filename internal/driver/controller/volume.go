@@ -70,11 +70,11 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 	if err := checkRange(req.GetCapacityRange()); err != nil {
 		return none, params, err
 	}
-	wish, err := s.defaultSize(ctx, req.GetCapacityRange(), source)
+	preferred, err := s.defaultSize(ctx, req.GetCapacityRange(), source)
 	if err != nil {
 		return none, params, err
 	}
-	size, err := sizeWithin(req.GetCapacityRange(), wish, s.caps)
+	size, err := sizeWithin(req.GetCapacityRange(), preferred, s.caps)
 	return cloud.CreateVolumeRequest{
 		Name:       req.GetName(),
 		Size:       size,

@@ -190,7 +190,7 @@ func TestCreateVolumeChoosesThePlace(t *testing.T) {
 		preferred, requisite []string
 		want                 string
 	}{
-		"no wish":                                 {nil, nil, "zone-a"},
+		"none asked for":                          {nil, nil, "zone-a"},
 		"one requisite":                           {nil, []string{"zone-c"}, "zone-c"},
 		"the first requisite":                     {nil, []string{"zone-b", "zone-c", "zone-a"}, "zone-b"},
 		"the first preferred":                     {[]string{"zone-c", "zone-b"}, []string{"zone-a", "zone-b", "zone-c"}, "zone-c"},
