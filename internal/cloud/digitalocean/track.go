@@ -3,7 +3,6 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -55,16 +54,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 			found[strconv.Itoa(act.ID)] = outcomeOf(act)
 		}
 	}
-	missing := slices.DeleteFunc(slices.Clone(of), func(op ops.Operation) bool {
-		_, known := found[op.ID]
-		return known
-	})
-	rest, err := ops.Each(ctx, missing, t.outcome)
-	maps.Copy(found, rest)
-	if len(found) > 0 {
-		err = nil
-	}
-	return found, err
+	return ops.Each(ctx, of, found, t.outcome)
 }
 
 // outcome reads one action. An error is about this read, and a later one may succeed.

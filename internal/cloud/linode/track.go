@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,16 +60,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 			found[of[0].ID] = out
 		}
 	}
-	missing := slices.DeleteFunc(slices.Clone(of), func(op ops.Operation) bool {
-		_, known := found[op.ID]
-		return known
-	})
-	rest, err := ops.Each(ctx, missing, t.outcome)
-	maps.Copy(found, rest)
-	if len(found) > 0 {
-		err = nil
-	}
-	return found, err
+	return ops.Each(ctx, of, found, t.outcome)
 }
 
 // list reads the volumes of several operations by their labels.

@@ -14,6 +14,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,14 +87,19 @@ type Tracker interface {
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
 }
 
-// Each reads operations one by one, all at once. An error says that none of them could be read; what is missing in
-// the answer otherwise could not be read this time.
-func Each(ctx context.Context, of []Operation, one func(context.Context, Operation) (Outcome, error)) (map[string]Outcome, error) {
-	found := map[string]Outcome{}
+// Each reads by itself, all at once, each operation that a list has not shown, and adds it to what was found. An error
+// says that nothing was found at all; what the answer lacks otherwise could not be read this time.
+func Each(
+	ctx context.Context, of []Operation, found map[string]Outcome, one func(context.Context, Operation) (Outcome, error),
+) (map[string]Outcome, error) {
+	missing := slices.DeleteFunc(slices.Clone(of), func(op Operation) bool {
+		_, known := found[op.ID]
+		return known
+	})
 	var failed error
 	var mu sync.Mutex // guards both
 	var group sync.WaitGroup
-	for _, op := range of {
+	for _, op := range missing {
 		group.Go(func() {
 			var out Outcome
 			err := Guard(func() (err error) {

@@ -96,7 +96,7 @@ func decideAttach(at placement, onto string, settled bool, refusal error) error 
 		return fmt.Errorf("the disk is in %s and the instance in %s; a disk is attached in its own zone only: %w: %w",
 			at.disk.GetZoneId(), at.instance.GetZoneId(), fault.Precondition, refusal)
 	case fault.Of(refusal) == fault.Exhausted:
-		return fmt.Errorf("the instance has no free slot, %d disks are attached to it beside its boot disk; does its node report too large a limit (--max-volumes)?: %w: %w",
+		return fmt.Errorf("the instance has no free slot, %d disks are attached to it besides its boot disk; does its node report too large a limit (--max-volumes)?: %w: %w",
 			len(at.instance.GetSecondaryDisks()), fault.Exhausted, refusal)
 	}
 	return decideInstance(at.instance, refusal)

@@ -50,7 +50,7 @@ func TestTooManyLabels(t *testing.T) {
 		tags = append(tags, cloud.Tag{Key: fmt.Sprintf("k%d", n)})
 	}
 	if _, err := c.labels("a", tags, cloud.Source{}); fault.Of(err) != fault.InvalidArgument {
-		t.Errorf("63 labels beside the driver's own = %v, want a refusal", err)
+		t.Errorf("63 labels in addition to the driver's own = %v, want a refusal", err)
 	}
 	got, err := c.labels("a", tags[:62], cloud.Source{})
 	if err != nil || len(got) != 64 || !c.madeFor("a", got) || c.madeFor("b", got) || (&Cloud{cluster: "two"}).madeHere(got) {

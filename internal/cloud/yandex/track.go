@@ -49,7 +49,7 @@ type tracker struct{ c *Cloud }
 
 // Outcomes reads how operations stand, all at once.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	return ops.Each(ctx, of, t.outcome)
+	return ops.Each(ctx, of, map[string]ops.Outcome{}, t.outcome)
 }
 
 // outcome reads one operation. An error is about this read, and a later one may succeed.

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
-// digitalOcean: its node program is told the volume's name, which the link ends with.
+// digitalOcean: its node program takes the volume's name, with which the link ends, from the publish context.
 func digitalOcean(c profile.Cloud, v *Vendor) {
 	volumeName := v.Driver + "/volume-name"
 	v.link = func(_ string, attached map[string]string) string {

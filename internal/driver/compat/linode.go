@@ -7,7 +7,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
-// linode: its node program is told the path of the link, which ends with the volume's label.
+// linode: its node program takes the path of the link from the publish context, which ends with the volume's label.
 func linode(c profile.Cloud, v *Vendor) {
 	const (
 		linkDir    = "/dev/disk/by-id/"

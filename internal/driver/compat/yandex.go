@@ -7,7 +7,7 @@ import (
 )
 
 // yandex is the driver that clusters of their own use: Flant's, and Deckhouse's after it, under one name. Its node
-// program finds a disk by the hash of the disk's id, and is told another name that it does not read.
+// program finds a disk by the hash of the disk's id, and does not read the name in the publish context.
 func yandex(c profile.Cloud, v *Vendor) {
 	volumeName := v.Driver + "/volume-name"
 	v.link = func(volume string, attached map[string]string) string {
