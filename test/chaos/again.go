@@ -42,7 +42,7 @@ func (a *actor) volumeAgain(c *claim) {
 		return
 	}
 	defer s.set(func() { c.held-- })
-	if id := s.world.Twin(c.pv.id); id != "" {
+	if id := s.world.Duplicate(c.pv.id); id != "" {
 		s.hist.add(a.name, "an older volume %s has the name of %s", id, c.name)
 		defer func() {
 			for s.life.Err() == nil && !s.world.Remove(id) && a.pause(time.Second, 20*time.Second) {
@@ -86,8 +86,8 @@ func (a *actor) snapshotAgain(sn *snap) {
 	a.pause(settled, settled+time.Second)
 }
 
-// Twin makes none: names are unique.
-func (w *memoryWorld) Twin(cloud.VolumeID) cloud.VolumeID { return "" }
+// Duplicate makes none: names are unique.
+func (w *memoryWorld) Duplicate(cloud.VolumeID) cloud.VolumeID { return "" }
 
 // Remove has nothing to remove.
 func (w *memoryWorld) Remove(cloud.VolumeID) bool { return true }

@@ -45,6 +45,8 @@ func linodeSort(r accounts.Call) sort {
 	switch {
 	case r.Method == http.MethodGet && strings.HasSuffix(r.Route, "}"):
 		return toReadOne
+	case r.Action == "follow":
+		return toReadOne // no public source shows such a list to be old, and the backend takes its word for an end
 	case r.Method == http.MethodGet:
 		return toReadMany
 	case r.Action == "resize":

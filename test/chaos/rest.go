@@ -52,9 +52,9 @@ type traits struct {
 	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
 	// room, of a machine that is busy.
 	refusal func(kind Kind, rng *rand.Rand) faults.Effect
-	// twin makes an older volume with the name of one, "" where the rules of the seed do not allow that; nil: names are
+	// duplicate makes an older volume with the name of one, "" where the rules of the seed do not allow that; nil: names are
 	// unique.
-	twin func(a accounts.Account, seed uint64, of string) string
+	duplicate func(a accounts.Account, seed uint64, of string) string
 }
 
 // sort is what a request is for.
@@ -87,8 +87,8 @@ const (
 	theirs    = "cloudblock-cluster:theirs"
 	temporary = "cloudblock-temporary:"
 	copying   = "clone-"
-	// twinMark is the description of a volume that was made as a twin.
-	twinMark = "an older twin"
+	// duplicateMark is the description of a volume that was made as a duplicate.
+	duplicateMark = "an older duplicate"
 )
 
 // theirTags are those of what another cluster made.
@@ -134,7 +134,7 @@ func (w *restWorld) Truth() Truth {
 	t := Truth{Volumes: map[cloud.VolumeID]Disk{}, Snapshots: map[cloud.SnapshotID]Image{}}
 	for _, v := range w.account.Volumes() {
 		t.Volumes[cloud.VolumeID(v.ID)] = Disk{
-			Name: v.Name, Foreign: slices.Contains(v.Tags, theirs) || v.Description == twinMark, Size: cloud.Bytes(v.Size), Stamp: v.Content,
+			Name: v.Name, Foreign: slices.Contains(v.Tags, theirs) || v.Description == duplicateMark, Size: cloud.Bytes(v.Size), Stamp: v.Content,
 			On: nodesOf(cloud.NodeID(v.Machine)), Halfway: v.Machine != "" && !v.Ready, Dying: dying(v.Status),
 			Later: w.real && v.Machine == "" && strings.HasPrefix(v.Name, copying),
 		}
@@ -181,15 +181,15 @@ func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
 	return cloud.VolumeID(id), nil
 }
 
-// Twin asks the cloud, if names repeat there.
-func (w *restWorld) Twin(of cloud.VolumeID) cloud.VolumeID {
-	if w.traits.twin == nil {
+// Duplicate asks the cloud, if names repeat there.
+func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
+	if w.traits.duplicate == nil {
 		return ""
 	}
-	return cloud.VolumeID(w.traits.twin(w.account, w.in.seed, string(of)))
+	return cloud.VolumeID(w.traits.duplicate(w.account, w.in.seed, string(of)))
 }
 
-// Remove deletes what Twin has made.
+// Remove deletes what Duplicate has made.
 func (w *restWorld) Remove(id cloud.VolumeID) bool { return w.account.DeleteVolume(string(id)) == nil }
 
 // Close also waits until the servers of all programs have ended.

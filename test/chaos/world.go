@@ -42,8 +42,8 @@ type World interface {
 	// Tend is an operator who reads the driver's errors: what the cloud can bring to no end, and the driver
 	// must not remove on a guess, is removed by hand. It returns the names of what that was.
 	Tend() []string
-	// Twin makes an older volume of the same name for the same request, where the cloud allows that; "": it does not.
-	Twin(of cloud.VolumeID) cloud.VolumeID
+	// Duplicate makes an older volume of the same name for the same request, where the cloud allows that; "": it does not.
+	Duplicate(of cloud.VolumeID) cloud.VolumeID
 	// Remove deletes a volume past everything; false: not now.
 	Remove(id cloud.VolumeID) bool
 	// Complaints are what the cloud itself saw that must never happen.

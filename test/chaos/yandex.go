@@ -14,7 +14,7 @@ import (
 )
 
 var yandexTraits = traits{
-	name: "yandex", start: startYandex, sort: yandexSort, odds: yandexOdds, refusal: yandexRefusal, twin: yandexTwin,
+	name: "yandex", start: startYandex, sort: yandexSort, odds: yandexOdds, refusal: yandexRefusal, duplicate: yandexDuplicate,
 }
 
 func startYandex(o accounts.Options) (accounts.Account, error) {
@@ -81,14 +81,14 @@ func yandexRefusal(kind Kind, rng *rand.Rand) faults.Effect {
 	return faults.Effect{Status: int([]codes.Code{codes.Unavailable, codes.Internal, codes.DeadlineExceeded}[rng.IntN(3)]), Message: "try again"}
 }
 
-func yandexTwin(a accounts.Account, seed uint64, of string) string {
+func yandexDuplicate(a accounts.Account, seed uint64, of string) string {
 	folder := a.(*accounts.Yandex)
 	d, there := folder.Disk(of)
 	if !there || !yandexRules(seed).NamesRepeat {
 		return ""
 	}
 	id, err := folder.AddDisk(folders.Disk{
-		Name: d.Name, Labels: d.Labels, Zone: d.Zone, Type: d.Type, Size: d.Size, Description: twinMark, Created: d.Created.Add(-time.Hour),
+		Name: d.Name, Labels: d.Labels, Zone: d.Zone, Type: d.Type, Size: d.Size, Description: duplicateMark, Created: d.Created.Add(-time.Hour),
 	})
 	if err != nil {
 		return ""

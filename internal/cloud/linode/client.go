@@ -7,6 +7,7 @@
 package linode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,6 +24,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+// listTick leaves half of the lists that the cloud allows, 200 a minute, to others with the token.
+const listTick = 600 * time.Millisecond
 
 // Config says whose volumes these are and how to reach the API. Token and Region are required.
 type Config struct {
@@ -44,7 +48,7 @@ type Config struct {
 	SweepEvery time.Duration
 	// OrphanAge is from which age an unfinished copy belongs to no call any more. Zero means an hour.
 	OrphanAge time.Duration
-	// Tick is the shortest time between two reads of running operations. Zero: package ops' own.
+	// Tick is the shortest time between two reads of running operations. Zero: listTick.
 	Tick time.Duration
 	// Busy says how to wait while a Linode is busy with another change. Zero: package ops' own.
 	Busy ops.Backoff
@@ -139,7 +143,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Throttled: func(api.Request, *http.Response) bool { return true },
 	}
 	c.ops = ops.New(ctx, ops.Config{
-		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
+		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cmp.Or(cfg.Tick, listTick), Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	if cfg.SweepEvery > 0 {

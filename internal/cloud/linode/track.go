@@ -65,9 +65,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 
 // list reads the volumes of several operations by their labels.
 //
-// A list may lag behind. It says of which volumes an operation runs on, and what happens to a volume only once:
-// that it was made, or has grown. Attachments come and go, so the end of one counts only when the volume itself shows
-// it, and so does everything that the list lacks.
+// What the list lacks, or shows as failed, counts only when the volume itself shows it.
 func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]ops.Outcome) error {
 	byLabel := map[string][]goal{}
 	for _, op := range of {
@@ -201,7 +199,7 @@ func (g goal) listed(v *volume) (out ops.Outcome, sure bool) {
 		return ops.Outcome{}, changing(v)
 	}
 	out = g.reached(v)
-	return out, !out.Done || g.what == toBeActive && out.Err == nil
+	return out, out.Err == nil
 }
 
 // givenUp is an operation that the cloud took on and that is over without having happened. It never says why.

@@ -74,6 +74,8 @@ type Outcome struct {
 	// Err without Done says that the cloud does not show it.
 	Done bool
 	Err  error
+	// Took is how long it ran, by the cloud's own times; 0: the cloud does not say.
+	Took time.Duration
 	// Again is how long the cloud asks to wait before the next read; 0: it does not say.
 	Again time.Duration
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -14,9 +15,8 @@ const (
 	ageShare = 8
 	// gain is how far one operation moves the mean of its kind and the deviation from it.
 	gain = 0.25
-	// firstShare of the mean, less deviations, is when the first read comes. It is less than 1, because a read finds
-	// an operation ended and not how long ago: the mean comes down again with each first read that does.
-	firstShare, deviations = 0.95, 1.25
+	// deviations before the mean is when the first read comes, a firstShare of a tick late.
+	deviations, firstShare = 1.25, 0.125
 	// maxPause bounds the pauses after reads that failed, which double from one tick.
 	maxPause = 10 * time.Second
 	// readTimeout bounds one read. Others wait for it.
@@ -128,7 +128,8 @@ func (p *poller) of(kind string) *durations {
 // first is the age of an operation at its first read: before that hardly one of its kind has ended.
 func (p *poller) first(kind string) time.Duration {
 	past := p.of(kind)
-	return max(time.Duration(firstShare*float64(past.mean)-deviations*float64(past.deviation)), p.tick())
+	late := firstShare * float64(p.r.cfg.Tick)
+	return max(past.mean+time.Duration(late-deviations*float64(past.deviation)), p.tick())
 }
 
 func (p *poller) leave(w *waiter) {
@@ -226,7 +227,7 @@ func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
 		switch {
 		case known && (out.Done || out.Err != nil):
 			if out.Done && out.Err == nil && !w.op.Began.IsZero() {
-				p.learn(w.op.Kind, now.Sub(w.began))
+				p.learn(w.op.Kind, cmp.Or(out.Took, now.Sub(w.began)-p.r.cfg.Tick/2)) // it ended since the read before
 			}
 			w.outcome <- out
 			delete(p.waiting, w)

@@ -6,6 +6,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -61,8 +62,9 @@ type Config struct {
 	// OrphanAge is from which age a temporary snapshot that is not in use belongs to no call any more. Zero means a
 	// day.
 	OrphanAge time.Duration
-	// Tick is the shortest time between two reads of running operations. Zero: package ops' own.
-	Tick time.Duration
+	// Interval is the time between two reads of an operation where the cloud asks for no other one. Zero: a second, as in
+	// the cloud's SDKs.
+	Interval time.Duration
 	// Busy says how to wait while the cloud is busy with other operations. Zero: package ops' own.
 	Busy ops.Backoff
 	// Limits are the API's limits; nil: none are documented.
@@ -106,7 +108,7 @@ type Cloud struct {
 
 	folder, zone, cluster, prefix string
 	vendorNames                   bool
-	orphanAge                     time.Duration
+	orphanAge, interval           time.Duration
 	log                           *zap.Logger
 
 	volumes *ops.Reads[cloud.VolumeID, *compute.Disk]
@@ -138,11 +140,11 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		snapshots: compute.NewSnapshotServiceClient(conn), diskTypes: compute.NewDiskTypeServiceClient(conn),
 		operations: operation.NewOperationServiceClient(conn),
 		folder:     cfg.Folder, zone: cfg.Zone, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
-		orphanAge: cfg.OrphanAge, log: cfg.Log,
+		orphanAge: cfg.OrphanAge, interval: cmp.Or(cfg.Interval, time.Second), log: cfg.Log,
 	}
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Capacity: cfg.Operations,
-		Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
+		Timeout: cfg.OperationTimeout, Tick: c.interval / 2, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
 	c.volumes = ops.NewReads(c.ops, c.readDisk, nil)
 	if cfg.SweepEvery > 0 {

@@ -19,8 +19,8 @@ func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *y
 		Credentials: func() (string, error) { return folder.Token, nil },
 		Endpoint:    "http://127.0.0.1:1", Dial: folder.Dial, // no socket
 		Folder: folder.Folder, Zone: emulator.DefaultZone, ClusterID: "one",
-		Tick: 2 * time.Millisecond,
-		Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+		Interval: 4 * time.Millisecond,
+		Busy:     ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	for _, e := range edit {
 		e(&cfg)

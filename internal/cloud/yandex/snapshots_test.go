@@ -159,10 +159,10 @@ func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
 				t.Errorf("CreateSnapshot again = %+v, %v, want %s", again, err, first.ID)
 			}
 		}
-		twin, err := folder.AddSnapshot(emulator.Snapshot{Name: "s", Disk: string(id), Labels: labels("s")})
+		second, err := folder.AddSnapshot(emulator.Snapshot{Name: "s", Disk: string(id), Labels: labels("s")})
 		must(t, err)
 		_, err = stack(open(t, folder)).CreateSnapshot(t.Context(), snapshotRequest("s", id))
-		want(t, err, fault.Unavailable, twin, string(first.ID), "delete the one")
+		want(t, err, fault.Unavailable, second, string(first.ID), "delete the one")
 	})
 }
 

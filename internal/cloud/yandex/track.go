@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -67,12 +68,12 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	case now.GetId() != op.ID:
 		return ops.Outcome{}, fmt.Errorf("read operation %s: %w: the answer is about something else", op.ID, fault.Unavailable)
 	case !now.GetDone(): // an error may show before the end: what was begun is being taken back then
-		return ops.Outcome{Again: intervalOf(header)}, nil
+		return ops.Outcome{Again: cmp.Or(intervalOf(header), t.c.interval)}, nil
 	}
-	return ops.Outcome{Done: true, Err: failureOf(now)}, nil
+	return ops.Outcome{Done: true, Err: failureOf(now), Took: max(0, now.GetModifiedAt().AsTime().Sub(now.GetCreatedAt().AsTime()))}, nil
 }
 
-// intervalOf is how long the cloud asks to wait before the next read.
+// intervalOf is how long the cloud asks to wait before the next read; 0: it does not say.
 func intervalOf(header metadata.MD) time.Duration {
 	values := header.Get("x-operation-poll-interval")
 	if len(values) == 0 {

@@ -48,7 +48,7 @@ const (
 type Call struct {
 	Method string
 	Route  string
-	// Action is attach, detach, resize or clone, or empty for what is none of them.
+	// Action is attach, detach, resize or clone, follow for a list of several labels, or empty for what is none of them.
 	Action string
 	// Volume is the label of the volume that is to be changed, made or looked at, where there is one.
 	Volume string

@@ -148,6 +148,8 @@ func (c *Cloud) decide(r *request) effect {
 	call := Call{Method: r.Method, Route: r.Route, Volume: body.Label}
 	if action, is := strings.CutPrefix(r.Route, prefix+"/volumes/{volumeId}/"); is {
 		call.Action = action
+	} else if r.Route == prefix+"/volumes" && strings.Contains(r.Header.Get("X-Filter"), `"+or"`) {
+		call.Action = "follow"
 	}
 	c.mu.Lock()
 	if v, found := c.now.volumes[pathNumber(r, "volumeId")]; found {
