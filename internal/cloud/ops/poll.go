@@ -15,8 +15,10 @@ const (
 	ageShare = 8
 	// gain is how far one operation moves the mean of its kind and the deviation from it.
 	gain = 0.25
-	// deviations before the mean is when the first read comes, a firstShare of a tick late.
+	// deviations before the mean is when the first read comes, a firstShare of a tick late, and never later than maxFirst:
+	// one operation that took minutes must not hide that the next one takes seconds.
 	deviations, firstShare = 1.25, 0.125
+	maxFirst               = 10 * time.Second
 	// maxPause bounds the pauses after reads that failed, which double from one tick.
 	maxPause = 10 * time.Second
 	// readTimeout bounds one read. Others wait for it.
@@ -129,7 +131,7 @@ func (p *poller) of(kind string) *durations {
 func (p *poller) first(kind string) time.Duration {
 	past := p.of(kind)
 	late := firstShare * float64(p.r.cfg.Tick)
-	return max(past.mean+time.Duration(late-deviations*float64(past.deviation)), p.tick())
+	return max(min(past.mean+time.Duration(late-deviations*float64(past.deviation)), maxFirst), p.tick())
 }
 
 func (p *poller) leave(w *waiter) {

@@ -22,7 +22,7 @@ type site struct {
 	numbers int
 	// takes is how long an operation runs, read how long a read takes, answer how long a write's answer takes.
 	takes, read, answer time.Duration
-	fails, hidden       bool
+	fails, hidden, says bool // says: how long an operation took
 	sent, reads         int
 }
 
@@ -118,6 +118,9 @@ func (s *site) Outcomes(_ context.Context, of []ops.Operation) (map[string]ops.O
 			found[op.ID] = ops.Outcome{Done: true, Err: errors.New("it failed")}
 		case j != nil && !time.Now().Before(j.ends):
 			found[op.ID] = ops.Outcome{Done: true}
+			if s.says {
+				found[op.ID] = ops.Outcome{Done: true, Took: s.takes}
+			}
 		}
 	}
 	return found, nil
@@ -180,6 +183,31 @@ func TestAChangeIsSentOnceAndFollowedToItsEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The next operation of a kind is read when the one before it had ended, and soon after its start if that took minutes.
+func TestThePastPlacesTheFirstRead(t *testing.T) {
+	for before, want := range map[time.Duration]struct {
+		reads int
+		took  time.Duration
+	}{2 * time.Second: {1, 2200 * time.Millisecond}, 4 * time.Minute: {1, 10 * time.Second}} {
+		s := newSite(before)
+		s.says = true
+		simulated(t, s, func(t *testing.T, r *ops.Runner) {
+			if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
+				t.Fatal(err)
+			}
+			s.takes = 2 * time.Second
+			_, earlier := s.count()
+			began := time.Now()
+			if _, err := ops.Run(t.Context(), r, s.set(2)); err != nil {
+				t.Fatal(err)
+			}
+			if _, reads := s.count(); reads-earlier > want.reads || time.Since(began) > want.took {
+				t.Errorf("after one of %s, an operation of 2 s is seen after %s and %d reads", before, time.Since(began), reads-earlier)
+			}
+		})
+	}
 }
 
 func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
