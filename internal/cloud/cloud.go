@@ -39,7 +39,8 @@ type Cloud interface {
 
 // Volumes is the part of a Cloud that keeps volumes.
 type Volumes interface {
-	// CreateVolume makes a volume and returns when it is ready to be attached. It sends the write
+	// CreateVolume makes a volume and returns when it is ready to be attached. Each parameter of the
+	// request is one of the volume's, which may have others that the cloud chose. It sends the write
 	// without looking first: if the name is taken, by whatever volume, it changes nothing and
 	// answers fault.Conflict (package middleware settles whether that volume is the wanted one).
 	// The answer's Size is the real one, at least the request's. fault.Exhausted, fault.OutOfRange

@@ -80,7 +80,8 @@ type Volume struct {
 	// Zone is the place of the volume, in the words of Capabilities.Scope.
 	Zone   string
 	Source Source
-	// Parameters are the values that were asked for, sorted by name, as far as the cloud tells them.
+	// Parameters are the values that the volume has, sorted by name, as far as the cloud shows them. They include those
+	// that the request left to the cloud.
 	Parameters []Parameter
 	// AttachedTo lists the nodes that have the volume, sorted. Empty where there is no attaching.
 	AttachedTo []NodeID
@@ -137,11 +138,11 @@ func (r CreateVolumeRequest) FitsExisting(v Volume) bool {
 }
 
 // FitsButForSize reports whether a volume found under the request's name is what the request asks
-// for, or becomes it by growing.
+// for, or becomes it by growing. A parameter that the request leaves out fits any value: the cloud chose it.
 func (r CreateVolumeRequest) FitsButForSize(v Volume) bool {
 	return v.Source == r.Source &&
 		(len(r.Zones) == 0 || slices.Contains(r.Zones, v.Zone)) &&
-		slices.Equal(v.Parameters, r.Parameters)
+		!slices.ContainsFunc(r.Parameters, func(p Parameter) bool { return !slices.Contains(v.Parameters, p) })
 }
 
 // Expansion is the outcome of making a volume larger.

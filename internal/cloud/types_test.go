@@ -32,6 +32,7 @@ func TestBytesString(t *testing.T) {
 func TestFitsExisting(t *testing.T) {
 	const ten = 10 * cloud.GiB
 	fast := []cloud.Parameter{{Name: "type", Value: "fast"}}
+	slow := []cloud.Parameter{{Name: "type", Value: "slow"}}
 	tests := map[string]struct {
 		req            cloud.CreateVolumeRequest
 		vol            cloud.Volume
@@ -49,7 +50,9 @@ func TestFitsExisting(t *testing.T) {
 		"a zone that is not first choice fits": {cloud.CreateVolumeRequest{Size: ten, Zones: []string{"y", "z"}}, cloud.Volume{Size: ten, Zone: "z"}, true, true},
 		"a zone that is not listed does not":   {cloud.CreateVolumeRequest{Size: ten, Zones: []string{"y"}}, cloud.Volume{Size: ten, Zone: "z"}, false, false},
 		"the same parameters fit":              {cloud.CreateVolumeRequest{Size: ten, Parameters: fast}, cloud.Volume{Size: ten, Parameters: fast}, true, true},
-		"other parameters do not":              {cloud.CreateVolumeRequest{Size: ten}, cloud.Volume{Size: ten, Parameters: fast}, false, false},
+		"another value does not":               {cloud.CreateVolumeRequest{Size: ten, Parameters: slow}, cloud.Volume{Size: ten, Parameters: fast}, false, false},
+		"a value that is not shown does not":   {cloud.CreateVolumeRequest{Size: ten, Parameters: fast}, cloud.Volume{Size: ten}, false, false},
+		"what the cloud chose does":            {cloud.CreateVolumeRequest{Size: ten}, cloud.Volume{Size: ten, Parameters: fast}, true, true},
 		"tags and attachments do not matter":   {cloud.CreateVolumeRequest{Size: ten, Tags: []cloud.Tag{{Key: "a", Value: "b"}}}, cloud.Volume{Size: ten, AttachedTo: []cloud.NodeID{"n"}}, true, true},
 	}
 	for name, tc := range tests {

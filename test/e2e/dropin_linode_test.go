@@ -183,8 +183,8 @@ func (v linodeVendor) parameters(c takenOver) {
 	if id, err = number(plain.ID); err != nil {
 		c.Fatal(err)
 	}
-	if made, _ = v.Volume(id); made.Encrypted {
-		c.Errorf("the volume is %+v, want it not encrypted, as the vendor's driver makes it", made)
+	if made, _ = v.Volume(id); !made.Encrypted {
+		c.Errorf("the volume is %+v, want it encrypted, which is the cloud's default", made)
 	}
 	must(c.T, plain.Delete)
 }

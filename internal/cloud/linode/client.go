@@ -91,8 +91,8 @@ const (
 	minSize, maxSize = 10, 16384
 )
 
-// ParamEncrypted is the StorageClass parameter that asks for encryption at rest: true, or false, which is
-// the default whatever a region's own is.
+// ParamEncrypted is the StorageClass parameter about encryption at rest: true or false. Without it the cloud's default
+// holds, and a clone inherits its source's.
 const ParamEncrypted = "encrypted"
 
 // Cloud implements cloud.Cloud over the API of Linode.

@@ -62,8 +62,8 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 		return nil, fmt.Errorf("volume %d is in %s and cannot be copied to any of %q: %w", n, v.Region, req.Zones, fault.Exhausted)
 	case req.Limit > 0 && sizeOf(v) > req.Limit:
 		return nil, fmt.Errorf("volume %d has %d GiB, so its copy has more than the limit %s: %w", n, v.Size, req.Limit, fault.OutOfRange)
-	case (v.Encryption == encrypted) != (body.Encryption == encrypted):
-		return nil, fmt.Errorf("a copy is encrypted if its source is, and volume %d has encryption %q; use a class with %s: \"%t\": %w",
+	case body.Encryption != "" && body.Encryption != v.Encryption:
+		return nil, fmt.Errorf("a copy is encrypted if its source is, and volume %d has encryption %q; use a class with %s: \"%t\", or one that leaves it out: %w",
 			n, v.Encryption, ParamEncrypted, v.Encryption == encrypted, fault.InvalidArgument)
 	}
 	return v, nil

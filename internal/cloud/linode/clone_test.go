@@ -62,6 +62,10 @@ func TestACopyThatCannotBeIsRefused(t *testing.T) {
 	secret.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "true"}}
 	hidden, err := c.CreateVolume(t.Context(), secret)
 	must(t, err)
+	open := request("open")
+	open.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}}
+	plain, err := c.CreateVolume(t.Context(), open)
+	must(t, err)
 	tests := map[string]struct {
 		edit func(*cloud.CreateVolumeRequest)
 		kind fault.Kind
@@ -73,8 +77,8 @@ func TestACopyThatCannotBeIsRefused(t *testing.T) {
 		"beyond its limit": {func(r *cloud.CreateVolumeRequest) {
 			r.Source.Volume, r.Size, r.Limit = source.ID, cloud.GiB, 5*cloud.GiB
 		}, fault.OutOfRange, "limit"},
-		"of an encrypted one in plain": {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = hidden.ID }, fault.InvalidArgument, `encrypted: "true"`},
-		"of a plain one, encrypted":    {func(r *cloud.CreateVolumeRequest) { r.Parameters = secret.Parameters }, fault.InvalidArgument, `encrypted: "false"`},
+		"of an encrypted one in plain": {func(r *cloud.CreateVolumeRequest) { r.Source.Volume, r.Parameters = hidden.ID, open.Parameters }, fault.InvalidArgument, `encrypted: "true"`},
+		"of a plain one, encrypted":    {func(r *cloud.CreateVolumeRequest) { r.Source.Volume, r.Parameters = plain.ID, secret.Parameters }, fault.InvalidArgument, `encrypted: "false"`},
 		"from a snapshot":              {func(r *cloud.CreateVolumeRequest) { r.Source = cloud.Source{Snapshot: "1"} }, fault.InvalidArgument, "dataSource"},
 	}
 	before := len(account.Volumes())
@@ -88,6 +92,28 @@ func TestACopyThatCannotBeIsRefused(t *testing.T) {
 	}
 	if left := account.Volumes(); len(left) != before {
 		t.Errorf("left are %+v", left)
+	}
+}
+
+// A class that says nothing about encryption gets a copy that is encrypted as its source is.
+func TestACopyInheritsTheEncryption(t *testing.T) {
+	for _, value := range []string{"true", "false"} {
+		t.Run(value, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			c := stack(open(t, account))
+			asked := []cloud.Parameter{{Name: linode.ParamEncrypted, Value: value}}
+			req := request("source")
+			req.Parameters = asked
+			source, err := c.CreateVolume(t.Context(), req)
+			must(t, err)
+			first, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
+			must(t, err)
+			again, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
+			must(t, err)
+			if !slices.Equal(first.Parameters, asked) || first.ID != again.ID {
+				t.Errorf("CreateVolume = %+v, then %+v, want encrypted %s", first, again, value)
+			}
+		})
 	}
 }
 

@@ -66,8 +66,10 @@ func harness(opts emulator.Options) cloudtest.Harness {
 	return cloudtest.Harness{
 		Zones: []string{emulator.DefaultRegion, "us-east"},
 		Nodes: []cloud.NodeID{node1, node2},
-		Slow:  opts.Durations != emulator.Durations{},
-		New:   func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
+		// Not what a region does by itself.
+		Parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
+		Slow:       opts.Durations != emulator.Durations{},
+		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			account := fresh(t)
 			return open(t, account), open(t, account, inCluster("two"))

@@ -14,7 +14,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -46,7 +45,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 
 // createBody checks and translates a request, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreateOptions, error) {
-	body := linodego.VolumeCreateOptions{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize), Encryption: unencrypted}
+	body := linodego.VolumeCreateOptions{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize)}
 	switch {
 	case req.Name == "":
 		return body, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
@@ -57,7 +56,6 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreate
 	case req.Source.Snapshot != "":
 		return body, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
 	}
-	var own []cloud.Tag
 	for _, p := range req.Parameters {
 		switch {
 		case p.Name != ParamEncrypted:
@@ -65,7 +63,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreate
 		case p.Value == "true":
 			body.Encryption = encrypted
 		case p.Value == "false":
-			own = append(own, cloud.Tag{Key: tagPlain, Value: p.Value})
+			body.Encryption = unencrypted
 		default:
 			return body, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
 		}
@@ -79,7 +77,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreate
 		source.Volume = volumeID(n)
 	}
 	var err error
-	body.Tags, err = c.owner.Words(req.Name, req.Tags, source, own...)
+	body.Tags, err = c.owner.Words(req.Name, req.Tags, source)
 	return body, err
 }
 
@@ -128,7 +126,7 @@ type creation struct {
 func (c *Cloud) create(ctx context.Context, body linodego.VolumeCreateOptions) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
 		// The name says all that two creates of one volume can differ in.
-		Name: fmt.Sprintf("with %d GiB in %s, encryption %s", body.Size, body.Region, body.Encryption+tags.Value(body.Tags, tagPlain)), Kind: "create",
+		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
 		Object: "label " + body.Label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
 			v, err := c.sendVolume(ctx, w, http.MethodPost, volumesPath, body)

@@ -24,9 +24,6 @@ var tagRule = tags.Rule{
 	Shortest: 3, Longest: 50,
 }
 
-// tagPlain is on a volume whose class says that it is not to be encrypted. The cloud shows only that it is not.
-const tagPlain = tags.Own + "encrypted"
-
 // devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
 var devicePrefix = profile.Linode.LinkPrefix
 

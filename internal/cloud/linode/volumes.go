@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -264,14 +265,12 @@ func volumeOf(v *volume) cloud.Volume {
 	return vol
 }
 
+// parametersOf returns nothing about encryption where the API shows nothing about it.
 func parametersOf(v *volume) []cloud.Parameter {
-	switch {
-	case v.Encryption == encrypted:
-		return []cloud.Parameter{{Name: ParamEncrypted, Value: "true"}}
-	case tags.Value(v.Tags, tagPlain) == "false":
-		return []cloud.Parameter{{Name: ParamEncrypted, Value: "false"}}
+	if v.Encryption == "" {
+		return nil
 	}
-	return nil
+	return []cloud.Parameter{{Name: ParamEncrypted, Value: strconv.FormatBool(v.Encryption == encrypted)}}
 }
 
 // deviceOf is how a Linode recognises a volume: the disk reports the label that the volume had when it was

@@ -1,8 +1,11 @@
 package linode_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,28 +54,38 @@ func TestARegionThatCannotServeIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestEncryptionIsAlwaysSaid(t *testing.T) {
+// A class that says nothing follows the cloud's default, and the repeat of its request gets the same volume.
+func TestEncryptionFollowsTheCloudUnlessTheClassSaysOtherwise(t *testing.T) {
+	asked := func(value string) []cloud.Parameter {
+		if value == "" {
+			return nil
+		}
+		return []cloud.Parameter{{Name: linode.ParamEncrypted, Value: value}}
+	}
+	const on, off = `"encryption":"enabled"`, `"encryption":"disabled"`
 	tests := map[string]struct {
 		region, value string // "": the parameter is not given
+		rules         emulator.Rules
+		sends         string
 		want          bool
 		kind          fault.Kind
 	}{
-		"asked for":                        {region: "us-ord", value: "true", want: true},
-		"asked not to be":                  {region: "us-ord", value: "false"},
-		"not asked for":                    {region: "us-ord"},
-		"where it is the region's default": {region: "gb-lon"},
-		"refused where it is its default":  {region: "gb-lon", value: "false"},
-		"asked for in other words":         {region: "us-ord", value: "yes", kind: fault.InvalidArgument},
+		"asked for":                             {region: "us-ord", value: "true", sends: on, want: true},
+		"asked for where it is not the default": {region: "us-ord", value: "true", rules: emulator.Rules{PlainByDefault: true}, sends: on, want: true},
+		"asked not to be":                       {region: "us-ord", value: "false", sends: off},
+		"left to the cloud":                     {region: "us-ord", want: true},
+		"left to a cloud of another default":    {region: "us-ord", rules: emulator.Rules{PlainByDefault: true}},
+		"left to a region without":              {region: "us-west"},
+		"asked not to be in a region without":   {region: "us-west", value: "false", sends: off},
+		"asked for in other words":              {region: "us-ord", value: "yes", kind: fault.InvalidArgument},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			c := stack(open(t, account))
+			account := start(t, emulator.Options{Rules: tc.rules})
+			var sent string
+			c := stack(open(t, account, recordBodies(http.MethodPost, &sent)))
 			req := request("a")
-			req.Zones = []string{tc.region}
-			if tc.value != "" {
-				req.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: tc.value}}
-			}
+			req.Zones, req.Parameters = []string{tc.region}, asked(tc.value)
 			first, err := c.CreateVolume(t.Context(), req)
 			if tc.kind != "" {
 				want(t, err, tc.kind, "neither true nor false")
@@ -86,6 +99,30 @@ func TestEncryptionIsAlwaysSaid(t *testing.T) {
 			if all := account.Volumes(); len(all) != 1 || all[0].Encrypted != tc.want {
 				t.Errorf("the account holds %+v, want one that is encrypted: %v", all, tc.want)
 			}
+			if strings.Contains(sent, "encryption") != (tc.sends != "") || !strings.Contains(sent, tc.sends) {
+				t.Errorf("the requests are %s, want %q and nothing else about encryption", sent, tc.sends)
+			}
+			req.Parameters = asked(strconv.FormatBool(!tc.want))
+			_, err = c.CreateVolume(t.Context(), req)
+			want(t, err, fault.Conflict, "its parameters differ")
+		})
+	}
+}
+
+// recordBodies adds the bodies of the requests with a method to sent.
+func recordBodies(method string, sent *string) func(*linode.Config) {
+	return func(cfg *linode.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == method && r.Body != nil {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return nil, err
+				}
+				*sent += string(body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+			}
+			return base.RoundTrip(r)
 		})
 	}
 }

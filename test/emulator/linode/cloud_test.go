@@ -298,7 +298,7 @@ func TestWhatIsAroundVolumes(t *testing.T) {
 	if there.LinodeID == nil || *there.LinodeID != linode || there.IOReady {
 		t.Errorf("CreateVolume() on a Linode = %+v, want it claimed", there)
 	}
-	for region, want := range map[string]string{"gb-lon": "enabled", "us-ord": "disabled", "us-west": "disabled"} {
+	for region, want := range map[string]string{"us-ord": "enabled", "us-west": "disabled"} {
 		made := mustCreate(t, api, "in-"+region, func(o *linodego.VolumeCreateOptions) { o.Region, o.Size = region, 0 })
 		if made.Encryption != want || made.Size != 20 {
 			t.Errorf("a volume in %s = %s, %d GiB, want %s by default and 20 GiB", region, made.Encryption, made.Size, want)

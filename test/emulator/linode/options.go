@@ -109,8 +109,9 @@ type Rules struct {
 	// UpdatedStands shows the time of its create as the time of a volume's last change. When the API moves it is not
 	// documented.
 	UpdatedStands bool `json:"updated_stands"`
-	// EncryptedByDefault encrypts volumes unless the request says otherwise, as the API's description of 2026 says.
-	EncryptedByDefault bool `json:"encrypted_by_default"`
+	// PlainByDefault leaves volumes unencrypted unless the request says otherwise, as the API did before 2026. Else every
+	// region that has encryption encrypts by default.
+	PlainByDefault bool `json:"plain_by_default"`
 	// TagsRefused refuses tags in creates and updates, as if the token were a restricted user's. Invented: only the
 	// routes of tags are documented to be for unrestricted users.
 	TagsRefused bool `json:"tags_refused"`
@@ -129,8 +130,6 @@ type Rules struct {
 // Region is a place.
 type Region struct {
 	Capabilities []string `json:"capabilities"`
-	// Encrypts says that volumes are encrypted unless the request says otherwise.
-	Encrypts bool `json:"encrypts"`
 }
 
 // The capabilities of a region that matter here.
@@ -189,11 +188,8 @@ type Volume struct {
 // usualRegions has what tests need: with and without volumes, encryption and metadata.
 func usualRegions() map[string]Region {
 	regions := map[string]Region{}
-	for _, id := range []string{"us-ord", "us-east", "eu-central", "de-fra-2", "fr-par"} {
+	for _, id := range []string{"us-ord", "us-east", "eu-central", "de-fra-2", "fr-par", "gb-lon", "au-mel"} {
 		regions[id] = Region{Capabilities: []string{"Linodes", "NodeBalancers", BlockStorage, BlockStorageEncryption, MetadataService}}
-	}
-	for _, id := range []string{"gb-lon", "au-mel"} {
-		regions[id] = Region{Capabilities: []string{"Linodes", BlockStorage, BlockStorageEncryption, MetadataService}, Encrypts: true}
 	}
 	// Which real regions lack these changes with time; these stand for them.
 	regions["us-west"] = Region{Capabilities: []string{"Linodes", BlockStorage}}

@@ -98,7 +98,7 @@ func (c *Cloud) mayCreate(v *volume, encryption string, attach attachRequest) *r
 	case len(v.Tags) > 0 && c.rules.TagsRefused:
 		return &restricted
 	}
-	v.Encrypted = encryption == "enabled" || encryption == "" && (region.Encrypts || c.rules.EncryptedByDefault && encrypts)
+	v.Encrypted = encryption == "enabled" || encryption == "" && encrypts && !c.rules.PlainByDefault
 	if attach.LinodeID != 0 {
 		if why := c.mayAttach(*v, attach); why != nil {
 			return why
