@@ -13,9 +13,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
+const usualLinodePersist = string(linode.PersistAuto)
+
 func validateLinode(c *config) error {
 	return errors.Join(c.validateRemote(),
 		driver.InFlag("--tag or --cluster-id", linode.CheckTags(c.tags)),
+		driver.InFlag("--linode-persist", linode.CheckPersist(linode.Persist(c.linodePersist))),
 		driver.InFlag("--volume-name-prefix", linode.CheckPrefix(c.namePrefix)),
 		driver.InFlag("--region", linode.CheckRegion(c.region)))
 }
@@ -38,7 +41,8 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
 	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
-		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
+		ClusterID: c.clusterID, KubernetesTags: c.linodeKubernetesTags, NamePrefix: c.namePrefix,
+		Persist: linode.Persist(c.linodePersist), OperationTimeout: c.operationTimeout,
 		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
 	})
 	if err != nil {

@@ -37,6 +37,8 @@ type config struct {
 	credentialsFile, apiEndpoint, apiCAFile string
 	region, namePrefix, yandexFolder        string
 	yandexOperations                        int
+	linodePersist                           string
+	linodeKubernetesTags                    bool
 	operationTimeout                        time.Duration
 	apiLimits                               []budget.Window
 
@@ -58,6 +60,8 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.region, "region", "", "the region, or the zone on Yandex Cloud, of requests that name none (default: ask the metadata service)")
 	fs.StringVar(&c.yandexFolder, "yandex-folder-id", "", "the folder of Yandex Cloud that the volumes are in (default: ask the metadata service)")
 	fs.IntVar(&c.yandexOperations, "yandex-max-operations", usualYandexOperations, "how many operations Yandex Cloud runs at a time in the folder, which is a quota of it")
+	fs.StringVar(&c.linodePersist, "linode-persist", usualLinodePersist, "whether attachments survive a boot of the Linode: `auto|true|false`; auto: where the cloud lets them")
+	fs.BoolVar(&c.linodeKubernetesTags, "linode-kubernetes-tags", false, "write the names of claim, namespace and volume as tags on volumes of Linode, which may need a user with unrestricted access")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
 	fs.DurationVar(&c.operationTimeout, "operation-timeout", usualOperation, "how long an operation of the cloud is waited for where no caller says")
 	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
@@ -88,6 +92,12 @@ func (c *config) validate(getenv func(string) string) error {
 		c.backend = b
 		c.readEnvironment(getenv)
 		err = errors.Join(err, b.validate(c))
+	}
+	if c.Cloud != "linode" && c.linodePersist != usualLinodePersist {
+		err = errors.Join(err, errors.New("--linode-persist: for --cloud linode only"))
+	}
+	if c.Cloud != "linode" && c.linodeKubernetesTags {
+		err = errors.Join(err, errors.New("--linode-kubernetes-tags: for --cloud linode only"))
 	}
 	return err
 }

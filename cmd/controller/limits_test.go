@@ -55,3 +55,24 @@ func TestYandexMaxOperations(t *testing.T) {
 		}
 	}
 }
+
+func TestFlagsOfLinode(t *testing.T) {
+	for args, want := range map[string]config{
+		"--cloud=linode":                                                   {linodePersist: "auto"},
+		"--cloud=linode --linode-persist=true":                             {linodePersist: "true"},
+		"--cloud=linode --linode-persist=false":                            {linodePersist: "false"},
+		"--cloud=linode --linode-kubernetes-tags":                          {linodePersist: "auto", linodeKubernetesTags: true},
+		"--cloud=linode --linode-persist=never":                            {},
+		"--cloud=digitalocean --linode-persist=true":                       {},
+		"--cloud=yandex --linode-kubernetes-tags=true":                     {},
+		"--cloud=local --local-pool=/p --node-id=a --linode-persist=false": {},
+	} {
+		token := func(name string) string {
+			return map[string]string{"LINODE_TOKEN": "t", "DIGITALOCEAN_ACCESS_TOKEN": "t"}[name]
+		}
+		got, err := parse(strings.Fields(args), token, &bytes.Buffer{})
+		if (err == nil) != (want.linodePersist != "") || got.linodePersist != want.linodePersist || got.linodeKubernetesTags != want.linodeKubernetesTags {
+			t.Errorf("parse(%s) = %q, %v, %v", args, got.linodePersist, got.linodeKubernetesTags, err)
+		}
+	}
+}

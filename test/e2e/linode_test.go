@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -257,6 +258,37 @@ func TestAClaimIsNoAttachment(t *testing.T) {
 	}
 	must(t, v.Delete)
 	w.wantNothingLeft(t)
+}
+
+// TestABootKeepsTheVolume: an attachment survives a boot of its machine, so the pod has its data again by the
+// node's steps alone. Where the cloud lets it not survive, the list says so and the attacher attaches again.
+func TestABootKeepsTheVolume(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string]linode.Rules{"attachments persist": {}, "the configuration has no slots": {ConfigSlots: 1}} {
+		for _, kind := range kinds {
+			t.Run(kindName(kind)+", "+name, func(t *testing.T) {
+				w, account := startLinode(t, linode.Options{Rules: rules}, linode.Linode{})
+				v := create(t, w.Pair, programs.Claim{Name: "boots", Filesystem: kind, Size: 10 * gib})
+				must(t, v.Attach, v.Stage, v.Publish)
+				write(t, data(v), 1, 8*mib)
+				w.Node.Kill()
+				for _, path := range []string{v.Target, v.Staging, v.Staging + "/device"} {
+					_ = unix.Unmount(path, 0) // as a boot does; not all are mounts
+				}
+				account.Reboot(account.Linodes()[0])
+				must(t, w.Node.Start)
+				if rules.ConfigSlots > 0 {
+					wantNodes(t, w.Pair, v.ID)
+					must(t, v.Attach)
+				}
+				wantNodes(t, w.Pair, v.ID, v.Node())
+				must(t, v.Stage, v.Publish)
+				wantBytes(t, data(v), 1, 8*mib)
+				must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
+				w.wantNothingLeft(t)
+			})
+		}
+	}
 }
 
 // TestSnapshotsAreRefusedWithAdvice: the cloud has no snapshots of volumes, and whoever asks for one is told

@@ -9,13 +9,15 @@ import (
 	"github.com/linode/linodego"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // Attach makes the volume a disk of the Linode. It is there when the volume names the Linode and says that
-// its device is ready.
+// its device is ready. An attachment that is refused is asked for once more without persistence before the state is all
+// that can explain it.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	n, isVolume := volumeNumber(id)
 	onto, isLinode := linodeNumber(node)
@@ -25,13 +27,18 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	case !isLinode:
 		return cloud.Device{}, fmt.Errorf("attach volume %d to %.80q: %w: no Linode has such an id", n, node, fault.NotFound)
 	}
+	refused := false
 	at, err := ops.Run(ctx, c.ops, ops.Op[placement]{
 		Name: fmt.Sprintf("attach volume %d to Linode %d", n, onto), Kind: "attach",
 		Object: volumeKey(n), Machine: linodeKey(onto), Priority: budget.Attach,
 		Submit: func(ctx context.Context, w *ops.Write) (placement, string, error) {
-			persists := false
+			persists := c.persist.tries(onto, refused)
 			vol, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/attach",
 				linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
+			if err == nil && refused && !persists {
+				c.persist.refuses(onto)
+			}
+			refused = refused || api.AnswerOf(err) != nil && api.AnswerOf(err).Refused() && fault.Of(err) != fault.Busy
 			return placement{vol: vol, onto: onto}, operation(n, toBeAt, onto), attachError(err)
 		},
 		State:  func(ctx context.Context) (placement, error) { return c.placement(ctx, n, onto) },

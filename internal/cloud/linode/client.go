@@ -21,7 +21,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -40,6 +39,10 @@ type Config struct {
 	Region string
 	// ClusterID is written on everything made, and whatever carries another one is not ours.
 	ClusterID string
+	// Persist says whether attachments survive a boot of their Linode; "" is PersistAuto.
+	Persist Persist
+	// KubernetesTags writes the names of Kubernetes' objects on volumes.
+	KubernetesTags bool
 	// NamePrefix begins the labels of everything made.
 	NamePrefix string
 	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
@@ -102,10 +105,13 @@ type Cloud struct {
 	api       *api.Client
 	ops       *ops.Runner
 	region    string
-	owner     tags.Owner
+	cluster   string
 	prefix    string
 	orphanAge time.Duration
 	log       *zap.Logger
+
+	kubernetesTags bool
+	persist        persistence
 
 	creates, lists, others *budget.Governor
 
@@ -125,6 +131,9 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if !slug.MatchString(cfg.Region) {
 		return nil, fmt.Errorf("region %q is not the id of one, such as us-ord: %w", cfg.Region, fault.InvalidArgument)
 	}
+	if err := CheckPersist(cfg.Persist); err != nil {
+		return nil, err
+	}
 	cfg = withDefaults(cfg)
 	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
@@ -133,7 +142,8 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 	}
 	c := &Cloud{
-		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
+		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, kubernetesTags: cfg.KubernetesTags,
+		persist:   persistence{mode: cfg.Persist},
 		orphanAge: cfg.OrphanAge, log: cfg.Log,
 		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
 	}
@@ -163,6 +173,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.OrphanAge <= 0 {
 		cfg.OrphanAge = defaultOrphan
+	}
+	if cfg.Persist == "" {
+		cfg.Persist = PersistAuto
 	}
 	if cfg.Limits == nil {
 		cfg.Limits = []budget.Window{{Calls: 1600, Per: time.Minute}}

@@ -21,7 +21,7 @@ import (
 // clone makes a volume as a copy of another. The cloud makes a copy as large as its source and without tags, so
 // it is made under a label that only this request has, grown, and given its own label and its tags in one
 // change, which makes it the request's volume. Broken off anywhere, the repeat finds it by one of the labels.
-func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body linodego.VolumeCreateOptions) (*volume, error) {
+func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
 	if err := c.labelIsFree(ctx, body.Label); err != nil {
 		return nil, err
 	}
@@ -41,11 +41,14 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body l
 			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", v.ID, fault.Uncertain, err)
 		}
 	}
-	return c.finish(ctx, v.ID, body)
+	return c.withTags(body.Tags, func(words []string) (*volume, error) {
+		body.Tags = words
+		return c.finish(ctx, v.ID, body)
+	})
 }
 
 // source returns the volume to copy when it can be copied as the request wants it.
-func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body linodego.VolumeCreateOptions) (*volume, error) {
+func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
 	n, _ := volumeNumber(req.Source.Volume) // checked with the body
 	v, err := c.findVolume(ctx, n, budget.Read)
 	if err == nil && !gone(v) && changing(v) {
@@ -177,7 +180,7 @@ func errSwept(id int) error {
 }
 
 // finish gives a finished copy the label and the tags of its request.
-func (c *Cloud) finish(ctx context.Context, id int, body linodego.VolumeCreateOptions) (*volume, error) {
+func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, error) {
 	same, err := ops.Run(ctx, c.ops, ops.Op[[]volume]{
 		Name: fmt.Sprintf("label volume %d %s", id, body.Label), Kind: "update", Object: volumeKey(id), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) ([]volume, string, error) {
@@ -223,7 +226,7 @@ const maxSwept = 20
 // Sweep removes copies of this cluster that were broken off and never asked for again. Without a cluster id there is
 // no telling whose they are.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.owner.Cluster == "" {
+	if c.cluster == "" {
 		return nil
 	}
 	all, err := c.filtered(ctx, map[string]any{"+contains": c.copying()}, budget.List)

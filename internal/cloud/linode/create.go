@@ -22,6 +22,15 @@ const (
 	unencrypted = "disabled"
 )
 
+// newVolume is the body of a create. What is left out is the cloud's to choose.
+type newVolume struct {
+	Label      string   `json:"label"`
+	Region     string   `json:"region"`
+	Size       int      `json:"size"` // in GiB
+	Tags       []string `json:"tags,omitempty"`
+	Encryption string   `json:"encryption,omitempty"`
+}
+
 // CreateVolume makes a volume and waits until it is active.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
@@ -44,8 +53,8 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 }
 
 // createBody checks and translates a request, without a request to the cloud.
-func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreateOptions, error) {
-	body := linodego.VolumeCreateOptions{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize)}
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (newVolume, error) {
+	body := newVolume{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize)}
 	switch {
 	case req.Name == "":
 		return body, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
@@ -68,22 +77,17 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (linodego.VolumeCreate
 			return body, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
 		}
 	}
-	source := req.Source
-	if source.Volume != "" {
-		n, ok := volumeNumber(source.Volume)
-		if !ok {
-			return body, fmt.Errorf("source volume %.80q: %w: no volume has such an id", source.Volume, fault.NotFound)
-		}
-		source.Volume = volumeID(n)
+	if _, ok := volumeNumber(req.Source.Volume); req.Source.Volume != "" && !ok {
+		return body, fmt.Errorf("source volume %.80q: %w: no volume has such an id", req.Source.Volume, fault.NotFound)
 	}
 	var err error
-	body.Tags, err = c.owner.Words(req.Name, req.Tags, source)
+	body.Tags, err = c.tagsOf(req)
 	return body, err
 }
 
 // createIn creates a blank volume in the first of the regions that can serve. Another one is tried only when the
 // refusal turns out to be about the region.
-func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body linodego.VolumeCreateOptions) (*volume, error) {
+func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
 	zones := req.Zones
 	if len(zones) == 0 {
 		zones = []string{c.region}
@@ -103,7 +107,10 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 	for _, zone := range zones {
 		body.Region = zone
 		var v *volume
-		v, err = c.create(ctx, body)
+		v, err = c.withTags(body.Tags, func(words []string) (*volume, error) {
+			body.Tags = words
+			return c.create(ctx, body)
+		})
 		if err == nil || !errors.Is(err, errRegion) {
 			return v, err
 		}
@@ -123,7 +130,7 @@ type creation struct {
 }
 
 // create makes a volume in one region. A volume that the cloud could not make is removed: it was never reported.
-func (c *Cloud) create(ctx context.Context, body linodego.VolumeCreateOptions) (*volume, error) {
+func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
 		// The name says all that two creates of one volume can differ in.
 		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
@@ -150,7 +157,7 @@ func (c *Cloud) create(ctx context.Context, body linodego.VolumeCreateOptions) (
 }
 
 // decideCreate says what a refused create means.
-func decideCreate(state creation, body linodego.VolumeCreateOptions, refusal error) error {
+func decideCreate(state creation, body newVolume, refusal error) error {
 	can := state.regions[body.Region]
 	switch {
 	case len(state.same) > 0:

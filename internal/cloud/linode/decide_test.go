@@ -40,7 +40,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 	create := func(same []volume, can capabilities, encryption string, refusal error) error {
 		state := creation{same: same, regions: map[string]capabilities{"us-ord": can}}
-		return decideCreate(state, linodego.VolumeCreateOptions{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
+		return decideCreate(state, newVolume{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
 	}
 	remove := func(v *volume, settled bool, refusal error, locks ...string) error {
 		return decideDelete(remainder{vol: v, locks: locks}, settled, refusal)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -17,12 +16,6 @@ import (
 // letter first, no two dashes or underscores in a row, at most 32. Capitals and underscores are left out:
 // whether two labels that differ in nothing else are two is not documented, and neither is a dash at the end.
 var labels = cloud.NameRule{MinLen: 2, MaxLen: 32, StartLetter: true, EndAlnum: true, NoDoubles: true}
-
-// tagRule is what the cloud allows in tags: words of 3 to 50 characters.
-var tagRule = tags.Rule{
-	Word: regexp.MustCompile(`^[a-zA-Z0-9_:./=@+ -]+$`), Letters: "letters, digits, spaces and any of _ : . / = @ + -",
-	Shortest: 3, Longest: 50,
-}
 
 // devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
 var devicePrefix = profile.Linode.LinkPrefix
@@ -66,9 +59,12 @@ func byNumber(a, b string) int {
 // labelOf is the cloud's name for a request name.
 func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }
 
+// shortened reports whether the label of a request name is not the name itself.
+func (c *Cloud) shortened(name string) bool { return c.labelOf(name) != c.prefix+name }
+
 // copying begins the label of every copy of this cluster that is not finished. No request is mapped to it: a
 // name that seems to end in a hash gets another one.
-func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.owner.Cluster)[:8] + "-h" }
+func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.cluster)[:8] + "-h" }
 
 // temporaryLabel is the label of a copy that is not finished. It belongs to the request and its source, with
 // 80 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.

@@ -60,7 +60,7 @@ func FuzzLabels(f *testing.F) {
 }
 
 func TestTheLabelOfACopyIsLegalAndItsOwn(t *testing.T) {
-	one, two := Cloud{owner: tags.Owner{Cluster: "one"}}, Cloud{owner: tags.Owner{Cluster: "two"}}
+	one, two := Cloud{cluster: "one"}, Cloud{cluster: "two"}
 	seen := map[string]bool{}
 	for _, label := range []string{one.temporaryLabel("a", 1), one.temporaryLabel("a", 2), one.temporaryLabel("b", 1), two.temporaryLabel("a", 1)} {
 		if !legalLabel(label) || seen[label] || len(label) != 32 {

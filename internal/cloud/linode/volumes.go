@@ -166,7 +166,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 		return cloud.Volume{}, err
 	}
 	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
-	at := slices.IndexFunc(same, func(v volume) bool { return c.owner.MadeFor(name, v.Tags) })
+	at := slices.IndexFunc(same, func(v volume) bool { return c.madeFor(name, &v) })
 	switch {
 	case len(same) == 0:
 		return cloud.Volume{}, missing

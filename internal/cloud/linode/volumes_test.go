@@ -127,22 +127,6 @@ func recordBodies(method string, sent *string) func(*linode.Config) {
 	}
 }
 
-// C12: a volume of that label that this driver did not make for this cluster is never handed out.
-func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
-	for name, tags := range map[string][]string{
-		"a person's own": nil, "another cluster's": {"cloudblock-cluster:two", "cloudblock-name-hash:" + cloud.FullHash("ab")},
-		"another request's": {"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("b")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			id, err := account.AddVolume(emulator.Volume{Label: "ab", Tags: tags})
-			must(t, err)
-			_, err = stack(open(t, account)).CreateVolume(t.Context(), request("ab"))
-			want(t, err, fault.Conflict, fmt.Sprint(id))
-		})
-	}
-}
-
 // A volume that came to an end with the cloud keeps its label. Only an operator can know that it was never used.
 func TestAVolumeThatIsBrokenTellsTheOperatorWhatToDo(t *testing.T) {
 	account := start(t, emulator.Options{})
@@ -278,7 +262,7 @@ func TestAFullLinodeIsExhausted(t *testing.T) {
 
 func TestAnAttachSaysWhyItCannotBe(t *testing.T) {
 	account := start(t, emulator.Options{})
-	c := open(t, account)
+	c := open(t, account, persisting(linode.PersistNever))
 	vol := volume(t, c, "ab")
 	elsewhere := account.AddLinode(emulator.Linode{Region: "us-east"})
 	off := account.AddLinode(emulator.Linode{Status: "offline"})
@@ -290,22 +274,6 @@ func TestAnAttachSaysWhyItCannotBe(t *testing.T) {
 	want(t, err, fault.NotFound, "no such Linode")
 	_, err = c.Attach(t.Context(), "999", node1)
 	want(t, err, fault.NotFound, "no such volume")
-}
-
-// The attachment does not persist: more than 8 volumes fit only so, and Kubernetes attaches again after a boot.
-func TestAnAttachmentDoesNotOutliveABoot(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "ab")
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	if v, _ := account.Volume(number(t, vol.ID)); v.Persists {
-		t.Errorf("%+v persists", v)
-	}
-	account.Reboot(linode1)
-	at(t, account, vol.ID, 0)
-	_, err = c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
 }
 
 // P1: the real limits of lists and creates delay, and nothing fails.

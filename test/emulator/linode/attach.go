@@ -83,7 +83,7 @@ func (c *Cloud) mayAttach(v volume, ask attachRequest) *refusal {
 		return &configPersists
 	case !ask.persists() && l.Status != statusRunning:
 		return &notRunning
-	case ask.persists() && used >= cmp.Or(c.rules.ConfigSlots, usualSlots):
+	case ask.persists() && l.disks()+len(c.now.volumeList(func(v volume) bool { return v.Linode == l.ID && v.Persists })) >= c.configSlots(l):
 		return &persistLimit
 	case ask.persists() && ask.ConfigID == 0 && configs > 1:
 		return &manyConfigs
@@ -92,6 +92,9 @@ func (c *Cloud) mayAttach(v volume, ask attachRequest) *refusal {
 	}
 	return nil
 }
+
+// configSlots is how many devices a boot configuration of the Linode has.
+func (c *Cloud) configSlots(l Linode) int { return cmp.Or(c.rules.ConfigSlots, l.deviceLimit()) }
 
 // isBusy: a Linode that changes its own state takes no volume meanwhile.
 func (c *Cloud) isBusy(l Linode) bool {

@@ -17,6 +17,13 @@ func (c *Cloud) control(control account.Control) {
 	account.Show(control, "violations", c.Violations)
 	account.Show(control, "volumes", c.Volumes)
 	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	control.Do("POST linodes/{linode}/reboot", func(_ []byte, r *http.Request) (any, error) {
+		id, err := strconv.Atoi(r.PathValue("linode"))
+		if err == nil {
+			c.Reboot(id)
+		}
+		return c.Volumes(), err
+	})
 	account.ServeSettings(control, c.settings, c.setSettings)
 	account.Machines[int, Linode]{
 		ParseID: strconv.Atoi, List: c.Linodes, Add: c.AddLinode, Remove: c.RemoveLinode, Metadata: c.Metadata,

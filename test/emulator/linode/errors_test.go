@@ -277,6 +277,7 @@ func TestWhatIsNotRefused(t *testing.T) {
 		}
 	}
 	status, text := 0, ""
+	c.SetRules(func(r *emulator.Rules) { r.ConfigSlots = 8 })
 	big := c.AddLinode(emulator.Linode{Type: "g6-standard-20"})
 	for i := range 7 {
 		id, _ := c.AddVolume(emulator.Volume{Label: fmt.Sprintf("lasting-%d", i)})

@@ -10,11 +10,9 @@ import (
 
 const (
 	statusRunning = "running"
-	// usualSlots is how many devices a boot configuration has.
-	usualSlots   = 8
-	leastDevices = 8
-	mostDevices  = 64
-	usualDisks   = 2
+	leastDevices  = 8
+	mostDevices   = 64
+	usualDisks    = 2
 )
 
 // plan is a type of Linode: its memory in MB, its disk in MB, its processors.
@@ -117,19 +115,21 @@ func (c *Cloud) SetLinodeStatus(id int, status string) {
 }
 
 // Reboot boots a Linode again: it loses the volumes whose attachment does not persist, and sees the
-// others in their present size.
+// others in their present size. Whoever used a volume there is gone with the boot, so this is no violation.
 func (c *Cloud) Reboot(id int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel(func(j *job) bool { return j.linode == id })
 	for _, v := range c.now.attachedTo(id) {
+		_, err := c.disks.Detach(disk(v))
+		c.trouble(v, err)
 		if v.Persists {
 			v = c.plug(v, c.now.linodes[id])
 			v.IOReady = true
-			c.putVolume(v)
 		} else {
-			c.free(v)
+			v.Linode, v.IOReady, v.DeviceGiB = 0, false, 0
 		}
+		c.putVolume(v)
 	}
 }
 

@@ -115,7 +115,8 @@ type Rules struct {
 	// TagsRefused refuses tags in creates and updates, as if the token were a restricted user's. Invented: only the
 	// routes of tags are documented to be for unrestricted users.
 	TagsRefused bool `json:"tags_refused"`
-	// ConfigSlots is how many devices a boot configuration has, up to 64; 0 means 8. The API's description says both.
+	// ConfigSlots is how many devices a boot configuration has, such as 8; 0 means as many as the Linode can have. The
+	// API's description says both.
 	ConfigSlots int `json:"config_slots"`
 	// NoIOReady leaves io_ready out of the answers, as older versions of the API do.
 	NoIOReady bool `json:"no_io_ready"`

@@ -32,7 +32,7 @@ func asked(t *testing.T, c *emulator.Cloud, method, path, body string) (int, map
 
 func TestWhatARealAccountHas(t *testing.T) {
 	c := emulator.Start(t, emulator.Options{
-		InMemory: true, Foreign: 3, Rules: emulator.Rules{UpdatedStands: true, ConfigSlots: 64},
+		InMemory: true, Foreign: 3, Rules: emulator.Rules{UpdatedStands: true},
 	})
 	if n := len(c.Volumes()); n != 3 {
 		t.Errorf("there are %d volumes of others, want 3", n)

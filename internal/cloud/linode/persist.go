@@ -1,0 +1,64 @@
+package linode
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Persist says whether attachments survive a boot of their Linode. One that does needs a slot in the Linode's
+// configuration profile, and the API's description says both that there are 8 of them and that there are as many as the
+// Linode has GiB of memory, up to 64.
+type Persist string
+
+const (
+	// PersistAuto asks for an attachment that survives, and for one that does not where the cloud refuses.
+	PersistAuto Persist = "auto"
+	// PersistAlways asks for nothing else.
+	PersistAlways Persist = "true"
+	// PersistNever asks for attachments that end with the next boot.
+	PersistNever Persist = "false"
+)
+
+// CheckPersist refuses what is none of these. Nothing is fine.
+func CheckPersist(p Persist) error {
+	if !slices.Contains([]Persist{"", PersistAuto, PersistAlways, PersistNever}, p) {
+		return fmt.Errorf("%q: neither auto, true nor false: %w", p, fault.InvalidArgument)
+	}
+	return nil
+}
+
+// persistence chooses how volumes are attached. It remembers which Linodes refuse attachments that persist, which
+// saves a request for each further volume and decides nothing else.
+type persistence struct {
+	mode Persist
+
+	mu      sync.Mutex
+	refused map[int]time.Time
+}
+
+// retryPersist is for how long a Linode that refused is not asked again. Its configuration may get room.
+const retryPersist = time.Hour
+
+// tries reports whether a request asks for an attachment that persists; refused: one of the same volume was refused.
+func (p *persistence) tries(linode int, refused bool) bool {
+	if p.mode != PersistAuto {
+		return p.mode == PersistAlways
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !refused && time.Since(p.refused[linode]) > retryPersist
+}
+
+// refuses notes that the Linode took a volume only when it was not asked to keep it.
+func (p *persistence) refuses(linode int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused == nil || len(p.refused) >= maxCached {
+		p.refused = map[int]time.Time{}
+	}
+	p.refused[linode] = time.Now()
+}

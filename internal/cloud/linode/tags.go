@@ -1,0 +1,97 @@
+package linode
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
+)
+
+// tagRule is what the cloud allows in tags: words of 3 to 50 characters.
+var tagRule = tags.Rule{
+	Word: regexp.MustCompile(`^[a-zA-Z0-9_:./=@+ -]+$`), Letters: "letters, digits, spaces and any of _ : . / = @ + -",
+	Shortest: 3, Longest: 50,
+}
+
+// needed are the keys of the tags that a volume is recognised by. All others are optional.
+var needed = []string{tags.Hash, tags.Cluster, tags.FromVolume}
+
+// tagsOf returns the tags of a new volume, as few as possible: an account's users with restricted access may not be
+// allowed to set any.
+func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
+	all := slices.DeleteFunc(slices.Clone(req.Tags), func(t cloud.Tag) bool {
+		return strings.HasPrefix(t.Key, tags.Own) && (t.Key == tags.Cluster || !c.kubernetesTags)
+	})
+	if c.shortened(req.Name) {
+		all = append(all, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)})
+	}
+	if c.cluster != "" {
+		all = append(all, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
+	}
+	if n, ok := volumeNumber(req.Source.Volume); ok {
+		all = append(all, cloud.Tag{Key: tags.FromVolume, Value: string(volumeID(n))})
+	}
+	var words []string
+	for _, t := range all {
+		word, err := tagRule.Write(t)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), nil
+}
+
+// madeFor reports whether a volume that has the label of a request name was made for it, and for this cluster. A label
+// that is the whole name needs no hash beside it; older builds wrote one. The cloud may keep the capitals that a
+// tag was first written with, so they do not count.
+func (c *Cloud) madeFor(name string, v *volume) bool {
+	hash := tags.Value(v.Tags, tags.Hash)
+	return strings.EqualFold(tags.Value(v.Tags, tags.Cluster), c.cluster) &&
+		(hash == cloud.FullHash(name) || hash == "" && !c.shortened(name))
+}
+
+// withTags sends a request that sets tags. Where the cloud may have refused it for them, it is sent once more without
+// the optional ones.
+func (c *Cloud) withTags(words []string, send func(words []string) (*volume, error)) (*volume, error) {
+	v, err := send(words)
+	optional := slices.DeleteFunc(slices.Clone(words), isNeeded)
+	if aboutTags(err) && len(optional) > 0 {
+		c.log.Warn("the cloud refuses the request with its tags, so it is sent without the optional ones", zap.Strings("left_out", optional), zap.Error(err))
+		words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !isNeeded(word) })
+		v, err = send(words)
+	}
+	if aboutTags(err) && len(words) > 0 {
+		err = fmt.Errorf("%w; it sets the tags %s, which the cloud may not allow to users with restricted access", err, strings.Join(words, ", "))
+	}
+	return v, err
+}
+
+func isNeeded(word string) bool {
+	key, _, _ := strings.Cut(word, ":")
+	return slices.Contains(needed, key)
+}
+
+// tagText is in what the cloud says about tags.
+var tagText = regexp.MustCompile(`(?i)\btags?\b`)
+
+// aboutTags reports whether a refusal may be about tags. A 403 never says what is not allowed.
+func aboutTags(refusal error) bool {
+	a := api.AnswerOf(refusal)
+	switch {
+	case a == nil:
+		return false
+	case a.Status == http.StatusBadRequest || a.Status == http.StatusUnauthorized:
+		return slices.Contains(a.Fields, "tags") || tagText.MatchString(a.Words)
+	default:
+		return a.Status == http.StatusForbidden
+	}
+}
