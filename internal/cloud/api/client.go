@@ -60,6 +60,8 @@ type Request struct {
 	// Write steers a request that changes something; nil: it only reads, with Priority.
 	Write    *ops.Write
 	Priority budget.Priority
+	// Received gets the headers of the answer; nil: they are not wanted.
+	Received *http.Header
 	// NoContent: only status 204 says that it was done.
 	NoContent bool
 }
@@ -140,6 +142,9 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	}
 	defer func() { _ = resp.Body.Close() }()
 	c.Metrics.Requested(route, r.Method, fmt.Sprint(resp.StatusCode))
+	if r.Received != nil {
+		*r.Received = resp.Header
+	}
 	rate := budget.StandardRate(resp)
 	if resp.StatusCode == http.StatusTooManyRequests && c.Throttled(r, resp) {
 		rate.Refused, rate.Words = true, c.answerOf(resp, token).Error()

@@ -214,14 +214,6 @@ func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
-// Check reads the shortest page of volumes, which needs the permission that every other read needs.
-func (c *Cloud) Check(ctx context.Context) error {
-	_, _, err := readPage[volume](ctx, c, listOf{
-		doing: "read the account's volumes", path: volumesPath, perPage: minPage, priority: budget.List,
-	}, 1)
-	return err
-}
-
 // noSnapshotsAdvice goes with the refusal of a snapshot.
 const noSnapshotsAdvice = "Linode has no snapshots of volumes; make a claim with the volume's claim as its dataSource instead, which copies it"
 

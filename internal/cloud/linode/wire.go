@@ -79,11 +79,13 @@ type listOf struct {
 	filter      map[string]any
 	perPage     int // 0: as many as the cloud allows
 	priority    budget.Priority
+	received    *http.Header // as api.Request.Received
 }
 
 // readPage reads one page. A page without its list proves nothing, and is an error.
 func readPage[T any](ctx context.Context, c *Cloud, l listOf, number int) (list []T, last bool, err error) {
 	r := get(l.doing, l.path, l.priority)
+	r.Received = l.received
 	size := l.perPage
 	if size == 0 {
 		size = perPage

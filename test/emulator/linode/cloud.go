@@ -115,28 +115,29 @@ func (c *Cloud) routes() {
 	for _, route := range []struct {
 		method, path string
 		handler      func(*request) answer
+		right        right
 	}{
-		{http.MethodPost, "/volumes", c.createVolume},
-		{http.MethodGet, "/volumes", c.listVolumes},
-		{http.MethodGet, "/volumes/types", c.listVolumeTypes},
-		{http.MethodGet, "/volumes/{volumeId}", c.getVolume},
-		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume},
-		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume},
-		{http.MethodPost, "/volumes/{volumeId}/attach", c.attachVolume},
-		{http.MethodPost, "/volumes/{volumeId}/detach", c.detachVolume},
-		{http.MethodPost, "/volumes/{volumeId}/resize", c.resizeVolume},
-		{http.MethodPost, "/volumes/{volumeId}/clone", c.cloneVolume},
-		{http.MethodGet, "/linode/instances", c.listLinodes},
-		{http.MethodGet, "/linode/instances/{linodeId}", c.getLinode},
-		{http.MethodGet, "/linode/instances/{linodeId}/disks", c.listDisks},
-		{http.MethodGet, "/linode/instances/{linodeId}/configs", c.listConfigs},
-		{http.MethodGet, "/linode/instances/{linodeId}/volumes", c.listLinodeVolumes},
-		{http.MethodGet, "/linode/types", c.listTypes},
-		{http.MethodGet, "/linode/types/{typeId}", c.getType},
-		{http.MethodGet, "/account/events", c.listEvents},
-		{http.MethodGet, "/account/events/{eventId}", c.getEvent},
-		{http.MethodGet, "/regions", c.listRegions},
-		{http.MethodGet, "/regions/{regionId}", c.getRegion},
+		{http.MethodPost, "/volumes", c.createVolume, right{"create_volume", []string{volumesWrite}}},
+		{http.MethodGet, "/volumes", c.listVolumes, right{"view_volume", []string{volumesRead}}},
+		{http.MethodGet, "/volumes/types", c.listVolumeTypes, right{}},
+		{http.MethodGet, "/volumes/{volumeId}", c.getVolume, right{"view_volume", []string{volumesRead}}},
+		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume, right{"update_volume", []string{volumesWrite}}},
+		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume, right{"delete_volume", []string{volumesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/attach", c.attachVolume, right{"attach_volume", []string{volumesWrite, linodesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/detach", c.detachVolume, right{"detach_volume", []string{volumesWrite, linodesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/resize", c.resizeVolume, right{"resize_volume", []string{volumesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/clone", c.cloneVolume, right{"clone_volume", []string{volumesWrite}}},
+		{http.MethodGet, "/linode/instances", c.listLinodes, right{"view_linode", []string{linodesRead}}},
+		{http.MethodGet, "/linode/instances/{linodeId}", c.getLinode, right{"view_linode", []string{linodesRead}}},
+		{http.MethodGet, "/linode/instances/{linodeId}/disks", c.listDisks, right{"view_linode_disk", []string{linodesRead}}},
+		{http.MethodGet, "/linode/instances/{linodeId}/configs", c.listConfigs, right{"view_linode", []string{linodesRead}}},
+		{http.MethodGet, "/linode/instances/{linodeId}/volumes", c.listLinodeVolumes, right{"list_linode_volumes", []string{linodesRead}}},
+		{http.MethodGet, "/linode/types", c.listTypes, right{}},
+		{http.MethodGet, "/linode/types/{typeId}", c.getType, right{}},
+		{http.MethodGet, "/account/events", c.listEvents, right{"list_events", []string{eventsRead}}},
+		{http.MethodGet, "/account/events/{eventId}", c.getEvent, right{"view_event", []string{eventsRead}}},
+		{http.MethodGet, "/regions", c.listRegions, right{}},
+		{http.MethodGet, "/regions/{regionId}", c.getRegion, right{}},
 	} {
 		c.Server.Handle(route.method, prefix+route.path, func(r *request) answer {
 			c.mu.Lock()
@@ -144,7 +145,14 @@ func (c *Cloud) routes() {
 			if version := r.PathValue("apiVersion"); version != "v4" && version != "v4beta" {
 				return c.refuse(notFound)
 			}
-			return route.handler(r)
+			var reply answer
+			if why := c.mayUse(route.right); why != nil {
+				reply = c.refuse(*why)
+			} else {
+				reply = route.handler(r)
+			}
+			c.showScopes(reply.Header, route.right)
+			return reply
 		})
 	}
 }

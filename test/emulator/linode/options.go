@@ -112,6 +112,11 @@ type Rules struct {
 	// PlainByDefault leaves volumes unencrypted unless the request says otherwise, as the API did before 2026. Else every
 	// region that has encryption encrypts by default.
 	PlainByDefault bool `json:"plain_by_default"`
+	// Scopes are those of the token, and Permissions those of its user by the account's roles; null: all. The scopes stand
+	// in a header of each answer unless NoScopeHeaders.
+	Scopes         []string `json:"scopes"`
+	Permissions    []string `json:"permissions"`
+	NoScopeHeaders bool     `json:"no_scope_headers"`
 	// TagsRefused refuses tags in creates and updates, as if the token were a restricted user's. Invented: only the
 	// routes of tags are documented to be for unrestricted users.
 	TagsRefused bool `json:"tags_refused"`
