@@ -70,3 +70,40 @@ func TestProgramOnLinode(t *testing.T) {
 		t.Errorf("CreateSnapshot = %v, want Unimplemented, why, and what to do instead", err)
 	}
 }
+
+// Under the vendor's name a handle has the name that its volume had when it was made. The attacher compares handles, so a
+// volume that is renamed has to be listed as its PersistentVolume writes it, or is attached anew at each look.
+func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
+	account := emulator.Start(t, emulator.Options{Linodes: 1})
+	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
+	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "--cloud=linode", "--driver-name=linodebs.csi.linode.com", "--credentials-file="+file, "--api-endpoint="+account.URL,
+		"--endpoint="+endpoint, "--region="+emulator.DefaultRegion)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
+	id, err := account.AddVolume(emulator.Volume{Label: "pvc-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, node := strconv.Itoa(id)+"-pvc-1", strconv.Itoa(account.Linodes()[0])
+	account.Attached(id, account.Linodes()[0])
+	if err := account.Rename(id, "data"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// What the attacher does about a volume that the list lacks.
+	if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+		VolumeId: handle, NodeId: node, VolumeCapability: createRequest("pvc-1").GetVolumeCapabilities()[0],
+	}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
+	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
+		t.Errorf("ListVolumes = %v, %v, want %s", list, err, handle)
+	}
+}

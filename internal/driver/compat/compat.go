@@ -22,6 +22,8 @@ type Vendor struct {
 	tell func(link string) map[string]string
 	// handle returns how its driver writes the id of a volume with this name; nil: as the cloud does.
 	handle func(id, name string) string
+	// id returns the cloud's id of the volume with such a handle; nil with handle.
+	id func(handle string) string
 	// refuses returns why nothing here can serve what these attributes or parameters ask for; nil: it
 	// never does.
 	refuses func(said map[string]string) string
@@ -75,6 +77,14 @@ func (v *Vendor) Handle(id, name string) string {
 		return id
 	}
 	return v.handle(id, name)
+}
+
+// ID returns the cloud's id of the volume with a handle.
+func (v *Vendor) ID(handle string) string {
+	if v == nil || v.id == nil {
+		return handle
+	}
+	return v.id(handle)
 }
 
 // Refuses returns why this driver cannot serve a volume with these attributes, or make one of a class with

@@ -28,6 +28,10 @@ func linode(c profile.Cloud, v *Vendor) {
 		return map[string]string{devicePath: linkDir + link}
 	}
 	v.handle = func(id, name string) string { return id + "-" + name }
+	v.id = func(handle string) string {
+		id, _, _ := strings.Cut(handle, "-")
+		return id
+	}
 	v.refuses = func(said map[string]string) string {
 		switch {
 		case said[profile.LinodeLUKS] != "" && said[profile.LinodeLUKS] != "false":

@@ -36,6 +36,7 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 	if err != nil {
 		return nil, err
 	}
+	s.putHandle(req.GetVolumeId())
 	return &csi.ControllerPublishVolumeResponse{PublishContext: s.names.EncodePublishContext(driver.PublishContext{
 		DeviceName: device.Name,
 		Serial:     device.Serial,

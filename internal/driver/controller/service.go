@@ -1,5 +1,5 @@
 // Package controller is the CSI Controller service over any cloud.Cloud. It speaks CSI to the
-// outside and cloud to the inside and keeps no state: what a call needs is in its request or in the
+// outside and cloud to the inside and keeps no state that a call needs: that is in its request or in the
 // cloud, so the program may be killed between any two calls.
 package controller
 
@@ -22,6 +22,8 @@ type Service struct {
 	caps  cloud.Capabilities
 	names driver.Names
 	tags  []cloud.Tag
+
+	handles handles
 }
 
 // New returns a service over a cloud. The tags are put on every volume and snapshot it creates.
@@ -83,7 +85,7 @@ func need(advertised bool, call string) error {
 // volume describes a volume in CSI's words, without its context.
 func (s *Service) volume(v cloud.Volume) *csi.Volume {
 	return &csi.Volume{
-		VolumeId:           s.names.Vendor.Handle(string(v.ID), v.Name),
+		VolumeId:           s.handle(v),
 		CapacityBytes:      int64(v.Size),
 		ContentSource:      contentSource(v.Source),
 		AccessibleTopology: s.topology(v.Zone),
