@@ -24,13 +24,15 @@ func startLinode(o accounts.Options) (accounts.Account, error) {
 	return a, nil
 }
 
-// linodeRules lets different seeds meet what is not documented: both stricter answers, each alone, and none.
+// linodeRules lets different seeds meet what is not documented: both stricter answers, each alone, and none. The rights are
+// those that are documented as needed.
 func linodeRules(seed uint64) linodes.Rules {
-	return linodes.Rules{
-		DetachOfFreeRefused: seed%2 == 1, ResizeToSameRefused: seed%4 >= 2,
-		AttachWhileCreatingRefused: seed%3 == 0, OneChangePerLinode: seed%3 == 1,
-		ReadyWhileDetaching: seed%5 < 2, RetryAfter: seed%7 < 4,
-	}
+	r := linodes.Restricted(seed%11 > 0)
+	r.DetachOfFreeRefused, r.ResizeToSameRefused = seed%2 == 1, seed%4 >= 2
+	r.AttachWhileCreatingRefused, r.OneChangePerLinode = seed%3 == 0, seed%3 == 1
+	r.ReadyWhileDetaching, r.RetryAfter = seed%5 < 2, seed%7 < 4
+	r.ConfigSlots = []int{0, 3, 64}[seed%3] // one volume that persists, as many as fit
+	return r
 }
 
 // linodeOdds: in real time much less is waited for, so that there are fewer lists.

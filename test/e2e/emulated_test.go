@@ -98,6 +98,8 @@ func startLinode(t *testing.T, opts linode.Options, shape linode.Linode, flags .
 	t.Helper()
 	dir := folder(t)
 	opts.Rules.OneChangePerLinode = true
+	rights := linode.Restricted(true)
+	opts.Rules.Scopes, opts.Rules.Permissions = rights.Scopes, rights.Permissions
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), linode.Each(clock.Fixed(actionTime))
 	account := linode.Start(t, opts)
 	return startEmulated(t, dir, &accounts.Linode{Cloud: account, Shape: shape}, flags), account

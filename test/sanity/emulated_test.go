@@ -43,9 +43,9 @@ var emulatedClouds = []emulated{
 	{
 		name: "Linode", size: (&accounts.Linode{}).Size(),
 		open: func(t *testing.T, data string) accounts.Account {
-			return &accounts.Linode{Cloud: linode.Start(t, linode.Options{
-				DataDir: data, Durations: linode.Each(takes), Rules: linode.Rules{OneChangePerLinode: true},
-			})}
+			rules := linode.Restricted(true)
+			rules.OneChangePerLinode = true
+			return &accounts.Linode{Cloud: linode.Start(t, linode.Options{DataDir: data, Durations: linode.Each(takes), Rules: rules})}
 		},
 		unsupported: map[string]string{
 			"Snapshot not supported":                           noSnapshots,

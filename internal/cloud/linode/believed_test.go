@@ -144,6 +144,26 @@ func TestWhatForbidsAChangeIsNamed(t *testing.T) {
 	must(t, c.DeleteVolume(t.Context(), vol.ID))
 }
 
+// A quota of the account is named in the cloud's words, and nothing is left of what it refused but a copy that only
+// has to grow.
+func TestAQuotaIsNamed(t *testing.T) {
+	const words = "Account limit reached"
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	vol := volume(t, c, "a")
+	account.SetRules(func(r *emulator.Rules) { r.VolumeLimit = 1 })
+	want(t, second(c.CreateVolume(t.Context(), request("b"))), fault.Exhausted, words)
+	want(t, second(c.CreateVolume(t.Context(), copyOf("copy", vol.ID))), fault.Exhausted, words)
+	account.SetRules(func(r *emulator.Rules) { r.VolumeLimit, r.CapacityLimit = 0, 2*int(vol.Size/cloud.GiB) })
+	want(t, second(c.ExpandVolume(t.Context(), vol.ID, 3*vol.Size)), fault.Exhausted, words)
+	if n := len(account.Volumes()); n != 1 {
+		t.Errorf("there are %d volumes, want 1", n)
+	}
+	larger := copyOf("copy", vol.ID)
+	larger.Size = vol.Size + cloud.GiB
+	want(t, second(c.CreateVolume(t.Context(), larger)), fault.Uncertain, words, "goes on from there")
+}
+
 // A refusal that nothing explains is passed on in the cloud's words, and not taken for one about the attachment.
 func TestAnUnexplainedRefusalOfAGrowthIsPassedOn(t *testing.T) {
 	account := start(t, emulator.Options{})

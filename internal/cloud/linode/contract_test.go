@@ -57,7 +57,7 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 	return account
 }
 
-func harness(opts emulator.Options) cloudtest.Harness {
+func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harness {
 	var newest *emulator.Cloud
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
@@ -69,7 +69,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 		// Not what a region does by itself.
 		Parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
 		Slow:       opts.Durations != emulator.Durations{},
-		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
+		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t), edit...) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			account := fresh(t)
 			return open(t, account), open(t, account, inCluster("two"))
@@ -99,4 +99,9 @@ func TestContract(t *testing.T) {
 			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })
 		})
 	}
+	t.Run("few rights and slots, and volumes without a mark", func(t *testing.T) {
+		opts := emulator.Options{Rules: emulator.Restricted(true)}
+		opts.Rules.ConfigSlots = 3
+		cloudtest.Run(t, harness(opts, inCluster("")).InStack(stack))
+	})
 }
