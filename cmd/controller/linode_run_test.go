@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -105,5 +106,35 @@ func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
 	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
 		t.Errorf("ListVolumes = %v, %v, want %s", list, err, handle)
+	}
+}
+
+// A token that lacks a scope is found out before the first pod needs it.
+func TestReadinessNamesTheScopesThatAreMissing(t *testing.T) {
+	account := emulator.Start(t, emulator.Options{Rules: emulator.Rules{Scopes: []string{"linodes:read_only", "volumes:read_write"}}})
+	file, endpoint, address := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock"), drivertest.FreeAddress(t)
+	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
+		"--region="+emulator.DefaultRegion, "--http-endpoint="+address)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := csi.NewIdentityClient(drivertest.Dial(t, endpoint)).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	const lacks = "the API token lacks the scope linodes:read_write"
+	if text := scrape(t, "http://"+address+"/readyz"); !strings.Contains(text, lacks) {
+		t.Errorf("/readyz says %q, want %q", text, lacks)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if !strings.Contains(log.String(), lacks) {
+		t.Errorf("the log is %s, want %q in it", log.String(), lacks)
 	}
 }

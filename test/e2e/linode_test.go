@@ -261,7 +261,7 @@ func TestAClaimIsNoAttachment(t *testing.T) {
 }
 
 // TestABootKeepsTheVolume: an attachment survives a boot of its machine, so the pod has its data again by the
-// node's steps alone. Where the cloud lets it not survive, the list says so and the attacher attaches again.
+// node's steps alone. Where the configuration has no slot for it, the list says so and the attacher attaches again.
 func TestABootKeepsTheVolume(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string]linode.Rules{"attachments persist": {}, "the configuration has no slots": {ConfigSlots: 1}} {

@@ -16,8 +16,7 @@ import (
 )
 
 // Attach makes the volume a disk of the Linode. It is there when the volume names the Linode and says that
-// its device is ready. An attachment that is refused is asked for once more without persistence before the state is all
-// that can explain it.
+// its device is ready. What is refused is requested again without persistence, unless the state shows another reason.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	n, isVolume := volumeNumber(id)
 	onto, isLinode := linodeNumber(node)

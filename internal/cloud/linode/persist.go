@@ -43,7 +43,8 @@ type persistence struct {
 // retryPersist is for how long a Linode that refused is not asked again. Its configuration may get room.
 const retryPersist = time.Hour
 
-// tries reports whether a request asks for an attachment that persists; refused: one of the same volume was refused.
+// tries reports whether a request asks for an attachment that persists. refused says that an earlier request of the same
+// call was refused.
 func (p *persistence) tries(linode int, refused bool) bool {
 	if p.mode != PersistAuto {
 		return p.mode == PersistAlways

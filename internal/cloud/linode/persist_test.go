@@ -93,7 +93,7 @@ func wantPersisting(t *testing.T, account *emulator.Cloud, n int) {
 	}
 }
 
-// An operator who wants persistence and nothing else hears what the cloud says.
+// With PersistAlways a refusal is passed on in the cloud's words.
 func TestPersistenceThatIsForcedIsNotGivenUp(t *testing.T) {
 	account := start(t, emulator.Options{Rules: emulator.Rules{ConfigSlots: 3}})
 	c := open(t, account, persisting(linode.PersistAlways))

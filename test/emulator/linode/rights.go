@@ -22,7 +22,7 @@ const (
 	eventsRead   = "events:read_only"
 )
 
-// wrongScope is told to a token that lacks a scope.
+// wrongScope answers a token that lacks a scope.
 var wrongScope = refusal{"wrong_scope", http.StatusUnauthorized, "", "Your OAuth token is not authorized to use this endpoint."}
 
 // mayUse says why the token or its user may not use a route.
