@@ -142,13 +142,14 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.LinkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
 		KubeletDir: realPath(cfg.kubeletDir),
 	})
-	info, err := identify(ctx, cfg, disks.Foreign, log)
+	info, l, err := identify(ctx, cfg, limit{foreign: disks.Foreign, manyDisks: filepath.Join(folder, "many-disks")}, log)
 	if err != nil {
 		release()
 		return plugin{}, err
 	}
-	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes))
-	base.Info, base.Devices = info, disks
+	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes),
+		zap.Int64("places", l.places()), zap.Int64("reserved", l.reserved))
+	base.Info, base.Devices, base.MaxVolumes, base.ManyDisks = info, disks, l.volumes, l.learn
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
 	return plugin{server: node.New(base), release: release}, nil
 }

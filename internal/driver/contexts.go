@@ -17,6 +17,7 @@ const (
 	keyContent       = "content"
 	keyMkfsOptions   = "mkfs-options"
 	keyFormatNonZero = "format-non-zero"
+	keyManyDisks     = "many-disks"
 )
 
 // What a volume held when it was created.
@@ -55,6 +56,8 @@ type VolumeContext struct {
 type PublishContext struct {
 	DeviceName, Serial string
 	Size               int64
+	// ManyDisks: the node takes more disks than it can be sure of by itself.
+	ManyDisks bool
 }
 
 // With returns the volume context with what an attach told later, which is fresher, put over it.
@@ -122,6 +125,9 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 // the other.
 func (n Names) EncodePublishContext(p PublishContext) map[string]string {
 	m := n.encodeDevice(p)
+	if p.ManyDisks {
+		m[n.key(keyManyDisks)] = "true"
+	}
 	maps.Copy(m, n.Vendor.Tell(p.DeviceName))
 	return m
 }
@@ -146,6 +152,7 @@ func (n Names) encodeDevice(p PublishContext) map[string]string {
 func (n Names) DecodePublishContext(volume string, m map[string]string) (PublishContext, error) {
 	const field = "publish_context"
 	p, err := n.decodeDevice(field, m)
+	p.ManyDisks = m[n.key(keyManyDisks)] == "true"
 	if err != nil || p.DeviceName != "" {
 		return p, err
 	}

@@ -41,7 +41,7 @@ func YandexBelow(ctx context.Context, base, root string) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
-	if m.Places, err = yandexPlacesBelow(root); err != nil {
+	if m.Places, m.ManyPlaces, err = yandexPlacesBelow(root); err != nil {
 		return Machine{}, err
 	}
 	return m, nil
@@ -113,13 +113,16 @@ func yandexQuestion(base, name string, longest int64) question {
 	}
 }
 
-// What the cloud documents for machines whose hardware is of the first generation. The later ones take 62 disks
-// and more, but a machine cannot see of which generation it is.
+// What the cloud documents for the hardware generations 1.1, and 1.2 and 2
+// (https://yandex.cloud/en/docs/compute/concepts/limits and .../hardware-generations). Generation 2 alone boots by UEFI,
+// which the machine sees. It cannot distinguish 1.1 and 1.2.
 const (
-	// A machine has fewDisks up to a number of CPUs that its platform sets, above it manyDisks.
+	// A machine of generation 1.1 has fewDisks up to a number of CPUs that its platform sets, above it manyDisks.
 	fewDisks, manyDisks = 8, 16
-	// mostDevices is how many disks and network interfaces a machine can have and still boot.
-	mostDevices = 14
+	// maxDevices is how many disks and network interfaces a machine of generation 1.1 can have and still boot.
+	maxDevices = 14
+	// A machine of the later generations has laterDisks, with laterCPUs and more manyLaterDisks.
+	laterDisks, manyLaterDisks, laterCPUs = 62, 80, 6
 )
 
 // fewCPUs is up to how many CPUs a machine has fewDisks. The metadata service does not tell the platform, but the
@@ -134,13 +137,21 @@ func fewCPUs(model string) int64 {
 	return 18 // standard-v1, and the lowest
 }
 
-// yandexPlaces is how many disks a machine can have, the one that it boots from among them.
+// yandexPlaces is how many disks a machine of generation 1.1 can have, the one that it boots from among them.
 func yandexPlaces(model string, cpus, interfaces, filesystems int64) int64 {
 	disks := int64(fewDisks)
 	if cpus > fewCPUs(model) {
 		disks = manyDisks
 	}
-	return min(disks, mostDevices-max(interfaces, 1)) - filesystems
+	return min(disks, maxDevices-max(interfaces, 1)) - filesystems
+}
+
+// laterPlaces is yandexPlaces for the later generations.
+func laterPlaces(cpus, filesystems int64) int64 {
+	if cpus < laterCPUs {
+		return laterDisks - filesystems
+	}
+	return manyLaterDisks - filesystems
 }
 
 // The kinds of virtio devices, as the kernel numbers them.
@@ -149,20 +160,20 @@ const (
 	virtioFS  = 0x001a
 )
 
-// yandexPlacesBelow reads what the machine below root has.
-func yandexPlacesBelow(root string) (int64, error) {
+// yandexPlacesBelow reads what the machine below root has. many is what it can have if it is of generation 1.2.
+func yandexPlacesBelow(root string) (sure, many int64, err error) {
 	present, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/present"))
 	if err != nil {
-		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
+		return 0, 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
 	}
 	cpus, err := countRange(strings.TrimSpace(string(present)))
 	if err != nil {
-		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
+		return 0, 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
 	}
 	kinds := map[int64]int64{}
 	devices, err := filepath.Glob(filepath.Join(root, "sys/bus/virtio/devices/*/device"))
 	if err != nil {
-		return 0, fmt.Errorf("count the devices: %w: %w", fault.Unavailable, err)
+		return 0, 0, fmt.Errorf("count the devices: %w: %w", fault.Unavailable, err)
 	}
 	for _, device := range devices {
 		text, err := os.ReadFile(device)
@@ -177,7 +188,11 @@ func yandexPlacesBelow(root string) (int64, error) {
 	about, _ := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
 	_, model, _ := strings.Cut(string(about), "\nmodel name")
 	model, _, _ = strings.Cut(model, "\n")
-	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), nil
+	many = laterPlaces(cpus, kinds[virtioFS])
+	if _, err := os.Stat(filepath.Join(root, "sys/firmware/efi")); err == nil {
+		return many, many, nil
+	}
+	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), many, nil
 }
 
 // countRange counts the numbers of a list such as 0-3,8.

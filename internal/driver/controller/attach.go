@@ -41,6 +41,7 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		DeviceName: device.Name,
 		Serial:     device.Serial,
 		Size:       said.Size,
+		ManyDisks:  device.ManyDisks,
 	})}, nil
 }
 

@@ -25,6 +25,7 @@ type use struct {
 	flags      []string
 	readOnly   bool
 	oneTarget  bool // SINGLE_NODE_SINGLE_WRITER: one target path at a time
+	manyDisks  bool // the attach says so of this machine
 }
 
 // useRequest is what stage and publish requests have in common.
@@ -61,6 +62,8 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 		context: volume,
 		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size},
 		block:   capability.GetBlock() != nil,
+
+		manyDisks: publish.ManyDisks,
 	}
 	switch capability.GetAccessMode().GetMode() {
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
