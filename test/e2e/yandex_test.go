@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -56,6 +57,56 @@ func TestGrowthThatYandexRefuses(t *testing.T) {
 	wantCode(t, "asking for the same growth again", second(v.Expand(t.Context(), 2*gib)), codes.OK)
 	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 	w.wantNothingLeft(t)
+}
+
+// TestTheLimitOfAnInstance (failures A5 and A7 of the catalogue): a machine reports what is sure until its first volume
+// has brought the controller's word of the hardware, and more from then on, also after a restart. What it reports at first
+// attaches, and one more is ResourceExhausted only where the hardware is old.
+func TestTheLimitOfAnInstance(t *testing.T) {
+	for generation, later := range map[string]bool{
+		yandex.GenerationUnknown: false, yandex.Generation11: false, yandex.Generation12: true, yandex.Generation2: true,
+	} {
+		t.Run("generation "+generation, func(t *testing.T) {
+			dir := folder(t)
+			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
+			w := startEmulated(t, dir, &accounts.Yandex{Cloud: account, Shape: yandex.Instance{Generation: generation, Cores: runtime.NumCPU()}}, nil)
+			limit := func() int64 {
+				t.Helper()
+				info, err := csi.NewNodeClient(w.Node.Conn).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+				wantCode(t, "NodeGetInfo", err, codes.OK)
+				return info.GetMaxVolumesPerNode()
+			}
+			sure := limit()
+			if sure < 1 || sure > 13 {
+				t.Skipf("this machine is sure of %d volumes by itself, as one that boots by UEFI is", sure)
+			}
+			var there []*programs.Volume
+			for n := range sure {
+				v := create(t, w.Pair, programs.Claim{Name: name("fits-", n), Filesystem: "ext4", Size: gib})
+				must(t, v.Attach)
+				there = append(there, v)
+			}
+			must(t, there[0].Stage)
+			for _, when := range []string{"after a stage", "after a restart"} {
+				if got := limit(); (got == sure) == later || got < sure {
+					t.Errorf("%s the node reports %d volumes, and %d before; hardware that takes more: %v", when, got, sure, later)
+				}
+				w.Node.Kill()
+				must(t, w.Node.Start)
+			}
+			more := create(t, w.Pair, programs.Claim{Name: "one-more", Filesystem: "ext4", Size: gib})
+			if err := more.Attach(t.Context()); later {
+				wantCode(t, "attaching one more", err, codes.OK)
+			} else if sure == 7 { // no disk of this machine takes a place
+				wantCode(t, "attaching one more", err, codes.ResourceExhausted)
+			}
+			must(t, there[0].Unstage)
+			for _, v := range append(there, more) {
+				must(t, v.Detach, v.Delete)
+			}
+			w.wantNothingLeft(t)
+		})
+	}
 }
 
 // TestRestoreInAnotherZone: a snapshot of a volume that a pod has is restored in another zone and to a larger size,

@@ -43,10 +43,32 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, attachError(err)
 	}
+	device := deviceOf(c.deviceName(id))
 	if there := at.attached(); there.GetDeviceName() != "" { // the vendor's driver has names of its own
-		return deviceOf(there.GetDeviceName()), nil
+		device = deviceOf(there.GetDeviceName())
 	}
-	return deviceOf(c.deviceName(id)), nil
+	device.ManyDisks = c.takesManyDisks(ctx, onto)
+	return device, nil
+}
+
+// takesManyDisks reports whether an instance has hardware of the generation 1.2 or 2. That is fixed when the instance is
+// made, so it is read once. A read that fails is left to the next attach: the disk is attached.
+func (c *Cloud) takesManyDisks(ctx context.Context, id string) bool {
+	if c.manyDisks.has(id) || c.fewDisks.has(id) {
+		return c.manyDisks.has(id)
+	}
+	instance, err := c.findInstance(ctx, id)
+	if err != nil || instance == nil {
+		return false
+	}
+	of := instance.GetHardwareGeneration()
+	many := of.GetGeneration2Features() != nil || of.GetLegacyFeatures().GetPciTopology() == compute.PCITopology_PCI_TOPOLOGY_V2
+	if many {
+		c.manyDisks.add(id)
+	} else {
+		c.fewDisks.add(id)
+	}
+	return many
 }
 
 // placement is where a disk is, and the instance that it is wanted at or off.

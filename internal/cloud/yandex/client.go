@@ -114,7 +114,9 @@ type Cloud struct {
 	volumes *ops.Reads[cloud.VolumeID, *compute.Disk]
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
 	answered, deleted ids
-	cloning           ops.InUse // the names of temporary snapshots
+	// manyDisks and fewDisks are instances whose hardware was read.
+	manyDisks, fewDisks ids
+	cloning             ops.InUse // the names of temporary snapshots
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
