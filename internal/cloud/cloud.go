@@ -143,8 +143,6 @@ type Capabilities struct {
 	SmallestVolume, LargestVolume Bytes
 	// DefaultSize is used when a request names no size.
 	DefaultSize Bytes
-	// VolumesPerNode is how many volumes a node can hold, or 0 if the backend sets no limit.
-	VolumesPerNode int
 	// Parameters are the StorageClass parameters that the backend understands, by name.
 	Parameters []string
 }

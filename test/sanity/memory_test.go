@@ -43,7 +43,7 @@ func startMemory(t *testing.T, dir string) (controllerSocket, nodeSocket string)
 	caps := memory.Full()
 	caps.SnapshotZones = true // so that the specs about places of snapshots run
 	account := memory.NewAccount(memory.Config{
-		Capabilities: caps, Nodes: []memory.Node{{ID: "node-1", Zone: "zone-a"}}, OperationTime: time.Millisecond,
+		Capabilities: caps, Nodes: []memory.Node{{ID: "node-1", Zone: "zone-a"}}, OperationTime: time.Millisecond, Slots: 8,
 	})
 	service := controller.New(middleware.Stack(account.Cluster("a"), middleware.Options{}), names)
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")

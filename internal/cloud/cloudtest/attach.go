@@ -41,7 +41,7 @@ func (h Harness) testAttach(t *testing.T) {
 		e.at(vol.ID)
 	})
 	h.attaches(t, "no free slot: fault.Exhausted", func(e *env, _ cloud.Volume) {
-		slots := e.caps.VolumesPerNode
+		slots := e.h.Slots
 		if slots == 0 || slots > 16 && e.h.Slow {
 			return
 		}

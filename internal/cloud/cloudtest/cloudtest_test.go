@@ -65,7 +65,7 @@ func TestMutant(t *testing.T) {
 		return // there is nothing to test in the parent
 	}
 	m := allMutants()[name]
-	m.shape.Space = 90 * cloud.GiB
+	m.shape.Space, m.shape.Slots = 90*cloud.GiB, 8
 	broken := func(c cloud.Cloud) cloud.Cloud {
 		b := m.breaks
 		b.Cloud = c
@@ -79,6 +79,7 @@ func TestMutant(t *testing.T) {
 		Idempotent: m.stacked,
 		Zones:      []string{"zone-a", "zone-b"},
 		Nodes:      []cloud.NodeID{"node-1", "node-2"},
+		Slots:      m.shape.Slots,
 		Patience:   time.Second,
 		New: func(*testing.T) cloud.Cloud {
 			newest = memory.New(m.shape)

@@ -44,6 +44,8 @@ type Harness struct {
 	Zones []string
 	// Nodes are two machines that exist in the first zone. Needed with Attach.
 	Nodes []cloud.NodeID
+	// Slots is how many volumes the first of them can have. Zero: no limit is checked.
+	Slots int
 	// Parameters are values that the backend accepts, sorted by name.
 	Parameters []cloud.Parameter
 	// Size is that of the volumes that the suite makes. Zero: Capabilities.SmallestVolume.

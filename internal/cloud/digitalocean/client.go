@@ -167,7 +167,6 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		SmallestVolume: cloud.GiB,
 		LargestVolume:  maxSize * cloud.GiB,
 		DefaultSize:    16 * cloud.GiB,
-		VolumesPerNode: profile.DigitalOcean.Slots,
 	}
 }
 

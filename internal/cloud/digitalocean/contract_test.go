@@ -9,6 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
@@ -66,6 +67,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 	return cloudtest.Harness{
 		Zones: []string{emulator.DefaultRegion, "nyc3"},
 		Nodes: []cloud.NodeID{node1, node2},
+		Slots: profile.DigitalOcean.Slots,
 		Slow:  opts.Durations != emulator.Durations{},
 		New:   func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {

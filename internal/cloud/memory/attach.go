@@ -24,7 +24,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 			return cloud.Device{}, fmt.Errorf("attach to %s: %w", node, err)
 		}
 		n, exists := a.nodes[node]
-		switch slots := a.cfg.Capabilities.VolumesPerNode; {
+		switch slots := a.cfg.Slots; {
 		case !exists:
 			return cloud.Device{}, fmt.Errorf("attach %s: node %q: %w", id, node, fault.NotFound)
 		case slices.Contains(vol.AttachedTo, node):

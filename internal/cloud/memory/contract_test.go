@@ -15,10 +15,12 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Space == 0 {
 		cfg.Space = 90 * cloud.GiB // less than the largest volume
 	}
+	cfg.Slots = 8
 	var newest *memory.Account
 	h := cloudtest.Harness{
 		Zones: []string{"zone-a", "zone-b"},
 		Nodes: []cloud.NodeID{"node-1", "node-2"},
+		Slots: cfg.Slots,
 		Slow:  cfg.OperationTime > 0,
 		New: func(*testing.T) cloud.Cloud {
 			newest = memory.NewAccount(cfg)
@@ -72,7 +74,7 @@ func TestContract(t *testing.T) {
 	bare := memory.Full()
 	bare.Attach, bare.Expand, bare.Snapshots, bare.Clones, bare.Capacity = false, false, false, false, false
 	bare.Health = false
-	bare.Scope, bare.Parameters, bare.VolumesPerNode = cloud.ScopeNode, nil, 0
+	bare.Scope, bare.Parameters = cloud.ScopeNode, nil
 	fine := memory.Full()
 	fine.SizeStep, fine.SmallestVolume, fine.Scope = 1, cloud.MiB, cloud.ScopeRegion
 	bound := memory.Full()

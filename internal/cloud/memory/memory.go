@@ -43,6 +43,8 @@ type Config struct {
 	OfflineExpand bool
 	// NodeMustConfirm: nodes see a larger size only when they attach the volume anew.
 	NodeMustConfirm bool
+	// Slots is how many volumes a node can have: no limit.
+	Slots int
 	// Places are other places of the same kind: an id that begins with one of them and a slash is
 	// that place's. None.
 	Places []string
@@ -59,7 +61,6 @@ func Full() cloud.Capabilities {
 		SmallestVolume: cloud.GiB,
 		LargestVolume:  100 * cloud.GiB,
 		DefaultSize:    10 * cloud.GiB,
-		VolumesPerNode: 8,
 		Parameters:     []string{"tier", "type"},
 	}
 }

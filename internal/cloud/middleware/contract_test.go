@@ -16,10 +16,12 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Space == 0 {
 		cfg.Space = 90 * cloud.GiB // less than the largest volume
 	}
+	cfg.Slots = 8
 	var newest *memory.Account
 	h := cloudtest.Harness{
 		Zones: []string{"zone-a", "zone-b"},
 		Nodes: []cloud.NodeID{"node-1", "node-2"},
+		Slots: cfg.Slots,
 		Lag:   cfg.ReadLag,
 		Slow:  cfg.ReadLag > 0 || cfg.OperationTime > 0,
 		New: func(*testing.T) cloud.Cloud {
@@ -67,7 +69,7 @@ func TestContract(t *testing.T) {
 	little := memory.Full()
 	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
 	little.Health = false
-	little.Scope, little.Parameters, little.VolumesPerNode = cloud.ScopeNode, nil, 0
+	little.Scope, little.Parameters = cloud.ScopeNode, nil
 	for name, cfg := range map[string]memory.Config{
 		"everything":          {},
 		"nothing but volumes": {Capabilities: little},

@@ -65,6 +65,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 	return cloudtest.Harness{
 		Zones:      []string{emulator.DefaultZone, "ru-central1-b"},
 		Nodes:      []cloud.NodeID{node1, node2},
+		Slots:      7,
 		Parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-ssd"}},
 		Slow:       opts.Durations != emulator.Durations{},
 		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },

@@ -82,9 +82,7 @@ func TestPublishAndUnpublish(t *testing.T) {
 
 // A full node is ResourceExhausted, so that the pod goes elsewhere (A7).
 func TestPublishOnAFullNode(t *testing.T) {
-	caps := memory.Full()
-	caps.VolumesPerNode = 1
-	r := start(t, memory.Config{Capabilities: caps})
+	r := start(t, memory.Config{Slots: 1})
 	publish := func(id string) error {
 		_, err := r.ControllerPublishVolume(ctxOf(t), &csi.ControllerPublishVolumeRequest{
 			VolumeId: id, NodeId: "node-1", VolumeCapability: filesystem(),
