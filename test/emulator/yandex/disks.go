@@ -41,7 +41,8 @@ func (s diskService) Create(ctx context.Context, ask *compute.CreateDiskRequest)
 		d := disk{Disk: Disk{
 			Name: ask.GetName(), Description: ask.GetDescription(), Labels: maps.Clone(ask.GetLabels()), Zone: ask.GetZoneId(),
 			Type: cmp.Or(ask.GetTypeId(), usualType), Size: ask.GetSize(), BlockSize: cmp.Or(ask.GetBlockSize(), usualBlock),
-			Snapshot: ask.GetSnapshotId(), Key: ask.GetKmsKeyId(),
+			Snapshot: ask.GetSnapshotId(), Key: ask.GetKmsKeyId(), Schedules: slices.Clone(ask.GetSnapshotScheduleIds()),
+			PlacementGroup: ask.GetDiskPlacementPolicy().GetPlacementGroupId(), Partition: ask.GetDiskPlacementPolicy().GetPlacementGroupPartition(),
 		}}
 		if why := c.mayCreate(ask, &d); why != nil {
 			return nil, why
@@ -73,7 +74,7 @@ func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
 		c.checkFolder(ask.GetFolderId()), checkNaming(d.Name, d.Description, d.Labels), c.checkPlace(d.Zone, d.Type),
 		checkBlockSize(d.BlockSize), checkSize(d.Type, d.Size, d.BlockSize, largestDisk),
 		checkOptionalID("snapshot_id", d.Snapshot), checkOptionalID("image_id", ask.GetImageId()),
-		checkOptionalID("kms_key_id", d.Key),
+		checkOptionalID("kms_key_id", d.Key), c.checkPlacement(d.Disk),
 	); why != nil {
 		return why
 	}

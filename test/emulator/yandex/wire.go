@@ -56,7 +56,7 @@ func (c *Cloud) showDisk(d disk) *compute.Disk {
 	shown := &compute.Disk{
 		Id: d.ID, FolderId: c.Folder, CreatedAt: stamp(d.Created), Name: d.Name, Description: d.Description, Labels: d.Labels,
 		TypeId: d.Type, ZoneId: d.Zone, Size: d.Size, BlockSize: d.BlockSize,
-		Status: compute.Disk_Status(compute.Disk_Status_value[d.Status]),
+		Status: compute.Disk_Status(compute.Disk_Status_value[d.Status]), DiskPlacementPolicy: d.policy(),
 	}
 	switch {
 	case d.Snapshot != "":
