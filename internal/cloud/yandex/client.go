@@ -103,6 +103,7 @@ type Cloud struct {
 	instances  compute.InstanceServiceClient
 	snapshots  compute.SnapshotServiceClient
 	diskTypes  compute.DiskTypeServiceClient
+	groups     compute.DiskPlacementGroupServiceClient
 	operations operation.OperationServiceClient
 	ops        *ops.Runner
 
@@ -140,6 +141,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		channel: conn, disks: compute.NewDiskServiceClient(conn), instances: compute.NewInstanceServiceClient(conn),
 		snapshots: compute.NewSnapshotServiceClient(conn), diskTypes: compute.NewDiskTypeServiceClient(conn),
+		groups:     compute.NewDiskPlacementGroupServiceClient(conn),
 		operations: operation.NewOperationServiceClient(conn),
 		folder:     cfg.Folder, zone: cfg.Zone, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
 		orphanAge: cfg.OrphanAge, interval: cmp.Or(cfg.Interval, time.Second), log: cfg.Log,
@@ -199,7 +201,7 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		SmallestVolume: minDisk,
 		LargestVolume:  maxDisk,
 		DefaultSize:    defaultDisk,
-		Parameters:     []string{paramBlockSize, paramEncrypted, paramKMSKey, paramType},
+		Parameters:     []string{paramBlockSize, paramEncrypted, paramGroup, paramKMSKey, paramPartition, paramSchedules, paramType},
 	}
 }
 

@@ -64,6 +64,9 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	if params.asked != "" {
 		own = append(own, cloud.Tag{Key: labelParameters, Value: params.asked})
 	}
+	if len(params.schedules) > 0 {
+		own = append(own, cloud.Tag{Key: labelSchedules, Value: strings.Join(params.schedules, scheduleMark)})
+	}
 	labels, err := c.labels(req.Name, req.Tags, req.Source, own...)
 	if err != nil {
 		return nil, err
@@ -71,6 +74,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	body := &compute.CreateDiskRequest{
 		FolderId: c.folder, Name: c.cloudName(req.Name), Description: description, Labels: labels,
 		TypeId: params.diskType, Size: int64(size), BlockSize: int64(params.block), KmsKeyId: params.kmsKey,
+		DiskPlacementPolicy: params.placement(), SnapshotScheduleIds: params.schedules,
 	}
 	if req.Source.Snapshot != "" {
 		body.Source = &compute.CreateDiskRequest_SnapshotId{SnapshotId: string(req.Source.Snapshot)}
@@ -115,8 +119,13 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 		switch {
 		case why != nil:
 			return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, why, err)
+		case serves && fault.Of(err) == fault.NotFound: // the source is there
+			return cloud.Volume{}, fmt.Errorf("%s: what the class names does not exist: %w: %w", doing, fault.InvalidArgument, err)
 		case serves:
 			return cloud.Volume{}, err
+		case last && body.GetDiskPlacementPolicy() != nil:
+			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s is that of placement group %s, with disks of the type %s: %w: %w",
+				doing, strings.Join(zones, ", "), body.GetDiskPlacementPolicy().GetPlacementGroupId(), body.GetTypeId(), fault.Exhausted, err)
 		case last:
 			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s has disks of the type %s: %w: %w",
 				doing, strings.Join(zones, ", "), body.GetTypeId(), fault.Exhausted, err)
@@ -147,13 +156,22 @@ func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest
 	return true, nil
 }
 
-// serves says, of a zone that refused a create, whether it could have served it: it has disks of that type.
+// serves says, of a zone that refused a create, whether it could have served it: it has disks of that type, and the
+// placement group if there is one.
 func (c *Cloud) serves(ctx context.Context, body *compute.CreateDiskRequest) (bool, error) {
 	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: body.GetTypeId()})
 	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
 		return false, fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
 	}
-	return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), about(err, "read which zones have disks of the type %s", body.GetTypeId())
+	if err != nil || !slices.Contains(kind.GetZoneIds(), body.GetZoneId()) || body.GetDiskPlacementPolicy() == nil {
+		return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), about(err, "read which zones have disks of the type %s", body.GetTypeId())
+	}
+	id := body.GetDiskPlacementPolicy().GetPlacementGroupId()
+	group, err := c.groups.Get(ctx, &compute.GetDiskPlacementGroupRequest{DiskPlacementGroupId: id})
+	if saysNone(err) {
+		return false, fmt.Errorf("there is no placement group %s of disks: %w", id, fault.InvalidArgument)
+	}
+	return group.GetZoneId() == body.GetZoneId(), about(err, "read the zone of placement group %s", id)
 }
 
 // createOne makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever

@@ -69,16 +69,26 @@ func fitted(size, limit cloud.Bytes, diskType string, block cloud.Bytes) (cloud.
 const (
 	paramBlockSize = "blockSize"
 	paramEncrypted = "encrypted"
+	paramGroup     = "placementGroupId"
 	paramKMSKey    = "kmsKeyId"
+	paramPartition = "placementGroupPartition"
+	paramSchedules = "snapshotScheduleIds"
 	paramType      = "type"
 )
+
+// maxPartitions is how many partitions a placement group can have.
+const maxPartitions = 5
 
 // parameters are those of a class, decoded.
 type parameters struct {
 	diskType string
 	block    cloud.Bytes // 0: the cloud's own
 	kmsKey   string
-	// asked is what a disk is labelled with, as the record of what the class gave.
+	// group is the placement group, and partition the one of its partitions; empty and 0: none.
+	group     string
+	partition int64
+	schedules []string
+	// asked is what a disk is labelled with, as the record of what the class gave that the disk itself has without it too.
 	asked string
 }
 
@@ -93,7 +103,7 @@ var (
 // parse decodes the parameters of a request, which are sorted by name.
 func parse(list []cloud.Parameter) (p parameters, err error) {
 	p.diskType = usualType
-	encrypted := ""
+	encrypted, partition := "", ""
 	var asked []string
 	for _, given := range list {
 		mark := strings.ToLower(given.Name)
@@ -108,6 +118,15 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 		case paramEncrypted:
 			encrypted = given.Value
 			mark += "." + given.Value
+		case paramGroup:
+			p.group = given.Value
+			continue
+		case paramPartition:
+			partition = given.Value
+			continue
+		case paramSchedules:
+			p.schedules = strings.Split(given.Value, ",")
+			continue
 		default:
 			return p, fmt.Errorf("unknown parameter %q: %w", given.Name, fault.InvalidArgument)
 		}
@@ -119,6 +138,8 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 		err = fmt.Errorf("parameter %s: %.40q is not the name of a disk type, such as network-ssd", paramType, p.diskType)
 	case p.kmsKey != "" && !objectID(p.kmsKey):
 		err = fmt.Errorf("parameter %s: %.40q is not the id of a key", paramKMSKey, p.kmsKey)
+	case p.schedules != nil && (slices.ContainsFunc(p.schedules, notID) || len(strings.Join(p.schedules, scheduleMark)) > maxLabel):
+		err = fmt.Errorf("parameter %s: not the ids of schedules with commas between them, of %d characters at most", paramSchedules, maxLabel)
 	case p.block < 0:
 		err = fmt.Errorf("parameter %s: the cloud has blocks of 4Ki, 8Ki, 16Ki, 32Ki, 64Ki and 128Ki", paramBlockSize)
 	case encrypted != "" && encrypted != "true" && encrypted != "false":
@@ -127,11 +148,47 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 		err = fmt.Errorf("parameter %s: this cloud encrypts with a key of yours; name it with %s", paramEncrypted, paramKMSKey)
 	case encrypted == "false" && p.kmsKey != "":
 		err = fmt.Errorf("parameter %s: false, and yet there is a %s", paramEncrypted, paramKMSKey)
+	default:
+		err = p.setGroup(list, partition)
 	}
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	return p, nil
+}
+
+func notID(id string) bool { return !objectID(id) }
+
+// setGroup checks what the class says of a placement group.
+func (p *parameters) setGroup(list []cloud.Parameter, partition string) (err error) {
+	given := func(name string) bool {
+		return slices.ContainsFunc(list, func(p cloud.Parameter) bool { return p.Name == name })
+	}
+	switch {
+	case !given(paramGroup) && given(paramPartition):
+		return fmt.Errorf("parameter %s: there is no %s", paramPartition, paramGroup)
+	case !given(paramGroup):
+		return nil
+	case notID(p.group):
+		return fmt.Errorf("parameter %s: %.40q is not the id of a placement group of disks", paramGroup, p.group)
+	case stepOf(p.diskType) != wideStep:
+		return fmt.Errorf("parameter %s: disks of the type %s have no placement groups; those of network-ssd-nonreplicated have", paramGroup, p.diskType)
+	case !given(paramPartition):
+		return nil
+	}
+	p.partition, err = strconv.ParseInt(partition, 10, 64)
+	if err != nil || p.partition < 1 || p.partition > maxPartitions || strconv.FormatInt(p.partition, 10) != partition {
+		return fmt.Errorf("parameter %s: not a number from 1 to %d", paramPartition, maxPartitions)
+	}
+	return nil
+}
+
+// placement is the part of a create that is about the placement group, or nil.
+func (p *parameters) placement() *compute.DiskPlacementPolicy {
+	if p.group == "" {
+		return nil
+	}
+	return &compute.DiskPlacementPolicy{PlacementGroupId: p.group, PlacementGroupPartition: p.partition}
 }
 
 // blockOf reads a block size, in bytes or as 64Ki; -1 if it is none.
@@ -153,25 +210,32 @@ func blockOf(text string) cloud.Bytes {
 	return -1
 }
 
-// parametersOf returns what the class gave when the disk was made, sorted by name: which ones is on its
-// label, and the values are the disk's own.
+// parametersOf returns what the class gave when the disk was made, sorted by name. The disk itself has the values, but for
+// the schedules; which of them the class gave is on a label where a disk has one in any case.
 func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
-	asked := d.GetLabels()[labelParameters]
-	if asked == "" {
-		return nil
-	}
-	for mark := range strings.SplitSeq(asked, "/") {
+	add := func(name, value string) { list = append(list, cloud.Parameter{Name: name, Value: value}) }
+	for mark := range strings.SplitSeq(d.GetLabels()[labelParameters], "/") {
 		name, value, _ := strings.Cut(mark, ".")
 		switch name {
 		case strings.ToLower(paramBlockSize):
-			list = append(list, cloud.Parameter{Name: paramBlockSize, Value: strings.Replace(value, "ki", "Ki", 1)})
+			add(paramBlockSize, strings.Replace(value, "ki", "Ki", 1))
 		case paramEncrypted:
-			list = append(list, cloud.Parameter{Name: paramEncrypted, Value: value})
+			add(paramEncrypted, value)
 		case strings.ToLower(paramKMSKey):
-			list = append(list, cloud.Parameter{Name: paramKMSKey, Value: d.GetKmsKey().GetKeyId()})
+			add(paramKMSKey, d.GetKmsKey().GetKeyId())
 		case paramType:
-			list = append(list, cloud.Parameter{Name: paramType, Value: d.GetTypeId()})
+			add(paramType, d.GetTypeId())
 		}
 	}
+	if policy := d.GetDiskPlacementPolicy(); policy.GetPlacementGroupId() != "" {
+		add(paramGroup, policy.GetPlacementGroupId())
+		if n := policy.GetPlacementGroupPartition(); n != 0 {
+			add(paramPartition, strconv.FormatInt(n, 10))
+		}
+	}
+	if ids := d.GetLabels()[labelSchedules]; ids != "" {
+		add(paramSchedules, strings.ReplaceAll(ids, scheduleMark, ","))
+	}
+	slices.SortFunc(list, func(a, b cloud.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }

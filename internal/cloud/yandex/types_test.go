@@ -2,6 +2,7 @@ package yandex
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -46,24 +47,31 @@ func TestSizesFitTheType(t *testing.T) {
 // What a class gave is told by the disk later, letter by letter, so that the same request finds its disk again.
 func TestParametersAreReadBackFromTheDisk(t *testing.T) {
 	for name, given := range map[string][]cloud.Parameter{
-		"none":                 nil,
-		"a type":               {{Name: paramType, Value: "network-ssd"}},
-		"blocks in kibibytes":  {{Name: paramBlockSize, Value: "64Ki"}},
-		"blocks in bytes":      {{Name: paramBlockSize, Value: "65536"}, {Name: paramType, Value: "network-hdd"}},
-		"a key":                {{Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}},
-		"no key, and said so":  {{Name: paramEncrypted, Value: "false"}},
-		"everything there can": {{Name: paramBlockSize, Value: "128Ki"}, {Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}, {Name: paramType, Value: "network-ssd-io-m3"}},
+		"none":                  nil,
+		"a type":                {{Name: paramType, Value: "network-ssd"}},
+		"blocks in kibibytes":   {{Name: paramBlockSize, Value: "64Ki"}},
+		"blocks in bytes":       {{Name: paramBlockSize, Value: "65536"}, {Name: paramType, Value: "network-hdd"}},
+		"a key":                 {{Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}},
+		"no key, and said so":   {{Name: paramEncrypted, Value: "false"}},
+		"a placement group":     {{Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"one of its partitions": {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "5"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"a schedule":            {{Name: paramSchedules, Value: "fd80schedule"}},
+		"three schedules":       {{Name: paramSchedules, Value: strings.Repeat("a", 20) + "," + strings.Repeat("b", 20) + "," + strings.Repeat("c", 20)}},
+		"everything there can":  {{Name: paramBlockSize, Value: "128Ki"}, {Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}, {Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "2"}, {Name: paramSchedules, Value: "b,a"}, {Name: paramType, Value: "network-ssd-io-m3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := parse(given)
 			if err != nil {
 				t.Fatal(err)
 			}
-			label, err := labelOf(cloud.Tag{Key: labelParameters, Value: p.asked})
+			body, err := (&Cloud{}).createBody(cloud.CreateVolumeRequest{Name: "a", Parameters: given})
 			if err != nil {
 				t.Fatal(err)
 			}
-			disk := &compute.Disk{TypeId: p.diskType, BlockSize: int64(p.block), KmsKey: &compute.KMSKey{KeyId: p.kmsKey}, Labels: map[string]string{labelParameters: label}}
+			disk := &compute.Disk{
+				TypeId: body.GetTypeId(), BlockSize: body.GetBlockSize(), KmsKey: &compute.KMSKey{KeyId: p.kmsKey}, Labels: body.GetLabels(),
+				DiskPlacementPolicy: body.GetDiskPlacementPolicy(),
+			}
 			if got := parametersOf(disk); !reflect.DeepEqual(got, given) {
 				t.Errorf("the disk tells %v, the class gave %v", got, given)
 			}
@@ -84,6 +92,17 @@ func TestParametersThatMakeNoSense(t *testing.T) {
 		"encryption without a key":      {{Name: paramEncrypted, Value: "true"}},
 		"no encryption and yet a key":   {{Name: paramEncrypted, Value: "false"}, {Name: paramKMSKey, Value: "abj0key"}},
 		"encryption in another word":    {{Name: paramEncrypted, Value: "yes"}},
+		"a group of network disks":      {{Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd"}},
+		"a group that is no id":         {{Name: paramGroup, Value: "a/b"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"an empty group":                {{Name: paramGroup}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"a partition of no group":       {{Name: paramPartition, Value: "1"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"partition 0":                   {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "0"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"partition 6":                   {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "6"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"partition 01":                  {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "01"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"an empty partition":            {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"no schedules":                  {{Name: paramSchedules}},
+		"a blank between schedules":     {{Name: paramSchedules, Value: "a, b"}},
+		"more schedules than fit":       {{Name: paramSchedules, Value: strings.Repeat("abcdefghijklmnop,", 3) + "abcdefghijklmnop"}},
 		"encryption without any answer": {{Name: paramEncrypted, Value: "True"}},
 	} {
 		t.Run(name, func(t *testing.T) {
