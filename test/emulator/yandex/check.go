@@ -59,7 +59,8 @@ func (c *Cloud) checkFolder(id string) *refusal {
 		return why
 	}
 	if id != c.Folder {
-		return &denied
+		why := denied.with("folder " + id)
+		return &why
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ var (
 	tooManyDisks       = refusal{"too_many_disks", codes.ResourceExhausted, "The limit on maximum number of attached disks and filesystems has exceeded."}
 	tooManyOperations  = refusal{"too_many_operations", codes.ResourceExhausted, "The limit on maximum number of active operations has exceeded."}
 
+	denied = refusal{"denied", codes.PermissionDenied, "Permission denied to %s"} // yandex-cloud/python-sdk#9, yandex-cloud/docs#299
+
 	wrongState     = refusal{"wrong_state", codes.FailedPrecondition, stateForm}                                                                        // assumed but for its form
 	busyInstance   = refusal{"busy_instance", codes.FailedPrecondition, "Instance %q has an invalid state for this operation: has a running operation"} // assumed
 	busyDisk       = refusal{"busy_disk", codes.FailedPrecondition, "Disk %q has an invalid state for this operation: has a running operation"}         // assumed
@@ -50,7 +52,6 @@ var (
 	tooManyNumbers = refusal{"quota", codes.ResourceExhausted, "Quota limit %s exceeded"}                                                               // assumed
 	keyDenied      = refusal{"key_denied", codes.PermissionDenied, "Permission denied to use KMS key %s"}                                               // assumed
 	otherRequest   = refusal{"other_request", codes.InvalidArgument, "Idempotency key was used with another request"}                                   // assumed
-	denied         = refusal{"denied", codes.PermissionDenied, "Permission denied"}                                                                     // assumed
 	badToken       = refusal{"bad_token", codes.Unauthenticated, "The token is invalid"}                                                                // assumed
 	badJWT         = refusal{"bad_jwt", codes.Unauthenticated, "JWT is invalid: %s"}                                                                    // assumed
 	failedInside   = refusal{"internal", codes.Internal, "Internal error"}                                                                              // assumed

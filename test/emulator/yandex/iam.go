@@ -111,7 +111,7 @@ func (c *Cloud) newToken() (token string, ends time.Time) {
 // open are the calls that need no token.
 var open = map[string]bool{"ApiEndpointService/List": true, "ApiEndpointService/Get": true, "IamTokenService/Create": true}
 
-// admit checks the token of a call.
+// admit checks the token of a call and the account's right to make it.
 func (c *Cloud) admit(route string, header metadata.MD) error {
 	if open[route] {
 		return nil
@@ -119,10 +119,14 @@ func (c *Cloud) admit(route string, header metadata.MD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	token, bearer := strings.CutPrefix(firstOf(header, "authorization"), "Bearer ")
-	if bearer && (token == c.Token && !c.access.revoked || time.Now().Before(c.access.tokens[token])) {
-		return nil
+	if !bearer || (token != c.Token || c.access.revoked) && !time.Now().Before(c.access.tokens[token]) {
+		return c.refuse(badToken)
 	}
-	return c.refuse(badToken)
+	if c.rules.Rights != nil && !slices.Contains(c.rules.Rights, route) {
+		service, _, _ := strings.Cut(route, "Service/")
+		return c.refuse(denied.with(strings.ToLower(service)))
+	}
+	return nil
 }
 
 // kindOf tells reads from writes.

@@ -117,6 +117,9 @@ type Rules struct {
 	CapacityLimit int64 `json:"capacity_limit"`
 	// KeyDenied refuses to attach disks that are encrypted.
 	KeyDenied bool `json:"key_denied"`
+	// Rights are the only calls that the account may make, such as "DiskService/Get"; nil means all. Those that need no
+	// token are always allowed.
+	Rights []string `json:"rights,omitempty"`
 	// FilterFields are what lists can be filtered by; nil means the name only.
 	FilterFields []string `json:"filter_fields"`
 	// Texts and Codes replace the words and the gRPC code's name of refusals, by the names that errors.go
