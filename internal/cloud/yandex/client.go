@@ -195,7 +195,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 // Capabilities says what the cloud can do. How many disks an instance can have depends on the instance.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, Clones: true,
+		Attach: true, Expand: true, Snapshots: true, Clones: true, Health: true,
 		Scope:          cloud.Scope(profile.Yandex.Scope),
 		SizeStep:       usualStep,
 		SmallestVolume: minDisk,

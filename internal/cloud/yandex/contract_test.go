@@ -78,6 +78,13 @@ func harness(opts emulator.Options) cloudtest.Harness {
 				cfg.Credentials = func() (string, error) { return "another", nil }
 			})
 		},
+		Sick: func(_ *testing.T, id cloud.VolumeID) cloud.Health {
+			newest.ChangeDisk(string(id), func(d *emulator.Disk) { d.Status = "ERROR" })
+			return cloud.Health{
+				Kind: cloud.Inaccessible, Reason: "DiskError",
+				Message: "disk " + string(id) + " is in the state ERROR and cannot operate; ask the cloud's support, or restore a snapshot",
+			}
+		},
 		Requests: func() int { return newest.Stats().Reads + newest.Stats().Writes },
 	}
 }

@@ -2,6 +2,7 @@ package yandex
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -37,12 +38,24 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 		Parameters: parametersOf(d),
 		Device:     deviceOf(c.deviceName(idOf(d))),
 		Tags:       tagsOf(d.GetLabels()),
+		Health:     healthOf(d),
 	}
 	for _, id := range d.GetInstanceIds() {
 		vol.AttachedTo = append(vol.AttachedTo, cloud.NodeID(id))
 	}
 	slices.Sort(vol.AttachedTo)
 	return vol
+}
+
+// healthOf is what is wrong with a disk: with one in the state ERROR, the API says, "a problem", and it "cannot operate".
+func healthOf(d *compute.Disk) cloud.Health {
+	if d.GetStatus() != compute.Disk_ERROR {
+		return cloud.Health{}
+	}
+	return cloud.Health{
+		Kind: cloud.Inaccessible, Reason: "DiskError",
+		Message: fmt.Sprintf("disk %s is in the state ERROR and cannot operate; ask the cloud's support, or restore a snapshot", d.GetId()),
+	}
 }
 
 // sourceOf is what a disk was made from. A clone goes through a snapshot, which is not what was asked for.
