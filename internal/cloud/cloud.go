@@ -32,8 +32,8 @@ type Cloud interface {
 	// zone that the backend does not serve.
 	Capacity(ctx context.Context, zone string) (Bytes, error)
 
-	// Check proves with one cheap read that the backend can be reached and accepts the credentials.
-	// fault.Denied when it does not accept them.
+	// Check proves with cheap reads that the backend can be reached and accepts the credentials.
+	// fault.Denied when it does not accept them, or when they lack a right to read, which the error names.
 	Check(ctx context.Context) error
 }
 

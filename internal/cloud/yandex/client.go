@@ -18,6 +18,7 @@ import (
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -210,8 +211,17 @@ func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
-// Check reads one disk, which needs the permission that every other read needs.
+// Check reads one disk and one snapshot, and so names which of them the account may not read. Whether it may change
+// anything no read shows.
 func (c *Cloud) Check(ctx context.Context) error {
-	_, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
-	return about(err, "read the disks of folder %s", c.folder)
+	_, disks := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
+	if disks != nil && fault.Of(disks) != fault.Denied {
+		return about(disks, "read the disks of folder %s", c.folder)
+	}
+	_, snapshots := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
+	err := errors.Join(about(disks, "read the disks of folder %s", c.folder), about(snapshots, "read the snapshots of folder %s", c.folder))
+	if a := answerOf(err); a != nil && a.code == codes.PermissionDenied {
+		return fmt.Errorf("the account lacks a right; compute.editor for the folder has all that are needed: %w", err)
+	}
+	return err
 }
