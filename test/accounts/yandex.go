@@ -42,7 +42,7 @@ func StartYandex(o Options) (*Yandex, error) {
 	}
 	opts := yandex.Options{
 		Token: o.Token, Zone: o.Region, Seed: o.Seed, Speed: o.Speed, DataDir: o.DataDir, Instances: o.Machines,
-		Durations: yandex.Each(o.Takes),
+		Durations: yandex.Each(o.Takes), Rules: yandex.Rules{Rights: yandex.DriverRights()},
 	}
 	if o.Decide != nil {
 		opts.Decide = func(c yandex.Call) faults.Effect { return o.Decide(Call{Route: c.Route, Volume: c.Disk}) }

@@ -110,6 +110,7 @@ func startYandex(t *testing.T, opts yandex.Options, flags ...string) (world, *ya
 	t.Helper()
 	dir := folder(t)
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), yandex.Each(clock.Fixed(actionTime))
+	opts.Rules.Rights = yandex.DriverRights()
 	account := yandex.Start(t, opts)
 	return startEmulated(t, dir, &accounts.Yandex{Cloud: account}, flags), account
 }

@@ -68,6 +68,7 @@ func yandexFolder(name string, rules yandex.Rules, way *accounts.Yandex) emulate
 		name: name, size: way.Size(),
 		open: func(t *testing.T, data string) accounts.Account {
 			folder := *way
+			rules.Rights = yandex.DriverRights()
 			folder.Cloud = yandex.Start(t, yandex.Options{DataDir: data, Durations: yandex.Each(takes), Rules: rules})
 			return &folder
 		},

@@ -44,10 +44,13 @@ const (
 	node2    = cloud.NodeID(machine2)
 )
 
-// start returns a folder with two machines.
+// start returns a folder with two machines, and no rights but those that the driver asks for.
 func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 	t.Helper()
 	opts.InMemory = true
+	if opts.Rules.Rights == nil {
+		opts.Rules.Rights = emulator.DriverRights()
+	}
 	folder := emulator.Start(t, opts)
 	for _, id := range []string{machine1, machine2} {
 		folder.AddInstance(emulator.Instance{ID: id})

@@ -94,6 +94,9 @@ func everyRPC(t *testing.T, folder *emulator.Cloud) error {
 // fails, and says that a right is missing.
 func TestEveryRightIsNeededAndNoOther(t *testing.T) {
 	rights := documentedRights(t)
+	if strict := emulator.DriverRights(); !slices.Equal(rights, strict) {
+		t.Errorf("the page has the rights %v, and the other tests run with %v", rights, strict)
+	}
 	with := func(t *testing.T, rights []string) (err error) {
 		simulated(t, func(t *testing.T) {
 			err = everyRPC(t, start(t, emulator.Options{
