@@ -22,6 +22,14 @@ func (c *Cloud) control(control account.Control) {
 		key, err := c.NewKey()
 		return rawJSON(key), err
 	})
+	control.Do("POST schedules", func([]byte, *http.Request) (any, error) { return map[string]string{"id": c.AddSchedule()}, nil })
+	control.Do("POST placement_groups", func(body []byte, _ *http.Request) (any, error) {
+		var g PlacementGroup
+		if err := account.ReadJSON(body, &g); err != nil {
+			return nil, err
+		}
+		return map[string]string{"id": c.AddPlacementGroup(g)}, nil
+	})
 	account.ServeSettings(control, c.settings, c.setSettings)
 	account.Machines[string, Instance]{
 		ParseID: func(id string) (string, error) { return id, nil },
