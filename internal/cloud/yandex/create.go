@@ -163,10 +163,10 @@ func (c *Cloud) serves(ctx context.Context, body *compute.CreateDiskRequest) (bo
 	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
 		return false, fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
 	}
-	if err != nil || !slices.Contains(kind.GetZoneIds(), body.GetZoneId()) || body.GetDiskPlacementPolicy() == nil {
-		return slices.Contains(kind.GetZoneIds(), body.GetZoneId()), about(err, "read which zones have disks of the type %s", body.GetTypeId())
+	hasType, id := slices.Contains(kind.GetZoneIds(), body.GetZoneId()), body.GetDiskPlacementPolicy().GetPlacementGroupId()
+	if err != nil || !hasType || id == "" {
+		return hasType, about(err, "read which zones have disks of the type %s", body.GetTypeId())
 	}
-	id := body.GetDiskPlacementPolicy().GetPlacementGroupId()
 	group, err := c.groups.Get(ctx, &compute.GetDiskPlacementGroupRequest{DiskPlacementGroupId: id})
 	if saysNone(err) {
 		return false, fmt.Errorf("there is no placement group %s of disks: %w", id, fault.InvalidArgument)

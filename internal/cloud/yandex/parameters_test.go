@@ -1,6 +1,7 @@
 package yandex_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -45,11 +46,17 @@ func TestADiskIsMadeInItsPlacementGroup(t *testing.T) {
 			t.Errorf("%s: CreateVolume = %s, %v, want %q", name, again.ID, err, tc.kind)
 		}
 	}
+	for range 2 { // the cloud chooses the partition, and the repeat names none either
+		req := placed("any partition", group, "")
+		req.Parameters = slices.Delete(req.Parameters, 1, 2)
+		_, err = c.CreateVolume(t.Context(), req)
+		must(t, err)
+	}
 	elsewhere := placed("b", group, "1")
 	elsewhere.Zones = elsewhere.Zones[:1]
 	_, err = c.CreateVolume(t.Context(), elsewhere)
 	want(t, err, fault.Exhausted)
-	left(t, folder, 1)
+	left(t, folder, 2)
 }
 
 // A disk does not show its schedules, so a label does. A copy has those of its own class.

@@ -76,6 +76,9 @@ const (
 	paramType      = "type"
 )
 
+// markPartition begins the mark of paramPartition on the label, whose value has 63 characters at most.
+const markPartition = "partition."
+
 // maxPartitions is how many partitions a placement group can have.
 const maxPartitions = 5
 
@@ -88,7 +91,8 @@ type parameters struct {
 	group     string
 	partition int64
 	schedules []string
-	// asked is what a disk is labelled with, as the record of what the class gave that the disk itself has without it too.
+	// asked is the record of what the class gave, for a label: a disk has a type, a block size and the partition of a group
+	// whether the class named them or not.
 	asked string
 }
 
@@ -123,7 +127,7 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 			continue
 		case paramPartition:
 			partition = given.Value
-			continue
+			mark = markPartition + given.Value
 		case paramSchedules:
 			p.schedules = strings.Split(given.Value, ",")
 			continue
@@ -210,8 +214,8 @@ func blockOf(text string) cloud.Bytes {
 	return -1
 }
 
-// parametersOf returns what the class gave when the disk was made, sorted by name. The disk itself has the values, but for
-// the schedules; which of them the class gave is on a label where a disk has one in any case.
+// parametersOf returns what the class gave when the disk was made, sorted by name. The values are the disk's own where it
+// shows them, and on labels else.
 func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
 	add := func(name, value string) { list = append(list, cloud.Parameter{Name: name, Value: value}) }
 	for mark := range strings.SplitSeq(d.GetLabels()[labelParameters], "/") {
@@ -223,15 +227,14 @@ func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
 			add(paramEncrypted, value)
 		case strings.ToLower(paramKMSKey):
 			add(paramKMSKey, d.GetKmsKey().GetKeyId())
+		case strings.TrimSuffix(markPartition, "."):
+			add(paramPartition, value)
 		case paramType:
 			add(paramType, d.GetTypeId())
 		}
 	}
-	if policy := d.GetDiskPlacementPolicy(); policy.GetPlacementGroupId() != "" {
-		add(paramGroup, policy.GetPlacementGroupId())
-		if n := policy.GetPlacementGroupPartition(); n != 0 {
-			add(paramPartition, strconv.FormatInt(n, 10))
-		}
+	if group := d.GetDiskPlacementPolicy().GetPlacementGroupId(); group != "" { // a disk has none but by the class
+		add(paramGroup, group)
 	}
 	if ids := d.GetLabels()[labelSchedules]; ids != "" {
 		add(paramSchedules, strings.ReplaceAll(ids, scheduleMark, ","))

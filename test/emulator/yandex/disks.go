@@ -74,7 +74,7 @@ func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
 		c.checkFolder(ask.GetFolderId()), checkNaming(d.Name, d.Description, d.Labels), c.checkPlace(d.Zone, d.Type),
 		checkBlockSize(d.BlockSize), checkSize(d.Type, d.Size, d.BlockSize, largestDisk),
 		checkOptionalID("snapshot_id", d.Snapshot), checkOptionalID("image_id", ask.GetImageId()),
-		checkOptionalID("kms_key_id", d.Key), c.checkPlacement(d.Disk),
+		checkOptionalID("kms_key_id", d.Key), c.checkPlacement(&d.Disk),
 	); why != nil {
 		return why
 	}

@@ -35,8 +35,8 @@ func (c *Cloud) AddSchedule() string {
 	return id
 }
 
-// checkPlacement checks the placement group and the snapshot schedules of a new disk.
-func (c *Cloud) checkPlacement(d Disk) *refusal {
+// checkPlacement checks the placement group and the snapshot schedules of a new disk, and chooses its partition.
+func (c *Cloud) checkPlacement(d *Disk) *refusal {
 	for _, id := range d.Schedules {
 		if !c.schedules[id] {
 			why := notFound.with("Snapshot schedule", id)
@@ -61,6 +61,8 @@ func (c *Cloud) checkPlacement(d Disk) *refusal {
 		return bad("disk_placement_policy", "Placement group %s is in zone %s", group.ID, group.Zone)
 	case d.Partition < 0 || d.Partition > group.Partitions:
 		return bad("disk_placement_policy.placement_group_partition", "Placement group %s has %d partitions", group.ID, group.Partitions)
+	case d.Partition == 0:
+		d.Partition = min(1, group.Partitions) // no public source says that the cloud chooses one, or that it shows it
 	}
 	return nil
 }
