@@ -314,3 +314,21 @@ func Process() Totals {
 	defer process.Unlock()
 	return process.totals
 }
+
+// Scopes returns what the description demands of a token, by operation such as "GET /v2/volumes".
+func (c *Checker) Scopes() map[string][]string {
+	all := map[string][]string{}
+	for route, item := range c.doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if operation.Security == nil {
+				continue
+			}
+			for _, requirement := range *operation.Security {
+				for _, scopes := range requirement {
+					all[method+" "+route] = append(all[method+" "+route], scopes...)
+				}
+			}
+		}
+	}
+	return all
+}

@@ -125,37 +125,38 @@ func (c *Cloud) locked(f func(*request) answer) rest.Handler {
 func (c *Cloud) routes() {
 	for _, route := range []struct {
 		method, pattern string
+		scopes          string // all that the description demands, separated by spaces
 		handler         func(*request) answer
 	}{
-		{http.MethodPost, "/v2/volumes", c.createVolume},
-		{http.MethodGet, "/v2/volumes", c.listVolumes},
-		{http.MethodDelete, "/v2/volumes", c.deleteVolumeByName},
-		{http.MethodGet, "/v2/volumes/{volume_id}", c.getVolume},
-		{http.MethodDelete, "/v2/volumes/{volume_id}", c.deleteVolume},
-		{http.MethodPost, "/v2/volumes/{volume_id}/actions", c.startAction},
-		{http.MethodGet, "/v2/volumes/{volume_id}/actions", c.listVolumeActions},
-		{http.MethodGet, "/v2/volumes/{volume_id}/actions/{action_id}", c.getVolumeAction},
-		{http.MethodPost, "/v2/volumes/{volume_id}/snapshots", c.createSnapshot},
-		{http.MethodGet, "/v2/volumes/{volume_id}/snapshots", c.listVolumeSnapshots},
-		{http.MethodGet, "/v2/volumes/snapshots/{snapshot_id}", c.getSnapshot},
-		{http.MethodDelete, "/v2/volumes/snapshots/{snapshot_id}", c.deleteSnapshot},
-		{http.MethodGet, "/v2/snapshots", c.listSnapshots},
-		{http.MethodGet, "/v2/snapshots/{snapshot_id}", c.getSnapshot},
-		{http.MethodDelete, "/v2/snapshots/{snapshot_id}", c.deleteSnapshot},
-		{http.MethodGet, "/v2/actions", c.listActions},
-		{http.MethodGet, "/v2/actions/{action_id}", c.getAction},
-		{http.MethodGet, "/v2/droplets", c.listDroplets},
-		{http.MethodGet, "/v2/droplets/{droplet_id}", c.getDroplet},
-		{http.MethodGet, "/v2/regions", c.listRegions},
-		{http.MethodGet, "/v2/account", c.getAccount},
-		{http.MethodGet, "/v2/tags", c.listTags},
-		{http.MethodPost, "/v2/tags", c.createTag},
-		{http.MethodGet, "/v2/tags/{tag_id}", c.getTag},
-		{http.MethodDelete, "/v2/tags/{tag_id}", c.deleteTag},
-		{http.MethodPost, "/v2/tags/{tag_id}/resources", c.tagResources},
-		{http.MethodDelete, "/v2/tags/{tag_id}/resources", c.untagResources},
+		{http.MethodPost, "/v2/volumes", "block_storage:create", c.createVolume},
+		{http.MethodGet, "/v2/volumes", "block_storage:read", c.listVolumes},
+		{http.MethodDelete, "/v2/volumes", "block_storage:delete", c.deleteVolumeByName},
+		{http.MethodGet, "/v2/volumes/{volume_id}", "block_storage:read", c.getVolume},
+		{http.MethodDelete, "/v2/volumes/{volume_id}", "block_storage:delete", c.deleteVolume},
+		{http.MethodPost, "/v2/volumes/{volume_id}/actions", "block_storage_action:create", c.startAction},
+		{http.MethodGet, "/v2/volumes/{volume_id}/actions", "block_storage_action:read", c.listVolumeActions},
+		{http.MethodGet, "/v2/volumes/{volume_id}/actions/{action_id}", "block_storage_action:read", c.getVolumeAction},
+		{http.MethodPost, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:create", c.createSnapshot},
+		{http.MethodGet, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:read", c.listVolumeSnapshots},
+		{http.MethodGet, "/v2/volumes/snapshots/{snapshot_id}", "block_storage_snapshot:read", c.getSnapshot},
+		{http.MethodDelete, "/v2/volumes/snapshots/{snapshot_id}", "block_storage_snapshot:delete", c.deleteSnapshot},
+		{http.MethodGet, "/v2/snapshots", "snapshot:read", c.listSnapshots},
+		{http.MethodGet, "/v2/snapshots/{snapshot_id}", "snapshot:read block_storage_snapshot:read", c.getSnapshot},
+		{http.MethodDelete, "/v2/snapshots/{snapshot_id}", "image:delete snapshot:delete", c.deleteSnapshot},
+		{http.MethodGet, "/v2/actions", "actions:read", c.listActions},
+		{http.MethodGet, "/v2/actions/{action_id}", "actions:read", c.getAction},
+		{http.MethodGet, "/v2/droplets", "droplet:read", c.listDroplets},
+		{http.MethodGet, "/v2/droplets/{droplet_id}", "droplet:read", c.getDroplet},
+		{http.MethodGet, "/v2/regions", "regions:read", c.listRegions},
+		{http.MethodGet, "/v2/account", "account:read", c.getAccount},
+		{http.MethodGet, "/v2/tags", "tag:read", c.listTags},
+		{http.MethodPost, "/v2/tags", "tag:create", c.createTag},
+		{http.MethodGet, "/v2/tags/{tag_id}", "tag:read", c.getTag},
+		{http.MethodDelete, "/v2/tags/{tag_id}", "tag:delete", c.deleteTag},
+		{http.MethodPost, "/v2/tags/{tag_id}/resources", "tag:create", c.tagResources},
+		{http.MethodDelete, "/v2/tags/{tag_id}/resources", "tag:delete", c.untagResources},
 	} {
-		c.Server.Handle(route.method, route.pattern, c.locked(route.handler))
+		c.Server.Handle(route.method, route.pattern, c.locked(c.scoped(route.scopes, route.handler)))
 	}
 }
 

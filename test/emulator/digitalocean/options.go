@@ -96,6 +96,8 @@ type Rules struct {
 	ParallelActions bool `json:"parallel_actions"`
 	// ResizeRefused refuses to resize attached volumes on every droplet.
 	ResizeRefused bool `json:"resize_refused"`
+	// Scopes are those of the token, separated by spaces; empty means that it has full access.
+	Scopes string `json:"scopes"`
 }
 
 const defaultVolumesPerDroplet = 15

@@ -34,7 +34,7 @@ func (c *Cloud) createSnapshot(r *request) answer {
 	s.number = c.numbers
 	c.putSnapshot(s)
 	wait := c.dice.Lasting("create_snapshot", ask.Name, c.lasts.CreateSnapshot, r.Effect)
-	return c.synchronous(reply(http.StatusCreated, map[string]any{"snapshot": showSnapshot(s)}, r.ID), wait,
+	return c.synchronous(reply(http.StatusCreated, map[string]any{"snapshot": c.showSnapshot(s)}, r.ID), wait,
 		Operation{Kind: "create_snapshot", Volume: v.ID, VolumeName: v.Name})
 }
 
@@ -45,6 +45,8 @@ func (c *Cloud) maySnapshot(v volume, ask snapshotRequest) *problem {
 	switch {
 	case ask.Name == "":
 		return &badSnapshotName
+	case len(ask.Tags) > 0 && !c.may(scopeCreateTags):
+		return &unscoped
 	case slices.ContainsFunc(ask.Tags, func(tag string) bool { return !tagName.MatchString(tag) }):
 		return &badTag
 	case len(same) > 0 && !c.rules.SnapshotNamesRepeat:
@@ -63,7 +65,7 @@ func (c *Cloud) listVolumeSnapshots(r *request) answer {
 	if _, found := view.volumes[id]; !found {
 		return refuse(notFound, r.ID)
 	}
-	return page(r, "snapshots", view.snapshotList(func(s snapshot) bool { return s.VolumeID == id }), showSnapshot)
+	return page(r, "snapshots", view.snapshotList(func(s snapshot) bool { return s.VolumeID == id }), c.showSnapshot)
 }
 
 func (c *Cloud) listSnapshots(r *request) answer {
@@ -71,7 +73,7 @@ func (c *Cloud) listSnapshots(r *request) answer {
 	found := c.view(r.Effect).snapshotList(func(s snapshot) bool {
 		return (kind == "" || kind == "volume") && (region == "" || s.Region == region)
 	})
-	return page(r, "snapshots", found, showSnapshot)
+	return page(r, "snapshots", found, c.showSnapshot)
 }
 
 func (c *Cloud) getSnapshot(r *request) answer {
@@ -79,7 +81,7 @@ func (c *Cloud) getSnapshot(r *request) answer {
 	if !found {
 		return refuse(notFound, r.ID)
 	}
-	return reply(http.StatusOK, map[string]any{"snapshot": showSnapshot(s)}, r.ID)
+	return reply(http.StatusOK, map[string]any{"snapshot": c.showSnapshot(s)}, r.ID)
 }
 
 func (c *Cloud) deleteSnapshot(r *request) answer {

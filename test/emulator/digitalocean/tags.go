@@ -72,12 +72,20 @@ func (c *Cloud) tagResources(r *request) answer {
 
 func (c *Cloud) untagResources(r *request) answer { return c.retag(r, without) }
 
+// updateScopes are what changing the tags of a resource needs besides the route's scope.
+var updateScopes = map[string]string{"volume": scopeUpdateVolume, "volume_snapshot": scopeUpdateSnapshot}
+
 // retag changes the tags of the named resources, all of them or none.
 func (c *Cloud) retag(r *request, change func(tags []string, name string) []string) answer {
 	name := r.PathValue("tag_id")
 	var ask tagged
 	if err := json.Unmarshal(r.Body, &ask); err != nil {
 		return refuse(badRequestBody, r.ID)
+	}
+	for _, resource := range ask.Resources {
+		if !c.may(updateScopes[resource.Type]) {
+			return refuse(unscoped, r.ID)
+		}
 	}
 	if !c.now.tags[name] {
 		return refuse(notFound, r.ID)

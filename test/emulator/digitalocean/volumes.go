@@ -59,6 +59,8 @@ func (c *Cloud) createVolume(r *request) answer {
 func (c *Cloud) mayCreate(v *volume) *problem {
 	features, known := c.opts.Regions[v.Region]
 	switch {
+	case len(v.Tags) > 0 && !c.may(scopeCreateTags):
+		return &unscoped
 	case !volumeName.MatchString(v.Name):
 		return &badVolumeName
 	case !known:

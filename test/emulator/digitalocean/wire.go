@@ -72,7 +72,7 @@ func (c *Cloud) showVolume(v volume) wireVolume {
 	return wireVolume{
 		ID: v.ID, Name: v.Name, Region: c.region(v.Region), Description: v.Description, SizeGigabytes: v.SizeGiB,
 		DropletIDs: droplets, CreatedAt: stamp(v.Created), FilesystemType: v.filesystemType,
-		FilesystemLabel: v.filesystemLabel, Tags: v.Tags,
+		FilesystemLabel: v.filesystemLabel, Tags: c.shownTags(v.Tags),
 	}
 }
 
@@ -88,11 +88,11 @@ func (c *Cloud) showAction(a action) wireAction {
 	return shown
 }
 
-func showSnapshot(s snapshot) wireSnapshot {
+func (c *Cloud) showSnapshot(s snapshot) wireSnapshot {
 	// What is billed is what was written; nobody counts that here, so it is a plausible part.
 	return wireSnapshot{
 		ID: s.ID, Name: s.Name, CreatedAt: stamp(s.Created), Regions: []string{s.Region}, ResourceID: s.VolumeID,
-		ResourceType: "volume", MinDiskSize: s.SizeGiB, SizeGigabytes: float64(s.SizeGiB) / 8, Tags: s.Tags,
+		ResourceType: "volume", MinDiskSize: s.SizeGiB, SizeGigabytes: float64(s.SizeGiB) / 8, Tags: c.shownTags(s.Tags),
 	}
 }
 
