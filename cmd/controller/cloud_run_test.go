@@ -88,10 +88,11 @@ func liveOnce(ctx context.Context, t *testing.T, client csi.ControllerClient, ac
 		t.Errorf("CreateVolume = %v, want the device's name and the region", vol)
 	}
 	inCloud, _ := account.Volume(vol.GetVolumeId())
-	for _, tag := range []string{"cloudblock-cluster:prod", "team:a", "cloudblock-pvc:data_db-0", "cloudblock-pvc-namespace:shop"} {
-		if !strings.Contains(strings.Join(inCloud.Tags, " "), tag) {
-			t.Errorf("the volume has the tags %q, want %s among them", inCloud.Tags, tag)
-		}
+	if tags := strings.Join(inCloud.Tags, " "); tags != "cloudblock-cluster:prod team:a" {
+		t.Errorf("the volume has the tags %q, want the cluster's and the user's", tags)
+	}
+	if !strings.HasSuffix(inCloud.Description, "; cluster=prod; pvc-namespace=shop; pvc=data.db-0") {
+		t.Errorf("the volume's description is %q, want the claim in it", inCloud.Description)
 	}
 	published, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 		VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: req.GetVolumeCapabilities()[0],

@@ -83,7 +83,7 @@ var lasting = clock.Span{Least: time.Second, Spread: 9 * time.Second}
 
 const (
 	// theirs is the tag of what another cluster made, temporary begins that of a temporary snapshot, and copying the name
-	// of a copy that was never handed out: the driver sweeps those.
+	// of a copy that was never handed out and of such a snapshot without tags: the driver sweeps those.
 	theirs    = "cloudblock-cluster:theirs"
 	temporary = "cloudblock-temporary:"
 	copying   = "clone-"
@@ -142,7 +142,8 @@ func (w *restWorld) Truth() Truth {
 	for _, s := range w.account.Snapshots() {
 		t.Snapshots[cloud.SnapshotID(s.ID)] = Image{
 			Name: s.Name, Foreign: slices.Contains(s.Tags, theirs), Of: cloud.VolumeID(s.Source), Stamp: s.Content, Dying: dying(s.Status),
-			Later: w.real && slices.ContainsFunc(s.Tags, func(tag string) bool { return strings.HasPrefix(tag, temporary) }),
+			Later: w.real && (strings.HasPrefix(s.Name, copying) ||
+				slices.ContainsFunc(s.Tags, func(tag string) bool { return strings.HasPrefix(tag, temporary) })),
 		}
 	}
 	return t

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -94,6 +95,7 @@ type Cloud struct {
 	regions *ops.Reads[struct{}, map[string]bool]
 	seen    cache
 	cloning ops.InUse // the names of temporary snapshots
+	tagless sync.Once // a warning
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)

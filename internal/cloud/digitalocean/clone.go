@@ -11,7 +11,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -23,8 +22,8 @@ const (
 )
 
 // clone makes a volume as a copy of another. The cloud copies through snapshots only, so there is a
-// temporary one for a while. It has a name that follows from the request's, so a repeat finds it, and a
-// tag, so that a sweep does where no repeat comes.
+// temporary one for a while. Its name follows from the request's, so a repeat finds it, and says that it is
+// temporary, so that a sweep does where no repeat comes.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
 	defer c.cloning.Begin(c.temporaryName(req.Name))()
@@ -56,14 +55,12 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body g
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.
 func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*snapshot, error) {
-	words, err := c.owner.Words(req.Name, nil, cloud.Source{}, cloud.Tag{Key: tagTemporary, Value: "clone"})
+	words, err := c.userWords(nil)
 	if err != nil {
 		return nil, err
 	}
 	snap, err := c.takeSnapshot(ctx, req.Source.Volume, c.temporaryName(req.Name), words)
 	switch fault.Of(err) {
-	case fault.None:
-		return snap, err
 	case fault.Conflict, fault.Precondition, fault.Exhausted:
 		found, findErr := c.findTemporary(ctx, req)
 		switch {
@@ -72,10 +69,10 @@ func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*
 		case found != nil:
 			return found, nil
 		case fault.Of(err) == fault.Conflict:
-			return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %s", fault.Precondition, err.Error())
+			return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another volume's: %s", fault.Precondition, err.Error())
 		}
 	}
-	return nil, err
+	return snap, err
 }
 
 // findTemporary returns the temporary snapshot of a request, or nil.
@@ -84,7 +81,7 @@ func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(of, func(s snapshot) bool { return c.isTemporary(&s) && c.owner.MadeFor(req.Name, s.Tags) })
+	at := slices.IndexFunc(of, func(s snapshot) bool { return s.Name == c.temporaryName(req.Name) })
 	if at < 0 {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
@@ -106,10 +103,6 @@ func (c *Cloud) drop(ctx context.Context, snap *snapshot) {
 	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.ID), zap.Error(err))
 	}
-}
-
-func (c *Cloud) isTemporary(s *snapshot) bool {
-	return tags.Value(s.Tags, tagTemporary) != "" && c.owner.MadeHere(s.Tags)
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were

@@ -1,7 +1,6 @@
 package digitalocean_test
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -107,22 +106,17 @@ func TestACloneThatIsRepeatedLongAfterFindsItsSnapshot(t *testing.T) {
 	})
 }
 
-// A snapshot that somebody else gave the name of a temporary one is not taken for it, and says so.
+// The name of a temporary snapshot that another volume's snapshot holds is no reason to copy that one.
 func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: true}})
-	c := stack(open(t, account))
-	req := request("clone")
-	req.Source.Volume = origin(t, c)
-	account.Arm(emulator.Fault{Method: http.MethodPost, Route: "/v2/volumes", Effect: faults.Effect{Status: 422, Message: "there is a pending event"}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := c.CreateVolume(ctx, req)
-	want(t, err, fault.Busy)
-	account.Disarm()
-	own := account.Snapshots()[0]
-	must(t, c.DeleteSnapshot(t.Context(), cloud.SnapshotID(own.ID)))
-	_, err = account.AddSnapshot(emulator.Snapshot{Name: own.Name, VolumeID: own.VolumeID, SizeGiB: 1})
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	source, other := origin(t, c), volume(t, c, "other").ID
+	held := breakOff(t, account, c, source)
+	must(t, c.DeleteSnapshot(t.Context(), cloud.SnapshotID(held.ID)))
+	_, err := account.AddSnapshot(emulator.Snapshot{Name: held.Name, VolumeID: string(other), SizeGiB: 1})
 	must(t, err)
-	_, err = c.CreateVolume(t.Context(), req)
+	req := request("clone")
+	req.Source.Volume = source
+	_, err = stack(c).CreateVolume(t.Context(), req)
 	want(t, err, fault.Precondition, "held by another")
 }

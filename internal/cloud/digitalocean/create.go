@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/digitalocean/godo"
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -66,10 +68,10 @@ func checkCreate(req cloud.CreateVolumeRequest) error {
 }
 
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequest, error) {
-	words, err := c.owner.Words(req.Name, req.Tags, req.Source)
+	words, err := c.userWords(req.Tags)
 	return godo.VolumeCreateRequest{
 		Name:          c.cloudName(req.Name),
-		Description:   description,
+		Description:   c.newRecord(req).line(),
 		SizeGigaBytes: max(gib(req.Size), 1),
 		SnapshotID:    string(req.Source.Snapshot),
 		Tags:          words,
@@ -106,8 +108,38 @@ func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCrea
 	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.Exhausted)
 }
 
-// create sends one create. Its Name says all that two creates of one volume can differ in.
+// create sends a create, and once more without the cluster's tag to a token that must not write tags: the record in the
+// description has the cluster too. A tag that a user has asked for is not left out.
 func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
+	vol, err := c.createOnce(ctx, doing, body)
+	if !c.mayDropTags(err, body.Tags) {
+		return vol, tagsRefused(err, body.Tags)
+	}
+	body.Tags = nil
+	return c.createOnce(ctx, doing, body)
+}
+
+// mayDropTags reports whether a refusal may be about nothing but the cluster's tag.
+func (c *Cloud) mayDropTags(err error, words []string) bool {
+	if fault.Of(err) != fault.Denied || len(words) != 1 || !strings.HasPrefix(words[0], tags.Cluster) {
+		return false
+	}
+	c.tagless.Do(func() {
+		c.log.Warn("volumes and snapshots are made without the cluster's tag: the token may lack the scope tag:create", zap.Error(err))
+	})
+	return true
+}
+
+// tagsRefused says what a refusal may be about.
+func tagsRefused(err error, words []string) error {
+	if fault.Of(err) == fault.Denied && len(words) > 0 {
+		return fmt.Errorf("%w (the tags %s need the scope tag:create)", err, strings.Join(words, ", "))
+	}
+	return err
+}
+
+// createOnce sends one create. Its Name says all that two creates of one volume can differ in.
+func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
 	name := fmt.Sprintf("%s of %d GiB in %s", doing, body.SizeGigaBytes, body.Region)
 	if body.SnapshotID != "" {
 		name += " from snapshot " + body.SnapshotID
@@ -176,10 +208,11 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, z
 		return err
 	}
 	for _, vol := range same {
-		if !c.owner.MadeFor(req.Name, vol.Tags) && !slices.Contains(zones, regionOf(&vol)) {
+		ours := c.madeFor(req.Name, &vol)
+		if !ours && !slices.Contains(zones, regionOf(&vol)) {
 			continue
 		}
-		if req.Source.Volume != "" && c.owner.MadeFor(req.Name, vol.Tags) {
+		if ours && req.Source.Volume != "" {
 			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
 		}
 		return fmt.Errorf("volume %s in %s has the name %s: %w", vol.ID, regionOf(&vol), vol.Name, fault.Conflict)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
@@ -34,10 +35,36 @@ func nodeID(droplet int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(droplet
 // cloudName is the cloud's name for a request name.
 func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
 
+// snapshotName is the cloud's name for the snapshot of a request. The API shows no description of a snapshot, and tags only
+// to tokens with a scope, so the name itself says for which request of which cluster it was made.
+func (c *Cloud) snapshotName(request string) string {
+	return c.sealed(c.cloudName(request), "snapshot", request)
+}
+
+// beginTemporary begins the names of the snapshots through which clones go.
+const beginTemporary = "clone-"
+
 // temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
 // repeat finds it.
 func (c *Cloud) temporaryName(request string) string {
-	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
+	readable := beginTemporary + cloud.FullHash(request)
+	return c.sealed(readable, "temporary", readable)
+}
+
+// isTemporary reports whether a clone of this cluster goes through the snapshot.
+func (c *Cloud) isTemporary(s *snapshot) bool {
+	readable := s.Name[:max(0, len(s.Name)-sealLen)]
+	return strings.HasPrefix(readable, beginTemporary) && s.Name == c.sealed(readable, "temporary", readable)
+}
+
+// sealLen is the length of what sealed puts behind the readable part: a mark, and 80 bits of hash.
+const sealLen = len("-h") + 16
+
+// sealed returns a name that only this cluster gives, and only for this purpose.
+func (c *Cloud) sealed(readable, purpose, of string) string {
+	readable = strings.TrimRight(readable[:min(len(readable), names.MaxLen-sealLen)], "-")
+	hash := cloud.FullHash(c.owner.Cluster + "\x00" + purpose + "\x00" + of)
+	return readable + "-h" + hash[:sealLen-len("-h")]
 }
 
 // maxPrefix leaves room for a hash of 80 bits and something readable.
@@ -62,9 +89,6 @@ func CheckRegion(region string) error {
 	}
 	return nil
 }
-
-// tagTemporary marks the snapshot through which a clone goes.
-const tagTemporary = tags.Own + "temporary"
 
 // tagRule is what the cloud allows in tags.
 var tagRule = tags.Rule{

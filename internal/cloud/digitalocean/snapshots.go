@@ -18,12 +18,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-const (
-	// maxSnapshots is how many snapshots the cloud keeps of one volume.
-	maxSnapshots = 25
-	// description is written on everything made.
-	description = "Created by cloudblock-csi"
-)
+// maxSnapshots is how many snapshots the cloud keeps of one volume.
+const maxSnapshots = 25
 
 // CreateSnapshot makes a snapshot of a volume.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
@@ -31,11 +27,11 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if err := checkSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	words, err := c.owner.Words(req.Name, req.Tags, cloud.Source{})
+	words, err := c.userWords(req.Tags)
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	made, err := c.takeSnapshot(ctx, req.Volume, c.cloudName(req.Name), words)
+	made, err := c.takeSnapshot(ctx, req.Volume, c.snapshotName(req.Name), words)
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -69,7 +65,27 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	if at := slices.IndexFunc(of, func(s snapshot) bool { return s.Name == name }); at >= 0 {
 		return nil, fmt.Errorf("snapshot %s has the name %s: %w", of[at].ID, name, fault.Conflict)
 	}
-	made, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
+	made, err := c.snapshotOnce(ctx, id, name, words)
+	if c.mayDropTags(err, words) {
+		made, err = c.snapshotOnce(ctx, id, name, nil)
+	}
+	a := api.AnswerOf(err)
+	switch {
+	case err == nil:
+		return made, nil
+	case a != nil && a.Status == http.StatusTooManyRequests:
+		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
+	case fault.Of(err) != fault.InvalidArgument || a == nil:
+		return nil, tagsRefused(err, words)
+	case len(of) >= maxSnapshots:
+		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), maxSnapshots, fault.Exhausted, a)
+	}
+	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
+}
+
+// snapshotOnce sends one request for a snapshot.
+func (c *Cloud) snapshotOnce(ctx context.Context, id cloud.VolumeID, name string, words []string) (*snapshot, error) {
+	return ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: fmt.Sprintf("snapshot volume %s as %s", id, name), Kind: "snapshot", Object: "snapshot " + name, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
 			var root struct {
@@ -85,18 +101,6 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 			return &root.Snapshot, "", err
 		},
 	})
-	a := api.AnswerOf(err)
-	switch {
-	case err == nil:
-		return made, nil
-	case a != nil && a.Status == http.StatusTooManyRequests:
-		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
-	case fault.Of(err) != fault.InvalidArgument || a == nil:
-		return nil, err
-	case len(of) >= maxSnapshots:
-		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), maxSnapshots, fault.Exhausted, a)
-	}
-	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
 }
 
 // DeleteSnapshot removes a snapshot.
@@ -111,7 +115,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 	_, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: "delete snapshot " + string(id), Kind: "delete", Object: "snapshot " + string(id), Priority: p,
 		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
-			return nil, "", c.remove(ctx, w, snapshotsPath+"/"+string(id))
+			return nil, "", c.remove(ctx, w, volumeSnapshotsPath+"/"+string(id))
 		},
 	})
 	return err
@@ -127,18 +131,12 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	wanted := c.cloudName(name)
-	all = slices.DeleteFunc(all, func(s snapshot) bool { return s.Name != wanted })
-	at := slices.IndexFunc(all, func(s snapshot) bool { return c.owner.MadeFor(name, s.Tags) })
-	switch {
-	case at >= 0:
-		return snapshotOf(&all[at])
-	case len(all) > 0:
-		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its tags): %w",
-			name, all[0].ID, all[0].Name, fault.Conflict)
-	default:
+	wanted := c.snapshotName(name)
+	at := slices.IndexFunc(all, func(s snapshot) bool { return s.Name == wanted })
+	if at < 0 {
 		return cloud.Snapshot{}, missing
 	}
+	return snapshotOf(&all[at])
 }
 
 // GetSnapshot returns the present state of a snapshot.
@@ -158,7 +156,7 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 	var root struct {
 		Snapshot snapshot `json:"snapshot"`
 	}
-	err := c.api.Do(ctx, get(doing, snapshotsPath+"/"+string(id), budget.Read), &root)
+	err := c.api.Do(ctx, get(doing, volumeSnapshotsPath+"/"+string(id), budget.Read), &root)
 	switch {
 	case err != nil:
 		return nil, err

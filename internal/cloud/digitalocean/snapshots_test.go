@@ -195,41 +195,46 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	account := start(t, emulator.Options{})
-	young := open(t, account)
+	young, theirs := open(t, account), open(t, account, inCluster("two"))
 	old := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
 	vol := volume(t, young, "origin")
-	hash := "cloudblock-name-hash:" + cloud.FullHash("clone")
-	var all []string
-	for name, tags := range map[string][]string{
-		"left-over":          {"cloudblock-temporary:clone", "cloudblock-cluster:one", hash},
-		"another cluster's":  {"cloudblock-temporary:clone", "cloudblock-cluster:two", hash},
-		"one that is wanted": {"cloudblock-cluster:one", hash},
-		"somebody's own":     {"cloudblock-temporary:clone"},
-	} {
-		id, err := account.AddSnapshot(emulator.Snapshot{Name: name, VolumeID: string(vol.ID), SizeGiB: 1, Tags: tags})
+	orphan := breakOff(t, account, young, vol.ID)
+	breakOff(t, account, theirs, vol.ID)
+	_, err := young.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "wanted", Volume: vol.ID})
+	must(t, err)
+	for _, name := range []string{"clone-", "clone-of-mine", orphan.Name + "0", "x" + orphan.Name} {
+		_, err := account.AddSnapshot(emulator.Snapshot{Name: name, VolumeID: string(vol.ID), SizeGiB: 1})
 		must(t, err)
-		all = append(all, id)
 	}
+	all := len(account.Snapshots())
 	must(t, young.Sweep(t.Context()))
-	if left := account.Snapshots(); len(left) != len(all) {
+	if left := account.Snapshots(); len(left) != all {
 		t.Errorf("a sweep took what a call may still need, left are %+v", left)
 	}
 	must(t, old.Sweep(t.Context()))
 	left := account.Snapshots()
-	if len(left) != len(all)-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.Name == "left-over" }) {
-		t.Errorf("left are %+v, want all but the left-over", left)
+	if len(left) != all-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.ID == orphan.ID }) {
+		t.Errorf("left are %+v, want all but the orphan %+v", left, orphan)
 	}
+}
+
+// breakOff leaves the temporary snapshot of a clone.
+func breakOff(t *testing.T, account *emulator.Cloud, c cloud.Cloud, of cloud.VolumeID) emulator.Snapshot {
+	t.Helper()
+	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500}})
+	req := request("clone")
+	req.Source.Volume = of
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Uncertain)
+	all := account.Snapshots()
+	return all[len(all)-1]
 }
 
 // Without a cluster id nothing says whose a temporary snapshot is: two such clusters never sweep each other's.
 func TestASweepWithoutAClusterIDTakesNothing(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := open(t, account, inCluster(""), func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
-	vol := volume(t, c, "origin")
-	_, err := account.AddSnapshot(emulator.Snapshot{
-		Name: "theirs", VolumeID: string(vol.ID), SizeGiB: 1, Tags: []string{"cloudblock-temporary:clone", "cloudblock-name-hash:" + cloud.FullHash("clone")},
-	})
-	must(t, err)
+	breakOff(t, account, c, volume(t, c, "origin").ID)
 	must(t, c.Sweep(t.Context()))
 	if n := len(account.Snapshots()); n != 1 {
 		t.Errorf("%d snapshots are left, want 1", n)

@@ -118,12 +118,12 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	at := slices.IndexFunc(same, func(v volume) bool { return c.owner.MadeFor(name, v.Tags) })
+	at := slices.IndexFunc(same, func(v volume) bool { return c.madeFor(name, &v) })
 	switch {
 	case at >= 0:
 		return volumeOf(&same[at]), nil
 	case len(same) > 0:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: %s has its name %s and was made for something else (see its tags): %w",
+		return cloud.Volume{}, fmt.Errorf("find volume %q: %s has its name %s and was made for something else (see its description): %w",
 			name, same[0].ID, same[0].Name, fault.Conflict)
 	default:
 		return cloud.Volume{}, missing
@@ -197,14 +197,15 @@ func gib(size cloud.Bytes) int64 { return int64((size + cloud.GiB - 1) / cloud.G
 
 // volumeOf translates a volume.
 func volumeOf(v *volume) cloud.Volume {
+	words := wordsOf(v)
 	vol := cloud.Volume{
 		ID:     cloud.VolumeID(v.ID),
 		Name:   v.Name,
 		Size:   cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
 		Zone:   regionOf(v),
-		Source: tags.SourceOf(v.Tags),
+		Source: tags.SourceOf(words),
 		Device: deviceOf(v.Name),
-		Tags:   tags.Read(v.Tags),
+		Tags:   tags.Read(words),
 	}
 	for _, id := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))

@@ -2,6 +2,7 @@ package digitalocean_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,15 +27,26 @@ func TestARegionWithoutVolumesIsPassedOver(t *testing.T) {
 	want(t, err, fault.Exhausted, "nyc2")
 }
 
+// The lines that the driver writes: cluster one, request "a".
+var line = "Created by cloudblock-csi; name-hash=" + cloud.FullHash("a") + "; cluster=one"
+
 // C12: a volume of that name that this driver did not make for this cluster is never handed out.
 func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
-	for name, tags := range map[string][]string{
-		"somebody's own": nil, "another cluster's": {"cloudblock-cluster:two", "cloudblock-name-hash:" + cloud.FullHash("a")},
-		"another request's": {"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("b")},
+	ours := []string{"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("a")}
+	for name, foreign := range map[string]emulator.Volume{
+		"of a user":                      {},
+		"another cluster's":              {Description: strings.Replace(line, "=one", "=two", 1)},
+		"another request's":              {Description: strings.Replace(line, cloud.FullHash("a"), cloud.FullHash("b"), 1)},
+		"of no cluster":                  {Description: strings.TrimSuffix(line, "; cluster=one")},
+		"edited":                         {Description: line + " "},
+		"another cluster's by its tags":  {Tags: []string{"cloudblock-cluster:two", ours[1]}},
+		"another request's by its tags":  {Tags: []string{ours[0], "cloudblock-name-hash:" + cloud.FullHash("b")}},
+		"another cluster's with our tag": {Description: strings.Replace(line, "=one", "=two", 1), Tags: ours},
 	} {
 		t.Run(name, func(t *testing.T) {
 			account := start(t, emulator.Options{})
-			_, err := account.AddVolume(emulator.Volume{Name: "a", SizeGiB: 1, Region: emulator.DefaultRegion, Tags: tags})
+			foreign.Name, foreign.SizeGiB, foreign.Region = "a", 1, emulator.DefaultRegion
+			_, err := account.AddVolume(foreign)
 			must(t, err)
 			vol, err := stack(open(t, account)).CreateVolume(t.Context(), request("a"))
 			if err == nil {
@@ -42,6 +54,64 @@ func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 			}
 			want(t, err, fault.Conflict)
 		})
+	}
+}
+
+// Builds before this one kept everything in tags. Their volumes are found by their names, with their source.
+func TestAVolumeOfAnEarlierBuildIsFoundByItsTags(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: volume(t, c, "origin").ID})
+	must(t, err)
+	id, err := account.AddVolume(emulator.Volume{
+		Name: "a", SizeGiB: 1, Region: emulator.DefaultRegion, Description: "Created by cloudblock-csi", Tags: []string{
+			"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("a"), "cloudblock-pvc:data", "cloudblock-source-snapshot:" + string(snap.ID),
+		},
+	})
+	must(t, err)
+	req := request("a")
+	req.Source.Snapshot = snap.ID
+	vol, err := c.CreateVolume(t.Context(), req)
+	if err != nil || string(vol.ID) != id || vol.Source != req.Source || !slices.Contains(vol.Tags, cloud.Tag{Key: "cloudblock-pvc", Value: "data"}) {
+		t.Errorf("CreateVolume = %+v, %v, want volume %s with its source", vol, err, id)
+	}
+}
+
+// Tags are objects of the account and stay when what they were on is gone. So only those are written that many objects
+// share; what is one object's own is in the volume's description and in the snapshot's name.
+func TestNoTagIsOneObjectsOwn(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	req := request("pvc-1")
+	req.Tags = []cloud.Tag{
+		{Key: "team", Value: "a"}, {Key: "cloudblock-pvc", Value: "data.db-0"}, {Key: "cloudblock-pvc-namespace", Value: "shop"}, {Key: "cloudblock-pv", Value: "pvc-1"},
+	}
+	vol, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID, Tags: []cloud.Tag{
+		{Key: "team", Value: "a"}, {Key: "cloudblock-snapshot", Value: "nightly"},
+	}})
+	must(t, err)
+	clone := request("clone")
+	clone.Source.Volume = vol.ID
+	_, err = c.CreateVolume(t.Context(), clone)
+	must(t, err)
+	restored := request("restored")
+	restored.Source.Snapshot = snap.ID
+	_, err = c.CreateVolume(t.Context(), restored)
+	must(t, err)
+	if got := account.Tags(); !slices.Equal(got, []string{"cloudblock-cluster:one", "team:a"}) {
+		t.Errorf("the account has the tags %q", got)
+	}
+	inCloud, _ := account.Volume(string(vol.ID))
+	const names = "; cluster=one; pvc-namespace=shop; pvc=data.db-0; pv=pvc-1"
+	if want := "Created by cloudblock-csi; name-hash=" + cloud.FullHash("pvc-1") + names; inCloud.Description != want {
+		t.Errorf("the description is %q, want %q", inCloud.Description, want)
+	}
+	for _, tag := range append(req.Tags, cloud.Tag{Key: "cloudblock-cluster", Value: "one"}) {
+		if !slices.Contains(vol.Tags, tag) {
+			t.Errorf("the volume has the tags %+v, want %+v among them", vol.Tags, tag)
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ const (
 	snapshotsPath = "/v2/snapshots"
 	regionsPath   = "/v2/regions"
 	dropletsPath  = "/v2/droplets"
+	// volumeSnapshotsPath has one snapshot of a volume. The same below snapshotsPath needs scopes of images.
+	volumeSnapshotsPath = volumesPath + "/snapshots"
 )
 
 func get(doing, path string, p budget.Priority) api.Request {

@@ -139,3 +139,10 @@ func (c *Cloud) decide(r *request) effect {
 	c.mu.Unlock()
 	return c.opts.Decide(call)
 }
+
+// Tags returns the names of all tags that the account has, on something or not.
+func (c *Cloud) Tags() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.now.tags))
+}

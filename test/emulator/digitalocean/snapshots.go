@@ -32,6 +32,9 @@ func (c *Cloud) createSnapshot(r *request) answer {
 	}
 	c.numbers++
 	s.number = c.numbers
+	for _, tag := range s.Tags {
+		c.now.tags[tag] = true
+	}
 	c.putSnapshot(s)
 	wait := c.dice.Lasting("create_snapshot", ask.Name, c.lasts.CreateSnapshot, r.Effect)
 	return c.synchronous(reply(http.StatusCreated, map[string]any{"snapshot": c.showSnapshot(s)}, r.ID), wait,

@@ -1,0 +1,124 @@
+package digitalocean
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
+)
+
+// A record is what the driver keeps with a volume, by the keys that are tags in other clouds. It is a line in the volume's
+// description: every token that reads a volume sees that, tags need scopes of their own, and a tag of one volume
+// stays in the account when the volume is gone.
+type record map[string]string
+
+// The keys of a record, in the order of the line.
+var (
+	ownKeys = []string{tags.Hash, tags.Cluster, tags.FromSnapshot, tags.FromVolume}
+	// nameKeys are for people. The first of them that do not fit are left out.
+	nameKeys = []string{tags.Own + "pvc-namespace", tags.Own + "pvc", tags.Own + "pv"}
+)
+
+const (
+	// description begins the line.
+	description = "Created by cloudblock-csi"
+	// maxDescription bounds the line: how long a description can be is not documented.
+	maxDescription = 255
+)
+
+var (
+	recordWord = regexp.MustCompile(`^[a-zA-Z0-9_.:-]+$`)
+	fullHash   = regexp.MustCompile(`^[0-9a-v]{26}$`)
+)
+
+// line writes a record, such as "Created by cloudblock-csi; name-hash=...; cluster=prod; pvc-namespace=shop; pvc=data".
+func (r record) line() string {
+	line := description
+	for _, key := range slices.Concat(ownKeys, nameKeys) {
+		entry := "; " + strings.TrimPrefix(key, tags.Own) + "=" + r[key]
+		if r[key] != "" && (slices.Contains(ownKeys, key) || len(line)+len(entry) <= maxDescription) {
+			line += entry
+		}
+	}
+	return line
+}
+
+// parseRecord reads a description; false: it is none that line has written.
+func parseRecord(text string) (record, bool) {
+	entries := strings.Split(text, "; ")
+	r := record{}
+	for _, entry := range entries[1:] {
+		key, value, _ := strings.Cut(entry, "=")
+		if !recordWord.MatchString(value) {
+			return nil, false
+		}
+		r[tags.Own+key] = value
+	}
+	return r, r.line() == text && fullHash.MatchString(r[tags.Hash])
+}
+
+// newRecord is the record of a new volume. What Kubernetes' names have beyond their usual letters becomes '_'.
+func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
+	r := record{
+		tags.Hash: cloud.FullHash(req.Name), tags.Cluster: c.owner.Cluster,
+		tags.FromSnapshot: string(req.Source.Snapshot), tags.FromVolume: string(req.Source.Volume),
+	}
+	for _, t := range req.Tags {
+		if slices.Contains(nameKeys, t.Key) {
+			r[t.Key] = strings.Map(func(c rune) rune {
+				if c < 0x80 && recordWord.MatchString(string(c)) {
+					return c
+				}
+				return '_'
+			}, t.Value)
+		}
+	}
+	return r
+}
+
+// madeFor reports whether this cluster made the volume for the request name.
+func (c *Cloud) madeFor(name string, v *volume) bool {
+	if r, ok := parseRecord(v.Description); ok {
+		return r[tags.Hash] == cloud.FullHash(name) && r[tags.Cluster] == c.owner.Cluster
+	}
+	return c.owner.MadeFor(name, v.Tags) // earlier builds wrote tags only
+}
+
+// wordsOf are a volume's tags and its record in the form of tags.
+func wordsOf(v *volume) []string {
+	words := slices.Clone(v.Tags)
+	if r, ok := parseRecord(v.Description); ok {
+		for key, value := range r {
+			words = append(words, key+":"+value)
+		}
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// userWords writes the tags that users have asked for, and the cluster's. The driver's other tags have their place in the
+// record, or none: a tag that only one object has would stay in the account.
+func (c *Cloud) userWords(all []cloud.Tag) ([]string, error) {
+	var words []string
+	for _, t := range all {
+		if strings.HasPrefix(t.Key, tags.Own) {
+			continue
+		}
+		word, err := tagRule.Write(t)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	if c.owner.Cluster != "" {
+		word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.owner.Cluster})
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), nil
+}
