@@ -32,8 +32,9 @@ type Cloud interface {
 	// zone that the backend does not serve.
 	Capacity(ctx context.Context, zone string) (Bytes, error)
 
-	// Check proves with cheap reads that the backend can be reached and accepts the credentials.
-	// fault.Denied when it does not accept them, or when they lack a right to read, which the error names.
+	// Check proves with cheap reads that the backend can be reached and accepts the credentials. fault.Denied when
+	// it does not accept them, or does not let them do what the driver needs, as far as a read can prove that; the
+	// error names each right that is missing.
 	Check(ctx context.Context) error
 }
 

@@ -83,7 +83,7 @@ func defaultLimits() []budget.Window {
 
 // Cloud implements cloud.Cloud over the API of DigitalOcean.
 type Cloud struct {
-	api       *api.Client
+	api       client
 	ops       *ops.Runner
 	region    string
 	owner     tags.Owner
@@ -117,11 +117,11 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
 		orphanAge: cfg.OrphanAge, log: cfg.Log,
 	}
-	c.api = &api.Client{
+	c.api = client{&api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
 		Route:    routeOf, Throttled: throttled, Kind: kindOf, Metrics: cfg.Metrics.Budget,
-	}
+	}}
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
@@ -175,12 +175,4 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 // Capacity answers fault.Unsupported: the cloud does not say how much space it has.
 func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
-}
-
-// Check reads one volume, which needs the permission that every other read needs.
-func (c *Cloud) Check(ctx context.Context) error {
-	_, _, err := readPage[volume](ctx, c, listOf{
-		doing: "read the account's volumes", path: volumesPath, key: "volumes", perPage: 1, priority: budget.List,
-	}, 1)
-	return err
 }

@@ -133,7 +133,7 @@ func (c *Cloud) mayDropTags(err error, words []string) bool {
 // tagsRefused says what a refusal may be about.
 func tagsRefused(err error, words []string) error {
 	if fault.Of(err) == fault.Denied && len(words) > 0 {
-		return fmt.Errorf("%w (the tags %s need the scope tag:create)", err, strings.Join(words, ", "))
+		return fmt.Errorf("%w, and for the tags %s the scope tag:create", err, strings.Join(words, ", "))
 	}
 	return err
 }

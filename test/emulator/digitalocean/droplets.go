@@ -76,8 +76,8 @@ func (c *Cloud) showDroplet(s *state, d Droplet) map[string]any {
 	for _, v := range c.attachedTo(s, d.ID) {
 		volumes = append(volumes, v.ID)
 	}
-	tags := d.Tags
-	if tags == nil {
+	tags := c.shownTags(d.Tags)
+	if tags == nil { // the description has no null here
 		tags = []string{}
 	}
 	size := map[string]any{
@@ -93,7 +93,7 @@ func (c *Cloud) showDroplet(s *state, d Droplet) map[string]any {
 			"size_gigabytes": 2.34, "tags": []string{}, "status": "available",
 		},
 		"volume_ids": volumes, "size": size, "size_slug": dropletSize, "networks": map[string]any{"v4": []any{}, "v6": []any{}},
-		"region": c.region(d.Region), "tags": c.shownTags(tags),
+		"region": c.region(d.Region), "tags": tags,
 	}
 }
 

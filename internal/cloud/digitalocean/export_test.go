@@ -1,0 +1,4 @@
+package digitalocean
+
+// Scopes is the table of scopes by route.
+var Scopes = scopes

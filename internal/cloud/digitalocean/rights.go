@@ -1,0 +1,88 @@
+package digitalocean
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// scopes are what the API demands of a token, by route. docs/backends has the same table for people.
+var scopes = map[string]string{
+	"GET /v2/volumes":                   "block_storage:read",
+	"GET /v2/volumes/{id}":              "block_storage:read",
+	"POST /v2/volumes":                  "block_storage:create",
+	"DELETE /v2/volumes/{id}":           "block_storage:delete",
+	"GET /v2/volumes/{id}/actions":      "block_storage_action:read",
+	"POST /v2/volumes/{id}/actions":     "block_storage_action:create",
+	"GET /v2/volumes/{id}/snapshots":    "block_storage_snapshot:read",
+	"GET /v2/volumes/snapshots/{id}":    "block_storage_snapshot:read",
+	"POST /v2/volumes/{id}/snapshots":   "block_storage_snapshot:create",
+	"DELETE /v2/volumes/snapshots/{id}": "block_storage_snapshot:delete",
+	"GET /v2/snapshots":                 "snapshot:read",
+	"GET /v2/actions":                   "actions:read",
+	"GET /v2/actions/{id}":              "actions:read",
+	"GET /v2/droplets":                  "droplet:read",
+	"GET /v2/droplets/{id}":             "droplet:read",
+	"GET /v2/regions":                   "regions:read",
+}
+
+func scopeOf(r api.Request) string { return scopes[r.Method+" "+routeOf(r.Path)] }
+
+// client sends the requests, and says of one that is refused to the token which scope it needs.
+type client struct{ *api.Client }
+
+// Do sends a request.
+func (c client) Do(ctx context.Context, r api.Request, into any) error {
+	err := c.Client.Do(ctx, r, into)
+	if a := api.AnswerOf(err); a == nil || a.Status != http.StatusForbidden || fault.Of(err) != fault.Denied {
+		return err
+	}
+	return fmt.Errorf("%w (it needs the scope %s)", err, scopeOf(r))
+}
+
+// nowhere is the id of no volume.
+const nowhere = "00000000-0000-0000-0000-000000000000"
+
+// checked are the paths that Check reads: one for each scope that a read can prove. Those of a volume that does not exist
+// are answered 404 where the token has the scope.
+var checked = []string{
+	volumesPath, actionsPath, snapshotsPath, dropletsPath, regionsPath,
+	volumesPath + "/" + nowhere + "/actions", volumesPath + "/" + nowhere + "/snapshots",
+}
+
+// Check reads one entry of everything that the driver reads, and names the scopes that the token lacks. The first read
+// proves that the API can be reached. Scopes that change something cannot be proved by a read.
+func (c *Cloud) Check(ctx context.Context) error {
+	var missing []string
+	for i, path := range checked {
+		err := c.check(ctx, path)
+		switch a := api.AnswerOf(err); {
+		case a != nil && a.Status == http.StatusForbidden:
+			missing = append(missing, scopeOf(get("", path, budget.List)))
+		case err != nil && i == 0:
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the token lacks the scopes %s: %w", strings.Join(missing, ", "), fault.Denied)
+	}
+	return nil
+}
+
+func (c *Cloud) check(ctx context.Context, path string) error {
+	r := get("check the token", path, budget.List)
+	r.Query = url.Values{"page": {"1"}, "per_page": {"1"}}
+	var body json.RawMessage
+	err := c.api.Do(ctx, r, &body)
+	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound && strings.Contains(path, nowhere) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package digitalocean_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+)
+
+// documented reads the table of scopes in docs/backends: what each is needed for, by scope, and its routes.
+func documented(t *testing.T) (need map[string]string, routes map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/backends/digitalocean.md")
+	must(t, err)
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+:[a-z]+)` \\| ([^|]*) \\|.* \\| ([a-z ]+) \\|$")
+	route := regexp.MustCompile("`([A-Z]+ /v2/[^`]+)`")
+	need, routes = map[string]string{}, map[string]string{}
+	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
+		need[cells[1]] = cells[3]
+		if cells[3] != "yes" {
+			continue
+		}
+		for _, r := range route.FindAllStringSubmatch(cells[2], -1) {
+			routes[r[1]] = cells[1]
+		}
+	}
+	return need, routes
+}
+
+// needed are the scopes without which something does not work.
+func needed(t *testing.T) []string {
+	need, _ := documented(t)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(need)), func(scope string) bool { return need[scope] != "yes" })
+}
+
+func scoped(scopes ...string) func(*emulator.Rules) {
+	return func(r *emulator.Rules) { r.Scopes = strings.Join(scopes, " ") }
+}
+
+func TestTheScopesAreDocumented(t *testing.T) {
+	if _, routes := documented(t); !maps.Equal(routes, digitalocean.Scopes) {
+		t.Errorf("docs/backends/digitalocean.md has\n%v\nthe code has\n%v", routes, digitalocean.Scopes)
+	}
+}
+
+// Every call works with the documented scopes, and something fails where one is taken away.
+func TestEveryCallWorksWithTheDocumentedScopesAndNotWithLess(t *testing.T) {
+	all := needed(t)
+	for _, missing := range append([]string{""}, all...) {
+		t.Run("without "+missing, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			c := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
+			account.SetRules(scoped(slices.DeleteFunc(slices.Clone(all), func(scope string) bool { return scope == missing })...))
+			err := everyCall(t.Context(), c)
+			switch {
+			case missing == "" && err != nil:
+				t.Error(err)
+			case missing != "" && (err == nil || !strings.Contains(err.Error(), missing)):
+				t.Errorf("got %v, want an error that names the scope", err)
+			}
+			for _, e := range account.Exchanges() {
+				if e.Status == 403 && missing == "" && e.Method == "GET" {
+					t.Errorf("a read was refused: %+v", e)
+				}
+			}
+		})
+	}
+}
+
+// everyCall makes every call of the contract, in ways that need every request.
+func everyCall(ctx context.Context, bare *digitalocean.Cloud) error {
+	c := stack(bare)
+	steps := &steps{}
+	var vol cloud.Volume
+	for range 2 { // the second finds the first's
+		steps.do("CreateVolume", func() (err error) { vol, err = c.CreateVolume(ctx, request("a")); return err })
+	}
+	steps.do("CreateVolume in the first region that can", func() error {
+		req := request("b")
+		req.Zones = []string{"nyc2", emulator.DefaultRegion}
+		_, err := c.CreateVolume(ctx, req)
+		return err
+	})
+	steps.do("GetVolume", func() error { _, err := c.GetVolume(ctx, vol.ID); return err })
+	steps.do("ListVolumes", func() error { _, err := c.ListVolumes(ctx, cloud.Page{}); return err })
+	steps.do("ExpandVolume", func() error { _, err := c.ExpandVolume(ctx, vol.ID, 2*cloud.GiB); return err })
+	steps.do("Attach", func() error { _, err := c.Attach(ctx, vol.ID, node1); return err })
+	steps.do("Attach again", func() error { _, err := c.Attach(ctx, vol.ID, node1); return err })
+	steps.do("Detach", func() error { return c.Detach(ctx, vol.ID, "") })
+	steps.do("Attach to nothing", func() error {
+		if _, err := c.Attach(ctx, vol.ID, "999"); fault.Of(err) != fault.NotFound {
+			return fmt.Errorf("got %w, want NotFound", err)
+		}
+		return nil
+	})
+	steps.snapshots(ctx, c, vol)
+	steps.do("DeleteVolume", func() error { return c.DeleteVolume(ctx, vol.ID) })
+	steps.do("Sweep", func() error { return bare.Sweep(ctx) })
+	return steps.failed
+}
+
+// steps are done until one fails.
+type steps struct{ failed error }
+
+func (s *steps) do(name string, step func() error) {
+	if s.failed == nil {
+		if err := step(); err != nil {
+			s.failed = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+func (s *steps) snapshots(ctx context.Context, c cloud.Cloud, vol cloud.Volume) {
+	var snap cloud.Snapshot
+	for range 2 {
+		s.do("CreateSnapshot", func() (err error) {
+			snap, err = c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
+			return err
+		})
+	}
+	s.do("GetSnapshot", func() error { _, err := c.GetSnapshot(ctx, snap.ID); return err })
+	s.do("ListSnapshots", func() error { _, err := c.ListSnapshots(ctx, "", cloud.Page{}); return err })
+	s.do("ListSnapshots of a volume", func() error { _, err := c.ListSnapshots(ctx, vol.ID, cloud.Page{}); return err })
+	for name, source := range map[string]cloud.Source{"restored": {Snapshot: snap.ID}, "cloned": {Volume: vol.ID}} {
+		s.do("CreateVolume "+name, func() error {
+			req := request(name)
+			req.Size, req.Source = 2*cloud.GiB, source
+			made, err := c.CreateVolume(ctx, req)
+			if err == nil && made.Source != source {
+				err = errors.New("it does not name its source")
+			}
+			return err
+		})
+	}
+	s.do("DeleteSnapshot", func() error { return c.DeleteSnapshot(ctx, snap.ID) })
+}
+
+// What a read can prove is named before the first pod waits for it.
+func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
+	all := needed(t)
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	account.SetRules(scoped(all...))
+	must(t, c.Check(t.Context()))
+	account.ResetStats()
+	must(t, c.Check(t.Context()))
+	if n := len(account.Exchanges()); n != 7 {
+		t.Errorf("a check sends %d requests, want one for each scope", n)
+	}
+	var readable []string
+	for _, missing := range all {
+		if !strings.HasSuffix(missing, ":read") {
+			continue
+		}
+		readable = append(readable, missing)
+		account.SetRules(scoped(slices.DeleteFunc(slices.Clone(all), func(scope string) bool { return scope == missing })...))
+		want(t, c.Check(t.Context()), fault.Denied, "the token lacks the scopes "+missing+":")
+	}
+	account.SetRules(scoped("other:read"))
+	want(t, c.Check(t.Context()), fault.Denied, readable...)
+}
+
+// Tags are optional where nobody asked for them, and where somebody did the refusal says what is missing.
+func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
+	account.SetRules(scoped(needed(t)...))
+	vol := volume(t, c, "a")
+	if inCloud, _ := account.Volume(string(vol.ID)); len(inCloud.Tags) > 0 || !slices.Contains(vol.Tags, cloud.Tag{Key: "cloudblock-cluster", Value: "one"}) {
+		t.Errorf("the volume has the tags %q in the cloud, and is answered as %+v", inCloud.Tags, vol)
+	}
+	again, err := c.CreateVolume(t.Context(), request("a"))
+	if err != nil || again.ID != vol.ID {
+		t.Errorf("CreateVolume again = %+v, %v, want %s", again, err, vol.ID)
+	}
+	req := request("b")
+	req.Tags = []cloud.Tag{{Key: "team", Value: "a"}}
+	_, err = c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Denied, "tag:create", "team:a")
+	_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID, Tags: req.Tags})
+	want(t, err, fault.Denied, "tag:create", "team:a")
+	if n := len(account.Volumes()); n != 1 {
+		t.Errorf("%d volumes, want 1", n)
+	}
+}
