@@ -133,6 +133,8 @@ type Capabilities struct {
 	Clones bool
 	// Capacity: the free space is known and true.
 	Capacity bool
+	// Modify: the tags of a volume can be changed later; see Modifier.
+	Modify bool
 	// Health: volumes tell what is wrong with them. Otherwise all of them look healthy.
 	Health bool
 

@@ -108,6 +108,12 @@ func (c *checked) ExpandVolume(ctx context.Context, id cloud.VolumeID, size clou
 	return exp, err
 }
 
+func (c *checked) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+	err := cloud.Modify(ctx, c.Cloud, id, tags)
+	c.write("ModifyVolume", err)
+	return err
+}
+
 func (c *checked) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	dev, err := c.Cloud.Attach(ctx, id, node)
 	c.write("Attach", err)

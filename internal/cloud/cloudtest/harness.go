@@ -106,6 +106,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("DeleteVolume", h.testDelete)
 	t.Run("ListVolumes", h.testList)
 	t.Run("ExpandVolume", h.testExpand)
+	t.Run("ModifyVolume", h.testModify)
 	t.Run("Attach", h.testAttach)
 	t.Run("Detach", h.testDetach)
 	t.Run("Snapshots", h.testSnapshots)

@@ -123,6 +123,9 @@ func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes, more ...fault.Kind) 
 		_, err = e.c.ExpandVolume(ctx, id, size+e.caps.SizeStep)
 		e.want(err, "ExpandVolume of a hostile id", lost...)
 	}
+	if e.caps.Modify {
+		e.want(e.modify(id, cloud.Tag{Key: "team", Value: "hostile"}), "ModifyVolume of a hostile id", lost...)
+	}
 	if e.caps.Attach {
 		_, err = e.c.Attach(ctx, id, e.h.Nodes[0])
 		e.want(err, "Attach of a hostile id", lost...)

@@ -26,6 +26,7 @@ type mutant struct {
 	deleteVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) error
 	listVolumes    func(good cloud.Cloud, ctx context.Context, page cloud.Page) (cloud.VolumeList, error)
 	expandVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error)
+	modifyVolume   func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error
 	attach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error)
 	detach         func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error
 	createSnapshot func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error)
@@ -88,6 +89,13 @@ func (m mutant) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	return m.expandVolume(m.Cloud, ctx, id, size)
 }
 
+func (m mutant) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+	if m.modifyVolume == nil {
+		return cloud.Modify(ctx, m.Cloud, id, tags)
+	}
+	return m.modifyVolume(m.Cloud, ctx, id, tags)
+}
+
 func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	if m.attach == nil {
 		return m.Cloud.Attach(ctx, id, node)
@@ -132,6 +140,21 @@ type mutation struct {
 
 // mutants are the broken backends.
 var mutants = map[string]mutation{
+	"lets the driver's own tags be changed": {caught: "a tag of the driver's own", breaks: mutant{
+		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+			return cloud.Modify(ctx, good, id, slices.DeleteFunc(slices.Clone(tags), func(t cloud.Tag) bool { return strings.HasPrefix(t.Key, cloud.OwnTags) }))
+		}}},
+	"modifies what does not exist": {caught: "fault.NotFound when there is no such volume", breaks: mutant{
+		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+			if err := cloud.Modify(ctx, good, id, tags); fault.Of(err) != fault.NotFound {
+				return err
+			}
+			return nil
+		}}},
+	"forgets a tag of several": {caught: "each tag replaces", breaks: mutant{
+		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+			return cloud.Modify(ctx, good, id, tags[:min(len(tags), 1)])
+		}}},
 	"adopts whatever has the name": {caught: "by whatever volume", stacked: true, breaks: mutant{
 		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 			if found, err := good.FindVolume(ctx, req.Name); err == nil {

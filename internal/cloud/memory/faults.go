@@ -20,6 +20,7 @@ const (
 	CallDeleteVolume   Call = "DeleteVolume"
 	CallListVolumes    Call = "ListVolumes"
 	CallExpandVolume   Call = "ExpandVolume"
+	CallModifyVolume   Call = "ModifyVolume"
 	CallAttach         Call = "Attach"
 	CallDetach         Call = "Detach"
 	CallCreateSnapshot Call = "CreateSnapshot"

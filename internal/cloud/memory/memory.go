@@ -55,7 +55,7 @@ type Config struct {
 // Full returns the capabilities of a backend that can do everything.
 func Full() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, Clones: true, Capacity: true, Health: true,
+		Attach: true, Expand: true, Snapshots: true, Clones: true, Capacity: true, Modify: true, Health: true,
 		Scope:          cloud.ScopeZone,
 		SizeStep:       cloud.GiB,
 		SmallestVolume: cloud.GiB,
@@ -161,7 +161,10 @@ type Cloud struct {
 	cluster string
 }
 
-var _ cloud.Cloud = (*Cloud)(nil)
+var (
+	_ cloud.Cloud    = (*Cloud)(nil)
+	_ cloud.Modifier = (*Cloud)(nil)
+)
 
 // Account returns the account, so that a test that has only the cloud can arm faults.
 func (c *Cloud) Account() *Account { return c.account }

@@ -68,7 +68,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 func TestContract(t *testing.T) {
 	little := memory.Full()
 	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
-	little.Health = false
+	little.Health, little.Modify = false, false
 	little.Scope, little.Parameters = cloud.ScopeNode, nil
 	for name, cfg := range map[string]memory.Config{
 		"everything":          {},

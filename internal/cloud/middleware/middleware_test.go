@@ -77,13 +77,16 @@ func TestSerializeRefusesASecondChangeAtOnce(t *testing.T) {
 			_, err := c.ExpandVolume(ctx, v.ID, 2*cloud.GiB)
 			return err
 		},
+		memory.CallModifyVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+			return cloud.Modify(ctx, c, v.ID, []cloud.Tag{{Key: "team", Value: "a"}})
+		},
 		memory.CallCreateSnapshot: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
 			_, err := c.CreateSnapshot(ctx, snapshotOf("new", v.ID))
 			return err
 		},
 		memory.CallDeleteSnapshot: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error { return c.DeleteSnapshot(ctx, "s") },
 	}
-	onVolume := []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallAttach, memory.CallExpandVolume}
+	onVolume := []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallAttach, memory.CallExpandVolume, memory.CallModifyVolume}
 	for held, begin := range first {
 		t.Run(string(held), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -128,6 +128,12 @@ func (o *Observe) ExpandVolume(ctx context.Context, id cloud.VolumeID, size clou
 	return o.Cloud.ExpandVolume(ctx, id, size)
 }
 
+// ModifyVolume observes the call.
+func (o *Observe) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) (err error) {
+	defer o.done("ModifyVolume", time.Now(), &err, volumeID(id))
+	return cloud.Modify(ctx, o.Cloud, id, tags)
+}
+
 // Attach observes the call.
 func (o *Observe) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (dev cloud.Device, err error) {
 	defer o.done("Attach", time.Now(), &err, volumeID(id), nodeID(node))

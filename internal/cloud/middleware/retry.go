@@ -25,8 +25,8 @@ type Backoff struct {
 var DefaultBackoff = Backoff{Attempts: 4, First: 200 * time.Millisecond, Most: 2 * time.Second}
 
 // Retry repeats calls that were answered fault.Unavailable, if a repeat is harmless: those that only
-// read, and those that the contract says may be called twice (DeleteVolume, ExpandVolume, Detach,
-// DeleteSnapshot). It never repeats a create, which is found by its name instead, and never an
+// read, and those that the contract says may be called twice (DeleteVolume, ExpandVolume, ModifyVolume,
+// Detach, DeleteSnapshot). It never repeats a create, which is found by its name instead, and never an
 // attach: between two of them somebody may have detached the volume on purpose.
 type Retry struct {
 	cloud.Cloud
@@ -120,6 +120,11 @@ func (r *Retry) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 // ExpandVolume is repeated: it never shrinks, so a second call after a larger one changes nothing.
 func (r *Retry) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
 	return retry(ctx, r.backoff, func() (cloud.Expansion, error) { return r.Cloud.ExpandVolume(ctx, id, size) })
+}
+
+// ModifyVolume is repeated: tags that are there already change nothing.
+func (r *Retry) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+	return retryErr(ctx, r.backoff, func() error { return cloud.Modify(ctx, r.Cloud, id, tags) })
 }
 
 // Detach is repeated: fault.Unavailable says that nothing was changed, so the repeat is the first.

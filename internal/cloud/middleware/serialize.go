@@ -76,6 +76,16 @@ func (s *Serialize) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cl
 	return s.Cloud.ExpandVolume(ctx, id, size)
 }
 
+// ModifyVolume holds the volume.
+func (s *Serialize) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+	unlock, err := s.lock(volumeKey(id))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return cloud.Modify(ctx, s.Cloud, id, tags)
+}
+
 // Attach holds the volume, whatever the node: an attach and a detach of one volume never overlap.
 func (s *Serialize) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	unlock, err := s.lock(volumeKey(id))

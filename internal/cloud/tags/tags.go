@@ -15,7 +15,7 @@ import (
 // The keys of the driver's own tags.
 const (
 	// Own begins them.
-	Own = "cloudblock-"
+	Own = cloud.OwnTags
 	// Cluster says which cluster an object was made for.
 	Cluster = Own + "cluster"
 	// Hash tells requests apart whose cloud names are equal, and this driver's objects from others'.

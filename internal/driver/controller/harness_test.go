@@ -84,7 +84,7 @@ func (r *rig) metrics(t *testing.T) string {
 func small() cloud.Capabilities {
 	caps := memory.Full()
 	caps.Attach, caps.Expand, caps.Snapshots, caps.Clones, caps.Capacity = false, false, false, false, false
-	caps.Health, caps.Parameters = false, nil
+	caps.Health, caps.Modify, caps.Parameters = false, false, nil
 	return caps
 }
 

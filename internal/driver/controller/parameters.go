@@ -38,9 +38,6 @@ var (
 	}
 )
 
-// ownTags begin with this; a class cannot set them.
-const ownTags = "cloudblock-"
-
 // shownName bounds how much of an unknown parameter's name a message repeats.
 const shownName = 64
 
@@ -175,8 +172,8 @@ func ParseTags(entries []string) ([]cloud.Tag, error) {
 		switch {
 		case !found || key == "":
 			return nil, fmt.Errorf("entry %d is not of the form key=value: %w", i+1, fault.InvalidArgument)
-		case strings.HasPrefix(strings.ToLower(key), ownTags): // some clouds do not tell capitals apart
-			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, ownTags, fault.InvalidArgument)
+		case strings.HasPrefix(strings.ToLower(key), cloud.OwnTags): // some clouds do not tell capitals apart
+			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, cloud.OwnTags, fault.InvalidArgument)
 		case strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
 		case slices.ContainsFunc(tags, func(t cloud.Tag) bool { return t.Key == key }):
@@ -197,8 +194,8 @@ func parseTagWords(list string) ([]cloud.Tag, error) {
 		switch {
 		case key == "":
 			return nil, fmt.Errorf("entry %d is empty or begins with a colon: %w", i+1, fault.InvalidArgument)
-		case strings.HasPrefix(strings.ToLower(key), ownTags):
-			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, ownTags, fault.InvalidArgument)
+		case strings.HasPrefix(strings.ToLower(key), cloud.OwnTags):
+			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, cloud.OwnTags, fault.InvalidArgument)
 		case strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
 		}
