@@ -35,7 +35,9 @@ func StartDigitalOcean(o Options) (DigitalOcean, error) {
 	}
 	if o.Real {
 		opts.Limits = append(opts.Limits, digitalOceanLimits()...)
-		opts.Rules = digitalocean.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute), SnapshotsPerVolume: 25}
+		opts.Rules = digitalocean.Rules{
+			SnapshotInterval: clock.Fixed(10 * time.Minute), SnapshotsPerVolume: 25, Scopes: digitalocean.DocumentedScopes,
+		}
 	}
 	c, err := digitalocean.New(opts)
 	return DigitalOcean{c}, err

@@ -98,7 +98,10 @@ type Cloud struct {
 	tagless sync.Once // a warning
 }
 
-var _ cloud.Cloud = (*Cloud)(nil)
+var (
+	_ cloud.Cloud    = (*Cloud)(nil)
+	_ cloud.Modifier = (*Cloud)(nil)
+)
 
 // New returns the account that the token opens. It sends nothing yet. What it does in the background
 // ends with ctx or Close.
@@ -163,7 +166,7 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 // Capabilities says what the cloud can do.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, SnapshotZones: profile.DigitalOcean.SnapshotZones, Clones: true,
+		Attach: true, Expand: true, Modify: true, Snapshots: true, SnapshotZones: profile.DigitalOcean.SnapshotZones, Clones: true,
 		Scope:          cloud.Scope(profile.DigitalOcean.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: cloud.GiB,

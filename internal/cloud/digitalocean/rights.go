@@ -31,6 +31,10 @@ var scopes = map[string]string{
 	"GET /v2/droplets":                  "droplet:read",
 	"GET /v2/droplets/{id}":             "droplet:read",
 	"GET /v2/regions":                   "regions:read",
+	// Of ModifyVolume, which is optional.
+	"POST /v2/tags":                  "tag:create",
+	"POST /v2/tags/{id}/resources":   "tag:create and block_storage:update",
+	"DELETE /v2/tags/{id}/resources": "tag:delete and block_storage:update",
 }
 
 func scopeOf(r api.Request) string { return scopes[r.Method+" "+routeOf(r.Path)] }

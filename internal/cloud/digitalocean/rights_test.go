@@ -23,16 +23,16 @@ func documented(t *testing.T) (need map[string]string, routes map[string]string)
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/backends/digitalocean.md")
 	must(t, err)
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+:[a-z]+)` \\| ([^|]*) \\|.* \\| ([a-z ]+) \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+:[a-z]+)` \\|([^|]*)\\|.*\\| ([a-z ]+) \\|$")
 	route := regexp.MustCompile("`([A-Z]+ /v2/[^`]+)`")
 	need, routes = map[string]string{}, map[string]string{}
 	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
 		need[cells[1]] = cells[3]
-		if cells[3] != "yes" {
-			continue
-		}
 		for _, r := range route.FindAllStringSubmatch(cells[2], -1) {
-			routes[r[1]] = cells[1]
+			if routes[r[1]] != "" {
+				routes[r[1]] += " and "
+			}
+			routes[r[1]] += cells[1]
 		}
 	}
 	return need, routes
@@ -192,5 +192,40 @@ func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
 	want(t, err, fault.Denied, "tag:create", "team:a")
 	if n := len(account.Volumes()); n != 1 {
 		t.Errorf("%d volumes, want 1", n)
+	}
+}
+
+// A volume is modified with the optional scopes, and one that is missing is named.
+func TestModifyingNeedsItsScopes(t *testing.T) {
+	need, _ := documented(t)
+	all := slices.Sorted(maps.Keys(need))
+	if got := slices.Sorted(slices.Values(strings.Fields(emulator.DocumentedScopes))); !slices.Equal(got, all) {
+		t.Errorf("the emulator's are %q, the documented ones %q", got, all)
+	}
+	tag := func(value string) []cloud.Tag { return []cloud.Tag{{Key: "team", Value: value}} }
+	for _, missing := range []string{"", "tag:create", "tag:delete", "block_storage:update"} {
+		t.Run("without "+missing, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			c := stack(open(t, account))
+			req := request("a")
+			req.Tags = tag("a")
+			vol, err := c.CreateVolume(t.Context(), req)
+			must(t, err)
+			account.SetRules(scoped(slices.DeleteFunc(slices.Clone(all), func(scope string) bool { return scope == missing })...))
+			err = cloud.Modify(t.Context(), c, vol.ID, tag("b"))
+			if missing != "" {
+				want(t, err, fault.Denied, missing)
+				return
+			}
+			must(t, err)
+			account.ResetStats()
+			must(t, cloud.Modify(t.Context(), c, vol.ID, tag("b")))
+			if sent := account.Exchanges(); len(sent) != 1 || sent[0].Method != "GET" {
+				t.Errorf("what is there already cost %+v, want one read", sent)
+			}
+			if inCloud, _ := account.Volume(string(vol.ID)); !slices.Equal(inCloud.Tags, []string{"cloudblock-cluster:one", "team:b"}) {
+				t.Errorf("the volume has the tags %q", inCloud.Tags)
+			}
+		})
 	}
 }

@@ -38,6 +38,7 @@ const (
 	snapshotsPath = "/v2/snapshots"
 	regionsPath   = "/v2/regions"
 	dropletsPath  = "/v2/droplets"
+	tagsPath      = "/v2/tags"
 	// volumeSnapshotsPath has one snapshot of a volume. The same below snapshotsPath needs scopes of images.
 	volumeSnapshotsPath = volumesPath + "/snapshots"
 )
@@ -119,6 +120,7 @@ var routes = []struct {
 	template string
 }{
 	{regexp.MustCompile(`/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "/{id}"},
+	{regexp.MustCompile(`/v2/tags/[^/]+`), "/v2/tags/{id}"},
 	{regexp.MustCompile(`/[0-9]+`), "/{id}"},
 }
 

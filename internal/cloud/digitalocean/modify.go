@@ -1,0 +1,113 @@
+package digitalocean
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// ModifyVolume puts tags on a volume, and takes off what it had under their keys. The API changes one tag of a volume
+// with a request. A repeat goes on where a call was cut off, because the new tags come first.
+func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []cloud.Tag) error {
+	doing := fmt.Sprintf("modify volume %.80s", id)
+	if !objectID(id) {
+		return fmt.Errorf("%s: %w: no volume has such an id", doing, fault.NotFound)
+	}
+	var words []string
+	for _, t := range list {
+		if strings.HasPrefix(strings.ToLower(t.Key), tags.Own) {
+			return fmt.Errorf("%s: tag %q is the driver's own: %w", doing, t.Key, fault.InvalidArgument)
+		}
+		word, err := tagRule.Write(t)
+		if err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		words = append(words, word)
+	}
+	vol, err := c.volumes.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	add, remove := retag(vol.Tags, words)
+	for _, word := range add {
+		err := c.changeTag(ctx, id, http.MethodPost, word)
+		if fault.Of(err) == fault.NotFound { // the account has no such tag yet
+			if err = c.createTag(ctx, word); err == nil {
+				err = c.changeTag(ctx, id, http.MethodPost, word)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, word := range remove {
+		if err := c.changeTag(ctx, id, http.MethodDelete, word); err != nil && fault.Of(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// retag says which tags a volume lacks of those wanted, and which it has under the same keys. The cloud keeps the
+// capitals that a tag was first written with, so they do not count.
+func retag(has, want []string) (add, remove []string) {
+	lacks := func(words []string) func(string) bool {
+		return func(word string) bool {
+			return !slices.ContainsFunc(words, func(other string) bool { return strings.EqualFold(word, other) })
+		}
+	}
+	keys := make([]string, 0, len(want))
+	for _, word := range want {
+		key, _, _ := strings.Cut(word, ":")
+		keys = append(keys, key)
+		if lacks(has)(word) {
+			add = append(add, word)
+		}
+	}
+	for _, word := range has {
+		key, _, _ := strings.Cut(word, ":")
+		if lacks(want)(word) && !lacks(keys)(key) {
+			remove = append(remove, word)
+		}
+	}
+	return add, remove
+}
+
+// changeTag puts a tag that the account has on a volume, or takes it off. fault.NotFound when there is no such tag.
+func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, method, word string) error {
+	verb := "put"
+	if method == http.MethodDelete {
+		verb = "remove"
+	}
+	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{
+		Name: fmt.Sprintf("%s tag %s of volume %s", verb, word, id), Kind: "tag", Object: volumeKey(id), Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (none struct{}, operation string, err error) {
+			return none, "", c.api.Do(ctx, api.Request{
+				Method: method, Path: tagsPath + "/" + word + "/resources", Write: w, NoContent: true,
+				Body: map[string]any{"resources": []map[string]string{{"resource_id": string(id), "resource_type": "volume"}}},
+			}, nil)
+		},
+	})
+	return err
+}
+
+// createTag adds a tag to the account.
+func (c *Cloud) createTag(ctx context.Context, word string) error {
+	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{
+		Name: "create tag " + word, Kind: "tag", Object: "tag " + word, Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (none struct{}, operation string, err error) {
+			var root map[string]any
+			return none, "", c.api.Do(ctx, api.Request{Method: http.MethodPost, Path: tagsPath, Body: map[string]string{"name": word}, Write: w}, &root)
+		},
+	})
+	return err
+}
