@@ -43,6 +43,34 @@ func TestRightsAreNarrow(t *testing.T) {
 	})
 }
 
+// The provisioner reads the VolumeAttributesClass of a claim and the resizer watches all of them, where the driver can
+// modify volumes. On `local` it cannot, and they do neither.
+func TestSidecarsMayReadVolumeAttributesClasses(t *testing.T) {
+	need := map[string][]string{"provisioner": {"get"}, "resizer": {"get", "list", "watch"}}
+	forEachSet(t, func(t *testing.T, o objects) {
+		for name, rules := range o.roles {
+			words := strings.Split(strings.TrimPrefix(name, "ClusterRole/"), "-")
+			at := slices.IndexFunc(words, func(word string) bool { return need[word] != nil })
+			if at < 0 || strings.HasPrefix(name, "Role/") {
+				continue
+			}
+			want := need[words[at]]
+			if slices.Contains(words, "local") {
+				want = nil
+			}
+			var may []string
+			for _, r := range rules {
+				if slices.Contains(r.APIGroups, "storage.k8s.io") && slices.Contains(r.Resources, "volumeattributesclasses") {
+					may = append(may, r.Verbs...)
+				}
+			}
+			if !slices.Equal(may, want) {
+				t.Errorf("%s may %v VolumeAttributesClasses, want %v", name, may, want)
+			}
+		}
+	})
+}
+
 func TestEveryRoleIsBoundToAnAccountThatExists(t *testing.T) {
 	forEachSet(t, func(t *testing.T, o objects) {
 		bound := map[string]bool{}

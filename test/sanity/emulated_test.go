@@ -26,7 +26,10 @@ type emulated struct {
 	unsupported map[string]string
 }
 
-const noSnapshots = "the cloud has no snapshots of volumes"
+const (
+	noSnapshots = "the cloud has no snapshots of volumes"
+	notModified = "this backend does not modify volumes"
+)
 
 // takes is how long an account takes for a change.
 var takes = clock.Fixed(20 * time.Millisecond)
@@ -54,6 +57,9 @@ var emulatedClouds = []emulated{
 			"CreateSnapshot not supported":                     noSnapshots,
 			"DeleteSnapshot not supported":                     noSnapshots,
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
+			"Modify volume not supported":                      notModified,
+			"Modify Volume not supported":                      notModified,
+			"ControllerModifyVolume not supported":             notModified,
 		},
 	},
 	yandexFolder("Yandex Cloud", yandex.Rules{}, &accounts.Yandex{}),
@@ -74,6 +80,9 @@ func yandexFolder(name string, rules yandex.Rules, way *accounts.Yandex) emulate
 		},
 		unsupported: map[string]string{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": "a snapshot is in no zone: it can be restored in each",
+			"Modify volume not supported":                      notModified,
+			"Modify Volume not supported":                      notModified,
+			"ControllerModifyVolume not supported":             notModified,
 		},
 	}
 }
@@ -96,9 +105,6 @@ func (e emulated) backend(name, accessType string) backend {
 			"GetCapacity not supported":                            "the cloud does not say how much room it has",
 			"ControllerGetVolumeHealth not supported":              "the cloud does not say how its volumes are; the node program does",
 			"ControllerListVolumeHealth not supported":             "the cloud does not say how its volumes are; the node program does",
-			"Modify volume not supported":                          "there is nothing to modify",
-			"Modify Volume not supported":                          "there is nothing to modify",
-			"ControllerModifyVolume not supported":                 "there is nothing to modify",
 		},
 	}
 	maps.Copy(b.unsupported, e.unsupported)

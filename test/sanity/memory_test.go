@@ -29,9 +29,6 @@ var memoryBackend = backend{
 	unsupported: map[string]string{
 		"GroupControllerService not supported":                 "there are no snapshots of groups",
 		"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
-		"Modify volume not supported":                          "there is nothing to modify",
-		"Modify Volume not supported":                          "there is nothing to modify",
-		"ControllerModifyVolume not supported":                 "there is nothing to modify",
 	},
 }
 

@@ -100,6 +100,7 @@ func (b backend) run(t *testing.T) {
 	config.StagingPath = filepath.Join(kubelet, "staging")
 	config.TestVolumeSize, config.TestVolumeExpandSize = b.size, 2*b.size
 	config.TestVolumeAccessType = b.accessType
+	config.TestVolumeMutableParameters = map[string]string{"tags": "suite=sanity"}
 	config.RemoveTargetPath = os.RemoveAll
 	config.TestNodeVolumeAttachLimit = true
 	ginkgo.Describe(b.name+":", func() {

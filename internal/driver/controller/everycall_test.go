@@ -91,6 +91,7 @@ var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
 	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT:                 {"GetSnapshot"},
 	csi.ControllerServiceCapability_RPC_CLONE_VOLUME:                 {"CreateVolume"},
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:                {"ControllerExpandVolume"},
+	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME:                {"ControllerModifyVolume", "CreateVolume"},
 	csi.ControllerServiceCapability_RPC_GET_VOLUME:                   {"ControllerGetVolume"},
 	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH:            {"ControllerGetVolumeHealth"},
 	csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH:           {"ControllerListVolumeHealth", "ControllerGetVolumeHealth"},
@@ -224,7 +225,8 @@ func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapabil
 		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"mkfsOptions": canary} },
 		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"formatNonZero": canary} },
 		func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"tags": canary} },
-		func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{canary: canary} },
+		func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"unknown": canary} },
+		func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"tags": canary} },
 	} {
 		req := request("fails")
 		change(req)

@@ -67,7 +67,7 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 	given := make(map[string]string, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !slices.Contains(known, name) {
-			return volumeParameters{}, unknownParameter(name, known)
+			return volumeParameters{}, unknownParameter("parameters", name, known)
 		}
 		meant := vendor.Parameter(name)
 		if meant == "" {
@@ -131,6 +131,30 @@ func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	return nil
 }
 
+// parseMutableParameters decodes the parameters of a VolumeAttributesClass: tags, the only thing that can be modified.
+func (s *Service) parseMutableParameters(raw map[string]string) ([]cloud.Tag, error) {
+	const field = "mutable_parameters"
+	if len(raw) > 0 && !s.caps.Modify {
+		return nil, fmt.Errorf("%s: with this cloud nothing can be modified: %w", field, fault.InvalidArgument)
+	}
+	if err := driver.CheckMap(field, raw); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		if name != paramTags {
+			return nil, unknownParameter(field, name, []string{paramTags})
+		}
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	tags, err := ParseTags(strings.Split(raw[paramTags], ","))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", field, paramTags, err)
+	}
+	return tags, nil
+}
+
 // parseSnapshotParameters decodes the parameters of a class of snapshots into tags.
 func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
@@ -150,18 +174,18 @@ func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 			}
 			tags = append(tags, own...)
 		default:
-			return nil, unknownParameter(name, known)
+			return nil, unknownParameter("parameters", name, known)
 		}
 	}
 	return tags, nil
 }
 
-func unknownParameter(name string, known []string) error {
+func unknownParameter(field, name string, known []string) error {
 	if len(name) > shownName {
 		name = name[:shownName] + "..."
 	}
-	return fmt.Errorf("parameters: unknown %q; known are %s: %w",
-		name, strings.Join(slices.Sorted(slices.Values(known)), ", "), fault.InvalidArgument)
+	return fmt.Errorf("%s: unknown %q; known are %s: %w",
+		field, name, strings.Join(slices.Sorted(slices.Values(known)), ", "), fault.InvalidArgument)
 }
 
 // ParseTags reads entries of the form key=value.

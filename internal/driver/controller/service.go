@@ -51,6 +51,9 @@ func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	if s.caps.Expand {
 		types = append(types, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
 	}
+	if s.caps.Modify {
+		types = append(types, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	}
 	if s.caps.Snapshots {
 		types = append(types, csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 			csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS, csi.ControllerServiceCapability_RPC_GET_SNAPSHOT)

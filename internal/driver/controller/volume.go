@@ -49,8 +49,9 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 	if err := driver.CheckCapabilities("volume_capabilities", req.GetVolumeCapabilities()); err != nil {
 		return none, volumeParameters{}, err
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return none, volumeParameters{}, fmt.Errorf("mutable_parameters: not supported: %w", fault.InvalidArgument)
+	mutable, err := s.parseMutableParameters(req.GetMutableParameters())
+	if err != nil {
+		return none, volumeParameters{}, err
 	}
 	params, err := s.parseVolumeParameters(req.GetParameters())
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 		Zones:      zones,
 		Source:     source,
 		Parameters: params.backend,
-		Tags:       mergeTags(s.tags, params.tags),
+		Tags:       mergeTags(mergeTags(s.tags, params.tags), mutable),
 	}, params, err
 }
 
@@ -165,12 +166,13 @@ func (s *Service) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valid
 		VolumeContext:      req.GetVolumeContext(),
 		VolumeCapabilities: req.GetVolumeCapabilities(),
 		Parameters:         req.GetParameters(),
+		MutableParameters:  req.GetMutableParameters(),
 	}}, nil
 }
 
 func (s *Service) validate(req *csi.ValidateVolumeCapabilitiesRequest, vol cloud.Volume) error {
-	if len(req.GetMutableParameters()) > 0 {
-		return errors.New("mutable_parameters: not supported")
+	if _, err := s.parseMutableParameters(req.GetMutableParameters()); err != nil {
+		return err
 	}
 	if err := driver.CheckCapabilities("volume_capabilities", req.GetVolumeCapabilities()); err != nil {
 		return err

@@ -1,0 +1,101 @@
+package controller_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+)
+
+// tagsOf returns what the cloud shows of a volume.
+func (r *rig) tagsOf(t *testing.T, id string) []cloud.Tag {
+	t.Helper()
+	vol, err := r.cloud.GetVolume(ctxOf(t), cloud.VolumeID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vol.Tags
+}
+
+func TestModifyVolume(t *testing.T) {
+	r := start(t, memory.Config{}, cloud.Tag{Key: "site", Value: "north"})
+	create := request("v")
+	create.Parameters = map[string]string{"tags": "team=a,stage=dev", "csi.storage.k8s.io/pvc/name": "data"}
+	create.MutableParameters = map[string]string{"tags": "team=b,site=south"}
+	made, err := r.CreateVolume(ctxOf(t), create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.GetVolume().GetVolumeId()
+	own := cloud.Tag{Key: "cloudblock-pvc", Value: "data"}
+	has := func(want ...cloud.Tag) {
+		t.Helper()
+		tags := r.tagsOf(t, id)
+		slices.SortFunc(tags, func(a, b cloud.Tag) int { return strings.Compare(a.Key, b.Key) })
+		if !slices.Equal(tags, want) {
+			t.Errorf("the volume has the tags %+v, want %+v", tags, want)
+		}
+	}
+	// mutable_parameters take precedence over parameters.
+	has(own, cloud.Tag{Key: "site", Value: "south"}, cloud.Tag{Key: "stage", Value: "dev"}, cloud.Tag{Key: "team", Value: "b"})
+	for range 2 {
+		_, err := r.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: map[string]string{"tags": "team=c, cost=1"}})
+		wantCode(t, "ControllerModifyVolume", err, codes.OK)
+		// What the class does not name stays.
+		has(own, cloud.Tag{Key: "cost", Value: "1"}, cloud.Tag{Key: "site", Value: "south"}, cloud.Tag{Key: "stage", Value: "dev"}, cloud.Tag{Key: "team", Value: "c"})
+	}
+	confirmed, err := r.ValidateVolumeCapabilities(ctxOf(t), &csi.ValidateVolumeCapabilitiesRequest{
+		VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{filesystem()}, MutableParameters: create.GetMutableParameters(),
+	})
+	if err != nil || confirmed.GetConfirmed().GetMutableParameters()["tags"] == "" {
+		t.Errorf("ValidateVolumeCapabilities = %v, %v, want the mutable parameters confirmed", confirmed, err)
+	}
+}
+
+func TestModifyVolumeRefusesAndSaysWhatCanBeModified(t *testing.T) {
+	r := start(t, memory.Config{})
+	id := r.make(t, "v").GetVolumeId()
+	for name, tc := range map[string]struct {
+		id     string
+		params map[string]string
+		code   codes.Code
+		says   string
+	}{
+		"no volume":           {"", map[string]string{"tags": "a=b"}, codes.InvalidArgument, "volume_id"},
+		"an unknown volume":   {"vol-999", map[string]string{"tags": "a=b"}, codes.NotFound, "vol-999"},
+		"nothing":             {id, nil, codes.InvalidArgument, "mutable_parameters: missing"},
+		"a type":              {id, map[string]string{"type": "fast"}, codes.InvalidArgument, `mutable_parameters: unknown "type"; known are tags`},
+		"a type beside tags":  {id, map[string]string{"tags": "a=b", "type": "fast"}, codes.InvalidArgument, "known are tags"},
+		"the driver's own":    {id, map[string]string{"tags": "cloudblock-cluster=x"}, codes.InvalidArgument, "driver's own"},
+		"no tag":              {id, map[string]string{"tags": ""}, codes.InvalidArgument, "key=value"},
+		"what is no tag":      {id, map[string]string{"tags": "a"}, codes.InvalidArgument, "key=value"},
+		"an enormous request": {id, map[string]string{"tags": string(make([]byte, 5000))}, codes.InvalidArgument, "mutable_parameters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := r.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: tc.id, MutableParameters: tc.params})
+			wantCode(t, "ControllerModifyVolume", err, tc.code, tc.says)
+			if tags := r.tagsOf(t, id); len(tags) > 0 {
+				t.Errorf("the volume has the tags %+v", tags)
+			}
+			if tc.id == "" || tc.id != id || tc.params == nil {
+				return
+			}
+			create := request("other " + name)
+			create.MutableParameters = tc.params
+			_, err = r.CreateVolume(ctxOf(t), create)
+			wantCode(t, "CreateVolume", err, tc.code, tc.says)
+		})
+	}
+	little := start(t, memory.Config{Capabilities: small()})
+	create := request("v")
+	create.MutableParameters = map[string]string{"tags": "a=b"}
+	_, err := little.CreateVolume(ctxOf(t), create)
+	wantCode(t, "CreateVolume where nothing can be modified", err, codes.InvalidArgument, "mutable_parameters")
+	_, err = little.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: "v", MutableParameters: create.GetMutableParameters()})
+	wantCode(t, "ControllerModifyVolume", err, codes.Unimplemented)
+}
