@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -70,7 +71,7 @@ func TestEveryCallWorksWithTheDocumentedScopesAndNotWithLess(t *testing.T) {
 				t.Errorf("got %v, want an error that names the scope", err)
 			}
 			for _, e := range account.Exchanges() {
-				if e.Status == 403 && missing == "" && e.Method == "GET" {
+				if e.Status == http.StatusForbidden && missing == "" && e.Method == http.MethodGet {
 					t.Errorf("a read was refused: %+v", e)
 				}
 			}
@@ -220,7 +221,7 @@ func TestModifyingNeedsItsScopes(t *testing.T) {
 			must(t, err)
 			account.ResetStats()
 			must(t, cloud.Modify(t.Context(), c, vol.ID, tag("b")))
-			if sent := account.Exchanges(); len(sent) != 1 || sent[0].Method != "GET" {
+			if sent := account.Exchanges(); len(sent) != 1 || sent[0].Method != http.MethodGet {
 				t.Errorf("what is there already cost %+v, want one read", sent)
 			}
 			if inCloud, _ := account.Volume(string(vol.ID)); !slices.Equal(inCloud.Tags, []string{"cloudblock-cluster:one", "team:b"}) {

@@ -32,7 +32,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []clou
 		others := slices.DeleteFunc(slices.Clone(vol.Tags), func(has cloud.Tag) bool {
 			return slices.ContainsFunc(tags, func(t cloud.Tag) bool { return t.Key == has.Key })
 		})
-		vol.Tags = append(others, tags...)
+		vol.Tags = slices.Concat(others, tags)
 		s.volumes[id] = vol
 		return none, nil
 	})
