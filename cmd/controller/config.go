@@ -22,7 +22,8 @@ const clusterTag = "cloudblock-cluster"
 const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --credentials-file FILE [flags]
        cloudblock-controller --cloud yandex [--credentials-file FILE] [flags]
        cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
-       cloudblock-controller volumes --cloud local --local-pool DIR [flags]`
+       cloudblock-controller volumes --cloud local --local-pool DIR [flags]
+       cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID]`
 
 const usualOperation = 5 * time.Minute
 

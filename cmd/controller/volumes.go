@@ -24,6 +24,30 @@ type volumesConfig struct {
 	cloud, pool, node, remove, output string
 }
 
+// listVolumes is the sub-command "volumes". A pool has records of its own to show; of other clouds it shows what they
+// list.
+func listVolumes(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if b, known := backends[cloudIn(args)]; known && !b.perNode {
+		return runInventory(ctx, args, getenv, stdout, stderr)
+	}
+	return runVolumes(ctx, args, stdout, stderr)
+}
+
+// cloudIn returns what --cloud says, which decides which flags there are.
+func cloudIn(args []string) string {
+	for i, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case name != "cloud" || !strings.HasPrefix(arg, "-"):
+		case strings.Contains(arg, "="):
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
 // runVolumes lists what is in a node's pool, snapshots and left-overs too, or removes exactly one. It
 // compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
 // The list goes to stdout and a word about left-overs to stderr. Wrong flags are driver.ErrCommandLine, all at once.
@@ -63,11 +87,15 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		_, _ = fmt.Fprintf(stderr, "%d of %d are left-overs; the driver never removes them by itself, --delete ID does\n", leftOvers, len(entries))
 	}
 	if cfg.output == "json" {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(rows)
+		return writeJSON(stdout, rows)
 	}
 	return printVolumes(stdout, rows)
+}
+
+func writeJSON(w io.Writer, rows any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(rows)
 }
 
 // parseVolumes reads the flags. With --help it writes them to out and returns flag.ErrHelp.
@@ -75,7 +103,7 @@ func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
 	var cfg volumesConfig
 	fs := flag.NewFlagSet("cloudblock-controller volumes", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&cfg.cloud, "cloud", "", "must be local: only there the driver itself keeps the volumes")
+	fs.StringVar(&cfg.cloud, "cloud", "", "local; the other clouds have flags of their own")
 	fs.StringVar(&cfg.pool, "local-pool", "", "folder of the pool")
 	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
 	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or left-over with exactly this id, with its data; refused while in use")

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+)
+
+// inCloud is an account of one cloud and the flags that lead to it.
+type inCloud struct {
+	t       *testing.T
+	account accounts.Account
+	flags   []string
+}
+
+// volumes runs the sub-command and returns what it printed.
+func (a *inCloud) volumes(args ...string) (string, error) {
+	a.t.Helper()
+	var out, stderr bytes.Buffer
+	err := run(a.t.Context(), slices.Concat([]string{"volumes"}, a.flags, []string{"--cluster-id=prod"}, args), func(string) string { return "" }, &out, &stderr)
+	return out.String(), err
+}
+
+// open returns the backend as the controller of a cluster has it.
+func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
+	a.t.Helper()
+	cfg, err := parse(append(slices.Clone(a.flags), "--cluster-id="+cluster), func(string) string { return "" }, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c, end, err := cfg.backend.open(a.t.Context(), cfg, surroundings{log: zap.NewNop(), registry: prometheus.NewRegistry()})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = end(context.Background()) })
+	return c, cfg.tags
+}
+
+// create makes a volume for a claim of a cluster.
+func (a *inCloud) create(cluster, name string) cloud.Volume {
+	a.t.Helper()
+	c, tags := a.open(cluster)
+	vol, err := c.CreateVolume(a.t.Context(), cloud.CreateVolumeRequest{
+		Name: name, Size: cloud.Bytes(a.account.Size()),
+		Tags: append(tags, cloud.Tag{Key: "cloudblock-pvc-namespace", Value: "shop"}, cloud.Tag{Key: "cloudblock-pvc", Value: "data-" + name}),
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return vol
+}
+
+func (a *inCloud) deletes(id, why string, args ...string) {
+	a.t.Helper()
+	_, err := a.volumes(append(args, "--delete="+id)...)
+	if why == "" && err != nil || why != "" && (fault.Of(err) != fault.Precondition || !strings.Contains(err.Error(), why)) {
+		a.t.Errorf("--delete %s: %v, want that it says %q", id, err, why)
+	}
+	if there := accounts.Find(a.account, id).ID == id; there != (why != "") {
+		a.t.Errorf("after --delete %s the account has it: %v", id, there)
+	}
+}
+
+// What a cluster has in a cloud is listed, and only what is certainly unused goes, by its id.
+func TestVolumesOfACloud(t *testing.T) {
+	for _, name := range accounts.Names() {
+		t.Run(name, func(t *testing.T) {
+			account, err := accounts.Start(name, accounts.Options{Machines: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = account.Close() })
+			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+				t.Fatal(err)
+			}
+			flags, err := account.Controller(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &inCloud{t: t, account: account, flags: append(flags, "--cloud="+name)}
+			used, unused, theirs := a.create("prod", "used"), a.create("prod", "unused"), a.create("test", "theirs")
+			foreign, err := account.AddVolume(accounts.Volume{Name: "foreign"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, _ := a.open("prod")
+			machine := cloud.NodeID(account.Machines()[0])
+			if _, err := c.Attach(t.Context(), unused.ID, machine); err != nil {
+				t.Fatal(err)
+			}
+			claimed := filepath.Join(t.TempDir(), "handles")
+			if err := os.WriteFile(claimed, []byte("\n"+string(used.ID)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+
+			checkInventory(t, a, claimed, map[string]item{
+				string(used.ID):   {Claim: "data-used", Claimed: new(true), Ours: true},
+				string(unused.ID): {Claim: "data-unused", Claimed: new(false), Ours: true, AttachedTo: []cloud.NodeID{machine}},
+			})
+			if table, err := a.volumes("--all"); err != nil || !strings.Contains(table, foreign) || !strings.Contains(table, string(theirs.ID)) {
+				t.Errorf("--all: %v\n%s", err, table)
+			}
+
+			a.deletes(string(used.ID), "claims it", "--claimed="+claimed)
+			a.deletes(string(theirs.ID), `--cluster-id "test"`, "--all")
+			a.deletes(foreign, "--all")
+			a.deletes(string(unused.ID), "attached to")
+			if err := c.Detach(t.Context(), unused.ID, machine); err != nil {
+				t.Fatal(err)
+			}
+			a.deletes(string(unused.ID), "", "--claimed="+claimed)
+			if _, err := a.volumes("--delete=" + string(unused.ID)); fault.Of(err) != fault.NotFound {
+				t.Errorf("--delete of what is gone: %v, want that there is none", err)
+			}
+			if wrong := accounts.Wrong(account); len(wrong) > 0 {
+				t.Errorf("the account objects: %q", wrong)
+			}
+		})
+	}
+}
+
+func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]item) {
+	t.Helper()
+	out, err := a.volumes("--output=json", "--claimed="+claimed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []item
+	if err := json.Unmarshal([]byte(out), &items); err != nil {
+		t.Fatal(err)
+	}
+	if len(items) != len(want) {
+		t.Errorf("listed are %s, want only %v", out, want)
+	}
+	for _, got := range items {
+		w, known := want[got.ID]
+		if !known || got.Claim != w.Claim || got.Namespace != "shop" || *got.Claimed != *w.Claimed || got.Ours != w.Ours || got.Cluster != "prod" ||
+			!slices.Equal(got.AttachedTo, w.AttachedTo) || got.Size != a.account.Size() || got.Kind != kindVolume {
+			t.Errorf("listed is %+v, want %+v", got, w)
+		}
+	}
+}
+
+// Every mistake of the command line is named, and nothing is asked of the cloud then.
+func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "handles")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := run(t.Context(), []string{"volumes", "--cloud", "linode", "--output=xml", "--claimed", empty}, func(string) string { return "" }, &bytes.Buffer{}, &bytes.Buffer{})
+	if !errors.Is(err, driver.ErrCommandLine) {
+		t.Fatalf("%v, want a wrong command line", err)
+	}
+	for _, want := range []string{"--credentials-file", "--output", "no handle"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q among it", err, want)
+		}
+	}
+}
+
+// A handle is an item's if it is its id, alone or with what a vendor's driver adds.
+func TestHasHandle(t *testing.T) {
+	for handle, want := range map[string]bool{"45": true, "45-pvc0123": true, "455": false, "4": false, "": false} {
+		if it := (item{ID: "45"}); it.hasHandle(handle) != want {
+			t.Errorf("%q is of 45: %v, want %v", handle, !want, want)
+		}
+	}
+}
