@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -37,7 +36,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	add, remove := retag(vol.Tags, words)
+	add, remove := tags.Change(vol.Tags, words)
 	for _, word := range add {
 		err := c.changeTag(ctx, id, http.MethodPost, word)
 		if fault.Of(err) == fault.NotFound { // the account has no such tag yet
@@ -55,31 +54,6 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 		}
 	}
 	return nil
-}
-
-// retag says which tags a volume lacks of those wanted, and which it has under the same keys. The cloud keeps the
-// capitals that a tag was first written with, so they do not count.
-func retag(has, want []string) (add, remove []string) {
-	lacks := func(words []string) func(string) bool {
-		return func(word string) bool {
-			return !slices.ContainsFunc(words, func(other string) bool { return strings.EqualFold(word, other) })
-		}
-	}
-	keys := make([]string, 0, len(want))
-	for _, word := range want {
-		key, _, _ := strings.Cut(word, ":")
-		keys = append(keys, key)
-		if lacks(has)(word) {
-			add = append(add, word)
-		}
-	}
-	for _, word := range has {
-		key, _, _ := strings.Cut(word, ":")
-		if lacks(want)(word) && !lacks(keys)(key) {
-			remove = append(remove, word)
-		}
-	}
-	return add, remove
 }
 
 // changeTag puts a tag that the account has on a volume, or takes it off. fault.NotFound when there is no such tag.

@@ -120,7 +120,10 @@ type Cloud struct {
 	cloning ops.InUse // the labels of unfinished copies
 }
 
-var _ cloud.Cloud = (*Cloud)(nil)
+var (
+	_ cloud.Cloud    = (*Cloud)(nil)
+	_ cloud.Modifier = (*Cloud)(nil)
+)
 
 // New returns the account that the token opens. It sends nothing yet. What it does in the background
 // ends with ctx or Close.
@@ -199,7 +202,7 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 // local disks, so the node says it.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Clones: true,
+		Attach: true, Expand: true, Modify: true, Clones: true,
 		Scope:          cloud.Scope(profile.Linode.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: minSize * cloud.GiB,

@@ -82,6 +82,38 @@ func (r Rule) Safe(value string, most int) string {
 	return value[:max(0, min(len(value), most))]
 }
 
+// Change says which of the words wanted an object lacks, and which it has under their keys. Clouds keep the capitals
+// that a tag was first written with, so they do not count.
+func Change(has, want []string) (add, remove []string) {
+	lacks := func(words []string) func(string) bool {
+		return func(word string) bool {
+			return !slices.ContainsFunc(words, func(other string) bool { return strings.EqualFold(word, other) })
+		}
+	}
+	keys := make([]string, 0, len(want))
+	for _, word := range want {
+		key, _, _ := strings.Cut(word, ":")
+		keys = append(keys, key)
+		if lacks(has)(word) {
+			add = append(add, word)
+		}
+	}
+	for _, word := range has {
+		key, _, _ := strings.Cut(word, ":")
+		if lacks(want)(word) && !lacks(keys)(key) {
+			remove = append(remove, word)
+		}
+	}
+	return add, remove
+}
+
+// Replace returns what an object has after a Change, sorted.
+func Replace(has, want []string) []string {
+	add, remove := Change(has, want)
+	words := slices.DeleteFunc(slices.Clone(has), func(word string) bool { return slices.Contains(remove, word) })
+	return slices.Sorted(slices.Values(append(words, add...)))
+}
+
 // Read reads the cloud's words, sorted, so that equal sets are equal lists.
 func Read(words []string) []cloud.Tag {
 	words = slices.Sorted(slices.Values(words))

@@ -121,7 +121,10 @@ type Cloud struct {
 	cloning             ops.InUse // the names of temporary snapshots
 }
 
-var _ cloud.Cloud = (*Cloud)(nil)
+var (
+	_ cloud.Cloud    = (*Cloud)(nil)
+	_ cloud.Modifier = (*Cloud)(nil)
+)
 
 // New returns the folder that the credentials open. It sends nothing yet. What it does in the background
 // ends with ctx or Close.
@@ -196,7 +199,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 // Capabilities says what the cloud can do. How many disks an instance can have depends on the instance.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Snapshots: true, Clones: true, Health: true,
+		Attach: true, Expand: true, Modify: true, Snapshots: true, Clones: true, Health: true,
 		Scope:          cloud.Scope(profile.Yandex.Scope),
 		SizeStep:       usualStep,
 		SmallestVolume: minDisk,

@@ -1,11 +1,13 @@
-package digitalocean
+package tags_test
 
 import (
 	"slices"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 )
 
-func TestRetag(t *testing.T) {
+func TestChange(t *testing.T) {
 	for name, tc := range map[string]struct{ has, want, add, remove []string }{
 		"nothing":                         {},
 		"a new key":                       {has: []string{"a:1"}, want: []string{"b:1"}, add: []string{"b:1"}},
@@ -21,9 +23,9 @@ func TestRetag(t *testing.T) {
 		"the driver's own stay":           {has: []string{"cloudblock-cluster:one"}, want: []string{"team:a"}, add: []string{"team:a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			add, remove := retag(tc.has, tc.want)
+			add, remove := tags.Change(tc.has, tc.want)
 			if !slices.Equal(add, tc.add) || !slices.Equal(remove, tc.remove) {
-				t.Errorf("retag(%q, %q) = %q, %q, want %q, %q", tc.has, tc.want, add, remove, tc.add, tc.remove)
+				t.Errorf("Change(%q, %q) = %q, %q, want %q, %q", tc.has, tc.want, add, remove, tc.add, tc.remove)
 			}
 		})
 	}
