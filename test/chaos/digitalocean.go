@@ -29,6 +29,9 @@ func startDigitalOcean(o accounts.Options) (accounts.Account, error) {
 // digitalOceanRules lets different seeds meet what is not documented, and the rule that slows snapshots down.
 func digitalOceanRules(seed uint64) emulator.Rules {
 	r := emulator.Rules{RestoreHonoursSize: seed%2 == 0, ChangeOnAccept: seed%4 == 1}
+	if seed%5 == 0 { // a token that may not write tags
+		r.Scopes = emulator.NeededScopes
+	}
 	if seed%3 == 0 {
 		r.SnapshotInterval, r.SnapshotsPerVolume = clock.Fixed(10*time.Minute), 25
 	}

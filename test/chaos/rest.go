@@ -91,6 +91,9 @@ const (
 	duplicateMark = "an older duplicate"
 )
 
+// theirLine is the description of another cluster's volumes on DigitalOcean.
+const theirLine = "Created by cloudblock-csi; name-hash=0123456789abcdefghijklmnop; cluster=theirs"
+
 // theirTags are those of what another cluster made.
 var theirTags = []string{theirs, "cloudblock-name-hash:0123456789abcdef0123"}
 
@@ -167,7 +170,7 @@ func (w *restWorld) Tend() []string {
 
 // Foreign also makes a temporary snapshot of another cluster, which is that cluster's to remove.
 func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
-	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Tags: theirTags, Content: theirStamp})
+	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Description: theirLine, Tags: theirTags, Content: theirStamp})
 	if err != nil {
 		return "", err
 	}

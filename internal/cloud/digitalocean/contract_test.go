@@ -90,6 +90,7 @@ func TestContract(t *testing.T) {
 		"actions take time":             {Durations: slow},
 		"changes show before their end": {Durations: slow, Rules: emulator.Rules{ChangeOnAccept: true}},
 		"a restore has the size asked":  {Rules: emulator.Rules{RestoreHonoursSize: true}},
+		"the token has custom scopes":   {Rules: emulator.Rules{Scopes: emulator.DocumentedScopes}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })

@@ -14,11 +14,14 @@ const (
 	scopeUpdateSnapshot = "block_storage_snapshot:update"
 )
 
-// DocumentedScopes are what docs/backends/digitalocean.md asks for, with what is optional.
-const DocumentedScopes = "block_storage:read block_storage:create block_storage:delete block_storage:update " +
-	"block_storage_action:read block_storage_action:create " +
-	"block_storage_snapshot:read block_storage_snapshot:create block_storage_snapshot:delete " +
-	"actions:read snapshot:read droplet:read regions:read sizes:read image:read tag:read tag:create tag:delete"
+// The scopes that docs/backends/digitalocean.md asks for.
+const (
+	NeededScopes = "block_storage:read block_storage:create block_storage:delete block_storage_action:read block_storage_action:create " +
+		"block_storage_snapshot:read block_storage_snapshot:create block_storage_snapshot:delete " +
+		"actions:read snapshot:read droplet:read regions:read sizes:read image:read"
+	OptionalScopes   = "tag:read tag:create tag:delete block_storage:update"
+	DocumentedScopes = NeededScopes + " " + OptionalScopes
+)
 
 // unscoped is the refusal of a token that lacks a scope (ansible-collections/community.digitalocean#375).
 var unscoped = problem{Status: http.StatusForbidden}
