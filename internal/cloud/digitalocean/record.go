@@ -17,7 +17,7 @@ type record map[string]string
 // The keys of a record, in the order of the line.
 var (
 	ownKeys = []string{tags.Hash, tags.Cluster, tags.FromSnapshot, tags.FromVolume}
-	// nameKeys are for people. The first of them that do not fit are left out.
+	// nameKeys are for people. One that does not fit is left out.
 	nameKeys = []string{tags.Own + "pvc-namespace", tags.Own + "pvc", tags.Own + "pv"}
 )
 
