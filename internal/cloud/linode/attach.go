@@ -16,7 +16,7 @@ import (
 )
 
 // Attach makes the volume a disk of the Linode. It is there when the volume names the Linode and says that
-// its device is ready. What is refused is requested again without persistence, unless the state shows another reason.
+// its device is ready. What is refused twice is requested without persistence, unless the state shows another reason.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	n, isVolume := volumeNumber(id)
 	onto, isLinode := linodeNumber(node)
@@ -26,7 +26,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	case !isLinode:
 		return cloud.Device{}, fmt.Errorf("attach volume %d to %.80q: %w: no Linode has such an id", n, node, fault.NotFound)
 	}
-	refused := false
+	refused := 0
 	at, err := ops.Run(ctx, c.ops, ops.Op[placement]{
 		Name: fmt.Sprintf("attach volume %d to Linode %d", n, onto), Kind: "attach",
 		Object: volumeKey(n), Machine: linodeKey(onto), Priority: budget.Attach,
@@ -34,10 +34,12 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 			persists := c.persist.tries(onto, refused)
 			vol, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/attach",
 				linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
-			if err == nil && refused && !persists {
+			switch answer := api.AnswerOf(err); {
+			case err == nil && refused > 0 && !persists:
 				c.persist.refuses(onto)
+			case answer != nil && answer.Refused() && fault.Of(err) != fault.Busy:
+				refused++
 			}
-			refused = refused || api.AnswerOf(err) != nil && api.AnswerOf(err).Refused() && fault.Of(err) != fault.Busy
 			return placement{vol: vol, onto: onto}, operation(n, toBeAt, onto), attachError(err)
 		},
 		State:  func(ctx context.Context) (placement, error) { return c.placement(ctx, n, onto) },

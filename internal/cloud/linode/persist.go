@@ -43,15 +43,15 @@ type persistence struct {
 // retryPersist is for how long a Linode that refused is not asked again. Its configuration may get room.
 const retryPersist = time.Hour
 
-// tries reports whether a request asks for an attachment that persists. refused says that an earlier request of the same
-// call was refused.
-func (p *persistence) tries(linode int, refused bool) bool {
+// tries reports whether a request asks for an attachment that persists. refused is how many earlier requests of the
+// same call were refused: the first may have met another change of the volume.
+func (p *persistence) tries(linode, refused int) bool {
 	if p.mode != PersistAuto {
 		return p.mode == PersistAlways
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !refused && time.Since(p.refused[linode]) > retryPersist
+	return refused < 2 && time.Since(p.refused[linode]) > retryPersist
 }
 
 // refuses notes that the Linode took a volume only when it was not asked to keep it.

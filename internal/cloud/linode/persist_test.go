@@ -2,6 +2,7 @@ package linode_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -40,7 +42,7 @@ func TestABootKeepsWhatPersists(t *testing.T) {
 }
 
 // Where the configuration has fewer slots than the Linode, the rest is attached without persistence, and only the first
-// of them costs a refused request.
+// of them costs refused requests.
 func TestAttachmentsThatDoNotFitIntoTheConfiguration(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shape    emulator.Linode
@@ -63,8 +65,8 @@ func TestAttachmentsThatDoNotFitIntoTheConfiguration(t *testing.T) {
 				for _, vol := range vols[:14] {
 					must(t, second(c.Attach(t.Context(), vol.ID, node)))
 				}
-				if writes := account.Stats().Writes; writes != 14+1 {
-					t.Errorf("14 attachments took %d requests, want one that was refused", writes)
+				if writes := account.Stats().Writes; writes != 14+2 {
+					t.Errorf("14 attachments took %d requests, want two that were refused", writes)
 				}
 				want(t, second(c.Attach(t.Context(), vols[14].ID, node)), fault.Exhausted, "no free slot")
 				wantPersisting(t, account, tc.persists)
@@ -78,6 +80,16 @@ func TestAttachmentsThatDoNotFitIntoTheConfiguration(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A refusal for a passing reason, as while another change of the volume ends, says nothing about persistence.
+func TestAPassingRefusalDoesNotEndPersistence(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	vol := volume(t, c, "ab")
+	post(account, attachRoute, faults.Effect{Status: http.StatusBadRequest, Message: "Volume must be active"})
+	must(t, second(c.Attach(t.Context(), vol.ID, node1)))
+	wantPersisting(t, account, 1)
 }
 
 func wantPersisting(t *testing.T, account *emulator.Cloud, n int) {
