@@ -26,10 +26,7 @@ type emulated struct {
 	unsupported map[string]string
 }
 
-const (
-	noSnapshots = "the cloud has no snapshots of volumes"
-	notModified = "this backend does not modify volumes"
-)
+const noSnapshots = "the cloud has no snapshots of volumes"
 
 // takes is how long an account takes for a change.
 var takes = clock.Fixed(20 * time.Millisecond)
@@ -57,9 +54,6 @@ var emulatedClouds = []emulated{
 			"CreateSnapshot not supported":                     noSnapshots,
 			"DeleteSnapshot not supported":                     noSnapshots,
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
-			"Modify volume not supported":                      notModified,
-			"Modify Volume not supported":                      notModified,
-			"ControllerModifyVolume not supported":             notModified,
 		},
 	},
 	yandexFolder("Yandex Cloud", yandex.Rules{}, &accounts.Yandex{}),
@@ -80,9 +74,6 @@ func yandexFolder(name string, rules yandex.Rules, way *accounts.Yandex) emulate
 		},
 		unsupported: map[string]string{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": "a snapshot is in no zone: it can be restored in each",
-			"Modify volume not supported":                      notModified,
-			"Modify Volume not supported":                      notModified,
-			"ControllerModifyVolume not supported":             notModified,
 		},
 	}
 }
