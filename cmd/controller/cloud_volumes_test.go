@@ -91,7 +91,11 @@ func TestVolumesOfACloud(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &inCloud{t: t, account: account, flags: append(flags, "--cloud="+name)}
+			flags = append(flags, "--cloud="+name)
+			if name == "linode" {
+				flags = append(flags, "--linode-kubernetes-tags")
+			}
+			a := &inCloud{t: t, account: account, flags: flags}
 			used, unused, theirs := a.create("prod", "used"), a.create("prod", "unused"), a.create("test", "theirs")
 			foreign, err := account.AddVolume(accounts.Volume{Name: "foreign"})
 			if err != nil {
