@@ -144,7 +144,7 @@ func (w *restWorld) Truth() Truth {
 	}
 	for _, s := range w.account.Snapshots() {
 		t.Snapshots[cloud.SnapshotID(s.ID)] = Image{
-			Name: s.Name, Foreign: slices.Contains(s.Tags, theirs), Of: cloud.VolumeID(s.Source), Stamp: s.Content, Dying: dying(s.Status),
+			Name: s.Name, Foreign: slices.Contains(s.Tags, theirs), Of: cloud.VolumeID(s.Source), Stamp: s.Content, Dying: dying(s.Status), Lost: s.Status == "ERROR",
 			Later: w.real && (strings.HasPrefix(s.Name, copying) ||
 				slices.ContainsFunc(s.Tags, func(tag string) bool { return strings.HasPrefix(tag, temporary) })),
 		}

@@ -87,6 +87,9 @@ type Image struct {
 	Dying   bool // as of a disk
 	Stamp   string
 	Later   bool // as of a disk
+	// Lost: the cloud gave it up while it made it. The driver keeps it, because an earlier answer may have named it, and an
+	// operator deletes it when no VolumeSnapshotContent does.
+	Lost bool
 }
 
 // Program is one life of a controller, as its cloud sees it.

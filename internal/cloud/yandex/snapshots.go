@@ -117,7 +117,9 @@ func (c *Cloud) takeSnapshot(ctx context.Context, k keyed, body *compute.CreateS
 // errLost is the answer for a request whose snapshot will never be.
 func errLost(request, id string, why error) error {
 	err := fmt.Errorf("%w: snapshot %s, which was made for the request %q, is not there: the cloud has given it up, or it was deleted by hand; "+
-		"a request never gets another snapshot: delete the VolumeSnapshot, and make a new one", fault.Precondition, id, request)
+		"a request never gets another snapshot: delete the VolumeSnapshot, and make a new one; "+
+		"if the snapshot is still in the folder then, in the state ERROR, delete it too",
+		fault.Precondition, id, request)
 	if why != nil {
 		return fmt.Errorf("%w: %w", err, why)
 	}
