@@ -109,7 +109,7 @@ func TestProgramOnLocal(t *testing.T) {
 		t.Errorf("NodeGetInfo = %v, %v", info, err)
 	}
 	caps, err := csi.NewNodeClient(conn).NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
-	if err != nil || len(caps.GetCapabilities()) != len(driver.NodeCapabilities()) {
+	if err != nil || len(caps.GetCapabilities()) != len(driver.NodeCapabilities(true)) {
 		t.Errorf("NodeGetCapabilities = %v, %v", caps, err)
 	}
 	driveLocal(ctx, t, csi.NewControllerClient(conn), here)

@@ -117,7 +117,7 @@ func TestRunServesTheNodeServiceUntilItIsToldToStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(caps.GetCapabilities()), len(driver.NodeCapabilities()); got != want || got == 0 {
+	if got, want := len(caps.GetCapabilities()), len(driver.NodeCapabilities(true)); got != want || got == 0 {
 		t.Errorf("NodeGetCapabilities lists %d, want %d", got, want)
 	}
 	if err := stop(); err != nil {

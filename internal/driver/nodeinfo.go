@@ -25,15 +25,18 @@ func NodeGetInfo(names Names, info NodeInfo) *csi.NodeGetInfoResponse {
 	return answer
 }
 
-// NodeCapabilities lists what the node service of this driver can do.
-func NodeCapabilities() []*csi.NodeServiceCapability {
+// NodeCapabilities lists what the node service of this driver can do. pool: the volumes come from a pool of the node's own,
+// whose health the node can tell; that of a cloud it cannot.
+func NodeCapabilities(pool bool) []*csi.NodeServiceCapability {
 	types := []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
-		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
+	}
+	if pool {
+		types = append(types, csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
 	}
 	list := make([]*csi.NodeServiceCapability, 0, len(types))
 	for _, t := range types {
@@ -66,5 +69,5 @@ func (n *NodeIdentity) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*c
 
 // NodeGetCapabilities answers as the node program does.
 func (n *NodeIdentity) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	return &csi.NodeGetCapabilitiesResponse{Capabilities: NodeCapabilities()}, nil
+	return &csi.NodeGetCapabilitiesResponse{Capabilities: NodeCapabilities(true)}, nil
 }

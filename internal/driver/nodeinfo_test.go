@@ -25,7 +25,7 @@ func TestNodeIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range driver.NodeCapabilities() {
+	for i, want := range driver.NodeCapabilities(true) {
 		if !proto.Equal(caps.GetCapabilities()[i], want) {
 			t.Errorf("capability %d = %v, want %v", i, caps.GetCapabilities()[i], want)
 		}

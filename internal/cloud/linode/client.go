@@ -202,7 +202,7 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 // local disks, so the node says it.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Modify: true, Clones: true,
+		Attach: true, Expand: true, Modify: true, Clones: true, Health: true,
 		Scope:          cloud.Scope(profile.Linode.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: minSize * cloud.GiB,

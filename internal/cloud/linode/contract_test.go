@@ -1,6 +1,7 @@
 package linode_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -78,6 +79,14 @@ func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harn
 			return open(t, fresh(t), func(cfg *linode.Config) {
 				cfg.Token = func() (string, error) { return "another", nil }
 			})
+		},
+		Sick: func(_ *testing.T, id cloud.VolumeID) cloud.Health {
+			n, _ := strconv.Atoi(string(id))
+			newest.SetStatus(n, "contact_support")
+			return cloud.Health{
+				Kind: cloud.Inaccessible, Reason: "ContactSupport",
+				Message: "volume " + string(id) + ` is in the state "contact_support"; open a ticket with its id`,
+			}
 		},
 		Requests: func() int { return len(newest.Exchanges()) },
 	}

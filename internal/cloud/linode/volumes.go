@@ -258,11 +258,23 @@ func volumeOf(v *volume) cloud.Volume {
 		Parameters: parametersOf(v),
 		Device:     deviceOf(v),
 		Tags:       tags.Read(v.Tags),
+		Health:     healthOf(v),
 	}
 	if linodeOf(v) != 0 {
 		vol.AttachedTo = []cloud.NodeID{nodeID(linodeOf(v))}
 	}
 	return vol
+}
+
+// healthOf is what is wrong with a volume: one that the cloud could not make or change.
+func healthOf(v *volume) cloud.Health {
+	if v.Status != statusBroken {
+		return cloud.Health{}
+	}
+	return cloud.Health{
+		Kind: cloud.Inaccessible, Reason: "ContactSupport",
+		Message: fmt.Sprintf("volume %d is in the state %q; open a ticket with its id", v.ID, v.Status),
+	}
 }
 
 // parametersOf returns nothing about encryption where the API shows nothing about it.

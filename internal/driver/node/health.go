@@ -149,10 +149,10 @@ func (s *Server) troublesAt(ctx context.Context, at mounter.State) ([]mounter.Tr
 
 // NodeGetStorageHealth says what is wrong with where this node's volumes come from.
 func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
-	answer := &csi.NodeGetStorageHealthResponse{}
 	if s.backend == nil {
-		return answer, nil
+		return nil, fmt.Errorf("the health of a cloud does not show here: %w", fault.Unsupported)
 	}
+	answer := &csi.NodeGetStorageHealthResponse{}
 	found, err := s.backend.Storage(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("health of the storage: %w", err)

@@ -21,5 +21,5 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 
 // NodeGetCapabilities says what this service can do.
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	return &csi.NodeGetCapabilitiesResponse{Capabilities: driver.NodeCapabilities()}, nil
+	return &csi.NodeGetCapabilitiesResponse{Capabilities: driver.NodeCapabilities(s.backend != nil)}, nil
 }
