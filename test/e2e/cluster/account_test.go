@@ -61,6 +61,9 @@ type disk struct {
 	Droplet  int             `json:"droplet_id"`
 	Linode   int             `json:"linode"`
 	Instance string          `json:"instance"`
+	// Tags, or Labels in their place.
+	Tags   []string          `json:"tags"`
+	Labels map[string]string `json:"labels"`
 }
 
 func (d disk) id() string     { return strings.Trim(string(d.ID), `"`) }

@@ -137,6 +137,8 @@ type Claim struct {
 		Capacity                  map[string]string
 		Conditions                []Condition
 		AllocatedResourceStatuses map[string]string
+		// CurrentVolumeAttributesClassName is what the volume has, not what is asked for.
+		CurrentVolumeAttributesClassName string
 	}
 }
 

@@ -53,7 +53,7 @@ var excuses = []Skip{
 		Said: said(`doesn't publish storage capacity`)},
 	{Reason: "local has no limit of volumes per node but the pool's size", Only: pools,
 		Said: said(`does not support volume limits`)},
-	{Reason: "there is nothing about a volume that could be modified later (no VolumeAttributesClass)",
+	{Reason: "the suite is not given a VolumeAttributesClass; the story has a step about one",
 		Said: said(`VolumeAttributesClass`)},
 	{Reason: "the driver does not tell which blocks of a snapshot changed",
 		Said: said(`does not support snapshot metadata`)},
