@@ -96,6 +96,7 @@ type Cloud struct {
 	seen    cache
 	cloning ops.InUse // the names of temporary snapshots
 	tagless sync.Once // a warning
+	rights  rights
 }
 
 var (
@@ -118,7 +119,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{
 		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
-		orphanAge: cfg.OrphanAge, log: cfg.Log,
+		orphanAge: cfg.OrphanAge, log: cfg.Log, rights: rights{proved: map[string]time.Time{}},
 	}
 	c.api = client{&api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -61,16 +63,34 @@ var checked = []string{
 	volumesPath + "/" + nowhere + "/actions", volumesPath + "/" + nowhere + "/snapshots",
 }
 
-// Check reads one entry of everything that the driver reads, and names the scopes that the token lacks. The first read
-// proves that the API can be reached. Scopes that change something cannot be proved by a read.
+// provenFor is how long a scope counts as there that a read has proved. Each read is one of 5,000 that the cloud allows in an
+// hour, and the program is checked every minute.
+const provenFor = time.Hour
+
+// rights knows which scopes were proved, by the path of the read.
+type rights struct {
+	mu     sync.Mutex
+	proved map[string]time.Time
+}
+
+// Check reads a volume, which proves that the API can be reached. Of everything else that the driver reads it reads one entry
+// where that was not proved lately, and names the scopes that the token lacks. A read that fails otherwise says nothing
+// about a scope, and is repeated with the next check. Scopes that change something cannot be proved by a read.
 func (c *Cloud) Check(ctx context.Context) error {
+	c.rights.mu.Lock()
+	defer c.rights.mu.Unlock()
 	var missing []string
 	for i, path := range checked {
+		if i > 0 && time.Since(c.rights.proved[path]) < provenFor {
+			continue
+		}
 		err := c.check(ctx, path)
 		switch a := api.AnswerOf(err); {
+		case err == nil:
+			c.rights.proved[path] = time.Now()
 		case a != nil && a.Status == http.StatusForbidden:
 			missing = append(missing, scopeOf(get("", path, budget.List)))
-		case err != nil && i == 0:
+		case i == 0:
 			return err
 		}
 	}
