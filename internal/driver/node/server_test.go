@@ -7,6 +7,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -67,3 +69,21 @@ const (
 	anotherID    = "node-a/fedcba9876543210fedcba9876543210"
 	writtenBytes = "what the pod wrote"
 )
+
+// The health of a cloud does not show on a node, which does not say that it can tell it.
+func TestStorageHealthOfACloud(t *testing.T) {
+	client := serve(t, nil, nil)
+	_, err := client.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("NodeGetStorageHealth = %v, want Unimplemented", err)
+	}
+	answer, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range answer.GetCapabilities() {
+		if c.GetRpc().GetType() == csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH {
+			t.Error("the storage's health is among the capabilities")
+		}
+	}
+}
