@@ -91,6 +91,7 @@ func (e emulated) backend(name, accessType string) backend {
 	b := backend{
 		name: e.name + " with " + name, size: e.size, accessType: accessType, start: e.start,
 		unsupported: map[string]string{
+			"NodeGetStorageHealth not supported":                   "a node cannot tell the health of a cloud",
 			"GroupControllerService not supported":                 "there are no snapshots of groups",
 			"ControllerPublishVolume.readonly field not supported": "whether a volume is read-only is decided on the node",
 			"GetCapacity not supported":                            "the cloud does not say how much room it has",
