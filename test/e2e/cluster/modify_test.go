@@ -26,7 +26,7 @@ func (s *story) modified(ctx context.Context) (err error) {
 		class := s.Namespace + "-" + team // of the whole cluster
 		if err := s.Create(ctx, map[string]any{
 			"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": map[string]any{"name": class},
-			"driverName": s.env.driver, "parameters": map[string]string{"tags": "team=" + team},
+			"driverName": s.env.place.driver, "parameters": map[string]string{"tags": "team=" + team},
 		}); err != nil {
 			return err
 		}
