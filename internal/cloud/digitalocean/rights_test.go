@@ -181,7 +181,7 @@ func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 	want(t, c.Check(t.Context()), fault.Denied, readable...)
 }
 
-// Tags are optional where nobody asked for them, and where somebody did the refusal says what is missing.
+// Tags are optional unless a request has them; then the refusal names the missing scope.
 func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))

@@ -51,7 +51,7 @@ func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
 }
 
 // madeFor reports whether a volume that has the label of a request name was made for it, and for this cluster. A label
-// that is the whole name needs no hash beside it; older builds wrote one. The cloud may keep the capitals that a
+// that is the whole name needs no hash; older builds wrote one. The cloud may keep the capitals that a
 // tag was first written with, so they do not count.
 func (c *Cloud) madeFor(name string, v *volume) bool {
 	hash := tags.Value(v.Tags, tags.Hash)

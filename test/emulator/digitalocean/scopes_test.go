@@ -11,7 +11,7 @@ import (
 )
 
 // Each route that the description knows demands exactly the description's scopes. The aliases api:read and api:write,
-// which stand beside them, are no scopes of a custom token.
+// which are listed with them, are no scopes of a custom token.
 func TestRoutesDemandTheScopesOfTheDescription(t *testing.T) {
 	checker, why, err := contract.Open(description)
 	if err != nil {
