@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -269,7 +270,8 @@ func (s *sim) finalCheck() {
 		}
 	}
 	for id, img := range truth.Snapshots {
-		if !img.Foreign && !img.Later && !img.Lost {
+		named := slices.ContainsFunc(slices.Collect(maps.Values(s.snapshots)), func(sn *snap) bool { return sn.id == id })
+		if !img.Foreign && !img.Later && (!img.Lost || named) {
 			s.wrong(Leaked, "snapshot %s (%s) is left", img.Name, id)
 		}
 	}
