@@ -19,6 +19,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
 func main() {
@@ -74,9 +75,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if l, is := account.(*accounts.Linode); is {
-		// This machine's own disks are none of the Linode's, and tests need more volumes than the usual six.
-		l.Shape = linode.Linode{Type: "g6-standard-8", Disks: -1}
+	switch a := account.(type) {
+	case *accounts.Linode:
+		// 64 slots, the maximum. This machine's own disks are none of the Linode's.
+		a.Shape = linode.Linode{Type: "g6-standard-20", Disks: -1}
+	case *accounts.Yandex:
+		// A machine that cannot see itself how many disks it takes.
+		a.Shape = yandex.Instance{Generation: yandex.Generation12}
 	}
 	for _, dir := range here {
 		account.AddMachine(dir)

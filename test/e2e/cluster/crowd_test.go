@@ -31,7 +31,7 @@ func TestCrowd(t *testing.T) {
 	for n := range crowd {
 		all = append(all, member(n, s.env.classes["ext4"])...)
 	}
-	if err := s.Create(ctx, map[string]any{"apiVersion": "v1", "kind": "List", "items": all}); err != nil {
+	if err := s.Create(ctx, list(all...)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d claims and pods created after %.0f s", crowd, time.Since(start).Seconds())
@@ -70,26 +70,7 @@ func TestCrowd(t *testing.T) {
 // member returns a claim and a pod that writes its own name to the volume, once.
 func member(n int, class string) []any {
 	name := fmt.Sprintf("member-%03d", n)
-	claim := map[string]any{
-		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{
-			"storageClassName": class, "accessModes": []string{"ReadWriteOnce"},
-			"resources": map[string]any{"requests": map[string]string{"storage": "64Mi"}},
-		},
-	}
-	const script = `[ -e /data/name ] || { echo "$HOSTNAME" >/data/name && sync; }; trap exit TERM; while :; do sleep 3600 & wait; done`
-	pod := map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{
-			"terminationGracePeriodSeconds": 1,
-			"containers": []any{map[string]any{
-				"name": "app", "image": busybox, "command": []string{"sh", "-c", script},
-				"volumeMounts": []any{map[string]string{"name": "data", "mountPath": "/data"}},
-			}},
-			"volumes": []any{map[string]any{"name": "data", "persistentVolumeClaim": map[string]string{"claimName": name}}},
-		},
-	}
-	return []any{claim, pod}
+	return []any{claimWith(name, class), podWith(name, `[ -e /data/name ] || { echo "$HOSTNAME" >/data/name && sync; }`)}
 }
 
 // untilRunning waits until at least this many pods are ready.

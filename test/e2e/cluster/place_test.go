@@ -69,7 +69,7 @@ var places = map[string]place{
 		classes: map[string]string{"ext4": "cloudblock-digitalocean", "xfs": "cloudblock-digitalocean-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-digitalocean", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   refusable,
+		steps:   slices.Insert(slices.Clone(refusable), len(refusable)-4, step{"a pod leaves a machine that is full", (*story).podLeavesFullMachine}),
 		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}, described: true}.at,
 	},
 	"linode": {
@@ -85,7 +85,7 @@ var places = map[string]place{
 		classes: map[string]string{"ext4": "cloudblock-yandex", "xfs": "cloudblock-yandex-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-yandex", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   refusable,
+		steps:   slices.Insert(slices.Clone(refusable), 1, step{"the kubelet learns how many disks a machine takes", limitIsLearned(61)}),
 		find:    account{link: "virtio-", kinds: []string{"disks", "snapshots"}}.at,
 	},
 }

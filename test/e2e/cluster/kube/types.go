@@ -232,6 +232,26 @@ type Capacity struct {
 	NodeTopology     struct{ MatchLabels map[string]string }
 }
 
+// CSINode is what the kubelet of a node knows of the drivers there.
+type CSINode struct {
+	Spec struct {
+		Drivers []struct {
+			Name        string
+			Allocatable struct{ Count int64 }
+		}
+	}
+}
+
+// Count is how many volumes of a driver the node takes; 0 if it says no number.
+func (n CSINode) Count(driver string) int64 {
+	for _, d := range n.Spec.Drivers {
+		if d.Name == driver {
+			return d.Allocatable.Count
+		}
+	}
+	return 0
+}
+
 // Node is a node.
 type Node struct {
 	Metadata Meta
