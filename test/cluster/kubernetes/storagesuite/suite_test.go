@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 	framework.RegisterClusterFlags(flag.CommandLine)
 	flag.Parse()
 	testfiles.AddFileSource(testing_manifests.GetE2ETestingManifestsFS())
+	// The files that the driver's description names.
+	testfiles.AddFileSource(testfiles.RootFileSource{Root: framework.TestContext.RepoRoot})
 	framework.AfterReadingAllFlags(&framework.TestContext)
 	os.Exit(m.Run())
 }

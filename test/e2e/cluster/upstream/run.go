@@ -122,7 +122,7 @@ func (o Options) command(ctx context.Context, p pass, report string) *exec.Cmd {
 		"--output-dir="+filepath.Dir(report), "--json-report="+filepath.Base(report),
 		"--focus="+p.focus, "--skip="+pattern(p.left),
 		filepath.Join(o.Bin, "e2e-storage.test"), "--",
-		"--storage.testdriver="+o.Driver, "--kubeconfig="+o.Kubeconfig, "--kubectl-path="+o.Kubectl,
+		"--storage.testdriver="+o.Driver, "--repo-root="+filepath.Dir(o.Driver), "--kubeconfig="+o.Kubeconfig, "--kubectl-path="+o.Kubectl,
 		"--provider=skeleton", "--allowed-not-ready-nodes=0", "--report-dir="+o.Reports)
 	// The suite's own end removes its namespaces; a killed one would leave them behind.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

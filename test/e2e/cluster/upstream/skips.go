@@ -53,7 +53,7 @@ var excuses = []Skip{
 		Said: said(`doesn't publish storage capacity`)},
 	{Reason: "local has no limit of volumes per node but the pool's size", Only: pools,
 		Said: said(`does not support volume limits`)},
-	{Reason: "the suite is not given a VolumeAttributesClass; the story has a step about one",
+	{Reason: "a pool keeps nothing of a volume that a class of attributes could change", Only: pools,
 		Said: said(`VolumeAttributesClass`)},
 	{Reason: "the driver does not tell which blocks of a snapshot changed",
 		Said: said(`does not support snapshot metadata`)},
