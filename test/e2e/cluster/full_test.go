@@ -17,6 +17,8 @@ const (
 	refreshed = 90 * time.Second
 	// rejected is the reason that the kubelet gives to a pod whose volume found no slot.
 	rejected = "VolumeAttachmentLimitExceeded"
+	// fewDisks is how many volumes an instance of generation 1.1 takes at most.
+	fewDisks = 12
 )
 
 // podLeavesFullMachine: a machine has no slot left, which the scheduler does not know. The pod that it sends there fails
@@ -106,28 +108,24 @@ func (s *story) untilPod(ctx context.Context, app, what string, wanted func(kube
 	})
 }
 
-// limitIsLearned: the machine does not show how many disks it takes. The first attach has said so, and the kubelet has
+// limitIsLearned: the machine does not show that it takes many disks. The first attach has said so, and the kubelet has
 // asked the node program again since.
-func limitIsLearned(want int64) func(*story, context.Context) error {
-	return func(s *story, ctx context.Context) error {
-		p, err := s.ready(ctx, "pod.yaml")
-		if err != nil {
-			return err
-		}
-		node, first := p.Spec.NodeName, int64(0)
-		return s.Until(ctx, fmt.Sprintf("node %s takes %d volumes", node, want), refreshed, func(ctx context.Context) (bool, string, error) {
-			n, err := kube.Get[kube.CSINode](ctx, s.Client, "csinode", node)
-			if err != nil {
-				return false, "", err
-			}
-			count := n.Count(s.env.place.driver)
-			if first == 0 {
-				s.Log("the kubelet says %d volumes at first", count)
-				first = count
-			}
-			return count == want, fmt.Sprintf("%d volumes", count), nil
-		})
+func (s *story) limitIsLearned(ctx context.Context) error {
+	p, err := s.ready(ctx, "pod.yaml")
+	if err != nil {
+		return err
 	}
+	node, counts := p.Spec.NodeName, []int64{}
+	err = s.Until(ctx, "node "+node+" takes many volumes", refreshed, func(ctx context.Context) (bool, string, error) {
+		n, err := kube.Get[kube.CSINode](ctx, s.Client, "csinode", node)
+		counts = append(counts, n.Count(s.env.place.driver))
+		now := counts[len(counts)-1]
+		return now > fewDisks, fmt.Sprintf("%d volumes", now), err
+	})
+	if err == nil {
+		s.Log("node %s takes %d volumes, then %d", node, counts[0], counts[len(counts)-1])
+	}
+	return err
 }
 
 // claimWith returns a claim of a class.
