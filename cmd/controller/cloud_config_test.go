@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
@@ -51,11 +52,10 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 }
 
 func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
-	env := map[string]string{
-		"DIGITALOCEAN_ACCESS_TOKEN": " from-env\n", "DIGITALOCEAN_API_URL": "https://env.example/",
-		"LINODE_TOKEN": "from-env", "LINODE_URL": "https://env.example/",
+	env := driver.Environment{
+		"DIGITALOCEAN_ACCESS_TOKEN= from-env\n", "DIGITALOCEAN_API_URL=https://env.example/",
+		"LINODE_TOKEN=from-env", "LINODE_URL=https://env.example/",
 	}
-	getenv := func(name string) string { return env[name] }
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
 	for name, tc := range tests {
 		for _, cloud := range []string{"digitalocean", "linode"} {
 			t.Run(name+" of "+cloud, func(t *testing.T) {
-				c, err := parse(append([]string{"--cloud=" + cloud}, tc.args...), getenv, &bytes.Buffer{})
+				c, err := parse(append([]string{"--cloud=" + cloud}, tc.args...), env, &bytes.Buffer{})
 				if err != nil {
 					t.Fatal(err)
 				}

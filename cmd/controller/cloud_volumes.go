@@ -36,8 +36,8 @@ type inventoryConfig struct {
 
 // runInventory lists the volumes and snapshots that this cluster's driver has in a cloud, or deletes exactly one. Wrong
 // flags are driver.ErrCommandLine, all at once.
-func runInventory(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	cfg, err := parseInventory(args, getenv, stdout)
+func runInventory(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
+	cfg, err := parseInventory(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -67,9 +67,10 @@ func runInventory(ctx context.Context, args []string, getenv func(string) string
 	return cfg.print(items, stdout)
 }
 
-func parseInventory(args []string, getenv func(string) string, out io.Writer) (inventoryConfig, error) {
+func parseInventory(args []string, environ driver.Environment, out io.Writer) (inventoryConfig, error) {
 	var cfg inventoryConfig
 	fs := cfg.flags()
+	settings := driver.SettingsOf(fs) // not the flags of the sub-command alone
 	fs.StringVar(&cfg.remove, "delete", "", "delete the volume or snapshot with exactly this `ID`, with its data; refused while it is attached or --claimed lists it")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	fs.BoolVar(&cfg.all, "all", false, "list what others have in the account too")
@@ -78,7 +79,7 @@ func parseInventory(args []string, getenv func(string) string, out io.Writer) (i
 	if errors.Is(err, flag.ErrHelp) {
 		return cfg, err
 	}
-	err = errors.Join(err, cfg.validate(getenv))
+	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ))
 	if cfg.output != "table" && cfg.output != "json" {
 		err = errors.Join(err, fmt.Errorf("--output %q: table or json", cfg.output))
 	}

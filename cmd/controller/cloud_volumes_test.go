@@ -31,14 +31,14 @@ type inCloud struct {
 func (a *inCloud) volumes(args ...string) (string, error) {
 	a.t.Helper()
 	var out, stderr bytes.Buffer
-	err := run(a.t.Context(), slices.Concat([]string{"volumes"}, a.flags, []string{"--cluster-id=prod"}, args), func(string) string { return "" }, &out, &stderr)
+	err := run(a.t.Context(), slices.Concat([]string{"volumes"}, a.flags, []string{"--cluster-id=prod"}, args), noEnvironment, &out, &stderr)
 	return out.String(), err
 }
 
 // open returns the backend as the controller of a cluster has it.
 func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
 	a.t.Helper()
-	cfg, err := parse(append(slices.Clone(a.flags), "--cluster-id="+cluster), func(string) string { return "" }, nil)
+	cfg, err := parse(append(slices.Clone(a.flags), "--cluster-id="+cluster), noEnvironment, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := run(t.Context(), []string{"volumes", "--cloud", "linode", "--output=xml", "--claimed", empty}, func(string) string { return "" }, &bytes.Buffer{}, &bytes.Buffer{})
+	err := run(t.Context(), []string{"volumes", "--cloud", "linode", "--output=xml", "--claimed", empty}, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})
 	if !errors.Is(err, driver.ErrCommandLine) {
 		t.Fatalf("%v, want a wrong command line", err)
 	}

@@ -54,7 +54,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-controller", flag.ContinueOnError)
 	c.Register(fs)
 	fs.StringVar(&c.clusterID, "cluster-id", "", "the cluster's name, written on every volume as the tag "+clusterTag)
-	fs.Func("tag", "a tag for every volume, as `KEY=VALUE`; may be repeated", driver.AppendTo(&c.tagFlags))
+	fs.Var(driver.List(&c.tagFlags), "tag", "a tag for every volume, as `KEY=VALUE`; may be repeated")
 	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used at once")
 	fs.StringVar(&c.apiEndpoint, "api-endpoint", "", "another `URL` of the cloud's API: scheme, host and port; http:// for loopback addresses only")
 	fs.StringVar(&c.apiCAFile, "api-ca-file", "", "the `file` with the certificates (PEM) that --api-endpoint is trusted by (default: the system's)")
@@ -71,27 +71,29 @@ func (c *config) flags() *flag.FlagSet {
 
 // parse reads the command line. Every mistake is reported, not only the first; the error then
 // matches driver.ErrCommandLine. With --help it writes the flags to out and returns flag.ErrHelp.
-func parse(args []string, getenv func(string) string, out io.Writer) (config, error) {
+func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
-	err := driver.ParseArgs(c.flags(), args, out, usage)
+	fs := c.flags()
+	settings := driver.SettingsOf(fs)
+	err := driver.ParseArgs(fs, args, out, usage)
 	if errors.Is(err, flag.ErrHelp) || (err == nil && c.Version) {
 		return c, err
 	}
-	if err := errors.Join(err, c.validate(getenv)); err != nil {
+	if err := errors.Join(err, settings.Read(fs, environ), c.validate(environ)); err != nil {
 		return config{}, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return c, nil
 }
 
 // validate reports every mistake and fills what follows from the flags.
-func (c *config) validate(getenv func(string) string) error {
+func (c *config) validate(environ driver.Environment) error {
 	err := c.Check()
 	var tagErr error
 	c.tags, tagErr = c.parseTags()
 	err = errors.Join(err, tagErr)
 	if b, known := backends[c.Cloud]; known {
 		c.backend = b
-		c.readEnvironment(getenv)
+		c.readEnvironment(environ)
 		err = errors.Join(err, b.validate(c))
 	}
 	if c.Cloud != "linode" && c.linodePersist != usualLinodePersist {
@@ -104,12 +106,12 @@ func (c *config) validate(getenv func(string) string) error {
 }
 
 // readEnvironment takes the variables of the vendor's own driver, where no flag says otherwise.
-func (c *config) readEnvironment(getenv func(string) string) {
+func (c *config) readEnvironment(environ driver.Environment) {
 	if b := c.backend; b.endpointVariable != "" && c.apiEndpoint == "" {
-		c.apiEndpoint = getenv(b.endpointVariable)
+		c.apiEndpoint = environ.Get(b.endpointVariable)
 	}
 	if b := c.backend; b.folderVariable != "" && c.yandexFolder == "" {
-		c.yandexFolder = getenv(b.folderVariable)
+		c.yandexFolder = environ.Get(b.folderVariable)
 	}
 	check := c.backend.checkSecret
 	if check == nil {
@@ -118,8 +120,8 @@ func (c *config) readEnvironment(getenv func(string) string) {
 	switch b := c.backend; {
 	case c.credentialsFile != "":
 		c.token = (&tokenFile{path: c.credentialsFile, check: check}).read
-	case b.tokenVariable != "" && getenv(b.tokenVariable) != "":
-		token := driver.NewSecret(getenv(b.tokenVariable))
+	case b.tokenVariable != "" && environ.Get(b.tokenVariable) != "":
+		token := driver.NewSecret(environ.Get(b.tokenVariable))
 		c.token = func() (string, error) { return check(token.Reveal()) }
 	case b.ownAccount:
 		c.token = func() (string, error) { return "", nil }

@@ -78,10 +78,27 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 	})
 }
 
-func noEnvironment(string) string { return "" }
+var noEnvironment driver.Environment
 
 // refusal says what is wrong with a command line.
 func refusal(args []string) error {
 	_, err := parse(args, noEnvironment, &bytes.Buffer{})
 	return err
+}
+
+func TestEveryFlagButTheNodesOwnHasAVariable(t *testing.T) {
+	drivertest.WantSettings(t, new(config).flags(), "node-id", "version")
+}
+
+func TestVariablesSetFlags(t *testing.T) {
+	environ := driver.Environment{"CLOUDBLOCK_FLAG_CLUSTER_ID=prod", "CLOUDBLOCK_FLAG_TAG=a=1,b=2", "CLOUDBLOCK_FLAG_ZONE=of-the-node-program"}
+	got, err := parse(drivertest.Local("--tag=c=3"), environ, &bytes.Buffer{})
+	want := []cloud.Tag{{Key: "c", Value: "3"}, {Key: clusterTag, Value: "prod"}}
+	if err != nil || !slices.Equal(got.tags, want) {
+		t.Errorf("parse with %q = the tags %v, %v, want %v", environ, got.tags, err, want)
+	}
+	_, err = parse(drivertest.Local(), driver.Environment{"CLOUDBLOCK_FLAG_CLUSTERID=prod"}, &bytes.Buffer{})
+	if !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "CLOUDBLOCK_FLAG_CLUSTERID") {
+		t.Errorf("parse with a variable of no flag = %v, want an error of the command line that names it", err)
+	}
 }

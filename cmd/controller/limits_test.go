@@ -48,7 +48,7 @@ func TestYandexMaxOperations(t *testing.T) {
 		"--cloud=yandex --yandex-max-operations=0": 0, "--cloud=linode --yandex-max-operations=60": 0,
 		"--cloud=local --local-pool=/p --node-id=a --yandex-max-operations=60": 0,
 	} {
-		token := func(string) string { return "atoken" }
+		token := driver.Environment{"YANDEX_AUTH_KEYS=atoken", "YANDEX_FOLDER_ID=folder", "LINODE_TOKEN=atoken", "DIGITALOCEAN_ACCESS_TOKEN=atoken"}
 		cfg, err := parse(strings.Fields(args), token, &bytes.Buffer{})
 		if (err == nil) != (want > 0) || err == nil && cfg.yandexOperations != want {
 			t.Errorf("parse(%s) = %d, %v, want %d", args, cfg.yandexOperations, err, want)
@@ -67,9 +67,7 @@ func TestFlagsOfLinode(t *testing.T) {
 		"--cloud=yandex --linode-kubernetes-tags=true":                     {},
 		"--cloud=local --local-pool=/p --node-id=a --linode-persist=false": {},
 	} {
-		token := func(name string) string {
-			return map[string]string{"LINODE_TOKEN": "t", "DIGITALOCEAN_ACCESS_TOKEN": "t"}[name]
-		}
+		token := driver.Environment{"LINODE_TOKEN=t", "DIGITALOCEAN_ACCESS_TOKEN=t"}
 		got, err := parse(strings.Fields(args), token, &bytes.Buffer{})
 		if (err == nil) != (want.linodePersist != "") || got.linodePersist != want.linodePersist || got.linodeKubernetesTags != want.linodeKubernetesTags {
 			t.Errorf("parse(%s) = %q, %v, %v", args, got.linodePersist, got.linodeKubernetesTags, err)

@@ -30,15 +30,15 @@ const grace = 25 * time.Second
 const endGrace = 3 * time.Second
 
 // run is the whole program: it returns when ctx ends and everything has stopped.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
-		err := listVolumes(ctx, args[1:], getenv, stdout, stderr)
+		err := listVolumes(ctx, args[1:], environ, stdout, stderr)
 		if errors.Is(err, fault.InvalidArgument) {
 			return fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 		}
 		return err
 	}
-	cfg, err := parse(args, getenv, stdout)
+	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}

@@ -26,9 +26,9 @@ type volumesConfig struct {
 
 // listVolumes is the sub-command "volumes". A pool has records of its own to show; of other clouds it shows what they
 // list.
-func listVolumes(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+func listVolumes(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if b, known := backends[cloudIn(args)]; known && !b.perNode {
-		return runInventory(ctx, args, getenv, stdout, stderr)
+		return runInventory(ctx, args, environ, stdout, stderr)
 	}
 	return runVolumes(ctx, args, stdout, stderr)
 }

@@ -76,13 +76,15 @@ func (c *config) flags() *flag.FlagSet {
 
 // parse reads the command line. Every mistake is reported, not only the first; the error then
 // matches driver.ErrCommandLine. With --help it writes the flags to out and returns flag.ErrHelp.
-func parse(args []string, out io.Writer) (config, error) {
+func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
-	err := driver.ParseArgs(c.flags(), args, out, usage)
+	fs := c.flags()
+	settings := driver.SettingsOf(fs)
+	err := driver.ParseArgs(fs, args, out, usage)
 	if errors.Is(err, flag.ErrHelp) || (err == nil && c.Version) {
 		return c, err
 	}
-	if err := errors.Join(err, c.validate()); err != nil {
+	if err := errors.Join(err, settings.Read(fs, environ), c.validate()); err != nil {
 		return config{}, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return c, nil

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
 func refusal(args []string) error {
-	_, err := parse(args, &bytes.Buffer{})
+	_, err := parse(args, nil, &bytes.Buffer{})
 	return err
 }
 
@@ -60,7 +61,7 @@ func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
 		"": 15, "--reserved-attachments=0": 15, "--reserved-attachments=1": 14, "--reserved-attachments=14": 1,
 		"--max-volumes=7": 7, "--max-volumes=7 --reserved-attachments=3": 7, "--max-volumes=1": 1,
 	} {
-		cfg, err := parse(append([]string{"--cloud=digitalocean"}, strings.Fields(flags)...), &bytes.Buffer{})
+		cfg, err := parse(append([]string{"--cloud=digitalocean"}, strings.Fields(flags)...), nil, &bytes.Buffer{})
 		if err != nil || cfg.MaxVolumes != want {
 			t.Errorf("parse(%q) = a limit of %d, %v, want %d", flags, cfg.MaxVolumes, err, want)
 		}
@@ -70,7 +71,7 @@ func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
 // Where the limit is the machine's, the flags leave it open until that is known.
 func TestTheLimitOfAMachineThatSaysItIsLeftOpen(t *testing.T) {
 	for flags, want := range map[string][2]int64{"": {0, 0}, "--reserved-attachments=60": {0, 60}, "--max-volumes=7 --reserved-attachments=3": {7, 3}} {
-		cfg, err := parse(append([]string{"--cloud=linode"}, strings.Fields(flags)...), &bytes.Buffer{})
+		cfg, err := parse(append([]string{"--cloud=linode"}, strings.Fields(flags)...), nil, &bytes.Buffer{})
 		if got := [2]int64{cfg.MaxVolumes, cfg.reservedSlots}; err != nil || got != want {
 			t.Errorf("parse(%q) = a limit and a reserve of %d, %v, want %d", flags, got, err, want)
 		}
@@ -81,7 +82,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 	cfg, err := parse([]string{
 		"--cloud", "local", "--local-pool", "/pool", "--node-id", "node-a", "--max-volumes", "7",
 		"--driver-name", "blocks.example", "--topology-key", "a.example/node=node", "--topology-key", "b.example/node=node",
-	}, &bytes.Buffer{})
+	}, nil, &bytes.Buffer{})
 	if err != nil {
 		t.Fatalf("parse = %v, want no error", err)
 	}
@@ -93,7 +94,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 
 func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := parse([]string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) {
+	if _, err := parse([]string{"--help"}, nil, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Fatalf("parse(--help) = %v, want flag.ErrHelp", err)
 	}
 	var c config
@@ -102,4 +103,20 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 			t.Errorf("--help does not name -%s", f.Name)
 		}
 	})
+}
+
+func TestEveryFlagButTheNodesOwnHasAVariable(t *testing.T) {
+	drivertest.WantSettings(t, new(config).flags(), "node-id", "version")
+}
+
+func TestVariablesSetFlags(t *testing.T) {
+	environ := driver.Environment{"CLOUDBLOCK_FLAG_RESERVED_ATTACHMENTS=3", "CLOUDBLOCK_FLAG_CLUSTER_ID=of-the-controller"}
+	got, err := parse([]string{"--cloud=digitalocean"}, environ, &bytes.Buffer{})
+	if err != nil || got.MaxVolumes != 12 {
+		t.Errorf("parse with %q = a limit of %d, %v, want 12", environ, got.MaxVolumes, err)
+	}
+	_, err = parse([]string{"--cloud=digitalocean"}, driver.Environment{"CLOUDBLOCK_FLAG_NODE_ID=1"}, &bytes.Buffer{})
+	if !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "CLOUDBLOCK_FLAG_NODE_ID") {
+		t.Errorf("parse with an id for all nodes = %v, want an error of the command line that names it", err)
+	}
 }

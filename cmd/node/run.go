@@ -35,8 +35,8 @@ const (
 )
 
 // run is the program without main: it returns after ctx has ended and the server has stopped.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	cfg, err := parse(args, stdout)
+func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
+	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	if err := checkTools(log, getenv("PATH")); err != nil {
+	if err := checkTools(log, environ.Get("PATH")); err != nil {
 		return err
 	}
 	return serve(ctx, cfg, log)

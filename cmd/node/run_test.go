@@ -38,7 +38,7 @@ func TestNodeLinksNoCloudSDKAndNoKubernetesClient(t *testing.T) {
 
 func TestVersionNeedsNothing(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--version"}, func(string) string { return "" }, &out, &bytes.Buffer{}); err != nil {
+	if err := run(t.Context(), []string{"--version"}, nil, &out, &bytes.Buffer{}); err != nil {
 		t.Fatalf("run(--version) = %v, want no error", err)
 	}
 	if got, want := out.String(), "cloudblock-node "+version+" "+commit+"\n"; got != want {
@@ -47,7 +47,7 @@ func TestVersionNeedsNothing(t *testing.T) {
 }
 
 // fakePath returns a PATH of one folder with these programs in it.
-func fakePath(t *testing.T, programs ...string) func(string) string {
+func fakePath(t *testing.T, programs ...string) driver.Environment {
 	t.Helper()
 	dir := t.TempDir()
 	for _, p := range programs {
@@ -55,12 +55,7 @@ func fakePath(t *testing.T, programs ...string) func(string) string {
 			t.Fatal(err)
 		}
 	}
-	return func(name string) string {
-		if name == "PATH" {
-			return dir
-		}
-		return ""
-	}
+	return driver.Environment{"PATH=" + dir}
 }
 
 func everyTool() []string {
@@ -80,13 +75,13 @@ func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
 }
 
 // start runs the program on a new pool.
-func start(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
+func start(t *testing.T, environ driver.Environment, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
-	return startWith(t, getenv, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
+	return startWith(t, environ, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
 }
 
 // startWith runs the program in this process and returns a client, its log, and the function that stops it.
-func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
+func startWith(t *testing.T, environ driver.Environment, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
 	endpoint := drivertest.Endpoint(t)
 	args := append([]string{"--endpoint=" + endpoint}, more...)
@@ -94,7 +89,7 @@ func startWith(t *testing.T, getenv func(string) string, more ...string) (csi.No
 	t.Cleanup(cancel)
 	var log drivertest.Log
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, args, getenv, &bytes.Buffer{}, &log) }()
+	go func() { done <- run(ctx, args, environ, &bytes.Buffer{}, &log) }()
 	conn := drivertest.Dial(t, endpoint)
 	ready, cancelReady := context.WithTimeout(ctx, 20*time.Second)
 	defer cancelReady()

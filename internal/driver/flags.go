@@ -44,7 +44,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.StringVar(&f.Endpoint, "endpoint", "unix:///csi/csi.sock", "the CSI socket")
 	fs.StringVar(&f.HTTPEndpoint, "http-endpoint", "", "`host:port` of /metrics, /healthz and /readyz; empty: off")
 	fs.StringVar(&f.driverName, "driver-name", "", "another CSI driver name (default <cloud>."+domain+")")
-	fs.Func("topology-key", "another topology key, as `KEY=SCOPE`; may be repeated", AppendTo(&f.topologyKeys))
+	fs.Var(List(&f.topologyKeys), "topology-key", "another topology key, as `KEY=SCOPE`; may be repeated")
 	fs.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.LogFormat, "log-format", "json", "json or console")
 	fs.StringVar(&f.LocalPool, "local-pool", "", "the `folder` that holds the volumes of --cloud local (required with it)")
@@ -52,14 +52,6 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local, elsewhere what the cloud allows)")
 	fs.StringVar(&f.MetadataEndpoint, "metadata-endpoint", "", "another base `URL` of the cloud's metadata service")
 	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
-}
-
-// AppendTo returns the setter of a flag that may be repeated.
-func AppendTo(list *[]string) func(string) error {
-	return func(v string) error {
-		*list = append(*list, v)
-		return nil
-	}
 }
 
 // ParseArgs reads a command line into a set of flags. Every mistake is reported, not only the first.
@@ -71,7 +63,7 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
 			fs.SetOutput(out)
-			if _, err := fmt.Fprintln(out, usage); err != nil {
+			if _, err := fmt.Fprintf(out, "%s\n\nThe environment sets flags too, such as %sLOG_LEVEL --log-level; the command line wins.\n\n", usage, settingPrefix); err != nil {
 				return err
 			}
 			fs.PrintDefaults()

@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"errors"
+	"flag"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,4 +64,15 @@ func WantRefused(t *testing.T, parse func(args []string) error, lines map[string
 			}
 		})
 	}
+}
+
+// WantSettings wants each flag of a program to have a variable, but those in without.
+func WantSettings(t *testing.T, fs *flag.FlagSet, without ...string) {
+	t.Helper()
+	settings := driver.SettingsOf(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		if settings[f.Name] == nil != slices.Contains(without, f.Name) {
+			t.Errorf("--%s has a variable: %t", f.Name, settings[f.Name] != nil)
+		}
+	})
 }

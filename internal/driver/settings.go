@@ -1,0 +1,102 @@
+package driver
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// settingPrefix begins the environment variables that set flags: CLOUDBLOCK_FLAG_CLUSTER_ID sets --cluster-id
+// (docs/adr/0029-settings-by-name.md).
+const settingPrefix = "CLOUDBLOCK_FLAG_"
+
+// settings are the flags of both programs that a variable can set. One set of variables serves both: each program
+// ignores those of the other, and refuses a name that neither has. Not --node-id, which differs between nodes while
+// the variables do not.
+var settings = []string{
+	"api-ca-file", "api-endpoint", "api-limits", "cloud", "cluster-id", "credentials-file", "device-dir", "driver-name",
+	"endpoint", "http-endpoint", "kubelet-dir", "linode-kubernetes-tags", "linode-persist", "local-pool", "log-format",
+	"log-level", "max-volumes", "metadata-endpoint", "operation-timeout", "region", "reserved-attachments", "tag",
+	"topology-key", "volume-name-prefix", "yandex-folder-id", "yandex-max-operations", "zone",
+}
+
+// Environment is that of a process, as os.Environ returns it.
+type Environment []string
+
+// Get returns the value of a variable; empty: it is not set.
+func (e Environment) Get(name string) string {
+	for _, entry := range e {
+		if key, value, _ := strings.Cut(entry, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// Settings are the flags of one program that variables set.
+type Settings map[string]*flag.Flag
+
+// SettingsOf returns the settings among the flags that a set has so far.
+func SettingsOf(fs *flag.FlagSet) Settings {
+	s := Settings{}
+	fs.VisitAll(func(f *flag.Flag) {
+		if slices.Contains(settings, f.Name) {
+			s[f.Name] = f
+		}
+	})
+	return s
+}
+
+// Read sets the flags that the command line has left out, after it was parsed. An empty variable sets nothing. Every
+// mistake is reported.
+func (s Settings) Read(fs *flag.FlagSet, environ Environment) error {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var mistakes []error
+	for _, entry := range environ {
+		variable, value, _ := strings.Cut(entry, "=")
+		key, found := strings.CutPrefix(variable, settingPrefix)
+		if !found {
+			continue
+		}
+		name := strings.ToLower(strings.ReplaceAll(key, "_", "-"))
+		switch f := s[name]; {
+		case !slices.Contains(settings, name) || key != strings.ToUpper(key):
+			mistakes = append(mistakes, fmt.Errorf("environment variable %s: it sets no flag", variable))
+		case f == nil || given[name] || value == "":
+		default:
+			if err := setAll(f, value); err != nil {
+				mistakes = append(mistakes, fmt.Errorf("environment variable %s=%q: %w", variable, value, err))
+			}
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// setAll sets a flag; one that may be repeated to each part of a list with commas.
+func setAll(f *flag.Flag, value string) error {
+	if _, repeats := f.Value.(*list); !repeats {
+		return f.Value.Set(value)
+	}
+	for part := range strings.SplitSeq(value, ",") {
+		if err := f.Value.Set(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list is a flag that may be repeated.
+type list []string
+
+// List returns the flag that appends each of its values to a variable.
+func List(to *[]string) flag.Value { return (*list)(to) }
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}
