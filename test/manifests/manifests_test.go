@@ -102,7 +102,8 @@ type objects struct {
 	hints           []admissionv1.MutatingAdmissionPolicy
 	hinting         map[string]bool // hints that have a binding with parameters
 	namespaces      map[string]bool
-	cluster         []string // kind/name of what is cluster-wide
+	settings        map[string]string // of the ConfigMap cloudblock-settings
+	cluster         []string          // kind/name of what is cluster-wide
 }
 
 type binding struct {
@@ -138,11 +139,14 @@ var sets = sync.OnceValue(func() map[string]string {
 	return dirs
 })
 
-// forEachSet runs a rule over every rendering.
+// forEachSet runs a rule over every rendering, also with components.
 func forEachSet(t *testing.T, rule func(t *testing.T, o objects)) {
 	t.Helper()
 	for name, dir := range sets() {
 		t.Run(name, func(t *testing.T) { rule(t, parse(t, render(t, dir))) })
+	}
+	for _, c := range combinations(t) {
+		t.Run(c.name(), func(t *testing.T) { rule(t, parse(t, c.render(t))) })
 	}
 }
 
@@ -191,6 +195,8 @@ func (o *objects) add(t *testing.T, document []byte) {
 		o.pods[key] = read[appsv1.Deployment](t, document).Spec.Template.Spec
 	case "PodDisruptionBudget":
 		read[policyv1.PodDisruptionBudget](t, document)
+	case "ConfigMap":
+		o.settings = read[corev1.ConfigMap](t, document).Data
 	case "Role":
 		o.roles[key] = read[rbacv1.Role](t, document).Rules
 	case "ClusterRole":

@@ -2,6 +2,7 @@ package manifests_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,18 +15,22 @@ func TestVendorComponents(t *testing.T) {
 	tests := map[string]struct {
 		name, secret, key string
 		classes           []string
+		components        []string // more of them
+		snapshotClasses   int
 	}{
 		"vendor-digitalocean": {
 			"dobs.csi.digitalocean.com", "digitalocean", "access-token",
 			[]string{"do-block-storage", "do-block-storage-retain", "do-block-storage-xfs", "do-block-storage-xfs-retain"},
+			[]string{"snapshots", "vendor-digitalocean/snapshots"}, 2,
 		},
 		"vendor-linode": {
 			"linodebs.csi.linode.com", "linode", "token",
-			[]string{"linode-block-storage", "linode-block-storage-retain"},
+			[]string{"linode-block-storage", "linode-block-storage-retain"}, nil, 0,
 		},
 		"vendor-yandex": {
 			"yandex.csi.flant.com", "csi-credentials", "serviceAccountJSON",
 			[]string{"network-hdd", "network-ssd", "network-ssd-nonreplicated", "network-ssd-io-m3"},
+			[]string{"snapshots"}, 1,
 		},
 	}
 	for component, tc := range tests {
@@ -33,11 +38,11 @@ func TestVendorComponents(t *testing.T) {
 			if compat.Of(tc.name) == nil {
 				t.Errorf("%s is no vendor's driver to the programs", tc.name)
 			}
-			o := parse(t, render(t, "testdata/"+component))
+			o := parse(t, combination{strings.TrimPrefix(component, "vendor-"), append([]string{component}, tc.components...)}.render(t))
 			if len(o.drivers) != 1 || o.drivers[0].Name != tc.name || !*o.drivers[0].Spec.AttachRequired {
 				t.Errorf("the CSIDriver objects are %+v, want %s, which attaches", o.drivers, tc.name)
 			}
-			checkSocket(t, tc.name, o.pods["DaemonSet/cloudblock-node"])
+			checkSocket(t, "/var/lib/kubelet", tc.name, o.pods["DaemonSet/cloudblock-node"])
 			var classes []string
 			for _, c := range o.classes {
 				classes = append(classes, c.Name)
@@ -49,6 +54,9 @@ func TestVendorComponents(t *testing.T) {
 				if !slices.Contains(classes, want) {
 					t.Errorf("the StorageClasses are %v, without the other driver's %s", classes, want)
 				}
+			}
+			if len(o.snapshotClasses) != tc.snapshotClasses {
+				t.Errorf("the VolumeSnapshotClasses are %v, want %d", o.snapshotClasses, tc.snapshotClasses)
 			}
 			for _, c := range o.snapshotClasses {
 				if c.Driver != tc.name {

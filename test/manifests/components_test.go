@@ -1,0 +1,197 @@
+package manifests_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// otherKubelet is where the kubelet is in the combinations with the component kubelet-dir.
+const otherKubelet = "/var/lib/k0s/kubelet"
+
+// combination is an operator's overlay: one of ours with components, in this order.
+type combination struct {
+	overlay    string
+	components []string
+}
+
+func (c combination) name() string { return c.overlay + "+" + strings.Join(c.components, "+") }
+
+// available are the components of each overlay. The folders of an overlay stand before those that all share.
+func available(t *testing.T, overlay string) []string {
+	t.Helper()
+	var found []string
+	own := filepath.Join(deploy, "overlays", overlay)
+	for _, dir := range []string{own, filepath.Join(deploy, "components")} {
+		files, err := filepath.Glob(filepath.Join(dir, "*", "kustomization.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Base(filepath.Dir(file))
+			if strings.Contains(string(text), "kind: Component") && optional(overlay, name, dir == own) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// optional reports whether operators add a component to an overlay.
+func optional(overlay, component string, own bool) bool {
+	switch component {
+	case "images", "driver-name", "node-bound": // part of every overlay that they are for
+		return false
+	case "snapshots":
+		return own // the shared one is a part of it
+	case "host-network":
+		return overlay != "local" // which asks no metadata service
+	}
+	vendor, isVendors := strings.CutPrefix(component, "vendor-")
+	return !isVendors || vendor == overlay
+}
+
+// TestOverlaysNeedNoCustomResources: a cluster without the definitions of snapshots takes every overlay as it is.
+func TestOverlaysNeedNoCustomResources(t *testing.T) {
+	for _, overlay := range overlays(t) {
+		o := parse(t, render(t, sets()[overlay]))
+		if len(o.snapshotClasses) > 0 || len(o.hints) > 0 {
+			t.Errorf("%s brings %v and %v", overlay, o.snapshotClasses, o.hints)
+		}
+		for name, pod := range o.pods {
+			if slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "csi-snapshotter" }) {
+				t.Errorf("%s: %s runs csi-snapshotter, which ends without the definitions", overlay, name)
+			}
+		}
+		if !slices.Contains(available(t, overlay), "snapshots") {
+			continue
+		}
+		o = parse(t, combination{overlay, []string{"snapshots"}}.render(t))
+		if len(o.snapshotClasses) != 1 || o.snapshotClasses[0].Driver != o.drivers[0].Name {
+			t.Errorf("%s with the component snapshots has the classes %v", overlay, o.snapshotClasses)
+		}
+	}
+}
+
+// TestUnbound: the overlay without the policies has none, and nothing else is missing.
+func TestUnbound(t *testing.T) {
+	bound, unbound := parse(t, render(t, sets()["local"])), parse(t, combination{"local", []string{"unbound"}}.render(t))
+	if len(bound.policies) == 0 || len(unbound.policies)+len(unbound.denying) > 0 {
+		t.Errorf("there are %d policies in the overlay, and %d and %d bindings without them", len(bound.policies), len(unbound.policies), len(unbound.denying))
+	}
+	if len(unbound.roles) != len(bound.roles) || len(unbound.classes) != len(bound.classes) {
+		t.Error("other objects are missing too")
+	}
+}
+
+// TestKubeletDir: each path of the kubelet is in its folder, and the folder is inside the container where it is outside.
+func TestKubeletDir(t *testing.T) {
+	for _, overlay := range overlays(t) {
+		o := parse(t, combination{overlay, []string{"kubelet-dir"}}.render(t))
+		pod := o.pods["DaemonSet/cloudblock-node"]
+		checkSocket(t, otherKubelet, o.drivers[0].Name, pod)
+		if o.settings["KUBELET_DIR"] != otherKubelet {
+			t.Errorf("%s: the programs take %q for the kubelet's folder", overlay, o.settings["KUBELET_DIR"])
+		}
+		var mounts []corev1.VolumeMount
+		for _, c := range pod.Containers {
+			mounts = append(mounts, c.VolumeMounts...)
+		}
+		below := 0
+		for _, v := range pod.Volumes {
+			if v.HostPath != nil && strings.Contains(v.HostPath.Path, "kubelet") {
+				below++
+				if !strings.HasPrefix(v.HostPath.Path, otherKubelet+"/") {
+					t.Errorf("%s: %s is still %s", overlay, v.Name, v.HostPath.Path)
+				}
+			}
+			for _, m := range mounts {
+				if m.Name == v.Name && (m.Name == "pods-dir" || m.Name == "staging-dir") && m.MountPath != v.HostPath.Path {
+					t.Errorf("%s: %s is %s outside and %s inside", overlay, m.Name, v.HostPath.Path, m.MountPath)
+				}
+			}
+		}
+		if below != 4 {
+			t.Errorf("%s: %d folders of the kubelet, want 4", overlay, below)
+		}
+	}
+}
+
+// combinations are every overlay with each component alone, with all of them, and with all in the other order.
+func combinations(t *testing.T) []combination {
+	t.Helper()
+	var found []combination
+	for _, overlay := range overlays(t) {
+		all := available(t, overlay)
+		if len(all) < 3 {
+			t.Fatalf("found only the components %v of %s", all, overlay)
+		}
+		for _, one := range all {
+			found = append(found, combination{overlay, []string{one}})
+		}
+		reversed := slices.Clone(all)
+		slices.Reverse(reversed)
+		found = append(found, combination{overlay, all}, combination{overlay, reversed})
+	}
+	return found
+}
+
+// render writes the overlay as docs/customize.md does, and renders it.
+func (c combination) render(t *testing.T) []byte {
+	t.Helper()
+	rendering.Lock()
+	defer rendering.Unlock()
+	if out, done := rendered[c.name()]; done {
+		return out
+	}
+	dir := t.TempDir()
+	from := func(path ...string) string {
+		absolute, err := filepath.Abs(filepath.Join(append([]string{deploy}, path...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		relative, err := filepath.Rel(dir, absolute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return relative
+	}
+	text := fmt.Sprintf("kind: Kustomization\nresources: [%s]\nconfigMapGenerator:\n- name: cloudblock-settings\n"+
+		"  namespace: cloudblock-%s\n  literals: [LOG_LEVEL=debug, KUBELET_DIR=%s]\ncomponents:\n", from("overlays", c.overlay), c.overlay, otherKubelet)
+	for _, component := range c.components {
+		path := from("components", component)
+		if _, err := os.Stat(filepath.Join(deploy, "overlays", c.overlay, component)); err == nil {
+			path = from("overlays", c.overlay, component)
+		}
+		text += "- " + path + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c.remember(t, dir)
+}
+
+func (c combination) remember(t *testing.T, dir string) []byte {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("%s: %v", c.name(), err)
+	}
+	out, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered[c.name()] = out
+	return out
+}
