@@ -31,14 +31,32 @@ func manifests(ctx context.Context, l layout, cloud string) ([]string, error) {
 	if cloud == noDriver {
 		return []string{snapshots}, nil
 	}
-	if !emulated(cloud) {
-		return []string{snapshots, overlay(l, cloud)}, nil
+	write := writeLocal
+	if emulated(cloud) {
+		write = writeEmulated
 	}
-	driver, err := writeEmulated(l, cloud)
+	driver, err := write(l, cloud)
 	return []string{snapshots, driver}, err
 }
 
 func overlay(l layout, cloud string) string { return l.source("deploy/overlays", cloud) }
+
+// writeLocal adds the components to a copy of deploy/.
+func writeLocal(l layout, cloud string) (string, error) {
+	dir := l.run("driver")
+	if err := copyDeploy(l, dir); err != nil {
+		return "", err
+	}
+	return dir, renderTo(filepath.Join(dir, "kustomization.yaml"), cloud+".yaml.tmpl", nil)
+}
+
+// copyDeploy copies deploy/ into a new folder, since kustomize takes nothing from folders above.
+func copyDeploy(l layout, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(l.source("deploy")))
+}
 
 // writeSnapshots puts the CRDs and the snapshot-controller's manifests of the pinned modules beside
 // our changes to them.

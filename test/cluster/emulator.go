@@ -20,9 +20,9 @@ var metadataScript string
 
 // emulatedClouds are those that have an emulator.
 var emulatedClouds = map[string]leading{
-	"digitalocean": {Cloud: "digitalocean", Secret: "digitalocean", Key: "access-token", Container: 1},
+	"digitalocean": {Cloud: "digitalocean", Secret: "digitalocean", Key: "access-token", Snapshots: true},
 	"linode":       {Cloud: "linode", Secret: "linode", Key: "token"},
-	"yandex":       {Cloud: "yandex", Secret: "yandex", Key: "key.json", Container: 1},
+	"yandex":       {Cloud: "yandex", Secret: "yandex", Key: "key.json", Snapshots: true},
 }
 
 // leading is what differs between the clouds' overlays in the changes that lead them to the emulator.
@@ -30,8 +30,8 @@ type leading struct {
 	Cloud string
 	// Secret has the token under Key.
 	Secret, Key string
-	// Container is the controller's place in its pod.
-	Container int
+	// Snapshots: the cloud has them.
+	Snapshots bool
 }
 
 func emulated(cloud string) bool {
@@ -165,14 +165,10 @@ func emulatedDisks(l layout) ([]string, error) {
 	return filepath.Glob(l.run(emulatorName, "data", "account-*", "volumes", "*", "*"))
 }
 
-// writeEmulated puts the changes that lead the overlay to the emulator beside a copy of deploy/, since
-// kustomize takes nothing from folders above.
+// writeEmulated adds what leads the overlay to the emulator to a copy of deploy/.
 func writeEmulated(l layout, cloud string) (string, error) {
 	dir := l.run("driver")
-	if err := os.RemoveAll(dir); err != nil {
-		return "", err
-	}
-	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(l.source("deploy"))); err != nil {
+	if err := copyDeploy(l, dir); err != nil {
 		return "", err
 	}
 	authority, err := os.ReadFile(l.run(emulatorName, "ca.pem"))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The changes name containers by their places and the emulator by numbers, so an overlay that has
-// changed is noticed here and not when a cluster does not come up.
+// The changes name containers and the emulator's ports, so an overlay that has changed is noticed here and not when a
+// cluster does not come up.
 func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 	l := layout{cache: t.TempDir(), project: "../.."}
 	if err := os.MkdirAll(l.run(emulatorName), 0o755); err != nil {
@@ -22,14 +22,9 @@ func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		render := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", folder)
-		render.Dir = l.source("test/manifests") // whose go.mod pins it
-		text, err := output(render)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := renderFolder(t, l, folder)
 		for _, want := range []string{
-			"--api-endpoint=https://" + hostPort(emulatorTLSPort), "--device-dir=/" + linksFolder, "path: /" + linksFolder, "a certificate",
+			"API_ENDPOINT: https://" + hostPort(emulatorTLSPort), "DEVICE_DIR: /" + linksFolder, "mountPath: /" + linksFolder, "path: /" + linksFolder, "a certificate",
 			"kind: Secret", "kind: CSIDriver",
 		} {
 			if strings.Count(text, want) != 1 {
@@ -39,7 +34,35 @@ func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 		if len(imagesNamed(text)) == 0 {
 			t.Errorf("%s: no images", cloud)
 		}
+		if got := strings.Count(text, "kind: VolumeSnapshotClass"); got == 1 != emulatedClouds[cloud].Snapshots {
+			t.Errorf("%s: %d classes of snapshots", cloud, got)
+		}
 	}
+}
+
+func TestTheOverlayOfNodesHasSnapshots(t *testing.T) {
+	l := layout{cache: t.TempDir(), project: "../.."}
+	folder, err := writeLocal(l, "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := renderFolder(t, l, folder)
+	for _, want := range []string{"kind: VolumeSnapshotClass\n", "name: csi-snapshotter\n", "name: cloudblock-local-restores\nspec:\n  fail"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%d times %q in the rendered manifests, want once", strings.Count(text, want), want)
+		}
+	}
+}
+
+func renderFolder(t *testing.T, l layout, folder string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", folder)
+	cmd.Dir = l.source("test/manifests") // whose go.mod pins it
+	text, err := output(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func TestTheEmulatorEnds(t *testing.T) {
