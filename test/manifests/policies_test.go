@@ -1,0 +1,303 @@
+package manifests_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+const (
+	nodesAccount = "system:serviceaccount:cloudblock-local:cloudblock-node"
+	nodeOfToken  = "authentication.kubernetes.io/node-name"
+	selectedNode = "volume.kubernetes.io/selected-node"
+)
+
+// boundTo is the API server's own evaluation of the overlay's policies, as Kubernetes 1.32 compiles them.
+type boundTo struct {
+	policies []admissionv1.ValidatingAdmissionPolicy
+	classes  []*storagev1.StorageClass
+	user     user.Info
+}
+
+func newBound(t *testing.T, node string) boundTo {
+	t.Helper()
+	extra := map[string][]string{}
+	if node != "" {
+		extra[nodeOfToken] = []string{node}
+	}
+	reclaim := func(p corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolumeReclaimPolicy { return &p }
+	return boundTo{
+		policies: parse(t, render(t, sets()["local"])).policies,
+		classes: []*storagev1.StorageClass{
+			{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Provisioner: "local.csi.cloudblock.io", ReclaimPolicy: reclaim("Delete"), MountOptions: []string{"noatime"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "ebs.csi.aws.com", ReclaimPolicy: reclaim("Delete")},
+		},
+		user: &user.DefaultInfo{Name: nodesAccount, Extra: extra},
+	}
+}
+
+// refusals are what the policies say against a change of an object; nil stands for an object that is not there.
+func (b boundTo) refusals(t *testing.T, op admission.Operation, object, old runtime.Object) []string {
+	t.Helper()
+	gvk, gvr := kindOf(t, object, old)
+	var said []string
+	for _, p := range b.policies {
+		if !matches(p, gvr, op) {
+			continue
+		}
+		params := []runtime.Object{nil}
+		if p.Spec.ParamKind != nil {
+			params = params[:0]
+			for _, c := range b.classes {
+				params = append(params, c)
+			}
+		}
+		for _, param := range params {
+			attributes := &admission.VersionedAttributes{
+				Attributes:    admission.NewAttributesRecord(object, old, gvk, "", "x", gvr, "", op, nil, false, b.user),
+				VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(old),
+			}
+			result := compiled(t, p).Validate(t.Context(), gvr, attributes, param, nil, apiservercel.RuntimeCELCostBudget, nil)
+			for _, d := range result.Decisions {
+				if d.Action != validating.ActionAdmit || d.Evaluation == validating.EvalError {
+					said = append(said, d.Message)
+				}
+			}
+		}
+	}
+	return said
+}
+
+func kindOf(t *testing.T, objects ...runtime.Object) (schema.GroupVersionKind, schema.GroupVersionResource) {
+	t.Helper()
+	for _, o := range objects {
+		switch o.(type) {
+		case *corev1.PersistentVolume:
+			return corev1.SchemeGroupVersion.WithKind("PersistentVolume"), corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+		case *corev1.PersistentVolumeClaim:
+			return corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+		case *storagev1.CSIStorageCapacity:
+			return storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"), storagev1.SchemeGroupVersion.WithResource("csistoragecapacities")
+		}
+	}
+	t.Fatal("an object that no policy is about")
+	return schema.GroupVersionKind{}, schema.GroupVersionResource{}
+}
+
+func matches(p admissionv1.ValidatingAdmissionPolicy, gvr schema.GroupVersionResource, op admission.Operation) bool {
+	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, gvr.Group) && slices.Contains(r.Resources, gvr.Resource) && slices.Contains(r.Operations, admissionv1.OperationType(op))
+	})
+}
+
+func compiled(t *testing.T, p admissionv1.ValidatingAdmissionPolicy) validating.Validator {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
+	const mode = environment.NewExpressions // those that this version has
+	var variables []plugincel.NamedExpressionAccessor
+	for _, v := range p.Spec.Variables {
+		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	compiler.CompileAndStoreVariables(variables, options, mode)
+	var conditions, validations []plugincel.ExpressionAccessor
+	for i := range p.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+	}
+	for _, v := range p.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message})
+	}
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(conditions, options, mode), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	none := compiler.CompileCondition(nil, options, mode)
+	return validating.NewValidator(compiler.CompileCondition(validations, options, mode), matcher, none, none, p.Spec.FailurePolicy, nil)
+}
+
+// volumeOf is a volume as the provisioner on a node creates it.
+func volumeOf(node string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "x"}, Finalizers: []string{"f"}},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "local.csi.cloudblock.io", VolumeHandle: node + "/0123", FSType: "ext4",
+			}},
+			AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, StorageClassName: "ours", MountOptions: []string{"noatime"},
+			PersistentVolumeReclaimPolicy: "Delete", ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "1"},
+		},
+	}
+}
+
+// changed is an object with one change.
+func changed[T any](object *T, change func(*T)) *T {
+	change(object)
+	return object
+}
+
+func TestATokenCreatesAndDeletesVolumesOfItsNodeOnly(t *testing.T) {
+	a := newBound(t, "a")
+	create := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+		return changed(volumeOf("a"), change)
+	}
+	for name, tc := range map[string]struct {
+		as      boundTo
+		op      admission.Operation
+		volume  *corev1.PersistentVolume
+		refused bool
+	}{
+		"creates one of its node":           {a, admission.Create, volumeOf("a"), false},
+		"deletes one of its node":           {a, admission.Delete, volumeOf("a"), false},
+		"creates one of another node":       {a, admission.Create, volumeOf("b"), true},
+		"deletes one of another node":       {a, admission.Delete, volumeOf("b"), true},
+		"of a node whose name begins alike": {a, admission.Create, volumeOf("ab"), true},
+		"without a node in the token":       {newBound(t, ""), admission.Create, volumeOf("a"), true},
+		"deletes one of another driver":     {a, admission.Delete, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "ebs.csi.aws.com" }), true},
+		"creates a folder of the node": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			v.Spec.CSI, v.Spec.HostPath = nil, &corev1.HostPathVolumeSource{Path: "/"}
+		}), true},
+		"for a claim of another driver":       {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName, v.Spec.MountOptions = "other", nil }), true},
+		"for a claim without a class":         {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" }), true},
+		"bound in advance by name":            {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), true},
+		"under the name of another claim":     {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "2" }), true},
+		"for no claim":                        {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }), true},
+		"with mount options of its own":       {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"suid"} }), true},
+		"with a reclaim policy of its own":    {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" }), true},
+		"another account is none of our care": {boundTo{a.policies, a.classes, &user.DefaultInfo{Name: "admin"}}, admission.Delete, volumeOf("b"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object, old := runtime.Object(tc.volume), runtime.Object(nil)
+			if tc.op == admission.Delete {
+				object, old = nil, tc.volume
+			}
+			if said := tc.as.refusals(t, tc.op, object, old); (len(said) > 0) != tc.refused {
+				t.Errorf("%s is refused with %q, want a refusal: %t", tc.op, said, tc.refused)
+			}
+		})
+	}
+}
+
+func TestATokenOnlyGrowsVolumesOfOtherNodes(t *testing.T) {
+	a := newBound(t, "a")
+	for name, tc := range map[string]struct {
+		change  func(v *corev1.PersistentVolume)
+		refused bool
+	}{
+		"the capacity": {func(v *corev1.PersistentVolume) {
+			v.Spec.Capacity = corev1.ResourceList{"storage": resource.MustParse("2Gi")}
+			v.Annotations["volume.alpha.kubernetes.io/pre-resize-capacity"] = "1Gi"
+		}, false},
+		"the claim":              {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.Name = "other" }, true},
+		"no claim":               {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }, true},
+		"the reclaim policy":     {func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" }, true},
+		"the mount options":      {func(v *corev1.PersistentVolume) { v.Spec.MountOptions = nil }, true},
+		"the class":              {func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "other" }, true},
+		"the finalizers":         {func(v *corev1.PersistentVolume) { v.Finalizers = nil }, true},
+		"an annotation":          {func(v *corev1.PersistentVolume) { v.Annotations["pv.kubernetes.io/provisioned-by"] = "y" }, true},
+		"an annotation taken":    {func(v *corev1.PersistentVolume) { v.Annotations = nil }, true},
+		"an annotation more":     {func(v *corev1.PersistentVolume) { v.Annotations["pv.kubernetes.io/bound-by-controller"] = "yes" }, true},
+		"the labels":             {func(v *corev1.PersistentVolume) { v.Labels = map[string]string{"a": "b"} }, true},
+		"the volume's attribute": {func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeAttributes = map[string]string{"a": "b"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := a.refusals(t, admission.Update, changed(volumeOf("b"), tc.change), volumeOf("b"))
+			if (len(said) > 0) != tc.refused {
+				t.Errorf("the change on another node is refused with %q, want a refusal: %t", said, tc.refused)
+			}
+			if said := a.refusals(t, admission.Update, changed(volumeOf("a"), tc.change), volumeOf("a")); len(said) > 0 {
+				t.Errorf("the change on the token's node is refused with %q", said)
+			}
+		})
+	}
+}
+
+func TestATokenTakesClaimsForItsNodeOnly(t *testing.T) {
+	a := newBound(t, "a")
+	claim := func(node string, finalizers ...string) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"x": "1"}, Finalizers: finalizers}}
+		if node != "" {
+			c.Annotations[selectedNode] = node
+		}
+		return c
+	}
+	const cloning, others = "provisioner.storage.kubernetes.io/cloning-protection", "kubernetes.io/pvc-protection"
+	annotated := func(c *corev1.PersistentVolumeClaim, values map[string]string) *corev1.PersistentVolumeClaim {
+		return changed(c, func(c *corev1.PersistentVolumeClaim) { maps.Copy(c.Annotations, values) })
+	}
+	for name, tc := range map[string]struct {
+		old, object *corev1.PersistentVolumeClaim
+		refused     bool
+	}{
+		"gives its own back":            {claim("a"), claim(""), false},
+		"takes one of nobody":           {claim(""), claim("a"), false},
+		"takes one of another node":     {claim("b"), claim("a"), true},
+		"sends one to another node":     {claim("a"), claim("b"), true},
+		"takes one away from its node":  {claim("b"), claim(""), true},
+		"holds the source of a clone":   {claim("b", others), claim("b", others, cloning), false},
+		"lets the source of a clone go": {claim("b", others, cloning), claim("b", others), false},
+		"removes another finalizer":     {claim("a", others), claim("a"), true},
+		"adds another finalizer":        {claim("a"), claim("a", others), true},
+		"writes another annotation":     {claim("a"), annotated(claim("a"), map[string]string{"x": "2"}), true},
+		"adds an annotation":            {claim("a"), annotated(claim("a"), map[string]string{"y": "2"}), true},
+		"removes all annotations":       {claim("a"), changed(claim(""), func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }), true},
+		"changes what is asked for":     {claim("a"), changed(claim("a"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }), true},
+		"changes the labels":            {claim("a"), changed(claim("a"), func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if said := a.refusals(t, admission.Update, tc.object, tc.old); (len(said) > 0) != tc.refused {
+				t.Errorf("the change is refused with %q, want a refusal: %t", said, tc.refused)
+			}
+		})
+	}
+}
+
+func TestATokenPublishesTheCapacityOfItsNodeOnly(t *testing.T) {
+	a := newBound(t, "a")
+	capacity := func(labels ...string) *storagev1.CSIStorageCapacity {
+		c := &storagev1.CSIStorageCapacity{StorageClassName: "ours", NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{}}}
+		for _, label := range labels {
+			key, value, _ := strings.Cut(label, "=")
+			c.NodeTopology.MatchLabels[key] = value
+		}
+		return c
+	}
+	const key = "topology.local.csi.cloudblock.io/node="
+	for name, tc := range map[string]struct {
+		op          admission.Operation
+		object, old runtime.Object
+		refused     bool
+	}{
+		"creates its own":              {admission.Create, capacity(key + "a"), nil, false},
+		"changes its own":              {admission.Update, capacity(key + "a"), capacity(key + "a"), false},
+		"deletes its own":              {admission.Delete, nil, capacity(key + "a"), false},
+		"creates that of another node": {admission.Create, capacity(key + "b"), nil, true},
+		"takes that of another node":   {admission.Update, capacity(key + "a"), capacity(key + "b"), true},
+		"gives its own away":           {admission.Update, capacity(key + "b"), capacity(key + "a"), true},
+		"deletes that of another node": {admission.Delete, nil, capacity(key + "b"), true},
+		"of all nodes":                 {admission.Create, capacity(), nil, true},
+		"of another driver":            {admission.Create, capacity("topology.ebs.csi.aws.com/zone=a"), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if said := a.refusals(t, tc.op, tc.object, tc.old); (len(said) > 0) != tc.refused {
+				t.Errorf("%s is refused with %q, want a refusal: %t", tc.op, said, tc.refused)
+			}
+		})
+	}
+}
