@@ -40,7 +40,8 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 test: ## Run every test that needs no root
 	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
 	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race -timeout 30m -parallel 4 ./...
-	cd test/manifests && $(GO) test -race -count=1 ./... # it renders in a child process, whose files the cache does not see
+	cd test/manifests && $(GO) test -race -count=1 ./... # it also runs programs, whose sources the cache does not see
+	cd test/manifests/oldest && $(GO) test -race ./...
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
@@ -114,12 +115,14 @@ lint: ## Run the linters and check the formatting
 	$(TOOL) golangci-lint run --build-tags e2e,cluster,images ./...
 	cd test/sanity && $(GO) vet -tags e2e ./...
 	cd test/manifests && $(GO) vet ./...
+	cd test/manifests/oldest && $(GO) vet ./...
 
 .PHONY: generated
 generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff
 	cd test/sanity && $(GO) mod tidy -diff
 	cd test/manifests && $(GO) mod tidy -diff
+	cd test/manifests/oldest && $(GO) mod tidy -diff
 
 .PHONY: verify
 verify: lint generated test ## What every commit must pass: lint, generated files unchanged, test

@@ -1,16 +1,16 @@
 package manifests_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // otherKubelet is where the kubelet is in the combinations with the component kubelet-dir.
@@ -179,19 +179,39 @@ func (c combination) render(t *testing.T) []byte {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return c.remember(t, dir)
+	rendered[c.name()] = build(t, dir)
+	return rendered[c.name()]
 }
 
-func (c combination) remember(t *testing.T, dir string) []byte {
-	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatalf("%s: %v", c.name(), err)
+// TestTheOldestKubernetesTakesThem: every overlay and combination, but for the component that needs a newer one.
+func TestTheOldestKubernetesTakesThem(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "oldest")
+	compile := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	compile.Dir = "oldest"
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("build the oldest API: %v\n%s", err, out)
 	}
-	out, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
+	check := func(name string, manifests []byte) {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Stdin = bytes.NewReader(manifests)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
-	rendered[c.name()] = out
-	return out
+	for name, dir := range sets() {
+		check(name, render(t, dir))
+	}
+	for _, c := range combinations(t) {
+		c.components = slices.DeleteFunc(c.components, func(name string) bool { return name == "source-node" })
+		check(c.name(), c.render(t))
+	}
+	if t.Failed() {
+		return
+	}
+	hints := combination{"local", []string{"source-node"}}.render(t)
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Stdin = bytes.NewReader(hints)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "MutatingAdmissionPolicy") {
+		t.Errorf("the component source-node, which needs a newer one: %v\n%s", err, out)
+	}
 }

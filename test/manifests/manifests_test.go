@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,22 +32,31 @@ var (
 	rendered  = map[string][]byte{}
 )
 
-// render runs the kustomize that go.mod pins, once for each folder.
+// render renders a folder, once.
 func render(t *testing.T, dir string) []byte {
 	t.Helper()
 	rendering.Lock()
 	defer rendering.Unlock()
-	if out, done := rendered[dir]; done {
-		return out
+	if _, done := rendered[dir]; !done {
+		rendered[dir] = build(t, dir)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	return rendered[dir]
+}
+
+// build runs the kustomize that go.mod pins. It runs in this process, so that the cache of test results knows which files
+// it has read.
+func build(t *testing.T, dir string) []byte {
+	t.Helper()
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // what the command has
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
-		t.Fatalf("kustomize build %s: %v\n%s", dir, err, &stderr)
+		t.Fatalf("kustomize build %s: %v", dir, err)
 	}
-	rendered[dir] = out
+	out, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return out
 }
 
