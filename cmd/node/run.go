@@ -51,7 +51,11 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	if err := checkTools(log, environ.Get("PATH")); err != nil {
+	release, err := kernelRelease()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(checkKernel(release), checkTools(log, environ.Get("PATH"))); err != nil {
 		return err
 	}
 	return serve(ctx, cfg, log)
