@@ -52,7 +52,10 @@ type disks struct {
 
 // attachClouds are the clouds that attach disks.
 var attachClouds = map[string]disks{
-	"digitalocean": {Cloud: profile.DigitalOcean, machine: metadata.DigitalOcean},
+	"digitalocean": {
+		Cloud: profile.DigitalOcean, machine: metadata.DigitalOcean,
+		fallback: func() (metadata.Machine, error) { return metadata.DigitalOceanItself("/") },
+	},
 	"linode": {
 		Cloud: profile.Linode, machine: metadata.Linode,
 		fallback: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },

@@ -2,7 +2,10 @@ package metadata
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -39,4 +42,20 @@ func DigitalOcean(ctx context.Context, base string) (Machine, error) {
 		}
 		return Machine{ID: id, Zone: region}, nil
 	})
+}
+
+// DigitalOceanItself reads the droplet's id from the SMBIOS, below root, as cloud-init does (read_sysinfo in
+// cloudinit/sources/helpers/digitalocean.py). Nothing there has the region.
+func DigitalOceanItself(root string) (Machine, error) {
+	dmi := filepath.Join(root, "sys/devices/virtual/dmi/id")
+	vendor, err := os.ReadFile(filepath.Join(dmi, "sys_vendor"))
+	serial, serialErr := os.ReadFile(filepath.Join(dmi, "product_serial"))
+	if err := errors.Join(err, serialErr); err != nil {
+		return Machine{}, fmt.Errorf("read the droplet's id: %w: %w", fault.Unavailable, err)
+	}
+	maker, id := strings.TrimSpace(string(vendor)), strings.TrimSpace(string(serial))
+	if maker != "DigitalOcean" || !dropletID.MatchString(id) {
+		return Machine{}, fmt.Errorf("the SMBIOS has the manufacturer %.40q and the serial number %.40q; is this a droplet?: %w", maker, id, fault.Unavailable)
+	}
+	return Machine{ID: id}, nil
 }

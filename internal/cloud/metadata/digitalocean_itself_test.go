@@ -1,0 +1,45 @@
+package metadata_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestADropletKnowsItselfWithoutTheService(t *testing.T) {
+	tests := map[string]struct {
+		vendor, serial string
+		want           metadata.Machine
+		kind           fault.Kind
+	}{
+		"a droplet":                  {"DigitalOcean\n", "14259848\n", metadata.Machine{ID: "14259848"}, fault.None},
+		"another cloud with numbers": {"Hetzner\n", "3623889\n", metadata.Machine{}, fault.Unavailable},
+		"no manufacturer":            {"\n", "14259848\n", metadata.Machine{}, fault.Unavailable},
+		"no number":                  {"DigitalOcean\n", "Not Specified\n", metadata.Machine{}, fault.Unavailable},
+		"no serial":                  {"DigitalOcean\n", "", metadata.Machine{}, fault.Unavailable},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			dmi := filepath.Join(root, "sys/devices/virtual/dmi/id")
+			if err := os.MkdirAll(dmi, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{"sys_vendor": tc.vendor, "product_serial": tc.serial} {
+				if err := os.WriteFile(filepath.Join(dmi, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := metadata.DigitalOceanItself(root)
+			if got != tc.want || fault.Of(err) != tc.kind {
+				t.Errorf("DigitalOceanItself = %+v, %v, want %+v and the kind %q", got, err, tc.want, tc.kind)
+			}
+		})
+	}
+	if _, err := metadata.DigitalOceanItself(t.TempDir()); fault.Of(err) != fault.Unavailable {
+		t.Errorf("DigitalOceanItself of no machine = %v", err)
+	}
+}
