@@ -55,8 +55,8 @@ func optional(overlay, component string, own bool) bool {
 		return false
 	case "snapshots":
 		return own // the shared one is a part of it
-	case "host-network":
-		return overlay != "local" // which asks no metadata service
+	case "host-network", "node-allocatable":
+		return overlay != "local" // which asks no metadata service, and has no attaches
 	}
 	vendor, isVendors := strings.CutPrefix(component, "vendor-")
 	return !isVendors || vendor == overlay
@@ -183,7 +183,14 @@ func (c combination) render(t *testing.T) []byte {
 	return rendered[c.name()]
 }
 
-// TestTheOldestKubernetesTakesThem: every overlay and combination, but for the component that needs a newer one.
+// newer are the components that need a newer Kubernetes than the oldest, by an overlay that takes them, and what the
+// oldest lacks.
+var newer = map[string]struct{ overlay, lacks string }{
+	"source-node":      {"local", "MutatingAdmissionPolicy"},
+	"node-allocatable": {"digitalocean", "nodeAllocatableUpdatePeriodSeconds"},
+}
+
+// TestTheOldestKubernetesTakesThem: every overlay and combination, but for the components that need a newer one.
 func TestTheOldestKubernetesTakesThem(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "oldest")
 	compile := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
@@ -202,16 +209,17 @@ func TestTheOldestKubernetesTakesThem(t *testing.T) {
 		check(name, render(t, dir))
 	}
 	for _, c := range combinations(t) {
-		c.components = slices.DeleteFunc(c.components, func(name string) bool { return name == "source-node" })
+		c.components = slices.DeleteFunc(c.components, func(name string) bool { return newer[name].overlay != "" })
 		check(c.name(), c.render(t))
 	}
 	if t.Failed() {
 		return
 	}
-	hints := combination{"local", []string{"source-node"}}.render(t)
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Stdin = bytes.NewReader(hints)
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "MutatingAdmissionPolicy") {
-		t.Errorf("the component source-node, which needs a newer one: %v\n%s", err, out)
+	for name, is := range newer {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Stdin = bytes.NewReader(combination{is.overlay, []string{name}}.render(t))
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), is.lacks) {
+			t.Errorf("the component %s, which needs a newer one: %v\n%s", name, err, out)
+		}
 	}
 }
