@@ -41,6 +41,69 @@ func isBtrfs(f *os.File) (bool, error) {
 	return st.Type == unix.BTRFS_SUPER_MAGIC, err
 }
 
+// checkApart refuses a pool on the filesystem of another one: the reservations of one would not count for the
+// other. It runs before anything is written into the folder.
+func (p *Pool) checkApart() error {
+	others := p.others()
+	if len(others) == 0 {
+		return nil
+	}
+	own, err := filesystemOf(p.dir)
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", p.dir, kindOf(err))
+	}
+	for _, other := range others {
+		theirs, err := filesystemOf(other.dir)
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", other.dir, kindOf(err))
+		}
+		if own == theirs {
+			return fmt.Errorf("the pool in %s would be on the filesystem of the pool in %s; is its disk mounted? Each pool needs a filesystem of its own: %w",
+				p.dir, other.dir, fault.Precondition)
+		}
+	}
+	return nil
+}
+
+// filesystemOf returns what tells the filesystem of a folder from every other. A missing folder is where it would
+// be made. On btrfs each subvolume has a device number of its own, so that is the filesystem's id.
+func filesystemOf(dir string) (string, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		return filesystemOf(filepath.Dir(dir))
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	btrfs, err := isBtrfs(f)
+	if err != nil {
+		return "", err
+	}
+	if btrfs {
+		var info btrfsInfo
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), btrfsInfoCall, uintptr(unsafe.Pointer(&info))); errno != 0 {
+			return "", fmt.Errorf("read the id of the btrfs of %s: %w", dir, errno)
+		}
+		return fmt.Sprintf("btrfs %x", info.id), nil
+	}
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("device %d", st.Dev), nil
+}
+
+// btrfsInfoCall is BTRFS_IOC_FS_INFO of linux/btrfs.h, which package unix lacks, and btrfsInfo its struct
+// btrfs_ioctl_fs_info_args.
+const btrfsInfoCall = 0x8400941f
+
+type btrfsInfo struct {
+	_  [16]byte
+	id [16]byte
+	_  [992]byte
+}
+
 // canReflink reports whether the pool in a folder creates snapshots and clones by reflink. Overwriting shared
 // blocks needs new ones, which are counted but cannot be reserved. The count holds only on xfs, where
 // the new blocks are all that an overwrite takes (btrfs allocates metadata too), and only if nothing

@@ -56,7 +56,7 @@ func (p *Pool) startJob(r Record, src source) (*job, error) {
 	if ref.isSnapshot() {
 		j.record.Reservation = total
 	}
-	err = p.writeRecord(ref, j.record)
+	err = p.claimName(j.record)
 	if err == nil {
 		j.to, err = p.disk.emptyImage(p.file(ref, imageExt))
 	}

@@ -61,6 +61,8 @@ const (
 
 // Config is the location and the node of a pool.
 type Config struct {
+	// Name is the pool's name in classes. One pool of a node has no name.
+	Name string
 	// Dir is the pool's folder, an absolute path. It should be on a disk of its own.
 	Dir string
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
@@ -80,6 +82,7 @@ type Config struct {
 // Pool is an open pool. It holds no descriptor and caches no state of the folder; Close only ends running
 // copies.
 type Pool struct {
+	label  string
 	dir    string
 	node   string
 	id     string
@@ -95,6 +98,8 @@ type Pool struct {
 	copyCtx      context.Context
 	cancelCopies context.CancelFunc
 	jobs         sync.WaitGroup
+	// others returns the open pools of this node, for claimName.
+	others func() []*Pool
 }
 
 // meta is the content of pool.json.
@@ -110,13 +115,22 @@ type meta struct {
 // empty and not a pool, it is not the pool of Config.IDFile, it belongs to another node, another user can
 // write to it, or its filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
+	return openBeside(ctx, cfg, func() []*Pool { return nil })
+}
+
+// openBeside is Open for a pool of a set. A pool on the filesystem of one of the others is fault.Precondition.
+func openBeside(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
 		return nil, err
 	}
+	p.others = others
 	known, err := readIDFile(cfg.IDFile)
 	if err == nil {
 		err = p.checkPresent(cfg.IDFile, known)
+	}
+	if err == nil {
+		err = p.checkApart()
 	}
 	if err != nil {
 		return nil, err
@@ -176,7 +190,7 @@ func newPool(cfg Config) (*Pool, error) {
 	if cfg.SysDir == "" {
 		cfg.SysDir = defaultSys
 	}
-	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, lockSem: make(chan struct{}, 1)}
+	p := &Pool{label: cfg.Name, dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, lockSem: make(chan struct{}, 1)}
 	p.disk.statfs, p.progress = statfs, cfg.Progress
 	p.copyCtx, p.cancelCopies = context.WithCancel(context.Background())
 	return p, nil
@@ -185,6 +199,12 @@ func newPool(cfg Config) (*Pool, error) {
 // Reflink reports whether snapshots and clones in this pool are reflinks, which initially take no space:
 // on an xfs that is mounted at the pool's folder. Otherwise the pool copies the data.
 func (p *Pool) Reflink() bool { return p.reflink }
+
+// Name returns the pool's name in classes, or "".
+func (p *Pool) Name() string { return p.label }
+
+// Dir returns the pool's folder.
+func (p *Pool) Dir() string { return p.dir }
 
 // Node returns the name of the node that the pool belongs to.
 func (p *Pool) Node() string { return p.node }

@@ -43,7 +43,10 @@ func (p *Pool) name(ref objectRef) string {
 }
 
 // SnapshotHandle returns the id of a snapshot of this pool as CSI callers see it.
-func (p *Pool) SnapshotHandle(id ID) string { return p.node + "/" + snapshotPrefix + string(id) }
+func (p *Pool) SnapshotHandle(id ID) string { return SnapshotHandle(p.node, id) }
+
+// SnapshotHandle returns the id of a snapshot of a node as CSI callers see it.
+func SnapshotHandle(node string, id ID) string { return node + "/" + snapshotPrefix + string(id) }
 
 // ParseSnapshotHandle accepts exactly what SnapshotHandle returns for a valid node and id.
 func ParseSnapshotHandle(s string) (Handle, error) {

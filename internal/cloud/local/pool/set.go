@@ -1,0 +1,269 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Set is the pools of one node. Each volume and each snapshot is in one of them: ids are random, and claimName
+// keeps names apart.
+//
+// A pool that cannot be used, because its disk is not mounted, is missing. The others serve their volumes
+// meanwhile. A call that may concern the missing pool opens it again, or returns why it cannot be used.
+type Set struct {
+	members []*member
+	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
+	opening chan struct{}
+}
+
+// member is one pool of a set.
+type member struct {
+	cfg  Config
+	pool atomic.Pointer[Pool] // nil until it is open
+}
+
+// OpenSet opens the pools of one node, which have different names and folders. It returns an error if none can be
+// used.
+func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
+	s := &Set{opening: make(chan struct{}, 1)}
+	for _, cfg := range configs {
+		s.members = append(s.members, &member{cfg: cfg})
+	}
+	if usable, err := s.Pools(ctx); len(usable) == 0 {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Pools returns the pools that can be used. The error says which are missing, and why.
+func (s *Set) Pools(ctx context.Context) (usable []*Pool, missing error) {
+	var errs []error
+	for _, m := range s.members {
+		p, err := s.open(ctx, m)
+		if err == nil {
+			err = p.Check(ctx)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		usable = append(usable, p)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return usable, errors.Join(errs...)
+}
+
+// Check returns an error while a pool is missing.
+func (s *Set) Check(ctx context.Context) error {
+	_, missing := s.Pools(ctx)
+	return missing
+}
+
+// Close ends the copies of all pools; see Pool.Close.
+func (s *Set) Close(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.opened() {
+		errs = append(errs, p.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Named returns the pool with this name. fault.NotFound when this node has none of the name.
+func (s *Set) Named(ctx context.Context, name string) (*Pool, error) {
+	var names []string
+	for _, m := range s.members {
+		if m.cfg.Name == name {
+			return s.open(ctx, m)
+		}
+		names = append(names, nameForMessage(m.cfg.Name))
+	}
+	return nil, fmt.Errorf("there is no pool %s on node %s, there is %s: %w",
+		nameForMessage(name), s.members[0].cfg.Node, strings.Join(names, ", "), fault.NotFound)
+}
+
+// WithVolume returns the pool that has the volume with this id. fault.NotFound when none has it;
+// fault.Precondition when none of the usable pools has it and one is missing.
+func (s *Set) WithVolume(ctx context.Context, id ID) (*Pool, error) {
+	return s.with(ctx, volumeRef(id))
+}
+
+// WithSnapshot is WithVolume for a snapshot.
+func (s *Set) WithSnapshot(ctx context.Context, id ID) (*Pool, error) {
+	return s.with(ctx, snapshotRef(id))
+}
+
+func (s *Set) with(ctx context.Context, ref objectRef) (*Pool, error) {
+	if len(s.members) == 1 {
+		return s.open(ctx, s.members[0])
+	}
+	for _, p := range s.opened() {
+		if p.has(ref) {
+			return p, nil
+		}
+	}
+	usable, missing := s.Pools(ctx)
+	for _, p := range usable {
+		if p.has(ref) {
+			return p, nil
+		}
+	}
+	what := string(ref.folder) + "/" + string(ref.id)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case missing != nil:
+		return nil, fmt.Errorf("%s is in no pool that can be used: %w: %w", what, fault.Precondition, missing)
+	}
+	return nil, fmt.Errorf("%s is in no pool of this node: %w", what, fault.NotFound)
+}
+
+// FindByName returns the volume with this name, and its pool; see Pool.FindByName. fault.Precondition when
+// none of the usable pools has the name and one is missing.
+func (s *Set) FindByName(ctx context.Context, name string) (*Pool, Entry, error) {
+	return s.find(ctx, volumes, name)
+}
+
+// FindSnapshot is FindByName for a snapshot.
+func (s *Set) FindSnapshot(ctx context.Context, name string) (*Pool, Entry, error) {
+	return s.find(ctx, snapshots, name)
+}
+
+func (s *Set) find(ctx context.Context, in folder, name string) (*Pool, Entry, error) {
+	usable, missing := s.Pools(ctx)
+	for _, p := range usable {
+		if e, err := p.find(ctx, in, name); !errors.Is(err, fault.NotFound) {
+			return p, e, err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, Entry{}, ctx.Err()
+	case missing != nil:
+		return nil, Entry{}, fmt.Errorf("the name %q is in no pool that can be used: %w: %w", name, fault.Precondition, missing)
+	}
+	return nil, Entry{}, fmt.Errorf("no pool has one of its %s under the name %q: %w", in, name, fault.NotFound)
+}
+
+// open returns the pool of a member, and opens it if it is not open yet.
+func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
+	if p := m.pool.Load(); p != nil {
+		return p, nil
+	}
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.opening }()
+	if p := m.pool.Load(); p != nil {
+		return p, nil
+	}
+	p, err := openBeside(ctx, m.cfg, s.opened)
+	if err != nil && len(s.members) > 1 {
+		err = fmt.Errorf("pool %s: %w", nameForMessage(m.cfg.Name), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.pool.Store(p)
+	return p, nil
+}
+
+// opened returns the pools that were opened, also those that are missing by now.
+func (s *Set) opened() []*Pool {
+	var pools []*Pool
+	for _, m := range s.members {
+		if p := m.pool.Load(); p != nil {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+// has reports whether the pool has a file of this object. It reads without the lock: an object has a record, an
+// image or a tombstone from the first step of its create to the last of its removal.
+func (p *Pool) has(ref objectRef) bool {
+	for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
+		if _, err := os.Lstat(p.file(ref, ext)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// claimName writes the first record of an object, and returns fault.Conflict if an object of another pool has its
+// name. It writes before it reads: of two creates of one name in two pools at least one reads the record of the
+// other, so both never succeed. No lock is held on two pools at once. A pool that is missing is not read.
+func (p *Pool) claimName(r Record) error {
+	if err := p.writeRecord(r.ref(), r); err != nil {
+		return err
+	}
+	for _, other := range p.others() {
+		if other == p || other.checkIdentity() != nil {
+			continue
+		}
+		id, err := other.idOf(r.ref().folder, r.Name)
+		if err != nil {
+			return err
+		}
+		if id != "" {
+			return fmt.Errorf("the name %q belongs to %s in the pool %s: %w", r.Name, other.name(objectRef{r.ref().folder, id}), other.dir, fault.Conflict)
+		}
+	}
+	return nil
+}
+
+// idOf returns the id of the object whose record has this name, or "". It reads without the lock, because
+// records are replaced atomically.
+func (p *Pool) idOf(in folder, name string) (ID, error) {
+	files, err := os.ReadDir(p.path(string(in)))
+	if err != nil {
+		return "", fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
+	}
+	for _, f := range files {
+		id, ext := splitName(f.Name())
+		if ext != recordExt {
+			continue
+		}
+		ref := objectRef{in, id}
+		data, err := readFile(p.file(ref, recordExt))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since
+		}
+		if err != nil {
+			return "", fmt.Errorf("read the record of %s: %w", p.name(ref), kindOf(err))
+		}
+		// A damaged record has no name, that of a newer version has.
+		if r, _ := decodeRecord(ref, data); r.Name == name {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+var poolName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// CheckName refuses what is not the name of a pool: a DNS label.
+func CheckName(name string) error {
+	if !poolName.MatchString(name) {
+		return fmt.Errorf("the pool's name %.80q is not a DNS label (up to 63 lower-case letters, digits and '-'): %w", name, fault.InvalidArgument)
+	}
+	return nil
+}
+
+func nameForMessage(name string) string {
+	if name == "" {
+		return "(unnamed)"
+	}
+	return name
+}
