@@ -27,10 +27,11 @@ type Cloud interface {
 	// request and never fails.
 	Capabilities() Capabilities
 
-	// Capacity returns how many more bytes of volumes can be created in the zone ("" means the
-	// backend's own zone). fault.Unsupported unless Capabilities.Capacity; fault.NotFound for a
-	// zone that the backend does not serve.
-	Capacity(ctx context.Context, zone string) (Bytes, error)
+	// Capacity returns how many more bytes of volumes with these parameters can be created in the zone
+	// ("" means the backend's own zone). fault.Unsupported unless Capabilities.Capacity; fault.NotFound
+	// for a zone that the backend does not serve; fault.InvalidArgument for a parameter that it does not
+	// understand.
+	Capacity(ctx context.Context, zone string, class []Parameter) (Bytes, error)
 
 	// Check proves with cheap reads that the backend can be reached and accepts the credentials. fault.Denied when
 	// it does not accept them, or does not let them do what the driver needs, as far as a read can prove that; the
@@ -148,6 +149,9 @@ type Capabilities struct {
 	DefaultSize Bytes
 	// Parameters are the StorageClass parameters that the backend understands, by name.
 	Parameters []string
+	// Defaults are what a class means that leaves these parameters out; requests carry them. A volume
+	// with another value does not fit such a class.
+	Defaults []Parameter
 }
 
 // Scope is the kind of place that a volume is bound to.

@@ -56,7 +56,7 @@ func (h Harness) testSnapshotCapabilities(t *testing.T) {
 
 func (h Harness) testCapacity(t *testing.T) {
 	h.check(t, "fault.Unsupported unless Capabilities.Capacity", func(e *env) {
-		_, err := e.c.Capacity(e.Context(), "")
+		_, err := e.c.Capacity(e.Context(), "", nil)
 		if e.caps.Capacity {
 			e.ok(err, `Capacity("")`)
 		} else {
@@ -65,7 +65,7 @@ func (h Harness) testCapacity(t *testing.T) {
 	})
 	h.check(t, "the empty zone means the backend's own zone", func(e *env) {
 		if !e.caps.Capacity {
-			_, err := e.c.Capacity(e.Context(), e.h.Zones[0])
+			_, err := e.c.Capacity(e.Context(), e.h.Zones[0], nil)
 			e.want(err, "Capacity", fault.Unsupported)
 			return
 		}
@@ -83,9 +83,17 @@ func (h Harness) testCapacity(t *testing.T) {
 			want = fault.Unsupported
 		}
 		for _, zone := range []string{"no-such-zone", "../" + e.h.Zones[0], e.h.Zones[0] + " "} {
-			_, err := e.c.Capacity(e.Context(), zone)
+			_, err := e.c.Capacity(e.Context(), zone, nil)
 			e.want(err, "Capacity of a zone that is not served", want)
 		}
+	})
+	h.check(t, "fault.InvalidArgument for a parameter that it does not understand", func(e *env) {
+		want := fault.InvalidArgument
+		if !e.caps.Capacity {
+			want = fault.Unsupported
+		}
+		_, err := e.c.Capacity(e.Context(), e.h.Zones[0], []cloud.Parameter{{Name: "no-such-parameter", Value: "x"}})
+		e.want(err, "Capacity of an unknown parameter", want)
 	})
 	h.check(t, "it falls by a create and returns by a delete", func(e *env) {
 		if !e.caps.Capacity {
@@ -93,7 +101,9 @@ func (h Harness) testCapacity(t *testing.T) {
 		}
 		zone := e.h.Zones[0]
 		before := e.capacity(zone)
-		vol := e.volume("capacity")
+		req := e.request("capacity")
+		req.Parameters = e.h.Parameters
+		vol := e.create(req)
 		if after := e.capacity(zone); !e.near(after, before-vol.Size) {
 			e.Errorf("Capacity = %s, then %s after a volume of %s", before, after, vol.Size)
 		}
@@ -119,7 +129,7 @@ func (h Harness) testCheck(t *testing.T) {
 
 func (e *env) capacity(zone string) cloud.Bytes {
 	e.Helper()
-	size, err := e.c.Capacity(e.Context(), zone)
+	size, err := e.c.Capacity(e.Context(), zone, e.h.Parameters)
 	if err != nil {
 		e.Fatalf("Capacity(%q) = %v", zone, err)
 	}

@@ -56,9 +56,9 @@ func (c *checked) settled(ctx context.Context) {
 	}
 }
 
-func (c *checked) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+func (c *checked) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
 	c.settled(ctx)
-	size, err := c.Cloud.Capacity(ctx, zone)
+	size, err := c.Cloud.Capacity(ctx, zone, class)
 	c.answered("Capacity", err)
 	return size, err
 }

@@ -236,7 +236,7 @@ func (e *env) canceled(err error, call string) {
 // everyCall makes each call once. The checked cloud looks at the errors.
 func (e *env) everyCall(ctx context.Context, vol cloud.Volume) {
 	calls := map[string]func() error{
-		"Capacity":     func() error { _, err := e.c.Capacity(ctx, ""); return err },
+		"Capacity":     func() error { _, err := e.c.Capacity(ctx, "", nil); return err },
 		"Check":        func() error { return e.c.Check(ctx) },
 		"CreateVolume": func() error { _, err := e.c.CreateVolume(ctx, e.request("there")); return err },
 		"FindVolume":   func() error { _, err := e.c.FindVolume(ctx, "there"); return err },

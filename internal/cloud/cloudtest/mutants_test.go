@@ -19,7 +19,7 @@ type mutant struct {
 	cloud.Cloud
 
 	capabilities   func(good cloud.Capabilities) cloud.Capabilities
-	capacity       func(good cloud.Cloud, ctx context.Context, zone string) (cloud.Bytes, error)
+	capacity       func(good cloud.Cloud, ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error)
 	createVolume   func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error)
 	findVolume     func(good cloud.Cloud, ctx context.Context, name string) (cloud.Volume, error)
 	getVolume      func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID) (cloud.Volume, error)
@@ -40,11 +40,11 @@ func (m mutant) Capabilities() cloud.Capabilities {
 	return m.capabilities(m.Cloud.Capabilities())
 }
 
-func (m mutant) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+func (m mutant) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
 	if m.capacity == nil {
-		return m.Cloud.Capacity(ctx, zone)
+		return m.Cloud.Capacity(ctx, zone, class)
 	}
-	return m.capacity(m.Cloud, ctx, zone)
+	return m.capacity(m.Cloud, ctx, zone, class)
 }
 
 func (m mutant) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
@@ -330,7 +330,13 @@ var mutants = map[string]mutation{
 	"restores what it says it cannot": {caught: "cannot serve that kind of source", breaks: mutant{
 		capabilities: func(good cloud.Capabilities) cloud.Capabilities { good.Clones = false; return good }}},
 	"knows no free space after all": {caught: "falls by a create", breaks: mutant{
-		capacity: func(cloud.Cloud, context.Context, string) (cloud.Bytes, error) { return 90 * cloud.GiB, nil }}},
+		capacity: func(_ cloud.Cloud, _ context.Context, _ string, _ []cloud.Parameter) (cloud.Bytes, error) {
+			return 90 * cloud.GiB, nil
+		}}},
+	"measures a class that it does not understand": {caught: "fault.InvalidArgument for a parameter", breaks: mutant{
+		capacity: func(good cloud.Cloud, ctx context.Context, zone string, _ []cloud.Parameter) (cloud.Bytes, error) {
+			return good.Capacity(ctx, zone, nil)
+		}}},
 	"takes attached elsewhere for attached": {caught: "naming that node", breaks: mutant{
 		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 			dev, err := good.Attach(ctx, id, node)

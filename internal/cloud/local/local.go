@@ -89,7 +89,10 @@ func (l *Local) Capabilities() cloud.Capabilities {
 }
 
 // Capacity returns the size of the largest volume that fits the available space of the pool.
-func (l *Local) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+func (l *Local) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
+	if len(class) > 0 {
+		return 0, fmt.Errorf("capacity: unknown parameter %q, there is none: %w", class[0].Name, fault.InvalidArgument)
+	}
 	if zone != "" && zone != l.pool.Node() {
 		return 0, fmt.Errorf("capacity of node %q: this is node %s: %w", zone, l.pool.Node(), fault.NotFound)
 	}

@@ -67,7 +67,7 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	}
 	_, err = l.GetVolume(t.Context(), other)
 	wantKind(t, "GetVolume of another node's volume", err, fault.NotFound)
-	_, err = l.Capacity(t.Context(), "n2")
+	_, err = l.Capacity(t.Context(), "n2", nil)
 	wantKind(t, "Capacity of another node", err, fault.NotFound)
 	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "b", Size: size, Zones: []string{"n2", "n3"}})
 	wantKind(t, "CreateVolume on another node", err, fault.Exhausted)
@@ -182,14 +182,14 @@ func TestForeignPageTokensAreStale(t *testing.T) {
 func TestCapacityIsWhatCanBeMade(t *testing.T) {
 	l := open(t, t.TempDir())
 	for _, zone := range []string{"", node} {
-		free, err := l.Capacity(t.Context(), zone)
+		free, err := l.Capacity(t.Context(), zone, nil)
 		if err != nil || free < 0 || free%l.Capabilities().SizeStep != 0 {
 			t.Errorf("Capacity(%q) = %s, %v, want a multiple of the step", zone, free, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := l.Capacity(ctx, ""); !errors.Is(err, context.Canceled) {
+	if _, err := l.Capacity(ctx, "", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Capacity after the end = %v, want %v", err, context.Canceled)
 	}
 }

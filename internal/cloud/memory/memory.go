@@ -177,13 +177,16 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 }
 
 // Capacity returns the room that is left in the zone.
-func (c *Cloud) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
+func (c *Cloud) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
 	a := c.account
 	if !a.cfg.Capabilities.Capacity {
 		return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 	}
 	if zone == "" {
 		zone = a.cfg.Zones[0]
+	}
+	if err := a.checkParameters(class); err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
 	}
 	return read(ctx, a, CallCapacity, func(s state) (cloud.Bytes, error) {
 		if !slices.Contains(a.cfg.Zones, zone) {

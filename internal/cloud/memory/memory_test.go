@@ -33,7 +33,7 @@ func TestReadsShowTheStateOfATickAgo(t *testing.T) {
 		const tick = time.Second
 		c := memory.New(memory.Config{ReadLag: tick})
 		ctx := t.Context()
-		full, err := c.Capacity(ctx, "")
+		full, err := c.Capacity(ctx, "", nil)
 		wantKind(t, "Capacity", err, fault.None)
 		vol := create(t, c, "a")
 		_, err = c.CreateVolume(ctx, cloud.CreateVolumeRequest{Name: "a", Size: cloud.GiB})
@@ -47,7 +47,7 @@ func TestReadsShowTheStateOfATickAgo(t *testing.T) {
 		if list, err := c.ListVolumes(ctx, cloud.Page{}); err != nil || len(list.Volumes) != 0 {
 			t.Errorf("ListVolumes before the tick = %+v, %v", list, err)
 		}
-		if free, err := c.Capacity(ctx, ""); err != nil || free != full {
+		if free, err := c.Capacity(ctx, "", nil); err != nil || free != full {
 			t.Errorf("Capacity before the tick = %s, %v, want %s", free, err, full)
 		}
 		time.Sleep(time.Nanosecond)

@@ -75,9 +75,14 @@ func (c *Cloud) checkCreate(req cloud.CreateVolumeRequest) error {
 	); err != nil {
 		return err
 	}
-	for _, p := range req.Parameters {
-		if !slices.Contains(caps.Parameters, p.Name) {
-			return fmt.Errorf("%w: parameter %q is not one of %q", fault.InvalidArgument, p.Name, caps.Parameters)
+	return c.account.checkParameters(req.Parameters)
+}
+
+func (a *Account) checkParameters(params []cloud.Parameter) error {
+	known := a.cfg.Capabilities.Parameters
+	for _, p := range params {
+		if !slices.Contains(known, p.Name) {
+			return fmt.Errorf("%w: parameter %q is not one of %q", fault.InvalidArgument, p.Name, known)
 		}
 	}
 	return nil

@@ -146,7 +146,7 @@ var repeatable = map[memory.Call]bool{
 func doCall(ctx context.Context, c cloud.Cloud, call memory.Call, vol cloud.Volume, snap cloud.Snapshot) (err error) {
 	switch call {
 	case memory.CallCapacity:
-		_, err = c.Capacity(ctx, "")
+		_, err = c.Capacity(ctx, "", nil)
 	case memory.CallCheck:
 		err = c.Check(ctx)
 	case memory.CallCreateVolume:

@@ -81,9 +81,9 @@ func nodeID(id cloud.NodeID) zap.Field     { return zap.String("node_id", string
 func snapshotID(id cloud.SnapshotID) zap.Field { return zap.String("snapshot_id", string(id)) }
 
 // Capacity observes the call.
-func (o *Observe) Capacity(ctx context.Context, zone string) (size cloud.Bytes, err error) {
+func (o *Observe) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (size cloud.Bytes, err error) {
 	defer o.done("Capacity", time.Now(), &err, zap.String("zone", zone))
-	return o.Cloud.Capacity(ctx, zone)
+	return o.Cloud.Capacity(ctx, zone, class)
 }
 
 // Check observes the call.

@@ -88,8 +88,8 @@ func retryErr(ctx context.Context, b Backoff, call func() error) error {
 }
 
 // Capacity is repeated: it only reads.
-func (r *Retry) Capacity(ctx context.Context, zone string) (cloud.Bytes, error) {
-	return retry(ctx, r.backoff, func() (cloud.Bytes, error) { return r.Cloud.Capacity(ctx, zone) })
+func (r *Retry) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
+	return retry(ctx, r.backoff, func() (cloud.Bytes, error) { return r.Cloud.Capacity(ctx, zone, class) })
 }
 
 // Check is repeated: it only reads.

@@ -210,7 +210,7 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 }
 
 // Capacity answers fault.Unsupported: the cloud does not say how much space it has.
-func (c *Cloud) Capacity(context.Context, string) (cloud.Bytes, error) {
+func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 

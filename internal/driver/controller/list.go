@@ -103,7 +103,8 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 			return nil, err
 		}
 	}
-	if _, err := s.parseVolumeParameters(req.GetParameters()); err != nil {
+	params, err := s.parseVolumeParameters(req.GetParameters())
+	if err != nil {
 		return nil, err
 	}
 	zone := ""
@@ -116,7 +117,7 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 			return nil, err
 		}
 	}
-	free, err := s.cloud.Capacity(ctx, zone)
+	free, err := s.cloud.Capacity(ctx, zone, params.backend)
 	if err != nil && !goneForSure(err) {
 		return nil, err
 	}

@@ -81,6 +81,11 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 			return volumeParameters{}, fmt.Errorf("parameters: %s: %w", name, err)
 		}
 	}
+	for _, d := range s.caps.Defaults {
+		if !slices.ContainsFunc(p.backend, func(b cloud.Parameter) bool { return b.Name == d.Name }) {
+			p.backend = append(p.backend, d)
+		}
+	}
 	// A vendor's names are sorted otherwise than what they mean.
 	slices.SortFunc(p.backend, func(a, b cloud.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil

@@ -73,6 +73,24 @@ func TestParseVolumeParameters(t *testing.T) {
 	}
 }
 
+// What a class leaves out has a meaning of its own where the backend says so.
+func TestDefaultsOfParameters(t *testing.T) {
+	service := classes(nil, "pool", "tier")
+	service.caps.Defaults = []cloud.Parameter{{Name: "pool", Value: "usual"}}
+	for name, tc := range map[string]struct {
+		raw  map[string]string
+		want []cloud.Parameter
+	}{
+		"left out":           {nil, []cloud.Parameter{{Name: "pool", Value: "usual"}}},
+		"given":              {map[string]string{"pool": "fast"}, []cloud.Parameter{{Name: "pool", Value: "fast"}}},
+		"beside another one": {map[string]string{"tier": "a"}, []cloud.Parameter{{Name: "pool", Value: "usual"}, {Name: "tier", Value: "a"}}},
+	} {
+		if got, err := service.parseVolumeParameters(tc.raw); err != nil || !reflect.DeepEqual(got.backend, tc.want) {
+			t.Errorf("%s: %+v, %v, want %+v", name, got.backend, err, tc.want)
+		}
+	}
+}
+
 // The classes of the driver that this one takes over from, under its name.
 func TestParseAVendorsParameters(t *testing.T) {
 	service := classes(compat.Of("dobs.csi.digitalocean.com"))
