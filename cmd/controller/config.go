@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -21,8 +22,8 @@ const clusterTag = "cloudblock-cluster"
 
 const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --credentials-file FILE [flags]
        cloudblock-controller --cloud yandex [--credentials-file FILE] [flags]
-       cloudblock-controller --cloud local --local-pool DIR --node-id NAME [flags]
-       cloudblock-controller volumes --cloud local --local-pool DIR [flags]
+       cloudblock-controller --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
+       cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
        cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID]`
 
 const usualOperation = 5 * time.Minute
@@ -129,7 +130,7 @@ func (c *config) readEnvironment(environ driver.Environment) {
 }
 
 func (c *config) validateLocal() error {
-	err := c.CheckLocal(pool.CheckNode)
+	err := c.CheckLocal(pool.CheckNode, pool.CheckName)
 	for _, f := range []struct{ name, value string }{
 		{"--credentials-file", c.credentialsFile},
 		{"--api-endpoint", c.apiEndpoint},
@@ -161,7 +162,7 @@ func (c *config) validateRemote() error {
 	if c.token == nil {
 		err = fmt.Errorf("--credentials-file: required with --cloud %s, or the environment variable %s", c.Cloud, c.backend.tokenVariable)
 	}
-	for _, f := range []struct{ name, value string }{{"--local-pool", c.LocalPool}, {"--node-id", c.NodeID}} {
+	for _, f := range []struct{ name, value string }{{"--local-pool", strings.Join(c.LocalPools, ",")}, {"--node-id", c.NodeID}} {
 		if f.value != "" {
 			err = errors.Join(err, fmt.Errorf("%s: for --cloud local only", f.name))
 		}

@@ -7,7 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -21,7 +21,9 @@ import (
 
 // volumesConfig holds the flags of the sub-command "volumes".
 type volumesConfig struct {
-	cloud, pool, node, remove, output string
+	cloud, node, remove, output string
+	poolFlags                   []string
+	pools                       []driver.LocalPool
 }
 
 // listVolumes is the sub-command "volumes". A pool has records of its own to show; of other clouds it shows what they
@@ -48,7 +50,7 @@ func cloudIn(args []string) string {
 	return ""
 }
 
-// runVolumes lists what is in a node's pool, snapshots and left-overs too, or removes exactly one. It
+// runVolumes lists what is in a node's pools, snapshots and left-overs too, or removes exactly one. It
 // compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
 // The list goes to stdout and a word about left-overs to stderr. Wrong flags are driver.ErrCommandLine, all at once.
 func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -59,37 +61,50 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	p, err := pool.Open(ctx, pool.Config{Dir: cfg.pool, Node: cfg.node, MustExist: true})
+	var configs []pool.Config
+	for _, p := range cfg.pools {
+		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.node, MustExist: true})
+	}
+	pools, err := pool.OpenSet(ctx, configs...)
 	if err != nil {
 		return err
 	}
 	if cfg.remove != "" {
-		return removeVolume(ctx, p, cfg.remove, stdout)
+		return removeVolume(ctx, pools, cfg.remove, stdout)
 	}
-	entries, err := p.List(ctx)
-	if err != nil {
-		return err
-	}
-	snapshots, err := p.ListSnapshots(ctx)
-	if err != nil {
-		return err
-	}
-	entries = append(entries, snapshots...)
-	rows := make([]volumeRow, 0, len(entries))
+	// A pool that is missing does not hide the others; it makes the command fail.
+	usable, missing := pools.Pools(ctx)
+	rows := []volumeRow{}
 	leftOvers := 0
-	for _, e := range entries {
-		rows = append(rows, newVolumeRow(ctx, p, e))
-		if e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer {
-			leftOvers++
+	for _, p := range usable {
+		entries, err := listPool(ctx, p)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			rows = append(rows, newVolumeRow(ctx, p, e))
+			if e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer {
+				leftOvers++
+			}
 		}
 	}
 	if leftOvers > 0 {
-		_, _ = fmt.Fprintf(stderr, "%d of %d are left-overs; the driver never removes them by itself, --delete ID does\n", leftOvers, len(entries))
+		_, _ = fmt.Fprintf(stderr, "%d of %d are left-overs; the driver never removes them by itself, --delete ID does\n", leftOvers, len(rows))
 	}
 	if cfg.output == "json" {
-		return writeJSON(stdout, rows)
+		return errors.Join(writeJSON(stdout, rows), missing)
 	}
-	return printVolumes(stdout, rows)
+	return errors.Join(printVolumes(stdout, rows, len(cfg.pools) > 1), missing)
+}
+
+// listPool returns the volumes and the snapshots of a pool.
+func listPool(ctx context.Context, p *pool.Pool) ([]pool.Entry, error) {
+	entries, err := p.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := p.ListSnapshots(ctx)
+	return append(entries, snapshots...), err
 }
 
 func writeJSON(w io.Writer, rows any) error {
@@ -104,19 +119,21 @@ func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
 	fs := flag.NewFlagSet("cloudblock-controller volumes", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.cloud, "cloud", "", "local; the other clouds have flags of their own")
-	fs.StringVar(&cfg.pool, "local-pool", "", "folder of the pool")
+	fs.Var(driver.List(&cfg.poolFlags), "local-pool", driver.LocalPoolUsage)
 	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
 	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or left-over with exactly this id, with its data; refused while in use")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool DIR [--output json] [--delete ID]\n\n"+
-			"Lists the volumes, snapshots and left-overs of a node's pool, or removes exactly one.\n\n")
+		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [--output json] [--delete ID]\n\n"+
+			"Lists the volumes, snapshots and left-overs of a node's pools, or removes exactly one.\n\n")
 		fs.SetOutput(out)
 		fs.PrintDefaults()
 		return cfg, err
 	}
-	if err := errors.Join(err, cfg.validate(fs)); err != nil {
+	var poolErr error
+	cfg.pools, poolErr = driver.ParseLocalPools(cfg.poolFlags, pool.CheckName)
+	if err := errors.Join(err, poolErr, cfg.validate(fs)); err != nil {
 		return cfg, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return cfg, nil
@@ -130,8 +147,8 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 	if c.cloud != "local" {
 		add("--cloud %q: volumes can be listed with --cloud local only", c.cloud)
 	}
-	if !filepath.IsAbs(c.pool) {
-		add("--local-pool %q: an absolute path is needed", c.pool)
+	if len(c.poolFlags) == 0 {
+		add("--local-pool: required")
 	}
 	if c.node != "" {
 		if err := pool.CheckNode(c.node); err != nil {
@@ -170,8 +187,16 @@ func parseVolumeID(s string) (node string, id pool.ID, snapshot bool, err error)
 	return h.Node, h.ID, false, err
 }
 
-func removeVolume(ctx context.Context, p *pool.Pool, handle string, stdout io.Writer) error {
+func removeVolume(ctx context.Context, pools *pool.Set, handle string, stdout io.Writer) error {
 	node, id, snapshot, err := parseVolumeID(handle)
+	if err != nil {
+		return err
+	}
+	with := pools.WithVolume
+	if snapshot {
+		with = pools.WithSnapshot
+	}
+	p, err := with(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -192,6 +217,7 @@ func removeVolume(ctx context.Context, p *pool.Pool, handle string, stdout io.Wr
 // volumeRow is one line of the list; its JSON form is for scripts and does not change.
 type volumeRow struct {
 	ID        string     `json:"id,omitempty"`
+	Pool      string     `json:"pool,omitempty"`
 	File      string     `json:"file"`
 	State     string     `json:"state"`
 	Problem   string     `json:"problem,omitempty"`
@@ -212,7 +238,7 @@ type volumeRow struct {
 func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
 	r := e.Record
 	row := volumeRow{
-		File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,
+		Pool: p.Name(), File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,
 		Namespace: r.Tag("cloudblock-pvc-namespace"), Claim: r.Tag("cloudblock-pvc"), PV: r.Tag("cloudblock-pv"),
 	}
 	switch {
@@ -252,9 +278,14 @@ func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
 	return row
 }
 
-func printVolumes(w io.Writer, rows []volumeRow) error {
+// printVolumes prints the list as a table, with the pool of each where there are several.
+func printVolumes(w io.Writer, rows []volumeRow, several bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ID\tCLAIM\tNAME\tSIZE\tALLOCATED\tIN USE\tCREATED\tSTATE") //nolint:errcheck // Flush returns it
+	head := []string{"ID", "CLAIM", "NAME", "SIZE", "ALLOCATED", "IN USE", "CREATED", "STATE"}
+	if several {
+		head = slices.Insert(head, 1, "POOL")
+	}
+	fmt.Fprintln(tw, strings.Join(head, "\t")) //nolint:errcheck // Flush returns it
 	for _, r := range rows {
 		claim, created := "-", "-"
 		if r.Claim != "" {
@@ -275,6 +306,9 @@ func printVolumes(w io.Writer, rows []volumeRow) error {
 			claim = "snapshot of " + r.SnapshotOf
 		}
 		columns := []string{id, claim, name, cloud.Bytes(r.Size).String(), mebibytes(r.Allocated), used, created, state}
+		if several {
+			columns = slices.Insert(columns, 1, r.Pool)
+		}
 		for i, c := range columns {
 			columns[i] = printable(c)
 		}

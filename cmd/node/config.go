@@ -16,7 +16,7 @@ import (
 )
 
 const usage = `Usage: cloudblock-node --cloud digitalocean|linode|yandex [flags]
-       cloudblock-node --cloud local --local-pool DIR --node-id NAME [flags]`
+       cloudblock-node --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]`
 
 const (
 	defaultDeviceDir = "/dev/disk/by-id"
@@ -111,7 +111,7 @@ func (c *config) validate() error {
 
 // validateLocal refuses the flags that have no effect with the local backend.
 func (c *config) validateLocal() error {
-	err := c.CheckLocal(pool.CheckNode)
+	err := c.CheckLocal(pool.CheckNode, pool.CheckName)
 	for _, f := range []struct{ name, value, def string }{
 		{"--device-dir", c.deviceDir, defaultDeviceDir},
 		{"--zone", c.zone, ""},
@@ -136,7 +136,7 @@ func (c *config) validateDisks() error {
 	if c.NodeID != "" {
 		err = errors.Join(err, driver.InFlag("--node-id", driver.CheckNodeID("node id", c.NodeID)))
 	}
-	if c.LocalPool != "" {
+	if len(c.LocalPools) > 0 {
 		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
 	}
 	if c.MetadataEndpoint != "" {

@@ -4,26 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// poolHealth reports the condition of the pool and of its volumes.
+// poolHealth reports the condition of the node's pools and of their volumes.
 type poolHealth struct {
-	pool   *pool.Pool
-	dir    string
+	pools  *pool.Set
+	node   string
 	mounts *mounter.Mounter
 }
 
 // Volume returns the troubles of a volume's record and image, with the reasons and messages of the controller.
 func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Trouble, error) {
 	handle, err := pool.ParseHandle(volume)
-	if err != nil || handle.Node != h.pool.Node() {
-		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.pool.Node(), fault.NotFound), err)
+	if err != nil || handle.Node != h.node {
+		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.node, fault.NotFound), err)
 	}
-	entry, err := h.pool.Get(ctx, handle.ID)
+	p, err := h.pools.WithVolume(ctx, handle.ID)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := p.Get(ctx, handle.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -44,16 +49,40 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Troubl
 	return nil, nil
 }
 
-// Storage returns the troubles of the pool's disk.
+// Storage returns the troubles of the pools' disks. While a pool can be used, what is wrong with another one is a
+// degradation.
 func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
-	if err := h.pool.Check(ctx); err != nil {
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PoolUnavailable", Message: err.Error()}}, nil
+	usable, missing := h.pools.Pools(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
+	var found []mounter.Trouble
+	if missing != nil {
+		found = append(found, mounter.Trouble{Severity: mounter.Inaccessible, Reason: "PoolUnavailable",
+			Message: strings.ReplaceAll(missing.Error(), "\n", "; ")})
+	}
+	for _, p := range usable {
+		more, err := h.disk(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	if len(usable) > 1 || len(usable) > 0 && missing != nil {
+		for i := range found {
+			found[i].Severity = mounter.Degraded
+		}
+	}
+	return found, nil
+}
+
+// disk returns the troubles of the disk of one pool.
+func (h poolHealth) disk(ctx context.Context, p *pool.Pool) ([]mounter.Trouble, error) {
 	table, err := h.mounts.Table()
 	if err != nil {
 		return nil, err
 	}
-	at, err := table.MountOf(h.dir)
+	at, err := table.MountOf(p.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +90,13 @@ func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := h.pool.Free(ctx)
+	free, err := p.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if free == 0 {
 		found = append(found, mounter.Trouble{Severity: mounter.Degraded, Reason: "PoolFull",
-			Message: "the pool has no space for another volume, snapshot or growth; existing volumes keep their reservations"})
+			Message: fmt.Sprintf("the pool in %s has no space for another volume, snapshot or growth; existing volumes keep their reservations", p.Dir())})
 	}
 	return found, nil
 }

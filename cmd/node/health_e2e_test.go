@@ -28,9 +28,11 @@ func TestHealthOfThePool(t *testing.T) {
 	command(t, "mkfs.ext4", "-q", disk)
 	command(t, "mount", "-o", "loop", disk, mountpoint)
 	t.Cleanup(func() { _ = unix.Unmount(mountpoint, unix.MNT_DETACH) }) // detaches its loop device too
-	store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(mountpoint, "pool"), Node: "node-a"})
+	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: filepath.Join(mountpoint, "pool"), Node: "node-a"})
 	must(t, err)
-	h := poolHealth{pool: store, dir: filepath.Join(mountpoint, "pool"), mounts: mounter.New(mounter.Config{})}
+	store, err := pools.Named(t.Context(), "")
+	must(t, err)
+	h := poolHealth{pools: pools, node: "node-a", mounts: mounter.New(mounter.Config{})}
 	reasons := func(found []mounter.Trouble, err error) string {
 		t.Helper()
 		must(t, err)

@@ -5,14 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 )
 
 // lockPoll is the pause before a held lock is tried again: flock(2) cannot wait until a context ends.
 const lockPoll = 200 * time.Millisecond
+
+// lockPools locks the folder of each pool that can be used now. A pool that is missing now and comes later is not
+// locked: another node program of this node waits for the others. Every program locks in the same order.
+func lockPools(ctx context.Context, pools *pool.Set, log *zap.Logger) (release func(), err error) {
+	usable, _ := pools.Pools(ctx)
+	var releases []func()
+	release = func() {
+		for _, r := range releases {
+			r()
+		}
+	}
+	slices.SortFunc(usable, func(a, b *pool.Pool) int { return strings.Compare(a.Dir(), b.Dir()) })
+	for _, p := range usable {
+		one, err := lockFolder(ctx, p.Dir(), log)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		releases = append(releases, one)
+	}
+	return release, nil
+}
 
 // lockFolder waits until no other node program holds the folder, and holds it until release is called. Two programs
 // would not see each other's locks of volumes, so one could unmount what the other has just mounted. The kernel releases

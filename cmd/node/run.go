@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	}
 	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
 	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: deadMount}
-	open := openPool
+	open := openPools
 	if cfg.disks != nil {
 		open = openDisks
 	}
@@ -111,22 +111,26 @@ type plugin struct {
 	release func()
 }
 
-// openPool serves the files of the pool on this node.
-func openPool(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	disks, err := device.NewLoop(ctx, device.LoopConfig{Pool: cfg.LocalPool, Node: cfg.NodeID, PoolIDFile: cfg.PoolIDFile()})
+// openPools serves the files of the pools on this node.
+func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+	var configs []pool.Config
+	for _, p := range cfg.Pools() {
+		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.NodeID, IDFile: cfg.PoolIDFile(p.Name)})
+	}
+	pools, err := pool.OpenSet(ctx, configs...)
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
 	}
-	release, err := lockFolder(ctx, cfg.LocalPool, log)
+	release, err := lockPools(ctx, pools, log)
 	if err != nil {
 		return plugin{}, err
 	}
+	disks := device.NewLoops(pools, cfg.NodeID, device.LoopConfig{})
 	if err := disks.Check(ctx); err != nil {
-		log.Error("no volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
+		log.Error("not every volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
-	store := disks.Pool()
 	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
-	base.Backend = poolHealth{pool: store, dir: cfg.LocalPool, mounts: base.Mounter}
+	base.Backend = poolHealth{pools: pools, node: cfg.NodeID, mounts: base.Mounter}
 	return plugin{server: node.New(base), ready: disks.Check, release: release}, nil
 }
 

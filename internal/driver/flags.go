@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,8 +23,9 @@ type Flags struct {
 	HTTPEndpoint string
 	LogLevel     string
 	LogFormat    string
-	// LocalPool and NodeID are for the cloud that is the node itself.
-	LocalPool, NodeID string
+	// LocalPools are the values of --local-pool; see Pools. It and NodeID are for the cloud that is the node itself.
+	LocalPools []string
+	NodeID     string
 	// MetadataEndpoint is the base URL of the metadata service; empty: the cloud's own.
 	MetadataEndpoint string
 	Version          bool
@@ -47,7 +47,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.Var(List(&f.topologyKeys), "topology-key", "another topology key, as `KEY=SCOPE`; may be repeated")
 	fs.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.LogFormat, "log-format", "json", "json or console")
-	fs.StringVar(&f.LocalPool, "local-pool", "", "the `folder` that holds the volumes of --cloud local (required with it)")
+	fs.Var(List(&f.LocalPools), "local-pool", LocalPoolUsage+" (required with --cloud local)")
 	fs.StringVar(&f.NodeID, "node-id", "", "this node's name in the cluster (required with --cloud local), or its id in the cloud (default: ask the metadata service)")
 	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local, elsewhere what the cloud allows)")
 	fs.StringVar(&f.MetadataEndpoint, "metadata-endpoint", "", "another base `URL` of the cloud's metadata service")
@@ -117,14 +117,12 @@ func (f *Flags) Check() error {
 }
 
 // CheckLocal reports what is wrong with the flags of the cloud that is the node itself. checkNode
-// judges the node's name.
-func (f *Flags) CheckLocal(checkNode func(string) error) error {
-	var mistakes []error
-	switch {
-	case f.LocalPool == "":
+// judges the node's name, checkPool that of a pool.
+func (f *Flags) CheckLocal(checkNode, checkPool func(string) error) error {
+	_, err := ParseLocalPools(f.LocalPools, checkPool)
+	mistakes := []error{err}
+	if len(f.LocalPools) == 0 {
 		mistakes = append(mistakes, errors.New("--local-pool: required with --cloud local"))
-	case !filepath.IsAbs(f.LocalPool):
-		mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not an absolute path", f.LocalPool))
 	}
 	if f.NodeID == "" {
 		mistakes = append(mistakes, errors.New("--node-id: required with --cloud local"))
@@ -137,13 +135,6 @@ func (f *Flags) CheckLocal(checkNode func(string) error) error {
 // LocalNode is what both programs say about the node on which they are the cloud.
 func (f *Flags) LocalNode() NodeInfo {
 	return NodeInfo{ID: f.NodeID, Zone: f.NodeID, MaxVolumes: f.MaxVolumes}
-}
-
-// PoolIDFile returns where the programs of `local` keep the id of the node's pool: in the folder state
-// beside the socket. Both programs of a pod mount that folder, and it outlives them.
-func (f *Flags) PoolIDFile() string {
-	socket := strings.TrimPrefix(f.Endpoint, "unix://")
-	return filepath.Join(filepath.Dir(socket), "state", "pool-id")
 }
 
 func parseMost(text string) (int64, error) {

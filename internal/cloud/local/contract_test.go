@@ -18,7 +18,7 @@ const node = "n-1"
 
 func open(t *testing.T, dir string) *local.Local {
 	t.Helper()
-	l, err := local.New(t.Context(), local.Config{Pool: dir, Node: node})
+	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

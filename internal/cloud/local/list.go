@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -19,26 +20,52 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	entries, err := l.pool.List(ctx)
+	entries, err := l.entries(ctx, (*pool.Pool).List)
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
 	var list cloud.VolumeList
 	var last pool.ID
 	for _, e := range entries {
-		if !hasData(e) || e.ID <= after {
+		if !hasData(e.Entry) || e.ID <= after {
 			continue
 		}
 		if page.Most > 0 && len(list.Volumes) == page.Most {
 			list.Next = token(last, l.volumeHandle)
 			break
 		}
-		list.Volumes, last = append(list.Volumes, l.volume(e)), e.ID
+		list.Volumes, last = append(list.Volumes, volume(e.Pool, e.Entry)), e.ID
 	}
 	return list, nil
 }
 
-func (l *Local) volumeHandle(id pool.ID) string { return l.pool.Handle(id).String() }
+// entry is an entry and its pool.
+type entry struct {
+	*pool.Pool
+	pool.Entry
+}
+
+// entries lists all pools, in the order of the ids. While a pool is missing it returns an error.
+func (l *Local) entries(ctx context.Context, list func(*pool.Pool, context.Context) ([]pool.Entry, error)) ([]entry, error) {
+	usable, err := l.pools.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []entry
+	for _, p := range usable {
+		some, err := list(p, ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range some {
+			all = append(all, entry{p, e})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return all, nil
+}
+
+func (l *Local) volumeHandle(id pool.ID) string { return pool.Handle{Node: l.node, ID: id}.String() }
 
 // token returns the page token after the entry last, which may be deleted before the next page is read. The
 // check digits reject tokens of other lists.
@@ -64,15 +91,16 @@ func hasData(e pool.Entry) bool {
 	return e.Kind == pool.Whole || e.Kind == pool.NoRecord || ((e.Kind == pool.Damaged || e.Kind == pool.Newer) && e.Size > 0)
 }
 
-func (l *Local) volume(e pool.Entry) cloud.Volume {
+func volume(p *pool.Pool, e pool.Entry) cloud.Volume {
 	v := cloud.Volume{
-		ID:     cloud.VolumeID(l.pool.Handle(e.ID).String()),
-		Name:   e.Record.Name,
-		Size:   cloud.Bytes(e.Record.Size),
-		Zone:   l.pool.Node(),
-		Source: l.sourceOf(e.Record),
-		Device: cloud.Device{Name: e.ID.ImageName()},
-		Health: health(e),
+		ID:         cloud.VolumeID(p.Handle(e.ID).String()),
+		Name:       e.Record.Name,
+		Size:       cloud.Bytes(e.Record.Size),
+		Zone:       p.Node(),
+		Source:     sourceOf(p, e.Record),
+		Parameters: []cloud.Parameter{{Name: ParamPool, Value: p.Name()}},
+		Device:     cloud.Device{Name: e.ID.ImageName()},
+		Health:     health(e),
 	}
 	if e.Kind != pool.Whole {
 		v.Name, v.Size = string(e.ID), cloud.Bytes(e.Size)

@@ -18,46 +18,65 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Config is the location and the node of the pool.
+// ParamPool is the class parameter that names the pool. Without it a class is of the unnamed pool.
+const ParamPool = "pool"
+
+// Config is the location and the node of the pools.
 type Config struct {
-	// Pool is the pool's folder, an absolute path.
-	Pool string
+	// Pools are the node's pools, one of them at most without a name.
+	Pools []Pool
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
-	// PoolIDFile keeps the pool's id outside of the pool; see pool.Config.
-	PoolIDFile string
 	// Log receives the progress of copies; nil for none.
 	Log *zap.Logger
 }
 
+// Pool is where one pool is.
+type Pool struct {
+	// Name is what classes call it, or empty.
+	Name string
+	// Dir is its folder, an absolute path.
+	Dir string
+	// IDFile keeps its id outside of it; see pool.Config.
+	IDFile string
+}
+
 // Local is the backend of one node.
 type Local struct {
-	pool *pool.Pool
+	node  string
+	pools *pool.Set
 }
 
 var _ cloud.Cloud = (*Local)(nil)
 
-// New opens the node's pool, and creates it in an empty folder.
+// New opens the node's pools, and creates them in empty folders. It returns an error if none can be used.
 func New(ctx context.Context, cfg Config) (*Local, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	p, err := pool.Open(ctx, pool.Config{
-		Dir: cfg.Pool, Node: cfg.Node, IDFile: cfg.PoolIDFile, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
-	})
+	var configs []pool.Config
+	for _, p := range cfg.Pools {
+		configs = append(configs, pool.Config{
+			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
+		})
+	}
+	set, err := pool.OpenSet(ctx, configs...)
 	if err != nil {
 		return nil, err
 	}
-	by := "copy"
-	if p.Reflink() {
-		by = "reflink"
+	usable, _ := set.Pools(ctx) // Check reports those that are missing
+	for _, p := range usable {
+		by := "copy"
+		if p.Reflink() {
+			by = "reflink"
+		}
+		cfg.Log.Info("pool is open", zap.String("pool", p.Dir()), zap.String("name", p.Name()), zap.String("snapshots_by", by))
 	}
-	cfg.Log.Info("pool is open", zap.String("pool", cfg.Pool), zap.String("snapshots_by", by))
-	return &Local{pool: p}, nil
+	return &Local{node: cfg.Node, pools: set}, nil
 }
 
 // Close undoes the running copies. Without Close the next start undoes them.
-func (l *Local) Close(ctx context.Context) error { return l.pool.Close(ctx) }
+func (l *Local) Close(ctx context.Context) error { return l.pools.Close(ctx) }
 
 func logProgress(log *zap.Logger, at pool.Progress) {
 	log = log.With(zap.String("target", at.Target), zap.String("source", at.Source),
@@ -85,18 +104,25 @@ func (l *Local) Capabilities() cloud.Capabilities {
 		SmallestVolume: cloud.Bytes(pool.SmallestVolume),
 		LargestVolume:  cloud.Bytes(pool.LargestVolume),
 		DefaultSize:    cloud.GiB,
+		Parameters:     []string{ParamPool},
+		Defaults:       []cloud.Parameter{{Name: ParamPool}},
 	}
 }
 
-// Capacity returns the size of the largest volume that fits the available space of the pool.
+// Capacity returns the size of the largest volume that fits the available space of the class's pool. A pool that
+// this node does not have, or that is missing, has none: the scheduler then chooses another node.
 func (l *Local) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
-	if len(class) > 0 {
-		return 0, fmt.Errorf("capacity: unknown parameter %q, there is none: %w", class[0].Name, fault.InvalidArgument)
+	if zone != "" && zone != l.node {
+		return 0, fmt.Errorf("capacity of node %q: this is node %s: %w", zone, l.node, fault.NotFound)
 	}
-	if zone != "" && zone != l.pool.Node() {
-		return 0, fmt.Errorf("capacity of node %q: this is node %s: %w", zone, l.pool.Node(), fault.NotFound)
+	name, err := poolName(class)
+	if err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
 	}
-	free, err := l.pool.Free(ctx)
+	free, err := l.free(ctx, name)
+	if kind := fault.Of(err); kind == fault.NotFound || kind == fault.Precondition {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -107,54 +133,87 @@ func (l *Local) Capacity(ctx context.Context, zone string, class []cloud.Paramet
 	return cloud.Bytes(free), nil
 }
 
-// Check checks that the pool is present and writable.
-func (l *Local) Check(ctx context.Context) error { return l.pool.Check(ctx) }
+func (l *Local) free(ctx context.Context, name string) (int64, error) {
+	p, err := l.pools.Named(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	return p.Free(ctx)
+}
 
-// CreateVolume reserves a volume in full, and copies the content of its source.
+// Check checks that the pools are present and writable.
+func (l *Local) Check(ctx context.Context) error { return l.pools.Check(ctx) }
+
+// poolName returns the pool that a class asks for.
+func poolName(class []cloud.Parameter) (name string, err error) {
+	for _, p := range class {
+		if p.Name != ParamPool {
+			return "", fmt.Errorf("unknown parameter %q, there is %q: %w", p.Name, ParamPool, fault.InvalidArgument)
+		}
+		if name = p.Value; name != "" {
+			err = errors.Join(err, pool.CheckName(name))
+		}
+	}
+	return name, err
+}
+
+// CreateVolume reserves a volume in full, and copies the content of its source. A pool that this node does not have
+// is fault.Exhausted, because pools differ between nodes.
 func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	node := l.pool.Node()
+	name, err := poolName(req.Parameters)
 	switch {
-	case len(req.Zones) > 0 && !slices.Contains(req.Zones, node):
-		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, node, req.Zones, fault.Exhausted)
-	case len(req.Parameters) > 0:
-		return cloud.Volume{}, fmt.Errorf("create volume %q: unknown parameter %q, there is none: %w", req.Name, req.Parameters[0].Name, fault.InvalidArgument)
+	case err != nil:
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
+	case len(req.Zones) > 0 && !slices.Contains(req.Zones, l.node):
+		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, l.node, req.Zones, fault.Exhausted)
 	case req.Limit > 0 && req.Limit < req.Size:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: size %s is above the limit %s: %w", req.Name, req.Size, req.Limit, fault.OutOfRange)
 	}
-	from, err := l.source(req.Source)
+	p, err := l.pools.Named(ctx, name)
+	switch {
+	case errors.Is(err, fault.NotFound):
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.Exhausted, err)
+	case err != nil:
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
+	}
+	from, err := l.source(ctx, p, req.Source)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
-	r, err := l.pool.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), From: from, Tags: pairs(req.Tags)})
+	r, err := p.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), From: from, Tags: pairs(req.Tags)})
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return l.volume(pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size}), nil
+	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size}), nil
 }
 
 // FindVolume returns the volume with this name. It waits for a volume that is being copied.
 func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	e, err := l.pool.FindByName(ctx, name)
+	p, e, err := l.pools.FindByName(ctx, name)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return l.volume(e), nil
+	return volume(p, e), nil
 }
 
 // GetVolume returns the volume with this id. For a volume of another node it returns fault.NotFound.
 func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	h, err := pool.ParseHandle(string(id))
-	if err != nil || h.Node != l.pool.Node() {
-		return cloud.Volume{}, fmt.Errorf("volume %q is not on node %s: %w", id, l.pool.Node(), fault.NotFound)
+	if err != nil || h.Node != l.node {
+		return cloud.Volume{}, fmt.Errorf("volume %q is not on node %s: %w", id, l.node, fault.NotFound)
 	}
-	e, err := l.pool.Get(ctx, h.ID)
+	p, err := l.pools.WithVolume(ctx, h.ID)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	e, err := p.Get(ctx, h.ID)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
 	if !hasData(e) {
 		return cloud.Volume{}, fmt.Errorf("volume %s: %s: %w", id, e.Problem, fault.NotFound)
 	}
-	return l.volume(e), nil
+	return volume(p, e), nil
 }
 
 // DeleteVolume removes a volume that is not in use. For a volume of another node, which may exist, it returns
@@ -167,10 +226,14 @@ func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if err != nil {
 		return nil // not an id of this backend, so there is no such volume
 	}
-	if h.Node != l.pool.Node() {
+	if h.Node != l.node {
 		return l.otherNodeError("delete", "volume", h, fault.Precondition)
 	}
-	if err := l.pool.Delete(ctx, h.ID); !errors.Is(err, fault.NotFound) {
+	p, err := l.pools.WithVolume(ctx, h.ID)
+	if err == nil {
+		err = p.Delete(ctx, h.ID)
+	}
+	if !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil

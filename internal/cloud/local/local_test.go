@@ -16,6 +16,9 @@ import (
 
 const size = 16 * cloud.MiB
 
+// unnamed are the parameters of volumes in the pool without a name.
+var unnamed = []cloud.Parameter{{Name: local.ParamPool}}
+
 func create(t *testing.T, l *local.Local, name string) cloud.Volume {
 	t.Helper()
 	vol, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: name, Size: size})
@@ -41,7 +44,7 @@ func TestVolumeIsWholeAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	hex := strings.TrimPrefix(string(made.ID), node+"/")
-	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
+	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Zone: node, Parameters: unnamed, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
 	if !reflect.DeepEqual(made, want) {
 		t.Errorf("CreateVolume = %+v, want %+v", made, want)
 	}
@@ -74,7 +77,7 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	if _, err := l.GetVolume(t.Context(), vol.ID); err != nil {
 		t.Errorf("GetVolume of our own = %v", err)
 	}
-	_, err = local.New(t.Context(), local.Config{Pool: dir, Node: "n2"})
+	_, err = local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n2"})
 	wantKind(t, "another node's pool", err, fault.Precondition)
 }
 
@@ -120,7 +123,7 @@ func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
 	}
 
 	l := open(t, dir)
-	want := cloud.Volume{ID: vol.ID, Name: hex, Size: size, Zone: node, Device: cloud.Device{Name: hex + ".img"}, Health: cloud.Health{
+	want := cloud.Volume{ID: vol.ID, Name: hex, Size: size, Zone: node, Parameters: unnamed, Device: cloud.Device{Name: hex + ".img"}, Health: cloud.Health{
 		Kind: cloud.Inaccessible, Reason: "RecordMissing",
 		Message: "its record " + hex + ".json is missing; the data is there, put the record back to use it",
 	}}

@@ -10,45 +10,53 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateSnapshot creates a snapshot by reflink if the pool supports it, else by a copy.
+// CreateSnapshot creates a snapshot in the pool of its volume, by reflink if the pool supports it, else by a copy.
 func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	h, err := pool.ParseHandle(string(req.Volume))
 	if err != nil {
-		return cloud.Snapshot{}, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, req.Volume, l.pool.Node(), fault.NotFound)
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q: volume %q is not on node %s: %w", req.Name, req.Volume, l.node, fault.NotFound)
 	}
-	if h.Node != l.pool.Node() {
+	if h.Node != l.node {
 		return cloud.Snapshot{}, l.otherNodeError("snapshot", "volume", h, fault.Precondition)
 	}
-	r, err := l.pool.CreateSnapshot(ctx, pool.NewSnapshot{Name: req.Name, Volume: h.ID, Tags: pairs(req.Tags)})
+	p, err := l.pools.WithVolume(ctx, h.ID)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	return l.snapshot(r), nil
+	r, err := p.CreateSnapshot(ctx, pool.NewSnapshot{Name: req.Name, Volume: h.ID, Tags: pairs(req.Tags)})
+	if err != nil {
+		return cloud.Snapshot{}, err
+	}
+	return snapshot(p, r), nil
 }
 
 // FindSnapshot returns the snapshot with this name. It waits for a snapshot that is being copied.
 func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
-	e, err := l.pool.FindSnapshot(ctx, name)
+	p, e, err := l.pools.FindSnapshot(ctx, name)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	return l.snapshot(e.Record), nil
+	return snapshot(p, e.Record), nil
 }
 
 // GetSnapshot returns the snapshot with this id. For a snapshot of another node it returns fault.NotFound.
 func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	h, err := pool.ParseSnapshotHandle(string(id))
-	if err != nil || h.Node != l.pool.Node() {
-		return cloud.Snapshot{}, fmt.Errorf("snapshot %q is not on node %s: %w", id, l.pool.Node(), fault.NotFound)
+	if err != nil || h.Node != l.node {
+		return cloud.Snapshot{}, fmt.Errorf("snapshot %q is not on node %s: %w", id, l.node, fault.NotFound)
 	}
-	e, err := l.pool.GetSnapshot(ctx, h.ID)
+	p, err := l.pools.WithSnapshot(ctx, h.ID)
+	if err != nil {
+		return cloud.Snapshot{}, err
+	}
+	e, err := p.GetSnapshot(ctx, h.ID)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
 	if e.Kind != pool.Whole {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %s: %s (%s): %w", id, e.Kind, e.Problem, fault.NotFound)
 	}
-	return l.snapshot(e.Record), nil
+	return snapshot(p, e.Record), nil
 }
 
 // DeleteSnapshot removes a snapshot and changes nothing else. For a snapshot of another node, which may exist,
@@ -61,10 +69,14 @@ func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if err != nil {
 		return nil // not an id of this backend, so there is no such snapshot
 	}
-	if h.Node != l.pool.Node() {
+	if h.Node != l.node {
 		return l.otherNodeError("delete", "snapshot", h, fault.Precondition)
 	}
-	if err := l.pool.DeleteSnapshot(ctx, h.ID); !errors.Is(err, fault.NotFound) {
+	p, err := l.pools.WithSnapshot(ctx, h.ID)
+	if err == nil {
+		err = p.DeleteSnapshot(ctx, h.ID)
+	}
+	if !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil
@@ -73,23 +85,23 @@ func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 // ListSnapshots returns the snapshots in the order of their ids. It omits images without a record, because
 // their source volume is unknown.
 func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	after, err := l.parseToken(page.Token, l.pool.SnapshotHandle)
+	after, err := l.parseToken(page.Token, l.snapshotHandle)
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
-	entries, err := l.pool.ListSnapshots(ctx)
+	entries, err := l.entries(ctx, (*pool.Pool).ListSnapshots)
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
 	var list cloud.SnapshotList
 	var last pool.ID
 	for _, e := range entries {
-		s := l.snapshot(e.Record)
+		s := snapshot(e.Pool, e.Record)
 		if e.Kind != pool.Whole || e.ID <= after || (of != "" && s.Volume != of) {
 			continue
 		}
 		if page.Most > 0 && len(list.Snapshots) == page.Most {
-			list.Next = token(last, l.pool.SnapshotHandle)
+			list.Next = token(last, l.snapshotHandle)
 			break
 		}
 		list.Snapshots, last = append(list.Snapshots, s), e.ID
@@ -97,12 +109,14 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	return list, nil
 }
 
-func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
+func (l *Local) snapshotHandle(id pool.ID) string { return pool.SnapshotHandle(l.node, id) }
+
+func snapshot(p *pool.Pool, r pool.Record) cloud.Snapshot {
 	return cloud.Snapshot{
-		ID:      cloud.SnapshotID(l.pool.SnapshotHandle(r.ID)),
+		ID:      cloud.SnapshotID(p.SnapshotHandle(r.ID)),
 		Name:    r.Name,
-		Volume:  cloud.VolumeID(l.pool.Handle(r.Volume).String()),
-		Zone:    l.pool.Node(),
+		Volume:  cloud.VolumeID(p.Handle(r.Volume).String()),
+		Zone:    p.Node(),
 		Size:    cloud.Bytes(r.Size),
 		Created: r.Created,
 		Ready:   r.State == pool.Ready,
@@ -111,11 +125,12 @@ func (l *Local) snapshot(r pool.Record) cloud.Snapshot {
 
 // otherNodeError is the error for a volume or a snapshot of another node.
 func (l *Local) otherNodeError(what, of string, h pool.Handle, kind fault.Kind) error {
-	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.pool.Node(), kind)
+	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.node, kind)
 }
 
-// source translates the source of a new volume.
-func (l *Local) source(s cloud.Source) (pool.From, error) {
+// source translates the source of a new volume in pool p. A source in another pool of this node is
+// fault.InvalidArgument: copies do not leave their pool.
+func (l *Local) source(ctx context.Context, p *pool.Pool, s cloud.Source) (pool.From, error) {
 	var h pool.Handle
 	var err error
 	var from pool.From
@@ -133,20 +148,41 @@ func (l *Local) source(s cloud.Source) (pool.From, error) {
 	}
 	switch {
 	case err != nil:
-		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.pool.Node(), fault.NotFound, err)
-	case h.Node != l.pool.Node():
+		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.node, fault.NotFound, err)
+	case h.Node != l.node:
 		return from, l.otherNodeError("copy", "source", h, fault.Exhausted)
+	}
+	with := l.pools.WithVolume
+	if from.Snapshot != "" {
+		with = l.pools.WithSnapshot
+	}
+	// Without a source in any pool, the pool says so, after it has looked for the name.
+	holder, err := with(ctx, h.ID)
+	switch {
+	case errors.Is(err, fault.NotFound):
+	case err != nil:
+		return from, err
+	case holder != p:
+		return from, fmt.Errorf("source %s is in %s, asked for is a volume in %s; use a class of the source's pool: %w",
+			h.ID, poolInWords(holder), poolInWords(p), fault.InvalidArgument)
 	}
 	return from, nil
 }
 
+func poolInWords(p *pool.Pool) string {
+	if p.Name() == "" {
+		return "the pool without a name"
+	}
+	return "the pool " + p.Name()
+}
+
 // sourceOf returns the source of an existing volume.
-func (l *Local) sourceOf(r pool.Record) cloud.Source {
+func sourceOf(p *pool.Pool, r pool.Record) cloud.Source {
 	switch from := r.SourceOf(); {
 	case from.Snapshot != "":
-		return cloud.Source{Snapshot: cloud.SnapshotID(l.pool.SnapshotHandle(from.Snapshot))}
+		return cloud.Source{Snapshot: cloud.SnapshotID(p.SnapshotHandle(from.Snapshot))}
 	case from.Volume != "":
-		return cloud.Source{Volume: cloud.VolumeID(l.pool.Handle(from.Volume).String())}
+		return cloud.Source{Volume: cloud.VolumeID(p.Handle(from.Volume).String())}
 	}
 	return cloud.Source{}
 }

@@ -22,8 +22,16 @@ func Local(more ...string) []string {
 // WrongFlags are command lines with mistakes in the flags that both programs have.
 func WrongFlags() map[string]CommandLine {
 	return map[string]CommandLine{
-		"local without its flags":            {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
-		"a relative pool":                    {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
+		"local without its flags": {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
+		"a relative pool":         {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
+		"pools with bad names and folders": {
+			[]string{"--cloud=local", "--node-id=a", "--local-pool=A=/a", "--local-pool=b=b", "--local-pool==/c", "--local-pool=d=lvm:d"},
+			[]string{`--local-pool "A=/a"`, `--local-pool "b=b": not an absolute path`, `--local-pool "=/c"`, `--local-pool "d=lvm:d": not an absolute path`},
+		},
+		"pools of one name or folder": {
+			[]string{"--cloud=local", "--node-id=a", "--local-pool=/a", "--local-pool=/b", "--local-pool=c=/c", "--local-pool=c=/d", "--local-pool=e=/a/"},
+			[]string{`--local-pool "/b": there is one pool without a name already`, `--local-pool "c=/d": another pool has this name`, `--local-pool "e=/a/": another pool has this folder`},
+		},
 		"a node id that is no node name":     {[]string{"--cloud=local", "--local-pool=/p", "--node-id=../a"}, []string{"--node-id"}},
 		"an unknown flag and a wrong number": {Local("--colour=red", "--max-volumes=many"), []string{"-colour", `--max-volumes "many"`}},
 		"two unknown flags and a stray word": {Local("--colour", "red", "--shape"), []string{"-colour", `argument "red"`, "-shape"}},

@@ -87,10 +87,9 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	}
 	poolDir := filepath.Join(m.dir, "pool")
 	var err error
-	m.disk, err = device.NewLoop(t.Context(), device.LoopConfig{Pool: poolDir, Node: "node-a"})
-	must(t, err)
 	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a"})
 	must(t, err)
+	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, Runner: cfg.runner}), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,

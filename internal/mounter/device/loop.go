@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +14,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// LoopConfig is where a node's pool is. Empty folders mean the usual ones.
+// LoopConfig is where the kernel's view of the devices is. Empty folders mean the usual ones.
 type LoopConfig struct {
-	// Pool is the pool's folder, an absolute path.
-	Pool string
-	// Node is this node's name.
-	Node string
-	// PoolIDFile keeps the pool's id outside of the pool; see pool.Config.
-	PoolIDFile string
 	// SysDir is where the kernel lists block devices: /sys/block.
 	SysDir string
 	// DevDir is where the device nodes are: /dev.
@@ -29,7 +24,7 @@ type LoopConfig struct {
 	Mounts string
 }
 
-// Loop finds the volumes of a node's pool: files that it makes loop devices of.
+// Loop finds the volumes of one pool: files that it makes loop devices of.
 //
 // A volume is in use exactly as long as its loop device lives. The descriptor that the kernel gets for
 // it carries a shared flock, which therefore ends with the device and not with this process, and
@@ -37,38 +32,25 @@ type LoopConfig struct {
 // pool's lock: two loop devices of one file would be two caches of one disk.
 type Loop struct {
 	pool   *pool.Pool
+	node   string
 	sysDir string
 	devDir string
 	mounts string
-	gates  gates
+	gates  *gates
 }
 
-var _ Resolver = (*Loop)(nil)
-
-// NewLoop opens the node's pool.
-func NewLoop(ctx context.Context, cfg LoopConfig) (*Loop, error) {
-	if cfg.SysDir == "" {
-		cfg.SysDir = "/sys/block"
-	}
-	if cfg.DevDir == "" {
-		cfg.DevDir = "/dev"
-	}
-	if cfg.Mounts == "" {
-		cfg.Mounts = mountInfo
-	}
-	p, err := pool.Open(ctx, pool.Config{Dir: cfg.Pool, Node: cfg.Node, IDFile: cfg.PoolIDFile, SysDir: cfg.SysDir})
-	if err != nil {
-		return nil, err
-	}
-	return &Loop{pool: p, sysDir: cfg.SysDir, devDir: cfg.DevDir, mounts: cfg.Mounts}, nil
+// NewLoop returns the resolver of one pool.
+func NewLoop(p *pool.Pool, cfg LoopConfig) *Loop {
+	l := newLoop(p.Node(), cfg)
+	l.pool = p
+	return &l
 }
 
-// Pool returns the pool that the volumes are in.
-func (l *Loop) Pool() *pool.Pool { return l.pool }
-
-// Check proves that the pool is there and can be written, and that the settings of loop devices can be.
-func (l *Loop) Check(ctx context.Context) error {
-	return errors.Join(l.pool.Check(ctx), l.checkSys())
+// newLoop returns a Loop without a pool.
+func newLoop(node string, cfg LoopConfig) Loop {
+	return Loop{
+		node: node, gates: &gates{}, sysDir: cmp.Or(cfg.SysDir, "/sys/block"), devDir: cmp.Or(cfg.DevDir, "/dev"), mounts: cmp.Or(cfg.Mounts, mountInfo),
+	}
 }
 
 // Open returns the loop device of a volume and makes it if there is none. Before that it finishes an
@@ -273,10 +255,10 @@ func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 func (l *Loop) parse(claim Claim) (pool.ID, error) {
 	h, err := pool.ParseHandle(claim.Volume)
 	if err != nil {
-		return "", fmt.Errorf("volume %.200q is not on node %s: %w: %w", claim.Volume, l.pool.Node(), fault.NotFound, err)
+		return "", fmt.Errorf("volume %.200q is not on node %s: %w: %w", claim.Volume, l.node, fault.NotFound, err)
 	}
-	if h.Node != l.pool.Node() {
-		return "", fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.pool.Node(), fault.NotFound)
+	if h.Node != l.node {
+		return "", fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.node, fault.NotFound)
 	}
 	if claim.Name != "" && strings.TrimSuffix(claim.Name, ".img") != string(h.ID) {
 		return "", fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.Precondition)

@@ -29,16 +29,12 @@ type rig struct {
 
 func newRig(t *testing.T, dir string) rig {
 	t.Helper()
-	l, err := NewLoop(t.Context(), LoopConfig{Pool: dir, Node: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { detachAll(t, dir) })
-	return rig{l, p, dir}
+	return rig{NewLoop(p, LoopConfig{}), p, dir}
 }
 
 // detachAll detaches by hand, so that a broken Release leaves nothing on the machine either.

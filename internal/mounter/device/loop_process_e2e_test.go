@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -23,11 +24,11 @@ func TestLoopInAnotherProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	l, err := NewLoop(t.Context(), LoopConfig{Pool: dir, Node: "n1"})
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Open(t.Context(), Claim{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
+	if _, err := NewLoop(p, LoopConfig{}).Open(t.Context(), Claim{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -119,10 +120,7 @@ func TestMissingDeviceNodesAreMade(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(dev, "loop-control"), unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewLoop(t.Context(), LoopConfig{Pool: dir, Node: "n1", DevDir: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := NewLoop(r.pool, LoopConfig{DevDir: dev})
 	d, err := l.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,10 @@ func (s *Set) with(ctx context.Context, ref objectRef) (*Pool, error) {
 			return p, nil
 		}
 	}
-	what := string(ref.folder) + "/" + string(ref.id)
+	what := "volume " + string(ref.id)
+	if ref.isSnapshot() {
+		what = "snapshot " + string(ref.id)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -1,0 +1,65 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// LocalPoolUsage explains --local-pool.
+const LocalPoolUsage = "the `[NAME=]FOLDER` of a pool with volumes, a NAME for classes with the parameter pool; may be repeated"
+
+// LocalPool is one pool of the cloud that is the node itself.
+type LocalPool struct {
+	// Name is what classes call it; empty: the pool of classes that name none.
+	Name string
+	// Dir is its folder.
+	Dir string
+}
+
+// ParseLocalPools reads the values of --local-pool and reports every mistake. A value that begins with a slash is the
+// folder of the pool without a name. checkName judges the others' names.
+func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool, error) {
+	var pools []LocalPool
+	var mistakes []error
+	names, folders := map[string]bool{}, map[string]bool{}
+	for _, value := range values {
+		p := LocalPool{Dir: value}
+		if name, dir, named := strings.Cut(value, "="); named && !strings.HasPrefix(value, "/") {
+			p.Name, p.Dir = name, dir
+			mistakes = append(mistakes, InFlag(fmt.Sprintf("--local-pool %q", value), checkName(name)))
+		}
+		folder := filepath.Clean(p.Dir)
+		switch {
+		case !filepath.IsAbs(p.Dir):
+			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not an absolute path", value))
+		case folders[folder]:
+			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: another pool has this folder", value))
+		case names[p.Name] && p.Name == "":
+			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: there is one pool without a name already; write NAME=FOLDER", value))
+		case names[p.Name]:
+			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: another pool has this name", value))
+		}
+		names[p.Name], folders[folder] = true, true
+		pools = append(pools, p)
+	}
+	return pools, errors.Join(mistakes...)
+}
+
+// Pools returns what --local-pool says, which CheckLocal has checked.
+func (f *Flags) Pools() []LocalPool {
+	pools, _ := ParseLocalPools(f.LocalPools, func(string) error { return nil })
+	return pools
+}
+
+// PoolIDFile returns where the programs of `local` keep the id of one of the node's pools: in the folder state
+// beside the socket. Both programs of a pod mount that folder, and it outlives them.
+func (f *Flags) PoolIDFile(pool string) string {
+	socket := strings.TrimPrefix(f.Endpoint, "unix://")
+	file := "pool-id"
+	if pool != "" {
+		file += "-" + pool
+	}
+	return filepath.Join(filepath.Dir(socket), "state", file)
+}

@@ -1,0 +1,31 @@
+package driver
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestPoolsOfTheFlags(t *testing.T) {
+	tests := map[string]struct {
+		values []string
+		want   []LocalPool
+	}{
+		"one without a name":        {[]string{"/var/lib/pool"}, []LocalPool{{Dir: "/var/lib/pool"}}},
+		"a folder with a sign":      {[]string{"/a=b"}, []LocalPool{{Dir: "/a=b"}}},
+		"a name and such a folder":  {[]string{"fast=/a=b"}, []LocalPool{{Name: "fast", Dir: "/a=b"}}},
+		"names only":                {[]string{"fast=/f", "slow=/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Name: "slow", Dir: "/s"}}},
+		"one without a name beside": {[]string{"fast=/f", "/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Dir: "/s"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseLocalPools(tc.values, func(string) error { return nil })
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("ParseLocalPools(%q) = %+v, %v, want %+v", tc.values, got, err, tc.want)
+			}
+		})
+	}
+	f := Flags{Endpoint: "unix:///csi/csi.sock"}
+	if got := [2]string{f.PoolIDFile(""), f.PoolIDFile("fast")}; got != [2]string{"/csi/state/pool-id", "/csi/state/pool-id-fast"} {
+		t.Errorf("PoolIDFile = %q", got)
+	}
+}
