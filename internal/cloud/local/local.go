@@ -64,8 +64,12 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	usable, _ := set.Pools(ctx) // Check reports those that are missing
-	for _, p := range usable {
+	for _, p := range cfg.Pools {
+		p, err := set.Named(ctx, p.Name)
+		if err != nil {
+			cfg.Log.Warn("pool is not open", zap.Error(err))
+			continue
+		}
 		by := "copy"
 		if p.Reflink() {
 			by = "reflink"

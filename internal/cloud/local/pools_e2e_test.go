@@ -4,6 +4,7 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -193,17 +194,55 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 
 func onlyErr[T any](_ T, err error) error { return err }
 
-// Subvolumes of one btrfs have device numbers of their own and share its space.
-func TestPoolsOnSubvolumesOfOneBtrfsAreRefused(t *testing.T) {
-	dir := disk(t, 1<<30, "mkfs.btrfs")
-	for _, name := range []string{"a", "b"} {
-		if out, err := exec.CommandContext(t.Context(), "btrfs", "subvolume", "create", filepath.Join(dir, name)).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+// A subvolume has a device number of its own and shares the space of its btrfs.
+func TestPoolsOnOneBtrfsAreRefused(t *testing.T) {
+	whole := disk(t, 1<<30, "mkfs.btrfs")
+	below := filepath.Join(whole, "below")
+	open := func(pools ...local.Pool) *local.Local {
+		t.Helper()
+		l, err := local.New(t.Context(), local.Config{Node: node, Pools: pools})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	wantKind(t, "Check", open(local.Pool{Name: "fast", Dir: whole}).Check(t.Context()), fault.None)
+	if out, err := exec.CommandContext(t.Context(), "btrfs", "subvolume", "create", below).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wantKind(t, "Check with a pool below", open(local.Pool{Name: "fast", Dir: whole}, local.Pool{Dir: below}).Check(t.Context()), fault.Precondition)
+	if left, err := os.ReadDir(below); err != nil || len(left) > 0 {
+		t.Errorf("the folder below holds %v, %v", left, err)
+	}
+}
+
+// TestPoolThatThisNodeDoesNotHave: nodes have the same flags and different disks.
+func TestPoolThatThisNodeDoesNotHave(t *testing.T) {
+	bare := t.TempDir()
+	c, _ := openTwo(t, disk(t, 1<<30, "mkfs.xfs"), bare)
+	if free, err := c.Capacity(t.Context(), node, fast); err != nil || free != 0 {
+		t.Errorf("Capacity = %s, %v, want none", free, err)
+	}
+	_, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
+	wantKind(t, "CreateVolume", err, fault.Exhausted)
+	wantKind(t, "Check", c.Check(t.Context()), fault.None)
+	wantKind(t, "ListVolumes", onlyErr(c.ListVolumes(t.Context(), cloud.Page{})), fault.None)
+	wantKind(t, "DeleteVolume of none", c.DeleteVolume(t.Context(), cloud.VolumeID(node+"/"+strings.Repeat("0", 32))), fault.None)
+	if left, err := os.ReadDir(bare); err != nil || len(left) > 0 {
+		t.Errorf("the bare folder holds %v, %v", left, err)
+	}
+
+	// The disk comes while the program runs.
+	image := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"mkfs.xfs", "-q", image}, {"mount", "-o", "loop", image, bare}} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-	c, _ := openTwo(t, filepath.Join(dir, "a"), filepath.Join(dir, "b"))
-	wantKind(t, "Check", c.Check(t.Context()), fault.Precondition)
-	if left, err := os.ReadDir(filepath.Join(dir, "b")); err != nil || len(left) > 0 {
-		t.Errorf("the second folder holds %v, %v", left, err)
-	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", bare).Run() })
+	_, err = c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
+	wantKind(t, "CreateVolume with the disk", err, fault.None)
 }

@@ -87,8 +87,8 @@ func (l *Loops) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return one.NeverWritten(ctx, d)
 }
 
-// of returns the resolver of the pool that has the volume. For a volume that no pool has, the first pool answers: a
-// loop device on a removed image can be released under any pool's lock.
+// of returns the resolver of the pool that has the volume. For a volume that no pool has, the first usable pool answers:
+// a loop device on a removed image can be released under any pool's lock.
 func (l *Loops) of(ctx context.Context, claim Claim) (*Loop, error) {
 	id, err := l.blank.parse(claim)
 	if err != nil {
@@ -97,7 +97,10 @@ func (l *Loops) of(ctx context.Context, claim Claim) (*Loop, error) {
 	p, err := l.pools.WithVolume(ctx, id)
 	if errors.Is(err, fault.NotFound) {
 		var usable []*pool.Pool
-		if usable, err = l.pools.Pools(ctx); err == nil {
+		if usable, err = l.pools.Pools(ctx); err == nil && len(usable) == 0 {
+			err = errNoDevice(claim)
+		}
+		if err == nil {
 			p = usable[0]
 		}
 	}

@@ -18,6 +18,9 @@ import (
 //
 // A pool that cannot be used, because its disk is not mounted, is missing. The others serve their volumes
 // meanwhile. A call that may concern the missing pool opens it again, or returns why it cannot be used.
+//
+// Nodes have the same configuration and different disks. So a pool with a name is on a filesystem of its own. Where
+// none is mounted at its folder, and none ever was, the node does not have the pool: it is absent, not missing.
 type Set struct {
 	members []*member
 	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
@@ -37,17 +40,26 @@ func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
 	for _, cfg := range configs {
 		s.members = append(s.members, &member{cfg: cfg})
 	}
-	if usable, err := s.Pools(ctx); len(usable) == 0 {
+	usable, err := s.Pools(ctx)
+	for _, m := range s.members {
+		if _, openErr := s.open(ctx, m); errors.Is(openErr, fault.NotFound) {
+			err = errors.Join(err, openErr)
+		}
+	}
+	if len(usable) == 0 {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Pools returns the pools that can be used. The error says which are missing, and why.
+// Pools returns the pools that can be used. The error says which are missing, and why. It leaves out absent ones.
 func (s *Set) Pools(ctx context.Context) (usable []*Pool, missing error) {
 	var errs []error
 	for _, m := range s.members {
 		p, err := s.open(ctx, m)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
 		if err == nil {
 			err = p.Check(ctx)
 		}
@@ -78,7 +90,7 @@ func (s *Set) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Named returns the pool with this name. fault.NotFound when this node has none of the name.
+// Named returns the pool with this name. fault.NotFound when none has the name or the pool is absent.
 func (s *Set) Named(ctx context.Context, name string) (*Pool, error) {
 	var names []string
 	for _, m := range s.members {
@@ -157,7 +169,7 @@ func (s *Set) find(ctx context.Context, in folder, name string) (*Pool, Entry, e
 	return nil, Entry{}, fmt.Errorf("no pool has one of its %s under the name %q: %w", in, name, fault.NotFound)
 }
 
-// open returns the pool of a member, and opens it if it is not open yet.
+// open returns the pool of a member, and opens it if it is not open yet. fault.NotFound when it is absent.
 func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
 	if p := m.pool.Load(); p != nil {
 		return p, nil
@@ -171,6 +183,9 @@ func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
 	if p := m.pool.Load(); p != nil {
 		return p, nil
 	}
+	if err := m.cfg.checkThere(); err != nil {
+		return nil, err
+	}
 	p, err := openBeside(ctx, m.cfg, s.opened)
 	if err != nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", nameForMessage(m.cfg.Name), err)
@@ -180,6 +195,24 @@ func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
 	}
 	m.pool.Store(p)
 	return p, nil
+}
+
+// checkThere returns fault.NotFound if the pool is absent.
+func (c Config) checkThere() error {
+	if c.Name == "" || c.MustExist {
+		return nil
+	}
+	if _, err := os.Lstat(c.IDFile); err == nil {
+		return nil
+	}
+	whole, err := isWholeFilesystem(c.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pool %s: %w", c.Name, kindOf(err))
+	}
+	if !whole {
+		return fmt.Errorf("node %s has no pool %s: no filesystem is mounted at %s: %w", c.Node, c.Name, c.Dir, fault.NotFound)
+	}
+	return nil
 }
 
 // opened returns the pools that were opened, also those that are missing by now.

@@ -39,8 +39,8 @@ func hide(t *testing.T, p *Pool) (mount func()) {
 	}
 }
 
-// The reservations of a pool do not count for another one, so each needs a filesystem of its own.
-func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
+// Nodes have the same flags and different disks: where none is mounted, a pool with a name is not made.
+func TestPoolWithoutADiskIsNotOnThisNode(t *testing.T) {
 	home := t.TempDir()
 	first := Config{Dir: filepath.Join(home, "a"), Node: "n1"}
 	for name, dir := range map[string]string{
@@ -53,9 +53,9 @@ func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 			s, err := OpenSet(t.Context(), first, second)
 			must(t, err)
 			_, err = s.Named(t.Context(), "fast")
-			wantKind(t, "the second pool", err, fault.Precondition)
-			if err == nil || !strings.Contains(err.Error(), "is its disk mounted?") || !strings.Contains(err.Error(), first.Dir) {
-				t.Errorf("the second pool = %v, want the folder of the first named", err)
+			wantKind(t, "the second pool", err, fault.NotFound)
+			if err == nil || !strings.Contains(err.Error(), "no filesystem is mounted at "+dir) {
+				t.Errorf("the second pool = %v, want its folder named", err)
 			}
 			for _, made := range []string{second.Dir, second.IDFile} {
 				if _, err := os.Lstat(made); err == nil {
@@ -65,7 +65,41 @@ func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 			if _, err := s.Named(t.Context(), ""); err != nil {
 				t.Errorf("the first pool = %v", err)
 			}
-			wantKind(t, "Check", s.Check(t.Context()), fault.Precondition)
+			wantKind(t, "Check", s.Check(t.Context()), fault.None)
+			_, err = s.WithVolume(t.Context(), NewID())
+			wantKind(t, "WithVolume of none", err, fault.NotFound)
+			_, err = OpenSet(t.Context(), second, Config{Name: "other", Dir: home, Node: "n1"})
+			if err == nil || !strings.Contains(err.Error(), "no pool fast") || !strings.Contains(err.Error(), "no pool other") {
+				t.Errorf("OpenSet of such pools alone = %v", err)
+			}
+		})
+	}
+}
+
+// The reservations of a pool do not count for another one, so each needs a filesystem of its own.
+func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
+	home := t.TempDir()
+	first, err := Open(t.Context(), Config{Dir: filepath.Join(home, "a"), Node: "n1"})
+	must(t, err)
+	for name, dir := range map[string]string{
+		"beside":      filepath.Join(home, "b"),
+		"below":       filepath.Join(first.dir, "b"),
+		"deep beside": filepath.Join(home, "b", "c", "d"),
+		"the same":    first.dir,
+	} {
+		t.Run(name, func(t *testing.T) {
+			idFile := filepath.Join(home, "state", "pool-id-fast")
+			_, err := openBeside(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []*Pool { return []*Pool{first} })
+			wantKind(t, "the second pool", err, fault.Precondition)
+			if err == nil || !strings.Contains(err.Error(), "is its disk mounted?") || !strings.Contains(err.Error(), first.dir) {
+				t.Errorf("the second pool = %v, want the folder of the first named", err)
+			}
+			if _, err := os.Lstat(idFile); err == nil {
+				t.Error("its id was written")
+			}
+			if _, err := os.Lstat(dir); err == nil && dir != first.dir {
+				t.Error("its folder was made")
+			}
 		})
 	}
 }
