@@ -68,6 +68,10 @@ func TestTwoPools(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for name, other := range map[string]map[string]string{"a": class, "b": nil} {
+		_, err := pair.Create(t.Context(), programs.Claim{Name: name, Filesystem: "xfs", Size: 320 * mib, Parameters: other})
+		wantCode(t, "Create of "+name+" in the other pool", err, codes.AlreadyExists)
+	}
 	wantNo := func(what, got string) {
 		t.Helper()
 		if got != "" {
