@@ -1,0 +1,102 @@
+package manifests_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const documents = "../../docs"
+
+// indented is a block of code, with the blank lines inside it.
+var indented = regexp.MustCompile(`(?m)(?:^ {4,}\S.*\n(?:[ \t]*\n(?: {4,}\S))?)+`)
+
+// kustomizations are those that the documents show, by document.
+func kustomizations(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	err := filepath.WalkDir(documents, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, block := range indented.FindAllString(string(text), -1) {
+			if strings.Contains(block, "kind: Kustomization\n") {
+				found[path] = append(found[path], dedent(block))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func dedent(block string) string {
+	indent := len(block) - len(strings.TrimLeft(block, " "))
+	var out strings.Builder
+	for line := range strings.Lines(block) {
+		out.WriteString(line[min(indent, len(line)-1):])
+	}
+	return out.String()
+}
+
+// TestKustomizationsOfTheDocuments: each renders, the API has what comes out, and the programs take the settings.
+func TestKustomizationsOfTheDocuments(t *testing.T) {
+	found := kustomizations(t)
+	if len(found[filepath.Join(documents, "customize.md")]) < 8 || len(found) < 3 {
+		t.Fatalf("found only %v", found)
+	}
+	bin := programs(t)
+	for document, all := range found {
+		for _, text := range all {
+			dir := t.TempDir()
+			repository, err := filepath.Abs("../..")
+			if err != nil {
+				t.Fatal(err)
+			}
+			up, err := filepath.Rel(dir, repository)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, "kustomization.yaml")
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "../deploy/", up+"/deploy/")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := parse(t, build(t, dir))
+			for name, pod := range o.pods {
+				for _, c := range pod.Containers {
+					takes(t, bin, document+", "+name, c, o.settings)
+				}
+			}
+		}
+	}
+}
+
+// takes fails a test whose program refuses its arguments or settings.
+func takes(t *testing.T, bin, where string, c corev1.Container, settings map[string]string) {
+	t.Helper()
+	program := filepath.Join(bin, c.Name)
+	if _, err := os.Stat(program); err != nil {
+		return // a sidecar
+	}
+	cmd := exec.CommandContext(t.Context(), program, append(expand(c), planted)...)
+	for key, value := range settings {
+		cmd.Env = append(cmd.Env, "CLOUDBLOCK_FLAG_"+key+"="+value)
+	}
+	mistakes := mistakesOf(t, cmd)
+	if len(mistakes) != 1 || !strings.Contains(mistakes[0], strings.TrimLeft(planted, "-")) {
+		t.Errorf("%s: %s refuses its arguments:\n%s", where, c.Name, strings.Join(mistakes, "\n"))
+	}
+	if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--version") }) {
+		t.Errorf("%s, %s: --version hides mistakes", where, c.Name)
+	}
+}

@@ -1,0 +1,70 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestExamples: each names classes that an overlay brings, and each overlay has an example.
+func TestExamples(t *testing.T) {
+	var classes, snapshotClasses []string
+	unused := map[string]bool{}
+	for _, overlay := range overlays(t) {
+		unused[overlay] = true
+		for _, c := range parse(t, render(t, sets()[overlay])).classes {
+			classes = append(classes, c.Name)
+		}
+		if slices.Contains(available(t, overlay), "snapshots") {
+			for _, c := range parse(t, combination{overlay, []string{"snapshots"}}.render(t)).snapshotClasses {
+				snapshotClasses = append(snapshotClasses, c.Metadata.Name)
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var head metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+				t.Fatal(err)
+			}
+			switch head.Kind {
+			case "PersistentVolumeClaim":
+				name := *read[corev1.PersistentVolumeClaim](t, []byte(document)).Spec.StorageClassName
+				if !slices.Contains(classes, name) {
+					t.Errorf("%s: no overlay has the class %s", file, name)
+				}
+				delete(unused, strings.Split(name, "-")[1])
+			case "Pod":
+				read[corev1.Pod](t, []byte(document))
+			case "VolumeSnapshot":
+				var s struct {
+					Spec struct {
+						Class string `json:"volumeSnapshotClassName"`
+					}
+				}
+				if err := yaml.Unmarshal([]byte(document), &s); err != nil || !slices.Contains(snapshotClasses, s.Spec.Class) {
+					t.Errorf("%s: no component has the class %s: %v", file, s.Spec.Class, err)
+				}
+			default:
+				t.Errorf("%s: a kind that no rule knows: %s", file, head.Kind)
+			}
+		}
+	}
+	for overlay := range unused {
+		t.Errorf("no example is for %s", overlay)
+	}
+}
