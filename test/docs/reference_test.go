@@ -62,3 +62,25 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 		}
 	}
 }
+
+// TestCompatibilityIsWhatTheTestsCheck: the oldest and newest Kubernetes of the page are those of the modules that decode
+// the manifests, and the kernel is the one that the node program wants.
+func TestCompatibilityIsWhatTheTestsCheck(t *testing.T) {
+	page := read(t, filepath.Join(root, "docs/compatibility.md"))
+	for file, fact := range map[string]struct{ pattern, sentence string }{
+		"test/manifests/oldest/go.mod":    {`k8s\.io/api v0\.([0-9]+)\.`, "API of Kubernetes 1.%s and 1."},
+		"test/manifests/go.mod":           {`k8s\.io/api v0\.([0-9]+)\.`, " and 1.%s, the oldest and the newest"},
+		"test/manifests/policies_test.go": {`MajorMinor\(1, ([0-9]+)\)`, "compiled as Kubernetes 1.%s does"},
+		"test/cluster/kubernetes/go.mod":  {`k8s\.io/kubernetes v1\.([0-9]+)\.`, "Tested: Kubernetes 1.%s "},
+		"cmd/node/kernel.go":              {`oldestKernel = \[2\]int\{5, ([0-9]+)\}`, "Linux 5.%s or newer"},
+	} {
+		found := regexp.MustCompile(fact.pattern).FindStringSubmatch(read(t, filepath.Join(root, file)))
+		if found == nil {
+			t.Errorf("%s has no %s", file, fact.pattern)
+			continue
+		}
+		if want := strings.Replace(fact.sentence, "%s", found[1], 1); !strings.Contains(page, want) {
+			t.Errorf("docs/compatibility.md does not say %q, as %s does", want, file)
+		}
+	}
+}
