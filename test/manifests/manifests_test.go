@@ -112,6 +112,7 @@ type objects struct {
 	hints           []admissionv1.MutatingAdmissionPolicy
 	hinting         map[string]bool // hints that have a binding with parameters
 	namespaces      map[string]bool
+	budgets         []policyv1.PodDisruptionBudget
 	settings        map[string]string // of the ConfigMap cloudblock-settings
 	cluster         []string          // kind/name of what is cluster-wide
 }
@@ -204,7 +205,7 @@ func (o *objects) add(t *testing.T, document []byte) {
 	case "Deployment":
 		o.pods[key] = read[appsv1.Deployment](t, document).Spec.Template.Spec
 	case "PodDisruptionBudget":
-		read[policyv1.PodDisruptionBudget](t, document)
+		o.budgets = append(o.budgets, read[policyv1.PodDisruptionBudget](t, document))
 	case "ConfigMap":
 		o.settings = read[corev1.ConfigMap](t, document).Data
 	case "Role":

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -219,6 +220,46 @@ func TestOnlySidecarsOfTheAPIHoldAToken(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A sidecar's client sends 5 requests a second by default, however many workers it has.
+func TestSidecarsMaySendWhatTheirWorkersNeed(t *testing.T) {
+	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
+		for _, want := range []string{"--kube-api-qps=50", "--kube-api-burst=100"} {
+			if slices.Contains(withToken, c.Name) && !slices.Contains(c.Args, want) {
+				return fmt.Errorf("it has no %s", want)
+			}
+		}
+		return nil
+	})
+}
+
+// A controller that is not ready, because its cloud does not answer, must not keep its node from being drained.
+func TestBudgetsLetUnreadyPodsGo(t *testing.T) {
+	for _, overlay := range []string{"digitalocean", "linode", "yandex"} {
+		if budgets := parse(t, render(t, sets()[overlay])).budgets; len(budgets) != 1 || budgets[0].Spec.UnhealthyPodEvictionPolicy == nil ||
+			*budgets[0].Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow {
+			t.Errorf("%s: the budgets are %+v", overlay, budgets)
+		}
+	}
+}
+
+// A pool that nobody asked for would be on the root disk of the node.
+func TestNoPoolIsCreatedOnANode(t *testing.T) {
+	pools := 0
+	for name, pod := range parse(t, render(t, sets()["local"])).pods {
+		for _, v := range pod.Volumes {
+			if v.HostPath != nil && v.Name == "pool" {
+				pools++
+				if v.HostPath.Type == nil || *v.HostPath.Type != corev1.HostPathDirectory {
+					t.Errorf("%s creates the pool's folder: %v", name, v.HostPath.Type)
+				}
+			}
+		}
+	}
+	if pools != 1 {
+		t.Errorf("found %d pools", pools)
+	}
 }
 
 func TestNoSecretIsInAnArgumentOrTheEnvironment(t *testing.T) {
