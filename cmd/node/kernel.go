@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
-
-	"golang.org/x/sys/unix"
+	"strings"
 )
 
 // oldestKernel is the first Linux with mount_setattr; open_tree and move_mount are older. A publish needs all three.
@@ -13,11 +13,8 @@ var oldestKernel = [2]int{5, 12}
 
 // kernelRelease returns the release of the running kernel, such as 6.1.0-18-amd64.
 func kernelRelease() (string, error) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "", fmt.Errorf("uname: %w", err)
-	}
-	return unix.ByteSliceToString(name.Release[:]), nil
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(release)), err
 }
 
 var releaseNumbers = regexp.MustCompile(`^([0-9]{1,4})\.([0-9]{1,4})([^0-9]|$)`)
