@@ -70,7 +70,7 @@ func runInventory(ctx context.Context, args []string, environ driver.Environment
 func parseInventory(args []string, environ driver.Environment, out io.Writer) (inventoryConfig, error) {
 	var cfg inventoryConfig
 	fs := cfg.flags()
-	settings := driver.SettingsOf(fs) // not the flags of the sub-command alone
+	settings := driver.SettingsOf(fs, nodeSettings...) // not the flags of the sub-command alone
 	fs.StringVar(&cfg.remove, "delete", "", "delete the volume or snapshot with exactly this `ID`, with its data; refused while it is attached or --claimed lists it")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	fs.BoolVar(&cfg.all, "all", false, "list what others have in the account too")

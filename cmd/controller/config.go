@@ -26,6 +26,9 @@ const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --creden
        cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
        cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID]`
 
+// nodeSettings are the settings of the node program alone.
+var nodeSettings = []string{"device-dir", "kubelet-dir", "reserved-attachments", "zone"}
+
 const usualOperation = 5 * time.Minute
 
 // config is what the flags say.
@@ -75,7 +78,7 @@ func (c *config) flags() *flag.FlagSet {
 func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags()
-	settings := driver.SettingsOf(fs)
+	settings := driver.SettingsOf(fs, nodeSettings...)
 	err := driver.ParseArgs(fs, args, out, usage)
 	if errors.Is(err, flag.ErrHelp) || (err == nil && c.Version) {
 		return c, err

@@ -86,10 +86,6 @@ func refusal(args []string) error {
 	return err
 }
 
-func TestEveryFlagButTheNodesOwnHasAVariable(t *testing.T) {
-	drivertest.WantSettings(t, new(config).flags(), "node-id", "version")
-}
-
 func TestVariablesSetFlags(t *testing.T) {
 	environ := driver.Environment{"CLOUDBLOCK_FLAG_CLUSTER_ID=prod", "CLOUDBLOCK_FLAG_TAG=a=1,b=2", "CLOUDBLOCK_FLAG_ZONE=of-the-node-program"}
 	got, err := parse(drivertest.Local("--tag=c=3"), environ, &bytes.Buffer{})

@@ -23,6 +23,12 @@ const (
 	defaultReserved  = "0"
 )
 
+// controllerSettings are the settings of the controller alone.
+var controllerSettings = []string{
+	"api-ca-file", "api-endpoint", "api-limits", "cluster-id", "credentials-file", "linode-kubernetes-tags", "linode-persist",
+	"operation-timeout", "region", "tag", "volume-name-prefix", "yandex-folder-id", "yandex-max-operations",
+}
+
 // config holds the flags.
 type config struct {
 	driver.Flags
@@ -82,7 +88,7 @@ func (c *config) flags() *flag.FlagSet {
 func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags()
-	settings := driver.SettingsOf(fs)
+	settings := driver.SettingsOf(fs, controllerSettings...)
 	err := driver.ParseArgs(fs, args, out, usage)
 	if errors.Is(err, flag.ErrHelp) || (err == nil && c.Version) {
 		return c, err

@@ -105,10 +105,6 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 	})
 }
 
-func TestEveryFlagButTheNodesOwnHasAVariable(t *testing.T) {
-	drivertest.WantSettings(t, new(config).flags(), "node-id", "version")
-}
-
 func TestVariablesSetFlags(t *testing.T) {
 	environ := driver.Environment{"CLOUDBLOCK_FLAG_RESERVED_ATTACHMENTS=3", "CLOUDBLOCK_FLAG_CLUSTER_ID=of-the-controller"}
 	got, err := parse([]string{"--cloud=digitalocean"}, environ, &bytes.Buffer{})

@@ -12,15 +12,8 @@ import (
 // (docs/adr/0029-settings-by-name.md).
 const settingPrefix = "CLOUDBLOCK_FLAG_"
 
-// settings are the flags of both programs that a variable can set. One set of variables serves both: each program
-// ignores those of the other, and refuses a name that neither has. Not --node-id, which differs between nodes while
-// the variables do not.
-var settings = []string{
-	"api-ca-file", "api-endpoint", "api-limits", "cloud", "cluster-id", "credentials-file", "device-dir", "driver-name",
-	"endpoint", "http-endpoint", "kubelet-dir", "linode-kubernetes-tags", "linode-persist", "local-pool", "log-format",
-	"log-level", "max-volumes", "metadata-endpoint", "operation-timeout", "region", "reserved-attachments", "tag",
-	"topology-key", "volume-name-prefix", "yandex-folder-id", "yandex-max-operations", "zone",
-}
+// withoutVariable are the flags that no variable sets. --node-id differs between nodes, and the variables do not.
+var withoutVariable = []string{"node-id", "version"}
 
 // Environment is that of a process, as os.Environ returns it.
 type Environment []string
@@ -36,14 +29,18 @@ func (e Environment) Get(name string) string {
 }
 
 // Settings are the flags of one program that variables set.
-type Settings map[string]*flag.Flag
+type Settings struct {
+	flags map[string]*flag.Flag
+	// others are the settings of the other program alone. One set of variables serves both, so each ignores those.
+	others []string
+}
 
 // SettingsOf returns the settings among the flags that a set has so far.
-func SettingsOf(fs *flag.FlagSet) Settings {
-	s := Settings{}
+func SettingsOf(fs *flag.FlagSet, others ...string) Settings {
+	s := Settings{flags: map[string]*flag.Flag{}, others: others}
 	fs.VisitAll(func(f *flag.Flag) {
-		if slices.Contains(settings, f.Name) {
-			s[f.Name] = f
+		if !slices.Contains(withoutVariable, f.Name) {
+			s.flags[f.Name] = f
 		}
 	})
 	return s
@@ -62,10 +59,11 @@ func (s Settings) Read(fs *flag.FlagSet, environ Environment) error {
 			continue
 		}
 		name := strings.ToLower(strings.ReplaceAll(key, "_", "-"))
-		switch f := s[name]; {
-		case !slices.Contains(settings, name) || key != strings.ToUpper(key):
+		f, known := s.flags[name]
+		switch {
+		case key != strings.ToUpper(key), !known && !slices.Contains(s.others, name):
 			mistakes = append(mistakes, fmt.Errorf("environment variable %s: it sets no flag", variable))
-		case f == nil || given[name] || value == "":
+		case !known || given[name] || value == "":
 		default:
 			if err := setAll(f, value); err != nil {
 				mistakes = append(mistakes, fmt.Errorf("environment variable %s=%q: %w", variable, value, err))

@@ -23,7 +23,7 @@ func (s *settable) parse(environ Environment, args ...string) error {
 	fs.StringVar(&s.limits, "api-limits", "", "")
 	fs.DurationVar(&s.wait, "operation-timeout", time.Minute, "")
 	fs.Var(List(&s.tags), "tag", "")
-	settings := SettingsOf(fs)
+	settings := SettingsOf(fs, "zone", "local-pool")
 	fs.StringVar(&s.pool, "local-pool", "", "") // of a sub-command, which has it after the settings
 	if err := ParseArgs(fs, args, io.Discard, ""); err != nil {
 		return err

@@ -36,6 +36,40 @@ func TestEveryFlagIsInTheReference(t *testing.T) {
 	}
 }
 
+// TestEachProgramKnowsTheSettingsOfBoth: one set of variables serves both programs, and a name that neither has is refused.
+// An empty variable sets nothing, but its name counts.
+func TestEachProgramKnowsTheSettingsOfBoth(t *testing.T) {
+	flags := map[string]bool{}
+	bin := t.TempDir()
+	programs := []string{filepath.Join(bin, "controller"), filepath.Join(bin, "node")}
+	compile := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/controller", "./cmd/node")
+	compile.Dir = root
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, program := range programs {
+		help, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range flagLine.FindAllStringSubmatch(string(help), -1) {
+			flags[found[1]] = true
+		}
+	}
+	for _, program := range programs {
+		for flag := range flags {
+			variable := "CLOUDBLOCK_FLAG_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+			cmd := exec.CommandContext(t.Context(), program)
+			cmd.Env = []string{variable + "="}
+			out, _ := cmd.CombinedOutput()
+			without := flag == "node-id" || flag == "version"
+			if refused := strings.Contains(string(out), variable); refused != without {
+				t.Errorf("%s refuses %s: %t, want %t:\n%s", filepath.Base(program), variable, refused, without, out)
+			}
+		}
+	}
+}
+
 // TestEveryMetricIsInTheReference: each metric that the programs register is in docs/operations.md.
 func TestEveryMetricIsInTheReference(t *testing.T) {
 	reference := read(t, filepath.Join(root, "docs/operations.md"))

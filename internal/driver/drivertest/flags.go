@@ -2,8 +2,6 @@ package drivertest
 
 import (
 	"errors"
-	"flag"
-	"slices"
 	"strings"
 	"testing"
 
@@ -72,15 +70,4 @@ func WantRefused(t *testing.T, parse func(args []string) error, lines map[string
 			}
 		})
 	}
-}
-
-// WantSettings wants each flag of a program to have a variable, but those in without.
-func WantSettings(t *testing.T, fs *flag.FlagSet, without ...string) {
-	t.Helper()
-	settings := driver.SettingsOf(fs)
-	fs.VisitAll(func(f *flag.Flag) {
-		if settings[f.Name] == nil != slices.Contains(without, f.Name) {
-			t.Errorf("--%s has a variable: %t", f.Name, settings[f.Name] != nil)
-		}
-	})
 }
