@@ -247,7 +247,7 @@ func TestATokenTakesClaimsForItsNodeOnly(t *testing.T) {
 		refused     bool
 	}{
 		"gives its own back":            {claim("a"), claim(""), false},
-		"takes one of nobody":           {claim(""), claim("a"), false},
+		"takes one of no node":          {claim(""), claim("a"), false},
 		"takes one of another node":     {claim("b"), claim("a"), true},
 		"sends one to another node":     {claim("a"), claim("b"), true},
 		"takes one away from its node":  {claim("b"), claim(""), true},
