@@ -69,14 +69,38 @@ e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storag
 	@$(GO) run ./test/cluster build-suite
 	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide)
 
+# What the images are called, for every target below; build/names.sh has the defaults. The version is
+# the one of the binaries.
+IMAGE_NAMES = VERSION="$(VERSION)" COMMIT="$(COMMIT)" REGISTRY="$(REGISTRY)" TAG="$(TAG)"
+
 .PHONY: images
-images: ## Build both images for amd64 and arm64 with docker buildx (PUSH=1 pushes them)
-	@GO="$(GO)" build/images.sh $(if $(PUSH),--push)
+images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
+	@$(IMAGE_NAMES) build/images.sh $(if $(PUSH),--push)
+	@$(MAKE) --no-print-directory image-names
 
 .PHONY: images-local
-images-local: ## Build both images on this machine, without a registry, and test them (root)
+images-local: ## Build both images on this machine, without a registry, and test them: REGISTRY, TAG (root)
 	@test/require.sh root buildah debootstrap
-	@GO="$(GO)" build/images-local.sh
+	@$(IMAGE_NAMES) GO="$(GO)" build/images-local.sh
+	@$(MAKE) --no-print-directory image-names
+
+.PHONY: image-names
+image-names: ## Write bin/images, a kustomize component with the images' names: REGISTRY, TAG
+	@$(IMAGE_NAMES) build/names.sh component bin/images
+	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
+	@echo "bin/images sets these names in an overlay:"
+	@$(IMAGE_NAMES) build/names.sh image controller
+	@$(IMAGE_NAMES) build/names.sh image node
+
+.PHONY: install-yaml
+install-yaml: image-names ## Render bin/install-<cloud>.yaml of every overlay, with the images' names: REGISTRY, TAG
+	@for cloud in $(notdir $(wildcard deploy/overlays/*)); do \
+		mkdir -p bin/install/$$cloud && \
+		printf 'resources: [../../../deploy/overlays/%s]\ncomponents: [../../images]\n' $$cloud >bin/install/$$cloud/kustomization.yaml && \
+		(cd test/manifests && $(GO) tool kustomize build ../../bin/install/$$cloud) >bin/install-$$cloud.yaml || exit 1; \
+		echo bin/install-$$cloud.yaml; \
+	done
+	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
 .PHONY: manifests
 manifests: ## Render each overlay to deploy/testdata

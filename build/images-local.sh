@@ -2,19 +2,20 @@
 # images-local.sh builds both images on this machine without a registry, from the Dockerfiles beside it:
 # buildah runs them, debootstrap makes the Debian that stands for both of their bases, and the machine's
 # own Go is lent to the build stage. Writes IMAGES/{controller,node}.tar, which `ctr images import` and
-# `docker load` read, under the names that the manifests have.
+# `docker load` read, under the names of names.sh.
 #
+#   REGISTRY, TAG   see names.sh
 #   CACHE    where everything is kept (default ~/.cache/cloudblock-csi); IMAGES is CACHE/images
 #   MIRROR   another Debian mirror
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
 
-suite=bookworm
+suite=trixie
 cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}"
 images="$cache/images"
 base="localhost/cloudblock/debian:$suite"
-version="${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}"
+version="$(build/names.sh version)"
 commit="${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}"
 go="${GO:-go}"
 mkdir -p "$images" "$cache/containers"
@@ -46,6 +47,14 @@ make_base() {
 	run_quietly debootstrap --variant=minbase \
 		--include=ca-certificates,mount,util-linux,e2fsprogs,xfsprogs,btrfs-progs \
 		"$suite" "$root" ${MIRROR:+"$MIRROR"}
+	# What Debian's own image has, from the mirror that debootstrap has chosen: node-tools.sh upgrades from these.
+	local mirror
+	mirror="$(awk '$1 == "deb" { print $2; exit }' "$root/etc/apt/sources.list")"
+	cat >"$root/etc/apt/sources.list" <<-LIST
+		deb $mirror $suite main
+		deb $mirror $suite-updates main
+		deb $mirror-security $suite-security main
+	LIST
 	local container
 	container="$(buildah from scratch)"
 	run_quietly buildah add "$container" "$root" /
@@ -57,14 +66,14 @@ make_base() {
 # key_of is equal as long as nothing that goes into the image has changed.
 key_of() {
 	{
-		echo "$version $commit $(build/image-name.sh "$1") $("$go" version)"
+		echo "$version $commit $(build/names.sh image "$1") $("$go" version)"
 		find go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 }
 
 build() {
 	local name key
-	name="$(build/image-name.sh "$1")"
+	name="$(build/names.sh image "$1")"
 	key="$(key_of "$1")"
 	if [ -e "$images/$1.tar" ] && [ "$(cat "$images/$1.key" 2>/dev/null)" = "$key" ]; then
 		say "$1: nothing has changed"
@@ -100,5 +109,5 @@ if [ -n "$changed" ]; then
 	"$go" test -count=1 -tags images ./test/images -args -images "$images" || { rm -f "$images"/*.key && exit 1; }
 fi
 for image in controller node; do
-	say "$(build/image-name.sh "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
+	say "$(build/names.sh image "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
 done

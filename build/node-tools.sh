@@ -1,5 +1,5 @@
 #!/bin/sh
-# node-tools.sh install       installs the filesystem tools of the node image on Debian
+# node-tools.sh install       installs the filesystem tools of the node image on Debian, and every update
 # node-tools.sh collect DIR   copies them into DIR as the root of an image: the tools, the libraries
 #                             that they link or load, and their settings
 set -eu
@@ -13,23 +13,22 @@ mkfs.btrfs btrfs"
 packages="mount util-linux e2fsprogs xfsprogs btrfs-progs"
 
 install() {
-	missing=""
-	for package in $packages; do
-		[ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing="$missing $package"
-	done
-	[ -z "$missing" ] && return
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update
+	apt-get upgrade -y
 	# shellcheck disable=SC2086 # one word per package
-	apt-get install -y --no-install-recommends $missing
+	apt-get install -y --no-install-recommends $packages
 }
 
-# licence copies the terms of the package that a file belongs to, as the distribution asks.
-licence() {
+# origin copies the terms of the package that a file belongs to, as the distribution asks, and the
+# package's entry of dpkg's status, by which scanners know it in an image without dpkg.
+origin() {
 	owner="$(dpkg-query -S "$1" 2>/dev/null || dpkg-query -S "${1#/usr}")"
 	terms="/usr/share/doc/${owner%%:*}/copyright"
 	mkdir -p "$root$(dirname "$terms")"
 	cp -L "$terms" "$root$terms"
+	mkdir -p "$root/var/lib/dpkg/status.d"
+	dpkg-query -s "$owner" >"$root/var/lib/dpkg/status.d/${owner%%:*}"
 }
 
 # put copies a file to the same place below the new root, through any link on the way.
@@ -37,7 +36,7 @@ put() {
 	mkdir -p "$root$(dirname "$1")"
 	cp -L --preserve=mode "$1" "$root$1"
 	chmod u-s,g-s "$root$1" # mount and umount: who runs them here is root already
-	licence "$1"
+	origin "$1"
 }
 
 # below_usr is the place of a file of /bin, /sbin or /lib, which are links on Debian.
@@ -69,6 +68,8 @@ collect() {
 	done
 
 	put /etc/mke2fs.conf
+	put /usr/lib/os-release
+	ln -s ../usr/lib/os-release "$root/etc/os-release"
 	ln -s /proc/self/mounts "$root/etc/mtab"
 }
 

@@ -2,8 +2,8 @@
 # manager. cmd/node/tools.go names the tools.
 #
 #   docker buildx build -f build/node.Dockerfile .    or    make images
-ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm
-ARG DEBIAN_IMAGE=docker.io/library/debian:12.11-slim
+ARG GO_IMAGE=docker.io/library/golang:1.26.8-trixie
+ARG DEBIAN_IMAGE=docker.io/library/debian:trixie-slim
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 ARG TARGETOS=linux

@@ -85,6 +85,9 @@ func (k *mkfs) run(ctx context.Context) error {
 // ext4 gets no blocks reserved for root (-m 0), as the large drivers do: the pod that owns the
 // volume often is not root, and 5 % of what was paid for would be out of its reach. An ext4 that finds
 // itself damaged becomes read-only (-e remount-ro) instead of writing on.
+//
+// xfs gets no large extent counters unless the class asks for them: mkfs.xfs 6.5 and newer sets them, and a
+// kernel before 5.19 refuses to mount what has them, so the volume could not move to such a node.
 func mkfsCommand(req FormatRequest) Command {
 	args, options := []string{"-f", "-K"}, req.MkfsOptions
 	if req.Filesystem == Ext4 {
@@ -96,6 +99,9 @@ func mkfsCommand(req FormatRequest) Command {
 		var theirs []string
 		options, theirs = splitExtended(options)
 		args = []string{"-F", "-m", "0", "-e", "remount-ro", "-E", strings.Join(append(extended, theirs...), ",")}
+	}
+	if req.Filesystem == XFS && !slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "nrext64") }) {
+		args = append(args, "-i", "nrext64=0")
 	}
 	return Command{
 		Name: "mkfs." + string(req.Filesystem),

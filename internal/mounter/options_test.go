@@ -105,7 +105,12 @@ func TestMkfsCommand(t *testing.T) {
 		"all -E become one and the class's other options follow": {
 			FormatRequest{Filesystem: Ext4, MkfsOptions: []string{"-E", "stride=4", "-m", "5", "-q", "-Estripe_width=8", "-e", "panic"}},
 			[]string{"-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard,stride=4,stripe_width=8", "-m", "5", "-q", "-e", "panic", childFile}},
-		"xfs":   {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-m", "reflink=0"}}, []string{"-f", "-K", "-m", "reflink=0", childFile}},
+		"xfs has nothing that a kernel of 5.10 cannot mount": {
+			FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-m", "reflink=0"}},
+			[]string{"-f", "-K", "-i", "nrext64=0", "-m", "reflink=0", childFile}},
+		"xfs with what the class asks for": {
+			FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-isize=1024,nrext64=1"}},
+			[]string{"-f", "-K", "-isize=1024,nrext64=1", childFile}},
 		"btrfs": {FormatRequest{Filesystem: Btrfs, History: NeverWritten}, []string{"-f", "-K", childFile}},
 	}
 	for name, tc := range tests {

@@ -89,6 +89,7 @@ func (c *cluster) build(ctx context.Context) error {
 	return c.show.do("built the driver's images (make images-local)", func() error {
 		cmd := exec.CommandContext(ctx, c.source("build/images-local.sh"))
 		cmd.Dir = c.project
+		cmd.Env = append(os.Environ(), "REGISTRY=", "TAG=unreleased") // the names in the overlays, which it applies as they are
 		return runCommand(cmd)
 	})
 }
