@@ -40,6 +40,7 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 test: ## Run every test that needs no root
 	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
 	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race -timeout 30m -parallel 4 ./...
+	cd test/tools && $(GO) test ./...
 	cd test/manifests && $(GO) test -race -count=1 ./... # it also runs programs, whose sources the cache does not see
 	cd test/manifests/oldest && $(GO) test -race ./...
 
@@ -102,6 +103,24 @@ install-yaml: image-names ## Render bin/install-<cloud>.yaml of every overlay, w
 	done
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
+IMAGES = $(or $(CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cloudblock-csi)/images
+
+.PHONY: sbom
+sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of images-local are made of
+	@mkdir -p bin
+	@for image in controller node; do \
+		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
+	done
+
+.PHONY: reproducible
+reproducible: ## Build the programs in two folders, each from nothing, and compare them
+	@GO="$(GO)" build/reproducible.sh
+
+.PHONY: pin
+pin: ## Write the digests of the sidecars' images into deploy/components/images (asks their registry)
+	@GO="$(GO)" build/pin.sh
+	@$(MAKE) --no-print-directory manifests
+
 .PHONY: manifests
 manifests: ## Render each overlay to deploy/testdata
 	@for overlay in deploy/overlays/*/; do \
@@ -139,6 +158,7 @@ lint: ## Run the linters and check the formatting
 	$(TOOL) golangci-lint run --build-tags e2e,cluster,images ./...
 	cd test/sanity && $(GO) vet -tags e2e ./...
 	cd test/manifests && $(GO) vet ./...
+	cd test/tools && $(GO) vet ./...
 	cd test/manifests/oldest && $(GO) vet ./...
 
 .PHONY: generated
@@ -146,6 +166,7 @@ generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff
 	cd test/sanity && $(GO) mod tidy -diff
 	cd test/manifests && $(GO) mod tidy -diff
+	cd test/tools && $(GO) mod tidy -diff
 	cd test/manifests/oldest && $(GO) mod tidy -diff
 
 .PHONY: verify

@@ -15,7 +15,8 @@ suite=trixie
 cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}"
 images="$cache/images"
 base="localhost/cloudblock/debian:$suite"
-version="$(build/names.sh version)"
+VERSION="$(build/names.sh version)" # once: the tree may change while this runs
+export VERSION
 commit="${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}"
 go="${GO:-go}"
 mkdir -p "$images" "$cache/containers"
@@ -66,7 +67,7 @@ make_base() {
 # key_of is equal as long as nothing that goes into the image has changed.
 key_of() {
 	{
-		echo "$version $commit $(build/names.sh image "$1") $("$go" version)"
+		echo "$VERSION $commit $(build/names.sh image "$1") $("$go" version)"
 		find go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 }
@@ -88,7 +89,7 @@ build() {
 	run_quietly buildah bud --isolation chroot --pull-never --layers=false \
 		--file "build/$1.Dockerfile" --ignorefile "build/$1.Dockerfile.dockerignore" \
 		--build-arg GO_IMAGE="$base" --build-arg DEBIAN_IMAGE="$base" \
-		--build-arg VERSION="$version" --build-arg COMMIT="$commit" \
+		--build-arg VERSION="$VERSION" --build-arg COMMIT="$commit" \
 		--build-arg TARGETARCH="$("$go" env GOARCH)" \
 		--build-arg GOMODCACHE=/lent/modules --build-arg GOCACHE=/lent/build \
 		--volume "$("$go" env GOROOT):/usr/local/go:ro" \

@@ -28,7 +28,7 @@ origin() {
 	mkdir -p "$root$(dirname "$terms")"
 	cp -L "$terms" "$root$terms"
 	mkdir -p "$root/var/lib/dpkg/status.d"
-	dpkg-query -s "$owner" >"$root/var/lib/dpkg/status.d/${owner%%:*}"
+	dpkg-query -s "${owner%%: *}" >"$root/var/lib/dpkg/status.d/${owner%%:*}"
 }
 
 # put copies a file to the same place below the new root, through any link on the way.

@@ -1,0 +1,131 @@
+//go:build images
+
+package images_test
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every tool starts with nothing but what is in the image.
+func TestToolsOfTheNodeImageStart(t *testing.T) {
+	root, c, _ := unpack(t, "node")
+	for _, tool := range tools(t) {
+		flag := map[string]string{"mkfs.ext4": "-V", "e2fsck": "-V", "mkfs.xfs": "-V", "xfs_growfs": "-V"}[tool]
+		if flag == "" {
+			flag = "--version"
+		}
+		if tool == "resize2fs" {
+			continue // it knows no such flag; TestToolsOfTheNodeImageServeAVolume runs it
+		}
+		if out, err := run(t, root, c, tool, flag); err != nil {
+			t.Errorf("%s %s = %v\n%s", tool, flag, err, out)
+		}
+	}
+}
+
+// serve is what happens to a volume on a node, each command from the image: chroot's first argument is its root.
+// The shell is the machine's, because the image has none and a mount lasts as long as its namespace.
+const serve = `set -eu
+root=$1 fs=$2 device=$3
+in_image() { chroot "$root" "$@"; }
+mount -t devtmpfs devtmpfs "$root/dev"
+mount -t proc proc "$root/proc"
+case "$fs" in
+xfs) in_image mkfs.xfs -f -K -i nrext64=0 "$device" ;;
+*) in_image "mkfs.$fs" "$device" ;;
+esac
+in_image blkid -p -o export "$device" | grep -x "TYPE=$fs"
+in_image mount -t "$fs" "$device" /run
+echo content >"$root/run/file"
+before=$(stat -f -c %b "$root/run")
+truncate -s 400M "$4"
+losetup --set-capacity "$device"
+case "$fs" in
+ext4)
+	# In use it needs CAP_SYS_RESOURCE, which machines that build images may not have.
+	in_image umount /run
+	in_image e2fsck -f -p "$device"
+	in_image resize2fs "$device"
+	in_image mount -t ext4 "$device" /run
+	;;
+xfs) in_image xfs_growfs /run ;;
+btrfs) in_image btrfs filesystem resize max /run ;;
+esac
+grep -x content "$root/run/file"
+test "$(stat -f -c %b "$root/run")" -gt "$before"
+in_image umount /run
+case "$fs" in
+ext4) in_image e2fsck -f -n "$device" ;;
+btrfs) in_image btrfs check --readonly "$device" ;;
+esac
+`
+
+// Every tool does what the node asks of it: a volume is made, mounted, grown, unmounted and checked.
+func TestToolsOfTheNodeImageServeAVolume(t *testing.T) {
+	root, c, _ := unpack(t, "node")
+	for _, dir := range []string{"dev", "proc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fs := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(fs, func(t *testing.T) {
+			file, device := loopDevice(t, 320<<20)
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--", "/bin/sh", "-c", serve, "serve", root, fs, device, file)
+			cmd.Env = append(c.Config.Env, "LC_ALL=C")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", fs, err, out)
+			}
+			if fs == "xfs" {
+				checkOldKernels(t, file)
+			}
+		})
+	}
+}
+
+// loopDevice makes a loop device over a new file.
+func loopDevice(t *testing.T, size int64) (file, device string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "volume.img")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
+	if err != nil {
+		t.Fatalf("losetup: %v", err)
+	}
+	device = strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("detach %s: %v\n%s", device, err, out)
+		}
+	})
+	return file, device
+}
+
+// checkOldKernels: an xfs has only the features that a kernel of 5.10 mounts: ftype, sparse inodes, its own
+// UUID in the metadata, and large timestamps (fs/xfs/libxfs/xfs_format.h, XFS_SB_FEAT_INCOMPAT_*).
+func checkOldKernels(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const incompatAt, known = 216, 0b1111
+	var incompat [4]byte
+	if _, err := f.ReadAt(incompat[:], incompatAt); err != nil {
+		t.Fatal(err)
+	}
+	if got := binary.BigEndian.Uint32(incompat[:]); got == 0 || got&^known != 0 {
+		t.Errorf("the xfs has the features %#x, want some of %#x and no other", got, known)
+	}
+}
