@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# real.sh [clean] runs test/real against an account, and then removes what the run made, however it ended; with "clean"
+# it only removes: see docs/real-accounts.md. With EMULATED=1 the account is an emulated one.
+#
+#   CLOUD, TOKEN_FILE, REGION      of the account; FOLDER too on Yandex Cloud
+#   MACHINES                       ids of two machines in REGION, with a comma, for what attaches volumes
+#   RUN                            six letters and digits; by default others each time
+#   VOLUMES, LIMIT                 how many volumes and snapshots the run may make, and how long it may take, as 60m
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+run="${RUN:-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')}"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+program="$work/real.test"
+"${GO:-go}" test -c -tags real -o "$program" ./test/real
+
+arguments=(-cloud "${CLOUD:-}" -run-word "$run")
+if [ -n "${EMULATED:-}" ]; then
+	exec "$program" -test.timeout 10m "${arguments[@]}" -emulated
+fi
+arguments+=(-token-file "${TOKEN_FILE:-}" -region "${REGION:-}" -folder "${FOLDER:-}" -machines "${MACHINES:-}" -endpoint "${ENDPOINT:-}")
+if [ "${1:-}" = clean ]; then
+	: "${RUN:?names the run whose volumes are removed}"
+	exec "$program" "${arguments[@]}" -clean
+fi
+
+limit="${LIMIT:-60m}"
+status=0
+# timeout lets a part that hangs end with the program, and what it made is removed all the same.
+timeout --kill-after 1m "$limit" "$program" -test.v -test.timeout 0 "${arguments[@]}" -volumes "${VOLUMES:-300}" -limit "$limit" || status=$?
+[ "$status" != 2 ] || exit 2 # nothing was sent
+"$program" "${arguments[@]}" -clean || status=1
+exit "$status"

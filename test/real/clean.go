@@ -1,0 +1,129 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Clean removes the volumes and snapshots whose names begin with prefix, and the copies that a clone of the run's cluster
+// has not finished. It goes on after an error, so that one object that cannot go leaves no other one.
+func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (removed []string, err error) {
+	prefix = strings.TrimRight(prefix, "-")
+	if !strings.HasPrefix(prefix, a.prefix()) || !runWord.MatchString(a.Run) {
+		return nil, fmt.Errorf("%q does not begin the names of a run: %w", prefix, fault.InvalidArgument)
+	}
+	volumes, err := Volumes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	ours := map[cloud.VolumeID]bool{}
+	for _, v := range volumes {
+		if strings.HasPrefix(v.Name, prefix) || a.unfinished(v.Name) && prefix == a.prefix() {
+			ours[v.ID] = true
+		}
+	}
+	snapshots, err := Snapshots(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, s := range snapshots {
+		// A temporary snapshot has a name of its own, but it is one of a volume of the run.
+		if !strings.HasPrefix(s.Name, prefix) && !ours[s.Volume] {
+			continue
+		}
+		removed = append(removed, "snapshot "+s.Name)
+		if err := again(ctx, func() error { return c.DeleteSnapshot(ctx, s.ID) }); err != nil {
+			failed = append(failed, fmt.Errorf("delete snapshot %s: %w", s.ID, err))
+		}
+	}
+	for _, v := range volumes {
+		if !ours[v.ID] {
+			continue
+		}
+		removed = append(removed, "volume "+v.Name)
+		if err := again(ctx, func() error { return removeVolume(ctx, c, v) }); err != nil {
+			failed = append(failed, fmt.Errorf("delete volume %s: %w", v.ID, err))
+		}
+	}
+	return removed, errors.Join(failed...)
+}
+
+// unfinished reports whether a label is one that the driver gives to an unfinished copy of the run's clusters on Linode,
+// where copies have no prefix.
+func (a Account) unfinished(name string) bool {
+	if a.Cloud != "linode" {
+		return false
+	}
+	for _, second := range []bool{false, true} {
+		if strings.HasPrefix(name, "clone-"+cloud.FullHash(a.Cluster(second))[:8]+"-h") {
+			return true
+		}
+	}
+	return false
+}
+
+func removeVolume(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
+	if len(v.AttachedTo) > 0 {
+		if err := c.Detach(ctx, v.ID, ""); err != nil {
+			return err
+		}
+	}
+	err := c.DeleteVolume(ctx, v.ID)
+	if errors.Is(err, fault.Precondition) { // the list was older than an attach
+		err = errors.Join(c.Detach(ctx, v.ID, ""), c.DeleteVolume(ctx, v.ID))
+	}
+	return err
+}
+
+// again repeats a removal, which is harmless, as long as the answer says that a repeat may help.
+func again(ctx context.Context, call func() error) (err error) {
+	for range 5 {
+		err = call()
+		switch fault.Of(err) {
+		case fault.Busy, fault.Unavailable, fault.Uncertain:
+			if ctx.Err() != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return err
+}
+
+// Volumes are all volumes that the credentials see.
+func Volumes(ctx context.Context, c cloud.Cloud) (all []cloud.Volume, err error) {
+	for token := ""; ; {
+		list, err := c.ListVolumes(ctx, cloud.Page{Token: token})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Volumes...)
+		if token = list.Next; token == "" {
+			return all, nil
+		}
+	}
+}
+
+// Snapshots are all snapshots that the credentials see; none where the cloud has none.
+func Snapshots(ctx context.Context, c cloud.Cloud) (all []cloud.Snapshot, err error) {
+	if !c.Capabilities().Snapshots {
+		return nil, nil
+	}
+	for token := ""; ; {
+		list, err := c.ListSnapshots(ctx, "", cloud.Page{Token: token})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Snapshots...)
+		if token = list.Next; token == "" {
+			return all, nil
+		}
+	}
+}
