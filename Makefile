@@ -21,7 +21,7 @@ TOOL := $(GO) tool -modfile=test/tools/go.mod
 
 .PHONY: help
 help: ## Print this help
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
@@ -55,6 +55,17 @@ e2e: ## Run the tests on real loop devices and filesystems (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
+
+.PHONY: e2e-real
+e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
+	@GO="$(GO)" $(REAL_ACCOUNT) EMULATED="$(EMULATED)" test/real.sh
+
+.PHONY: e2e-real-clean
+e2e-real-clean: ## Remove what a run of e2e-real made, and nothing else: RUN, and the account as before
+	@GO="$(GO)" $(REAL_ACCOUNT) test/real.sh clean
+
+REAL_ACCOUNT = CLOUD="$(CLOUD)" TOKEN_FILE="$(TOKEN_FILE)" REGION="$(REGION)" FOLDER="$(FOLDER)" MACHINES="$(MACHINES)" \
+	ENDPOINT="$(ENDPOINT)" RUN="$(RUN)" VOLUMES="$(VOLUMES)" LIMIT="$(LIMIT)"
 
 .PHONY: cluster
 cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it (root)

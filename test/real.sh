@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 program="$work/real.test"
 "${GO:-go}" test -c -tags real -o "$program" ./test/real
 
-arguments=(-cloud "${CLOUD:-}" -run-word "$run")
+arguments=(-test.run '^(TestContract|TestLife)$' -cloud "${CLOUD:-}" -run-word "$run")
 if [ -n "${EMULATED:-}" ]; then
 	exec "$program" -test.timeout 10m "${arguments[@]}" -emulated
 fi
@@ -27,8 +27,9 @@ fi
 
 limit="${LIMIT:-60m}"
 status=0
-# timeout lets a part that hangs end with the program, and what it made is removed all the same.
-timeout --kill-after 1m "$limit" "$program" -test.v -test.timeout 0 "${arguments[@]}" -volumes "${VOLUMES:-300}" -limit "$limit" || status=$?
-[ "$status" != 2 ] || exit 2 # nothing was sent
+# A part that hangs ends with the program, and so does everything on Ctrl-C: what was made is removed all the same.
+trap : INT TERM
+timeout --foreground --kill-after 1m "$limit" "$program" -test.v -test.timeout 0 "${arguments[@]}" -volumes "${VOLUMES:-400}" -limit "$limit" || status=$?
+[ "$status" != 3 ] || exit 3 # nothing was sent
 "$program" "${arguments[@]}" -clean || status=1
 exit "$status"

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Clean removes the volumes and snapshots whose names begin with prefix, and the copies that a clone of the run's cluster
+// Clean removes the volumes and snapshots whose names begin with prefix, and the copies that a clone of these parts
 // has not finished. It goes on after an error, so that one object that cannot go leaves no other one.
 func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (removed []string, err error) {
 	prefix = strings.TrimRight(prefix, "-")
@@ -21,9 +21,10 @@ func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (remov
 	if err != nil {
 		return nil, err
 	}
+	unfinished := a.unfinished(prefix)
 	ours := map[cloud.VolumeID]bool{}
 	for _, v := range volumes {
-		if strings.HasPrefix(v.Name, prefix) || a.unfinished(v.Name) && prefix == a.prefix() {
+		if strings.HasPrefix(v.Name, prefix) || len(v.Name) > unfinishedLen && unfinished[v.Name[:unfinishedLen]] {
 			ours[v.ID] = true
 		}
 	}
@@ -54,18 +55,21 @@ func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (remov
 	return removed, errors.Join(failed...)
 }
 
-// unfinished reports whether a label is one that the driver gives to an unfinished copy of the run's clusters on Linode,
-// where copies have no prefix.
-func (a Account) unfinished(name string) bool {
-	if a.Cloud != "linode" {
-		return false
-	}
-	for _, second := range []bool{false, true} {
-		if strings.HasPrefix(name, "clone-"+cloud.FullHash(a.Cluster(second))[:8]+"-h") {
-			return true
+// unfinishedLen is the length of what begins the label of an unfinished copy on Linode.
+const unfinishedLen = len("clone-") + 8 + len("-h")
+
+// unfinished are the beginnings of the labels that the driver gives to unfinished copies of the clusters of these parts on
+// Linode, where such a label has no prefix.
+func (a Account) unfinished(prefix string) map[string]bool {
+	begins := map[string]bool{}
+	for part := 0; a.Cloud == "linode" && part < maxParts; part++ {
+		for _, second := range []bool{false, true} {
+			if v := (View{Part: part, Second: second}); strings.HasPrefix(v.prefix(a), prefix) {
+				begins["clone-"+cloud.FullHash(v.cluster(a))[:8]+"-h"] = true
+			}
 		}
 	}
-	return false
+	return begins
 }
 
 func removeVolume(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {

@@ -32,7 +32,7 @@ func emulate(a *Account) error {
 	for _, id := range emulator.Machines() {
 		a.Machines = append(a.Machines, cloud.NodeID(id))
 	}
-	a.TokenFile, a.Region, a.Endpoint = file.Name(), emulator.Region(), emulator.URL()
+	a.TokenFile, a.Region, a.Endpoint, a.Hurry = file.Name(), emulator.Region(), emulator.URL(), true
 	// Other volumes of the account, which no part may see or change.
 	for _, name := range []string{"foreign", "cb"} {
 		if _, err := emulator.AddVolume(accounts.Volume{Name: name}); err != nil {

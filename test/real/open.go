@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 )
 
@@ -34,6 +36,8 @@ type Account struct {
 	Endpoint string
 	// Machines are the ids of machines in Region that volumes may be attached to.
 	Machines []cloud.NodeID
+	// Hurry reads what is under way every few milliseconds and minds no limit of requests, for an emulated account.
+	Hurry bool
 }
 
 // runWord is what Account.Run looks like: with a number of two digits behind it, it fits into Linode's prefix of labels.
@@ -79,15 +83,10 @@ func (a Account) Prefix(n int) string {
 	return fmt.Sprintf("%s%02s-", a.prefix(), strconv.FormatInt(int64(n), 36))
 }
 
-func (a Account) prefix() string { return "cb" + a.Run }
+// maxParts is how many prefixes there are: two digits of base 36.
+const maxParts = 36 * 36
 
-// Cluster is the id of the run's first or second cluster.
-func (a Account) Cluster(second bool) string {
-	if second {
-		return "cb" + a.Run + "-two"
-	}
-	return "cb" + a.Run
-}
+func (a Account) prefix() string { return "cb" + a.Run }
 
 // Backend is a cloud that is closed in the end.
 type Backend interface {
@@ -97,10 +96,19 @@ type Backend interface {
 
 // View is who looks at the account.
 type View struct {
-	// Prefix begins the names of what is made.
-	Prefix string
+	// Part of the run; each has a prefix of names and clusters of its own, since parts use the same names of requests.
+	Part int
 	// Second: a second cluster in the account. Denied: credentials that the cloud does not accept.
 	Second, Denied bool
+}
+
+func (v View) prefix(a Account) string { return a.Prefix(v.Part) }
+
+func (v View) cluster(a Account) string {
+	if v.Second {
+		return v.prefix(a) + "two"
+	}
+	return v.prefix(a) + "one"
 }
 
 // deniedToken opens no account.
@@ -123,6 +131,27 @@ func transport() http.RoundTripper {
 	}
 }
 
+func (a Account) tick() time.Duration {
+	if a.Hurry {
+		return 4 * time.Millisecond
+	}
+	return 0
+}
+
+func (a Account) busy() ops.Backoff {
+	if a.Hurry {
+		return ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond}
+	}
+	return ops.Backoff{}
+}
+
+func (a Account) limits() []budget.Window {
+	if a.Hurry {
+		return []budget.Window{{Calls: 1 << 20, Per: time.Minute}}
+	}
+	return nil
+}
+
 // facts are what a run has to know of a cloud.
 type facts struct {
 	open func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error)
@@ -143,7 +172,8 @@ var clouds = map[string]facts{
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
 			return digitalocean.New(ctx, digitalocean.Config{
 				Token: token, Endpoint: a.Endpoint, Transport: transport(), Region: a.Region,
-				ClusterID: a.Cluster(v.Second), NamePrefix: v.Prefix, UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
 			})
 		},
 		size: cloud.GiB, price: 0.10 / 730, currency: "USD", priceURL: "https://www.digitalocean.com/pricing/volumes",
@@ -153,7 +183,8 @@ var clouds = map[string]facts{
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
 			return linode.New(ctx, linode.Config{
 				Token: token, Endpoint: a.Endpoint, Transport: transport(), Region: a.Region,
-				ClusterID: a.Cluster(v.Second), NamePrefix: v.Prefix, UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
 			})
 		},
 		parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
@@ -164,7 +195,8 @@ var clouds = map[string]facts{
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
 			return yandex.New(ctx, yandex.Config{
 				Credentials: token, Endpoint: a.Endpoint, Folder: a.Folder, Zone: a.Region,
-				ClusterID: a.Cluster(v.Second), NamePrefix: v.Prefix, UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+				Interval: a.tick(), Busy: a.busy(),
 			})
 		},
 		parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-hdd"}},

@@ -20,17 +20,20 @@ import (
 var (
 	account  Account
 	machines string
-	volumes  = flag.Int("volumes", 300, "how many volumes and snapshots the run may make")
+	volumes  = flag.Int("volumes", 400, "how many volumes and snapshots the run may make")
 	limit    = flag.Duration("limit", time.Hour, "how long the run may take; no part begins after it")
 	cleaning = flag.Bool("clean", false, "only remove what an earlier run made")
 	emulated = flag.Bool("emulated", false, "use an emulated account with two machines")
 
-	budget  *Budget
-	ends    time.Time
-	mu      sync.Mutex
-	parts   int
-	outcome = Outcomes{}
+	spending *Budget
+	ends     time.Time
+	mu       sync.Mutex
+	parts    int
+	outcome  = Outcomes{}
 )
+
+// nothingSent is the exit status of a run that did not begin; a panic has 2.
+const nothingSent = 3
 
 func TestMain(m *testing.M) {
 	flag.StringVar(&account.Cloud, "cloud", "", "digitalocean, linode or yandex")
@@ -55,7 +58,7 @@ func TestMain(m *testing.M) {
 	}
 	if err := account.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		os.Exit(nothingSent)
 	}
 	if *cleaning {
 		os.Exit(clean())
@@ -65,18 +68,18 @@ func TestMain(m *testing.M) {
 
 // run runs everything, and returns the exit status.
 func run(m *testing.M) int {
-	budget, ends = account.NewBudget(*volumes), time.Now().Add(*limit)
-	account.Announce(os.Stdout, budget, *limit)
+	spending, ends = account.NewBudget(*volumes), time.Now().Add(*limit)
+	account.Announce(os.Stdout, spending, *limit)
 	patterns := make([]string, 0, len(account.LeftOut()))
 	for _, l := range account.LeftOut() {
 		patterns = append(patterns, "TestContract/"+l.Pattern)
 	}
 	if err := flag.Set("test.skip", strings.Join(patterns, "|")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 2
+		return nothingSent
 	}
 	code := m.Run()
-	account.Report(os.Stdout, outcome, budget)
+	account.Report(os.Stdout, outcome, spending)
 	return code
 }
 
@@ -84,7 +87,7 @@ func run(m *testing.M) int {
 func clean() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	c, err := account.Open(ctx, View{Prefix: account.Prefix(0)})
+	c, err := account.Open(ctx, View{})
 	if err == nil {
 		var removed []string
 		removed, err = account.Clean(ctx, c, account.prefix())
@@ -98,12 +101,12 @@ func clean() int {
 }
 
 // open returns a view of the account for one part, which finds it empty and leaves it so.
-func open(t *testing.T, prefix string, v View) cloud.Cloud {
+func open(t *testing.T, v View) cloud.Cloud {
 	t.Helper()
 	if time.Now().After(ends) {
 		t.Fatalf("the time limit of %s is over", *limit)
 	}
-	v.Prefix = prefix
+	prefix := account.Prefix(v.Part)
 	c, err := account.Open(context.Background(), v)
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +121,11 @@ func open(t *testing.T, prefix string, v View) cloud.Cloud {
 			}
 		})
 	}
-	return NewGuard(c, prefix, account.Machines, budget)
+	return NewGuard(c, prefix, account.Machines, spending)
 }
 
-// part returns the prefix of a part, and records how it ends.
-func part(t *testing.T) string {
+// part returns the number of a new part, and records how it ends.
+func part(t *testing.T) int {
 	t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
@@ -136,17 +139,17 @@ func part(t *testing.T) string {
 		}
 		outcome[name] = !t.Failed()
 	})
-	return account.Prefix(parts)
+	return parts
 }
 
 func TestContract(t *testing.T) {
 	cloudtest.Run(t, cloudtest.Harness{
-		New: func(t *testing.T) cloud.Cloud { return open(t, part(t), View{}) },
+		New: func(t *testing.T) cloud.Cloud { return open(t, View{Part: part(t)}) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
-			prefix := part(t)
-			return open(t, prefix, View{}), open(t, prefix, View{Second: true})
+			n := part(t)
+			return open(t, View{Part: n}), open(t, View{Part: n, Second: true})
 		},
-		Denied:     func(t *testing.T) cloud.Cloud { return open(t, part(t), View{Denied: true}) },
+		Denied:     func(t *testing.T) cloud.Cloud { return open(t, View{Part: part(t), Denied: true}) },
 		Zones:      []string{account.Region},
 		Nodes:      append(account.Machines, "none", "none"),
 		Size:       account.Size(),
@@ -159,7 +162,7 @@ func TestContract(t *testing.T) {
 // A volume's life through what the controller puts around a backend: made, found, attached, grown, snapshotted, restored
 // and deleted, each change twice, as sidecars repeat them.
 func TestLife(t *testing.T) {
-	c := middleware.Stack(open(t, part(t), View{}), middleware.Options{})
+	c := middleware.Stack(open(t, View{Part: part(t)}), middleware.Options{})
 	caps, ctx := c.Capabilities(), t.Context()
 	req := cloud.CreateVolumeRequest{
 		Name: "pvc-6c4a4ee5-47e4-4e9f-8c1c-0d0a4f4f5a01", Size: account.Size(), Zones: []string{account.Region},
@@ -222,11 +225,4 @@ func restore(t *testing.T, c cloud.Cloud, of cloud.VolumeID, size cloud.Bytes) {
 	must(t, err)
 	must(t, c.DeleteSnapshot(ctx, snap.ID))
 	must(t, c.DeleteVolume(ctx, vol.ID))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
