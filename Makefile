@@ -30,6 +30,10 @@ build: ## Build bin/cloudblock-controller and bin/cloudblock-node
 	@# What root has built in somebody else's clone stays theirs to build again.
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
 
+.PHONY: packages
+packages: ## Install the programs that the suites need beside Go (root, Debian or Ubuntu)
+	@test/packages.sh
+
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
 	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
@@ -123,6 +127,19 @@ sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of
 		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
 	done
 
+# What a release has beside the images. A chart is packaged into bin/release here, before the checksums.
+.PHONY: release-files
+release-files: install-yaml sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
+	@rm -rf bin/release && mkdir -p bin/release
+	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/release
+	@cd bin/release && sha256sum * >SHA256SUMS && cat SHA256SUMS
+	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
+
+.PHONY: release
+release: ## Publish bin/release as the release TAG, with GitHub's gh
+	@TAG="$(TAG)" build/names.sh check-push
+	gh release create "$(TAG)" bin/release/* --verify-tag --generate-notes
+
 .PHONY: reproducible
 reproducible: ## Build the programs in two folders, each from nothing, and compare them
 	@GO="$(GO)" build/reproducible.sh
@@ -172,6 +189,10 @@ lint: ## Run the linters and check the formatting
 	cd test/tools && $(GO) vet ./...
 	cd test/manifests/oldest && $(GO) vet ./...
 
+.PHONY: lint-workflows
+lint-workflows: ## Check .github/workflows with actionlint
+	$(GO) tool -modfile=test/tools/workflows.mod actionlint -shellcheck= -pyflakes=
+
 .PHONY: generated
 generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff
@@ -181,4 +202,4 @@ generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	cd test/manifests/oldest && $(GO) mod tidy -diff
 
 .PHONY: verify
-verify: lint generated test ## What every commit must pass: lint, generated files unchanged, test
+verify: lint lint-workflows generated test ## What every commit must pass: lint, generated files unchanged, test

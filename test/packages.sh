@@ -1,0 +1,7 @@
+#!/bin/sh
+# packages.sh installs the programs that the suites need beside Go, on Debian or Ubuntu, as root.
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs mount util-linux \
+	buildah debootstrap debian-archive-keyring >/dev/null
