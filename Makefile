@@ -87,7 +87,7 @@ e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storag
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
 # the one of the binaries.
-IMAGE_NAMES = VERSION="$(VERSION)" COMMIT="$(COMMIT)" REGISTRY="$(REGISTRY)" TAG="$(TAG)"
+IMAGE_NAMES = VERSION="$(VERSION)" COMMIT="$(COMMIT)" REGISTRY="$(REGISTRY)" TAG="$(TAG)" PULL_SECRET="$(PULL_SECRET)"
 
 .PHONY: images
 images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
@@ -101,7 +101,7 @@ images-local: ## Build both images on this machine, without a registry, and test
 	@$(MAKE) --no-print-directory image-names
 
 .PHONY: image-names
-image-names: ## Write bin/images, a kustomize component with the images' names: REGISTRY, TAG
+image-names: ## Write bin/images, a kustomize component with the images' names: REGISTRY, TAG, PULL_SECRET
 	@$(IMAGE_NAMES) build/names.sh component bin/images
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 	@echo "bin/images sets these names in an overlay:"
