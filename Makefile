@@ -1,8 +1,9 @@
 # `make` prints what there is. Targets that need programs beside Go say which before they start.
 
 export GO ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+# Found out once, so that an image and its name are of one version.
+export VERSION := $(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
+export COMMIT  := $(or $(COMMIT),$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
 # Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then.
 BUILD   := -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
@@ -31,7 +32,7 @@ build: ## Build bin/cloudblock-controller and bin/cloudblock-node
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
 
 .PHONY: packages
-packages: ## Install the programs that the suites need beside Go (root, Debian or Ubuntu)
+packages: ## Install the programs other than Go that the suites need (root, Debian or Ubuntu)
 	@test/packages.sh
 
 .PHONY: demo
@@ -87,7 +88,7 @@ e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storag
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
 # the one of the binaries.
-IMAGE_NAMES = VERSION="$(VERSION)" COMMIT="$(COMMIT)" REGISTRY="$(REGISTRY)" TAG="$(TAG)" PULL_SECRET="$(PULL_SECRET)"
+IMAGE_NAMES = REGISTRY="$(REGISTRY)" TAG="$(TAG)" PULL_SECRET="$(PULL_SECRET)"
 
 .PHONY: images
 images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
@@ -127,7 +128,7 @@ sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of
 		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
 	done
 
-# What a release has beside the images. A chart is packaged into bin/release here, before the checksums.
+# The files of a release, without the images. A chart is packaged into bin/release here, before the checksums.
 .PHONY: release-files
 release-files: install-yaml sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
 	@rm -rf bin/release && mkdir -p bin/release

@@ -1,5 +1,5 @@
 #!/bin/sh
-# packages.sh installs the programs that the suites need beside Go, on Debian or Ubuntu, as root.
+# packages.sh installs the programs other than Go that the suites need, on Debian or Ubuntu, as root.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq

@@ -157,7 +157,7 @@ func TestImagesAreSmall(t *testing.T) {
 		}
 		t.Logf("%s: %.1f MB", name, float64(size)/1e6)
 		if size > bar {
-			t.Errorf("the %s image has %d bytes, want %d at most", name, size, bar)
+			t.Errorf("the %s image has %d bytes, want max. %d", name, size, bar)
 		}
 	}
 }

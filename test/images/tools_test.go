@@ -77,7 +77,7 @@ func TestToolsOfTheNodeImageServeAVolume(t *testing.T) {
 		t.Run(fs, func(t *testing.T) {
 			file, device := loopDevice(t, 320<<20)
 			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--", "/bin/sh", "-c", serve, "serve", root, fs, device, file)
-			cmd.Env = append(c.Config.Env, "LC_ALL=C")
+			cmd.Env = c.Config.Env
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", fs, err, out)
 			}

@@ -37,7 +37,7 @@ func (b *Budget) take(name string, size, largest cloud.Bytes) error {
 
 // Guard stands before the backend. It shows only what has the prefix, so that an account with other volumes looks empty
 // to the suite, and lets no change of anything else pass: the suite tries ids that it makes from a real one, which may
-// belong to somebody. Without machines it has no attaching.
+// belong to others. Without machines it has no attaching.
 type Guard struct {
 	cloud.Cloud
 
@@ -76,7 +76,7 @@ func (g *Guard) volume(ctx context.Context, id cloud.VolumeID) error {
 	if id == "" || g.known(string(id)) {
 		return nil
 	}
-	v, err := g.Cloud.GetVolume(ctx, id)
+	v, err := g.GetVolume(ctx, id)
 	return g.pass(string(id), v.Name, err)
 }
 
@@ -84,7 +84,7 @@ func (g *Guard) snapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if id == "" || g.known(string(id)) || !g.Cloud.Capabilities().Snapshots {
 		return nil
 	}
-	s, err := g.Cloud.GetSnapshot(ctx, id)
+	s, err := g.GetSnapshot(ctx, id)
 	return g.pass(string(id), s.Name, err)
 }
 

@@ -159,7 +159,7 @@ type facts struct {
 	size cloud.Bytes
 	// parameters are values of a volume that cost no more than the usual ones.
 	parameters []cloud.Parameter
-	// price of a GiB in an hour, in currency, and where it is published. A volume costs an hour at least.
+	// price of a GiB in an hour, in currency, and where it is published. A volume costs min. one hour.
 	price              float64
 	currency, priceURL string
 	leftOut            []LeftOut

@@ -58,7 +58,7 @@ func (a Account) LeftOut() []LeftOut {
 	return all
 }
 
-// Size, Parameters and Assumptions are those of the cloud.
+// Size is that of the smallest volume.
 func (a Account) Size() cloud.Bytes { return clouds[a.Cloud].size }
 
 // Parameters are values of a volume that cost no more than the usual ones.
@@ -80,10 +80,10 @@ func (a Account) Announce(out io.Writer, b *Budget, limit time.Duration) {
 		where = a.Endpoint
 	}
 	fmt.Fprintf(out, "run %s on %s, region %s, by %s\n", a.Run, a.Cloud, a.Region, where)
-	fmt.Fprintf(out, "makes at most %d volumes and snapshots, of %s as a rule and %s at most; their names begin with %s\n", b.Volumes, c.size, b.Largest, a.prefix())
+	fmt.Fprintf(out, "makes max. %d volumes and snapshots, of %s as a rule and max. %s; their names begin with %s\n", b.Volumes, c.size, b.Largest, a.prefix())
 	hours := max(1, int((limit+time.Hour-1)/time.Hour))
 	gib := float64(b.Largest) / float64(cloud.GiB)
-	fmt.Fprintf(out, "costs at most %.2f %s: each %d h of %s at %.6f %s for a GiB and hour (%s)\n",
+	fmt.Fprintf(out, "costs max. %.2f %s: each %d h of %s at %.6f %s for a GiB and hour (%s)\n",
 		float64(b.Volumes*hours)*gib*c.price, c.currency, hours, b.Largest, c.price, c.currency, c.priceURL)
 	fmt.Fprintf(out, "time limit %s; `make e2e-real-clean CLOUD=%s RUN=%s` removes what a run that was killed left\n", limit, a.Cloud, a.Run)
 	fmt.Fprintln(out, "not run:")

@@ -88,7 +88,7 @@ func describe(archive string) (*cyclonedx.BOM, error) {
 	return bom, nil
 }
 
-// components are what a file of the image says that it is made of; most say nothing.
+// components are what a file of the image says that it is made of; other files say nothing.
 func components(name string, content []byte) ([]cyclonedx.Component, error) {
 	switch {
 	case path.Dir(name) == "var/lib/dpkg/status.d":
