@@ -98,7 +98,7 @@ images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, T
 .PHONY: images-local
 images-local: ## Build both images on this machine, without a registry, and test them: REGISTRY, TAG (root)
 	@test/require.sh root buildah debootstrap
-	@$(IMAGE_NAMES) GO="$(GO)" build/images-local.sh
+	@$(IMAGE_NAMES) CACHE="$(CACHE)" GO="$(GO)" build/images-local.sh
 	@$(MAKE) --no-print-directory image-names
 
 .PHONY: image-names

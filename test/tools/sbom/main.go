@@ -6,7 +6,6 @@ package main
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
@@ -60,11 +59,15 @@ func describe(archive string) (*cyclonedx.BOM, error) {
 		return nil, errors.New("want an archive of one image with one name")
 	}
 	var parts []cyclonedx.Component
+	var distro string
 	err = files(archive, func(name string, content []byte) error {
 		if !slices.Contains(manifest[0].Layers, name) {
 			return nil
 		}
 		return each(bytes.NewReader(content), func(name string, content []byte) error {
+			if name == "usr/lib/os-release" {
+				distro = "debian-" + fieldsOf(content, "=")["VERSION_ID"]
+			}
 			found, err := components(name, content)
 			parts = append(parts, found...)
 			return err
@@ -75,6 +78,11 @@ func describe(archive string) (*cyclonedx.BOM, error) {
 	}
 	if len(parts) == 0 {
 		return nil, errors.New("holds neither a Go program nor a package")
+	}
+	for i := range parts {
+		if strings.HasPrefix(parts[i].PackageURL, "pkg:deb/") {
+			parts[i].PackageURL += "&distro=" + distro
+		}
 	}
 	slices.SortFunc(parts, func(a, b cyclonedx.Component) int { return strings.Compare(a.BOMRef, b.BOMRef) })
 	parts = slices.CompactFunc(parts, func(a, b cyclonedx.Component) bool { return a.BOMRef == b.BOMRef })
@@ -121,18 +129,24 @@ func module(name, version string) cyclonedx.Component {
 }
 
 func debianPackage(entry []byte) (cyclonedx.Component, error) {
-	fields := map[string]string{}
-	for lines := bufio.NewScanner(bytes.NewReader(entry)); lines.Scan(); {
-		if key, value, is := strings.Cut(lines.Text(), ": "); is && !strings.HasPrefix(key, " ") {
-			fields[key] = value
-		}
-	}
+	fields := fieldsOf(entry, ": ")
 	name, version := fields["Package"], fields["Version"]
 	if name == "" || version == "" {
 		return cyclonedx.Component{}, fmt.Errorf("a package's entry without its name or version: %q", entry)
 	}
 	url := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", name, strings.NewReplacer("+", "%2B", ":", "%3A").Replace(version), fields["Architecture"])
 	return cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, BOMRef: url, Name: name, Version: version, PackageURL: url}, nil
+}
+
+// fieldsOf reads lines of a key, a separator and a value, which may be quoted.
+func fieldsOf(text []byte, separator string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, is := strings.Cut(strings.TrimSpace(line), separator); is && !strings.HasPrefix(line, " ") {
+			fields[key] = strings.Trim(value, `"`)
+		}
+	}
+	return fields
 }
 
 // files calls do for each file of an archive on disk.
