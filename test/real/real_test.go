@@ -48,9 +48,10 @@ func TestMain(m *testing.M) {
 			account.Machines = append(account.Machines, cloud.NodeID(id))
 		}
 	}
+	end := func() error { return nil }
 	if *emulated {
-		err := emulate(&account)
-		if err != nil {
+		var err error
+		if end, err = emulate(&account); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -62,7 +63,12 @@ func TestMain(m *testing.M) {
 	if *cleaning {
 		os.Exit(clean())
 	}
-	os.Exit(run(m))
+	code := run(m)
+	if err := end(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // run runs everything, and returns the exit status.
