@@ -110,7 +110,7 @@ image-names: ## Write bin/images, a kustomize component with the images' names: 
 	@$(IMAGE_NAMES) build/names.sh image node
 
 .PHONY: install-yaml
-install-yaml: image-names ## Render bin/install-<cloud>.yaml of every overlay, with the images' names: REGISTRY, TAG
+install-yaml: $(if $(PIN),pin,image-names) ## Render bin/install-<cloud>.yaml of every overlay, with the images' names: REGISTRY, TAG, PIN=1 adds digests
 	@for cloud in $(notdir $(wildcard deploy/overlays/*)); do \
 		mkdir -p bin/install/$$cloud && \
 		printf 'resources: [../../../deploy/overlays/%s]\ncomponents: [../../images]\n' $$cloud >bin/install/$$cloud/kustomization.yaml && \
@@ -146,9 +146,8 @@ reproducible: ## Build the programs in two folders, each from nothing, and compa
 	@GO="$(GO)" build/reproducible.sh
 
 .PHONY: pin
-pin: ## Write the digests of the sidecars' images into deploy/components/images (asks their registry)
-	@GO="$(GO)" build/pin.sh
-	@$(MAKE) --no-print-directory manifests
+pin: image-names ## Write bin/images with the digests of all images, the sidecars' too, from their registries: REGISTRY, TAG
+	@GO="$(GO)" build/pin.sh bin/images/kustomization.yaml
 
 .PHONY: manifests
 manifests: ## Render each overlay to deploy/testdata

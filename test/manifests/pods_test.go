@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// fullTag is a version that names one image for ever, with its digest where `make pin` has written it.
-var fullTag = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+/[a-z0-9/-]+:v[0-9]+\.[0-9]+\.[0-9]+(@sha256:[0-9a-f]{64})?$`)
+// fullTag is a version that names one image for ever.
+var fullTag = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+/[a-z0-9/-]+:v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 // unreleased are the driver's own images in the tree. No build has this tag (build/names.sh refuses to push
 // it), so no node can have an older image of that name.

@@ -38,43 +38,55 @@ func push(t *testing.T, image string) string {
 	return digest.String()
 }
 
-func pin(t *testing.T, file string) error {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "../../../build/pin.sh", file).CombinedOutput()
-	t.Logf("%s", out)
-	return err
+const header = "kind: Component\nimages:\n"
+
+// entry is an image of a kustomization.
+func entry(name, newName, tag, digest string) string {
+	text := "- name: " + name + "\n"
+	if newName != "" {
+		text += "  newName: " + newName + "\n"
+	}
+	text += "  newTag: " + tag + "\n"
+	if digest != "" {
+		text += "  digest: " + digest + "\n"
+	}
+	return text
 }
 
 func TestPinWritesTheDigestsOfTheRegistry(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	sidecar, mirrored := push(t, host+"/sidecar:v1.2.3"), push(t, host+"/mirror/other:v4.5.6")
-	file := filepath.Join(t.TempDir(), "kustomization.yaml")
-	write := func(text string) {
+	ours, sidecar := push(t, host+"/mine/node:v1"), push(t, host+"/sidecar:v1.2.3")
+	dir := t.TempDir()
+	component, sidecars := filepath.Join(dir, "component.yaml"), filepath.Join(dir, "sidecars.yaml")
+	write := func(file, text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const ours = "kind: Component\nimages:\n- name: ghcr.io/cloudblock-csi/node\n  newTag: unreleased\n"
-	write(ours + "- name: " + host + "/sidecar\n  newTag: v1.2.3\n  digest: sha256:old\n" +
-		"- name: registry.example.com/other\n  newName: " + host + "/mirror/other\n  newTag: v4.5.6\n")
-	want := ours + "- name: " + host + "/sidecar\n  newTag: v1.2.3\n  digest: " + sidecar + "\n" +
-		"- name: registry.example.com/other\n  newName: " + host + "/mirror/other\n  newTag: v4.5.6\n  digest: " + mirrored + "\n"
+	pin := func() error {
+		out, err := exec.CommandContext(t.Context(), "../../../build/pin.sh", component, sidecars).CombinedOutput()
+		t.Logf("%s", out)
+		return err
+	}
+	const name, patches = "ghcr.io/cloudblock-csi/node", "patches:\n- target: {kind: ServiceAccount}\n"
+	write(sidecars, header+entry(name, "", "unreleased", "")+entry(host+"/sidecar", "", "v1.2.3", ""))
+	write(component, header+entry(name, host+"/mine/node", `"v1"`, "")+patches)
+	want := header + entry(host+"/sidecar", "", "v1.2.3", sidecar) + entry(name, host+"/mine/node", `"v1"`, ours) + patches
 	for range 2 { // the second time it replaces its own
-		if err := pin(t, file); err != nil {
+		if err := pin(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		if got, err := os.ReadFile(component); err != nil || string(got) != want {
 			t.Errorf("pin.sh wrote %q, %v, want %q", got, err, want)
 		}
 	}
-	lost := ours + "- name: " + host + "/nothing\n  newTag: v1.0.0\n"
-	write(lost)
-	if err := pin(t, file); err == nil {
+	write(sidecars, header+entry(host+"/nothing", "", "v1.0.0", ""))
+	if err := pin(); err == nil {
 		t.Error("pin.sh succeeds for an image that the registry does not have")
 	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != lost {
+	if got, err := os.ReadFile(component); err != nil || string(got) != want {
 		t.Errorf("pin.sh failed and left %q, %v", got, err)
 	}
 }
