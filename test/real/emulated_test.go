@@ -19,7 +19,8 @@ var foreignVolumes = []string{"volume cb", "volume foreign"}
 
 // emulate starts an account and makes a the way to it. The end of the account says what the run did wrong.
 func emulate(a *Account) (end func() error, err error) {
-	emulator, err := accounts.Start(a.Cloud, accounts.Options{Machines: 2})
+	// With the real rules, such as one snapshot of a volume in 10 minutes, in an account whose time runs fast.
+	emulator, err := accounts.Start(a.Cloud, accounts.Options{Machines: 2, Real: true, Speed: 600})
 	if err != nil {
 		return nil, err
 	}
