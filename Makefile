@@ -88,7 +88,7 @@ e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storag
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
 # the one of the binaries.
-IMAGE_NAMES = REGISTRY="$(REGISTRY)" TAG="$(TAG)" PULL_SECRET="$(PULL_SECRET)"
+IMAGE_NAMES = REGISTRY="$(REGISTRY)" TAG="$(TAG)"
 
 .PHONY: images
 images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
@@ -102,7 +102,7 @@ images-local: ## Build both images on this machine, without a registry, and test
 	@$(MAKE) --no-print-directory image-names
 
 .PHONY: image-names
-image-names: ## Write bin/images, a kustomize component with the images' names: REGISTRY, TAG, PULL_SECRET
+image-names: ## Write bin/images, a kustomize component with the images' names: REGISTRY, TAG
 	@$(IMAGE_NAMES) build/names.sh component bin/images
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 	@echo "bin/images sets these names in an overlay:"

@@ -8,16 +8,11 @@
 #
 #   REGISTRY   default ghcr.io/cloudblock-csi
 #   TAG        default is the version
-#   PULL_SECRET   a secret that the service accounts of the overlay pull images with; default none
 set -eu
 
 version="${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}"
 registry="${REGISTRY:-ghcr.io/cloudblock-csi}"
 tag="${TAG:-$version}"
-
-case "${PULL_SECRET:-}" in
-*[!a-z0-9.-]*) echo "PULL_SECRET=$PULL_SECRET: not the name of a secret" >&2 && exit 2 ;;
-esac
 
 case "$tag" in
 [.-]* | *[!A-Za-z0-9_.-]*) echo "TAG=$tag: an image's tag has letters, digits, '_', '.' and '-' only" >&2 && exit 2 ;;
@@ -40,12 +35,6 @@ component() {
 		  newName: $registry/node
 		  newTag: "$tag"
 	YAML
-	[ -z "${PULL_SECRET:-}" ] || cat >>"$1/kustomization.yaml" <<-YAML
-		patches:
-		- target: {kind: ServiceAccount}
-		  patch: |
-		    - {op: add, path: /imagePullSecrets, value: [{name: "$PULL_SECRET"}]}
-	YAML
 }
 
 # A node that has an image of this name does not pull it again.
@@ -63,5 +52,5 @@ version) echo "$version" ;;
 image) echo "$registry/${2:?image needs a program}:$tag" ;;
 component) component "${2:?component needs a folder}" ;;
 check-push) check_push ;;
-*) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac

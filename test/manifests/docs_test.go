@@ -68,8 +68,11 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := filepath.Join(dir, "kustomization.yaml")
-			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "../deploy/", up+"/deploy/")), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(strings.NewReplacer("../deploy/", up+"/deploy/", "../bin/images", "images").Replace(text)), 0o600); err != nil {
 				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), "../../build/names.sh", "component", filepath.Join(dir, "images")).CombinedOutput(); err != nil {
+				t.Fatalf("name the images: %v\n%s", err, out)
 			}
 			o := parse(t, build(t, dir))
 			for name, pod := range o.pods {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -44,12 +43,7 @@ func TestComponentNamesEveryImageOfTheDriver(t *testing.T) {
 	for _, cloud := range overlays(t) {
 		ours := 0
 		stock := parse(t, render(t, filepath.Join(deploy, "overlays", cloud)))
-		mine := parse(t, render(t, named(t, cloud, "REGISTRY="+registry, "TAG=v1.2.3-4-gabcdef0", "PULL_SECRET=mine")))
-		for name, account := range mine.serviceAccounts {
-			if !slices.Equal(account.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "mine"}}) {
-				t.Errorf("%s, service account %s pulls with %v", cloud, name, account.ImagePullSecrets)
-			}
-		}
+		mine := parse(t, render(t, named(t, cloud, "REGISTRY="+registry, "TAG=v1.2.3-4-gabcdef0")))
 		for name, pod := range mine.pods {
 			for i, c := range pod.Containers {
 				want := stock.pods[name].Containers[i].Image
@@ -83,7 +77,6 @@ func TestNamesThatAreRefused(t *testing.T) {
 		"a version without a repository": {"check-push", []string{"TAG=", "VERSION=unknown"}, false},
 		"a tag with a slash":             {"image", []string{"TAG=a/b"}, false},
 		"a registry with a scheme":       {"image", []string{"REGISTRY=https://registry.example.com/a", "TAG=v1"}, false},
-		"a secret that is no name":       {"image", []string{"PULL_SECRET=a b", "TAG=v1"}, false},
 		"a registry with a port":         {"image", []string{"REGISTRY=registry.example.com:5000/a", "TAG=v1"}, true},
 	}
 	for name, tc := range tests {
