@@ -193,6 +193,12 @@ lint: ## Run the linters and check the formatting
 lint-workflows: ## Check .github/workflows with actionlint
 	$(GO) tool -modfile=test/tools/workflows.mod actionlint -shellcheck= -pyflakes=
 
+.PHONY: lint-units
+lint-units: ## Check deploy/systemd with systemd-analyze, and its flags with the programs
+	@test/require.sh systemd-analyze
+	@$(MAKE) --no-print-directory build
+	@test/units.sh bin deploy/systemd
+
 .PHONY: generated
 generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff

@@ -22,6 +22,7 @@ package_of() {
 	mount | blkid | losetup) echo "mount util-linux" ;;
 	unshare | nsenter) echo util-linux ;;
 	ip) echo iproute2 ;;
+	systemd-analyze) echo systemd ;;
 	etcd) echo etcd-server ;;
 	ctr) echo containerd ;;
 	busybox) echo busybox-static ;;
