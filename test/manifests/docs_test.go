@@ -18,18 +18,25 @@ const documents = "../../docs"
 // indented is a block of code, with the blank lines inside it.
 var indented = regexp.MustCompile(`(?m)(?:^ {4,}\S.*\n(?:[ \t]*\n(?: {4,}\S))?)+`)
 
+// resourceFile is a file that a kustomization has next to it.
+var resourceFile = regexp.MustCompile(`(?m)^- ([a-z]+\.yaml)$`)
+
+// shown is a kustomization of a document, and the block behind it, which is the file that it names.
+type shown struct{ text, file string }
+
 // kustomizations are those that the documents show, by document.
-func kustomizations(t *testing.T) map[string][]string {
+func kustomizations(t *testing.T) map[string][]shown {
 	t.Helper()
-	found := map[string][]string{}
+	found := map[string][]shown{}
 	err := filepath.WalkDir(documents, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".md") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, block := range indented.FindAllString(string(text), -1) {
+		blocks := append(indented.FindAllString(string(text), -1), "")
+		for i, block := range blocks[:len(blocks)-1] {
 			if strings.Contains(block, "kind: Kustomization\n") {
-				found[path] = append(found[path], dedent(block))
+				found[path] = append(found[path], shown{dedent(block), dedent(blocks[i+1])})
 			}
 		}
 		return err
@@ -57,24 +64,8 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 	}
 	bin := programs(t)
 	for document, all := range found {
-		for _, text := range all {
-			dir := t.TempDir()
-			repository, err := filepath.Abs("../..")
-			if err != nil {
-				t.Fatal(err)
-			}
-			up, err := filepath.Rel(dir, repository)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join(dir, "kustomization.yaml")
-			if err := os.WriteFile(file, []byte(strings.NewReplacer("../deploy/", up+"/deploy/", "../bin/images", "images").Replace(text)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.CommandContext(t.Context(), "../../build/names.sh", "component", filepath.Join(dir, "images")).CombinedOutput(); err != nil {
-				t.Fatalf("name the images: %v\n%s", err, out)
-			}
-			o := parse(t, build(t, dir))
+		for _, k := range all {
+			o := k.objects(t)
 			for name, pod := range o.pods {
 				for _, c := range pod.Containers {
 					takes(t, bin, document+", "+name, c, o.settings)
@@ -82,6 +73,33 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// objects renders a kustomization as if it stood next to a copy of the repository.
+func (k shown) objects(t *testing.T) objects {
+	t.Helper()
+	dir := t.TempDir()
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := filepath.Rel(dir, repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"kustomization.yaml": strings.NewReplacer("../deploy/", up+"/deploy/", "../bin/images", "images").Replace(k.text)}
+	if named := resourceFile.FindStringSubmatch(k.text); named != nil {
+		files[named[1]] = k.file
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "../../build/names.sh", "component", filepath.Join(dir, "images")).CombinedOutput(); err != nil {
+		t.Fatalf("name the images: %v\n%s", err, out)
+	}
+	return parse(t, build(t, dir))
 }
 
 // takes fails a test whose program refuses its arguments or settings.

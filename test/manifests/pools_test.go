@@ -1,7 +1,7 @@
 package manifests_test
 
 import (
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,22 +12,11 @@ import (
 
 // TestSecondPoolOfTheDocument renders what docs/backends/local.md tells to write for a second pool.
 func TestSecondPoolOfTheDocument(t *testing.T) {
-	document, err := os.ReadFile("../../docs/backends/local.md")
-	if err != nil {
-		t.Fatal(err)
+	all := kustomizations(t)[filepath.Join(documents, "backends/local.md")]
+	if len(all) != 1 {
+		t.Fatalf("docs/backends/local.md has %d kustomizations, want the one with a second pool", len(all))
 	}
-	for _, name := range []string{"kustomization.yaml", "class.yaml"} {
-		file, err := os.ReadFile("testdata/pools/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := strings.ReplaceAll(strings.TrimSpace(string(file)), "../../../../deploy/overlays/local", "../local")
-		if text = "    " + strings.ReplaceAll(text, "\n", "\n    "); !strings.Contains(string(document), text) {
-			t.Errorf("docs/backends/local.md does not have this text of testdata/pools/%s:\n%s", name, text)
-		}
-	}
-
-	o := parse(t, render(t, "testdata/pools"))
+	o := all[0].objects(t)
 	pod := o.pods["DaemonSet/cloudblock-node"]
 	const folder = "/var/lib/cloudblock-csi/fast"
 	for _, c := range pod.Containers {
