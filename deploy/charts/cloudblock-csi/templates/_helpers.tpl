@@ -1,0 +1,93 @@
+{{/* What differs between clouds: clouds/CLOUD.yaml. With a vendor's name, its secret and classes too. */}}
+{{- define "cloudblock.cloud" -}}
+{{ .Files.Get (printf "clouds/%s.yaml" .Values.cloud) }}
+{{- end }}
+
+{{/* The name of the CSIDriver object. */}}
+{{- define "cloudblock.driver" -}}
+{{ .Values.vendor | default (include "cloudblock.cloud" . | fromYaml).driver }}
+{{- end }}
+
+{{/* Helm's own labels, on every object. Not on pods, whose labels are those of the overlays. */}}
+{{- define "cloudblock.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+{{- end }}
+
+{{/* An image by (registry, {repository, digest}, tag). */}}
+{{- define "cloudblock.image" -}}
+{{- $registry := index . 0 }}{{ $image := index . 1 }}{{ $tag := index . 2 -}}
+{{ $registry }}/{{ $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $tag }}{{ end }}
+{{- end }}
+
+{{/* The flags that .Values.settings sets, as the keys of a ConfigMap: clusterId is CLUSTER_ID. */}}
+{{- define "cloudblock.settings" -}}
+{{- range $name, $value := .Values.settings }}
+{{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
+{{- if kindIs "float64" $value }}{{ $value = int64 $value }}{{ end }}
+{{- if ne (toString $value) "" }}
+{{ snakecase $name | upper }}: {{ toString $value | quote }}
+{{- end }}
+{{- end }}
+{{- if ne .Values.kubeletDir "/var/lib/kubelet" }}
+KUBELET_DIR: {{ .Values.kubeletDir | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The environment from which the driver's programs read these flags. */}}
+{{- define "cloudblock.envFrom" -}}
+- prefix: CLOUDBLOCK_FLAG_
+  configMapRef:
+    name: cloudblock-settings
+    optional: true
+{{- end }}
+
+{{/* "true" with snapshots, otherwise empty. */}}
+{{- define "cloudblock.snapshots" -}}
+{{- $auto := and (include "cloudblock.cloud" . | fromYaml).hasSnapshots (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1") }}
+{{- if or (eq (toString .Values.snapshots.enabled) "true") (and (eq (toString .Values.snapshots.enabled) "auto") $auto) }}true{{ end }}
+{{- end }}
+
+{{/* The token of the service account, which only the sidecars mount that talk to the API. */}}
+{{- define "cloudblock.apiToken" -}}
+- name: api-token
+  projected:
+    sources:
+    - serviceAccountToken:
+        path: token
+        expirationSeconds: 3607
+    - configMap:
+        name: kube-root-ca.crt
+        items:
+        - key: ca.crt
+          path: ca.crt
+    - downwardAPI:
+        items:
+        - path: namespace
+          fieldRef:
+            fieldPath: metadata.namespace
+{{- end }}
+
+{{/* The binding of a role to one of the chart's accounts by (root, ClusterRole or Role, name, account). */}}
+{{- define "cloudblock.binding" -}}
+{{- $root := index . 0 }}{{ $kind := index . 1 }}{{ $name := index . 2 }}{{ $account := index . 3 }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  name: {{ $name }}
+  {{- if eq $kind "Role" }}
+  namespace: {{ $root.Release.Namespace }}
+  {{- end }}
+  labels:
+    {{- include "cloudblock.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $account }}
+  namespace: {{ $root.Release.Namespace }}
+{{- end }}

@@ -1,0 +1,216 @@
+package charts_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+type values = map[string]any
+
+// TestDefaultsAreTheOverlays: with no more than the cloud, the chart is what `kubectl apply -k` applies.
+func TestDefaultsAreTheOverlays(t *testing.T) {
+	for _, cloud := range clouds(t) {
+		t.Run(cloud, func(t *testing.T) {
+			want := parse(t, split(read(t, filepath.Join(deploy, "testdata", cloud+".yaml"))))
+			if len(want) < 15 {
+				t.Fatalf("the overlay has only %d objects", len(want))
+			}
+			compare(t, want, clusterOf(cloud).render(t, values{"cloud": cloud}))
+		})
+	}
+}
+
+// TestValuesAreTheComponents: each value that stands for a component changes the same as the component.
+func TestValuesAreTheComponents(t *testing.T) {
+	tests := map[string]struct {
+		clouds     []string
+		components []string // below the overlay or below deploy/components
+		values     values
+		version    string
+	}{
+		"snapshots":           {[]string{"digitalocean", "yandex", "local"}, []string{"snapshots"}, values{"snapshots": values{"enabled": true}}, ""},
+		"vendor-digitalocean": {[]string{"digitalocean"}, []string{"vendor-digitalocean"}, values{"vendor": "dobs.csi.digitalocean.com"}, ""},
+		"vendor-digitalocean with snapshots": {
+			[]string{"digitalocean"},
+			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots"},
+			values{"vendor": "dobs.csi.digitalocean.com", "snapshots": values{"enabled": true}}, "",
+		},
+		"vendor-linode": {[]string{"linode"}, []string{"vendor-linode"}, values{"vendor": "linodebs.csi.linode.com"}, ""},
+		"vendor-yandex": {[]string{"yandex"}, []string{"vendor-yandex"}, values{"vendor": "yandex.csi.flant.com"}, ""},
+		"vendor-yandex with snapshots": {
+			[]string{"yandex"},
+			[]string{"snapshots", "vendor-yandex"},
+			values{"vendor": "yandex.csi.flant.com", "snapshots": values{"enabled": true}}, "",
+		},
+		"host-network": {[]string{"digitalocean", "linode", "yandex"}, []string{"host-network"}, values{"hostNetwork": true}, ""},
+		"selinux":      {clouds(t), []string{"selinux"}, values{"selinux": true}, ""},
+		"kubelet-dir":  {clouds(t), []string{"kubelet-dir"}, values{"kubeletDir": otherKubelet}, ""},
+		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
+		"unbound":      {[]string{"local"}, []string{"unbound"}, values{"local": values{"nodeBound": false}}, ""},
+		// Tokens name their node from 1.32 on.
+		"unbound on 1.31": {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
+		"bound on 1.32":   {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
+		"source-node": {
+			[]string{"local"},
+			[]string{"snapshots", "source-node"},
+			values{"local": values{"sourceNode": true}, "snapshots": values{"enabled": true}}, newVersion,
+		},
+	}
+	for name, tc := range tests {
+		for _, cloud := range tc.clouds {
+			t.Run(name+"/"+cloud, func(t *testing.T) {
+				settings := "LOG_LEVEL=debug"
+				set := values{"cloud": cloud, "settings": values{"logLevel": "debug"}}
+				for key, value := range tc.values {
+					set[key] = value
+				}
+				if slices.Contains(tc.components, "kubelet-dir") {
+					settings += ", KUBELET_DIR=" + otherKubelet
+				}
+				in := clusterOf(cloud)
+				if tc.version != "" {
+					in.version = tc.version
+				}
+				compare(t, operatorsOverlay(t, cloud, settings, tc.components), in.render(t, set))
+			})
+		}
+	}
+}
+
+const otherKubelet = "/var/lib/k0s/kubelet"
+
+// operatorsOverlay renders an overlay with components and settings, as docs/customize.md has it.
+func operatorsOverlay(t *testing.T, cloud, settings string, components []string) objects {
+	t.Helper()
+	dir := t.TempDir()
+	from := func(parts ...string) string {
+		absolute, err := filepath.Abs(filepath.Join(append([]string{deploy}, parts...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		relative, err := filepath.Rel(dir, absolute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return relative
+	}
+	// Without the hash the ConfigMap has the chart's name; the chart restarts pods by an annotation.
+	text := fmt.Sprintf("kind: Kustomization\nresources: [%s]\ngeneratorOptions: {disableNameSuffixHash: true}\nconfigMapGenerator:\n"+
+		"- name: cloudblock-settings\n  namespace: cloudblock-%s\n  literals: [%s]\ncomponents:\n", from("overlays", cloud), cloud, settings)
+	for _, component := range components {
+		folder := from("components", component)
+		if _, err := os.Stat(filepath.Join(deploy, "overlays", cloud, component)); err == nil {
+			folder = from("overlays", cloud, component)
+		}
+		text += "- " + folder + "\n"
+	}
+	if len(components) == 0 {
+		text = strings.TrimSuffix(text, "components:\n")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, split(string(out)))
+}
+
+// compare reports each field in which the chart's objects differ from the overlay's.
+func compare(t *testing.T, overlay, chart objects) {
+	t.Helper()
+	for key, want := range overlay {
+		if strings.HasPrefix(key, "Namespace/") { // Helm's --create-namespace
+			continue
+		}
+		if chart[key] == nil {
+			t.Errorf("the chart has no %s", key)
+			continue
+		}
+		normalize(want)
+		normalize(chart[key])
+		for _, difference := range differences("", want, chart[key]) {
+			t.Errorf("%s %s", key, difference)
+		}
+	}
+	for key := range chart {
+		if overlay[key] == nil {
+			t.Errorf("the overlay has no %s", key)
+		}
+	}
+}
+
+// normalize writes out what the API server would, and orders lists whose order means nothing.
+func normalize(o map[string]any) {
+	if o["kind"] == "StorageClass" {
+		usual := map[string]any{"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+		for field, value := range usual {
+			if o[field] == nil {
+				o[field] = value
+			}
+		}
+	}
+	spec, _ := o["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	if template == nil {
+		return
+	}
+	metadata, _ := template["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	delete(annotations, "checksum/settings")
+	pod, _ := template["spec"].(map[string]any)
+	for _, list := range []string{"containers", "volumes"} {
+		items, _ := pod[list].([]any)
+		slices.SortFunc(items, func(a, b any) int {
+			return strings.Compare(fmt.Sprint(a.(map[string]any)["name"]), fmt.Sprint(b.(map[string]any)["name"]))
+		})
+	}
+}
+
+// differences lists the fields below a path that two values differ in.
+func differences(path string, want, got any) []string {
+	var found []string
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := map[string]bool{}
+		for _, m := range []map[string]any{want, got} {
+			for key := range m {
+				keys[key] = true
+			}
+		}
+		for key := range keys {
+			found = append(found, differences(path+"."+key, want[key], got[key])...)
+		}
+		return found
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) != len(want) {
+			break
+		}
+		for i := range want {
+			found = append(found, differences(fmt.Sprintf("%s[%d]", path, i), want[i], got[i])...)
+		}
+		return found
+	}
+	if !reflect.DeepEqual(want, got) {
+		found = append(found, fmt.Sprintf("%s is %v, and %v in the overlay", path, got, want))
+	}
+	return found
+}
