@@ -26,7 +26,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | q
 {{- define "cloudblock.settings" -}}
 {{- range $name, $value := .Values.settings }}
 {{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
-{{- if kindIs "float64" $value }}{{ $value = int64 $value }}{{ end }}
 {{- if ne (toString $value) "" }}
 {{ snakecase $name | upper }}: {{ toString $value | quote }}
 {{- end }}
