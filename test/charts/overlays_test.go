@@ -30,43 +30,14 @@ func TestDefaultsAreTheOverlays(t *testing.T) {
 
 // TestValuesAreTheComponents: each value that stands for a component changes the same as the component.
 func TestValuesAreTheComponents(t *testing.T) {
-	tests := map[string]struct {
-		clouds     []string
-		components []string // below the overlay or below deploy/components
-		values     values
-		version    string
-	}{
-		"snapshots":           {[]string{"digitalocean", "yandex", "local"}, []string{"snapshots"}, values{"snapshots": values{"enabled": true}}, ""},
-		"vendor-digitalocean": {[]string{"digitalocean"}, []string{"vendor-digitalocean"}, values{"vendor": "dobs.csi.digitalocean.com"}, ""},
-		"vendor-digitalocean with snapshots": {
-			[]string{"digitalocean"},
-			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots"},
-			values{"vendor": "dobs.csi.digitalocean.com", "snapshots": values{"enabled": true}}, "",
-		},
-		"vendor-linode": {[]string{"linode"}, []string{"vendor-linode"}, values{"vendor": "linodebs.csi.linode.com"}, ""},
-		"vendor-yandex": {[]string{"yandex"}, []string{"vendor-yandex"}, values{"vendor": "yandex.csi.flant.com"}, ""},
-		"vendor-yandex with snapshots": {
-			[]string{"yandex"},
-			[]string{"snapshots", "vendor-yandex"},
-			values{"vendor": "yandex.csi.flant.com", "snapshots": values{"enabled": true}}, "",
-		},
-		"host-network": {[]string{"digitalocean", "linode", "yandex"}, []string{"host-network"}, values{"hostNetwork": true}, ""},
-		"selinux":      {clouds(t), []string{"selinux"}, values{"selinux": true}, ""},
-		"kubelet-dir":  {clouds(t), []string{"kubelet-dir"}, values{"kubeletDir": otherKubelet}, ""},
-		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
-		"unbound":      {[]string{"local"}, []string{"unbound"}, values{"local": values{"nodeBound": false}}, ""},
-		// Tokens name their node from 1.32 on.
-		"unbound on 1.31": {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
-		"bound on 1.32":   {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
-		"source-node": {
-			[]string{"local"},
-			[]string{"snapshots", "source-node"},
-			values{"local": values{"sourceNode": true}, "snapshots": values{"enabled": true}}, newVersion,
-		},
-	}
-	for name, tc := range tests {
+	for name, tc := range components(t) {
 		for _, cloud := range tc.clouds {
 			t.Run(name+"/"+cloud, func(t *testing.T) {
+				for _, component := range tc.components {
+					if component == "node-allocatable" && !exists(filepath.Join(deploy, "components", component)) {
+						t.Skip("this tree does not have the component yet")
+					}
+				}
 				settings := "LOG_LEVEL=debug"
 				set := values{"cloud": cloud, "settings": values{"logLevel": "debug"}}
 				for key, value := range tc.values {
@@ -82,6 +53,97 @@ func TestValuesAreTheComponents(t *testing.T) {
 				compare(t, operatorsOverlay(t, cloud, settings, tc.components), in.render(t, set))
 			})
 		}
+	}
+}
+
+// partOfOthers are components that operators never add by themselves.
+var partOfOthers = []string{"images", "driver-name", "node-bound", "name", "sidecar"}
+
+// TestEveryComponentIsAValue: what operators can switch on in an overlay, they can in the chart.
+func TestEveryComponentIsAValue(t *testing.T) {
+	var compared []string
+	for _, tc := range components(t) {
+		for _, component := range tc.components {
+			compared = append(compared, filepath.Base(component))
+		}
+	}
+	err := filepath.WalkDir(deploy, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "kustomization.yaml" || !strings.Contains(read(t, path), "kind: Component") {
+			return err
+		}
+		name := filepath.Base(filepath.Dir(path))
+		if !slices.Contains(partOfOthers, name) && !slices.Contains(compared, name) {
+			t.Errorf("no value of the chart is compared with the component %s", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// component is a value that stands for components.
+type component struct {
+	clouds     []string
+	components []string // below the overlay or below deploy/components
+	values     values
+	version    string
+}
+
+func components(t *testing.T) map[string]component {
+	t.Helper()
+	snapshots := values{"enabled": true}
+	return map[string]component{
+		"snapshots":           {[]string{"digitalocean", "yandex", "local"}, []string{"snapshots"}, values{"snapshots": snapshots}, ""},
+		"vendor-digitalocean": {[]string{"digitalocean"}, []string{"vendor-digitalocean"}, values{"vendor": "dobs.csi.digitalocean.com"}, ""},
+		"vendor-digitalocean with snapshots": {
+			[]string{"digitalocean"},
+			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots"},
+			values{"vendor": "dobs.csi.digitalocean.com", "snapshots": snapshots}, "",
+		},
+		"vendor-linode": {[]string{"linode"}, []string{"vendor-linode"}, values{"vendor": "linodebs.csi.linode.com"}, ""},
+		"vendor-yandex": {[]string{"yandex"}, []string{"vendor-yandex"}, values{"vendor": "yandex.csi.flant.com"}, ""},
+		"vendor-yandex with snapshots": {
+			[]string{"yandex"},
+			[]string{"snapshots", "vendor-yandex"},
+			values{"vendor": "yandex.csi.flant.com", "snapshots": snapshots}, "",
+		},
+		"instance-account": {[]string{"yandex"}, []string{"instance-account"}, values{"yandex": values{"instanceAccount": true}}, ""},
+		"instance-account under the vendor's name": {
+			[]string{"yandex"},
+			[]string{"vendor-yandex", "instance-account"},
+			values{"vendor": "yandex.csi.flant.com", "yandex": values{"instanceAccount": true}}, "",
+		},
+		"host-network": {[]string{"digitalocean", "linode", "yandex"}, []string{"host-network"}, values{"hostNetwork": true}, ""},
+		"selinux":      {clouds(t), []string{"selinux"}, values{"selinux": true}, ""},
+		"kubelet-dir":  {clouds(t), []string{"kubelet-dir"}, values{"kubeletDir": otherKubelet}, ""},
+		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
+		"unbound":      {[]string{"local"}, []string{"unbound"}, values{"local": values{"nodeBound": false}}, ""},
+		// Tokens name their node from 1.32 on.
+		"unbound on 1.31":  {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
+		"bound on 1.32":    {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
+		"node-allocatable": {[]string{"digitalocean", "linode", "yandex"}, []string{"node-allocatable"}, nil, newVersion},
+		"all of a cloud": {
+			[]string{"digitalocean"},
+			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets"},
+			values{
+				"vendor": "dobs.csi.digitalocean.com", "snapshots": snapshots, "hostNetwork": true, "selinux": true, "kubeletDir": otherKubelet,
+				"imagePullSecrets": []any{values{"name": "registry"}},
+			}, "",
+		},
+		"all of local": {
+			[]string{"local"},
+			[]string{"snapshots", "source-node", "selinux", "kubelet-dir", "pull-secrets"},
+			values{
+				"local": values{"sourceNode": true}, "snapshots": snapshots, "selinux": true, "kubeletDir": otherKubelet,
+				"imagePullSecrets": []any{values{"name": "registry"}},
+			}, newVersion,
+		},
+		"source-node": {
+			[]string{"local"},
+			[]string{"snapshots", "source-node"},
+			values{"local": values{"sourceNode": true}, "snapshots": snapshots}, newVersion,
+		},
 	}
 }
 
@@ -107,7 +169,7 @@ func operatorsOverlay(t *testing.T, cloud, settings string, components []string)
 		"- name: cloudblock-settings\n  namespace: cloudblock-%s\n  literals: [%s]\ncomponents:\n", from("overlays", cloud), cloud, settings)
 	for _, component := range components {
 		folder := from("components", component)
-		if _, err := os.Stat(filepath.Join(deploy, "overlays", cloud, component)); err == nil {
+		if exists(filepath.Join(deploy, "overlays", cloud, component)) {
 			folder = from("overlays", cloud, component)
 		}
 		text += "- " + folder + "\n"
@@ -127,6 +189,11 @@ func operatorsOverlay(t *testing.T, cloud, settings string, components []string)
 		t.Fatal(err)
 	}
 	return parse(t, split(string(out)))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // compare reports each field in which the chart's objects differ from the overlay's.

@@ -20,44 +20,46 @@ func TestWrongValues(t *testing.T) {
 		values values
 		want   string
 	}{
-		"no cloud":                       {values{}, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
-		"an unknown cloud":               {values{"cloud": "aws"}, "/cloud"},
-		"an unknown value":               {values{"cloud": "linode", "clusterID": "a"}, "additional properties 'clusterID' not allowed"},
-		"a misspelt setting":             {values{"cloud": "linode", "settings": values{"clusterID": "a"}}, "additional properties 'clusterID' not allowed"},
-		"the token as a value":           {values{"cloud": "linode", "token": "secret"}, "additional properties 'token' not allowed"},
-		"a driver name of no vendor":     {values{"cloud": "linode", "vendor": "linode"}, "/vendor"},
-		"the vendor of another cloud":    {values{"cloud": "linode", "vendor": "dobs.csi.digitalocean.com"}, "/vendor"},
-		"a vendor for local":             {values{"cloud": "local", "vendor": "linodebs.csi.linode.com"}, "/vendor"},
-		"host network for local":         {values{"cloud": "local", "hostNetwork": true}, "/hostNetwork"},
-		"a secret for local":             {values{"cloud": "local", "existingSecret": values{"name": "token"}}, "/existingSecret/name"},
-		"snapshots on a cloud without":   {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "/snapshots/enabled"},
-		"policies of local elsewhere":    {values{"cloud": "yandex", "local": values{"sourceNode": true}}, "/local/sourceNode"},
-		"a folder of another cloud":      {values{"cloud": "linode", "settings": values{"yandexFolderId": "b1g"}}, "/settings/yandexFolderId"},
-		"a Linode's setting elsewhere":   {values{"cloud": "yandex", "settings": values{"linodePersist": "auto"}}, "/settings/linodePersist"},
-		"a level of no log":              {values{"cloud": "local", "settings": values{"logLevel": "trace"}}, "/settings/logLevel"},
-		"a number in words":              {values{"cloud": "local", "settings": values{"maxVolumes": "ten"}}, "/settings/maxVolumes"},
-		"a tag with a comma":             {values{"cloud": "linode", "settings": values{"tag": []any{"a=b,c=d"}}}, "/settings/tag/0"},
-		"a relative folder":              {values{"cloud": "local", "kubeletDir": "var/lib/kubelet"}, "/kubeletDir"},
-		"a folder with a slash behind":   {values{"cloud": "local", "local": values{"pool": "/data/"}}, "/local/pool"},
-		"no replicas":                    {values{"cloud": "linode", "controller": values{"replicas": 0}}, "/controller/replicas"},
-		"a short digest":                 {values{"cloud": "linode", "image": values{"node": values{"digest": digest}}}, "/image/node/digest"},
-		"a tag in the repository":        {values{"cloud": "linode", "image": values{"node": values{"repository": "node:v1"}}}, "/image/node/repository"},
-		"a pull policy of ours":          {values{"cloud": "linode", "image": values{"pullPolicy": "Sometimes"}}, "/image/pullPolicy"},
-		"a pull secret without its key":  {values{"cloud": "linode", "imagePullSecrets": []any{"registry"}}, "/imagePullSecrets/0"},
-		"the label of the selector":      {values{"cloud": "linode", "node": values{"podLabels": values{"app.kubernetes.io/name": "x"}}}, "/node/podLabels"},
-		"a variable that sets a flag":    {values{"cloud": "linode", "node": values{"extraEnv": []any{values{"name": "CLOUDBLOCK_FLAG_REGION"}}}}, "/node/extraEnv/0"},
-		"a resource that is none":        {values{"cloud": "linode", "node": values{"resources": values{"limit": values{}}}}, "/node/resources"},
-		"an amount that is none":         {values{"cloud": "linode", "node": values{"resources": values{"limits": values{"memory": "1GB"}}}}, "/node/resources/limits/memory"},
-		"an argument without dashes":     {values{"cloud": "linode", "sidecars": values{"resizer": values{"extraArgs": []any{"v=5"}}}}, "/sidecars/resizer/extraArgs/0"},
-		"a port of the system":           {values{"cloud": "linode", "ports": values{"node": 80}}, "/ports/node"},
-		"a class without a name":         {values{"cloud": "linode", "storageClasses": []any{values{"fsType": "ext4"}}}, "/storageClasses"},
-		"a class with a provisioner":     {values{"cloud": "linode", "storageClasses": []any{values{"name": "a", "provisioner": "b"}}}, "/storageClasses"},
-		"a filesystem that is not here":  {values{"cloud": "linode", "storageClasses": []any{values{"name": "a", "fsType": "ntfs"}}}, "/storageClasses"},
-		"a policy that is none":          {values{"cloud": "yandex", "snapshotClasses": []any{values{"name": "a", "deletionPolicy": "Keep"}}}, "/snapshotClasses"},
-		"a period that the API refuses":  {values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 5}, "/nodeAllocatableUpdatePeriodSeconds"},
-		"words for true":                 {values{"cloud": "local", "selinux": "yes"}, "/selinux"},
-		"automatic in another word":      {values{"cloud": "local", "local": values{"nodeBound": "automatic"}}, "/local/nodeBound"},
-		"a toleration with another word": {values{"cloud": "local", "node": values{"tolerations": []any{values{"operator": "Is"}}}}, "/node/tolerations/0/operator"},
+		"no cloud":                        {values{}, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
+		"an unknown cloud":                {values{"cloud": "aws"}, "/cloud"},
+		"an unknown value":                {values{"cloud": "linode", "clusterID": "a"}, "additional properties 'clusterID' not allowed"},
+		"a misspelt setting":              {values{"cloud": "linode", "settings": values{"clusterID": "a"}}, "additional properties 'clusterID' not allowed"},
+		"the token as a value":            {values{"cloud": "linode", "token": "secret"}, "additional properties 'token' not allowed"},
+		"a driver name of no vendor":      {values{"cloud": "linode", "vendor": "linode"}, "/vendor"},
+		"the vendor of another cloud":     {values{"cloud": "linode", "vendor": "dobs.csi.digitalocean.com"}, "/vendor"},
+		"a vendor for local":              {values{"cloud": "local", "vendor": "linodebs.csi.linode.com"}, "/vendor"},
+		"host network for local":          {values{"cloud": "local", "hostNetwork": true}, "/hostNetwork"},
+		"a secret for local":              {values{"cloud": "local", "existingSecret": values{"name": "token"}}, "/existingSecret/name"},
+		"snapshots on a cloud without":    {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "/snapshots/enabled"},
+		"an instance's account elsewhere": {values{"cloud": "linode", "yandex": values{"instanceAccount": true}}, "/yandex/instanceAccount"},
+		"an account and a secret":         {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}, "existingSecret": values{"name": "a"}}, "/existingSecret/name"},
+		"policies of local elsewhere":     {values{"cloud": "yandex", "local": values{"sourceNode": true}}, "/local/sourceNode"},
+		"a folder of another cloud":       {values{"cloud": "linode", "settings": values{"yandexFolderId": "b1g"}}, "/settings/yandexFolderId"},
+		"a Linode's setting elsewhere":    {values{"cloud": "yandex", "settings": values{"linodePersist": "auto"}}, "/settings/linodePersist"},
+		"a level of no log":               {values{"cloud": "local", "settings": values{"logLevel": "trace"}}, "/settings/logLevel"},
+		"a number in words":               {values{"cloud": "local", "settings": values{"maxVolumes": "ten"}}, "/settings/maxVolumes"},
+		"a tag with a comma":              {values{"cloud": "linode", "settings": values{"tag": []any{"a=b,c=d"}}}, "/settings/tag/0"},
+		"a relative folder":               {values{"cloud": "local", "kubeletDir": "var/lib/kubelet"}, "/kubeletDir"},
+		"a folder with a slash behind":    {values{"cloud": "local", "local": values{"pool": "/data/"}}, "/local/pool"},
+		"no replicas":                     {values{"cloud": "linode", "controller": values{"replicas": 0}}, "/controller/replicas"},
+		"a short digest":                  {values{"cloud": "linode", "image": values{"node": values{"digest": digest}}}, "/image/node/digest"},
+		"a tag in the repository":         {values{"cloud": "linode", "image": values{"node": values{"repository": "node:v1"}}}, "/image/node/repository"},
+		"a pull policy of ours":           {values{"cloud": "linode", "image": values{"pullPolicy": "Sometimes"}}, "/image/pullPolicy"},
+		"a pull secret without its key":   {values{"cloud": "linode", "imagePullSecrets": []any{"registry"}}, "/imagePullSecrets/0"},
+		"the label of the selector":       {values{"cloud": "linode", "node": values{"podLabels": values{"app.kubernetes.io/name": "x"}}}, "/node/podLabels"},
+		"a variable that sets a flag":     {values{"cloud": "linode", "node": values{"extraEnv": []any{values{"name": "CLOUDBLOCK_FLAG_REGION"}}}}, "/node/extraEnv/0"},
+		"a resource that is none":         {values{"cloud": "linode", "node": values{"resources": values{"limit": values{}}}}, "/node/resources"},
+		"an amount that is none":          {values{"cloud": "linode", "node": values{"resources": values{"limits": values{"memory": "1GB"}}}}, "/node/resources/limits/memory"},
+		"an argument without dashes":      {values{"cloud": "linode", "sidecars": values{"resizer": values{"extraArgs": []any{"v=5"}}}}, "/sidecars/resizer/extraArgs/0"},
+		"a port of the system":            {values{"cloud": "linode", "ports": values{"node": 80}}, "/ports/node"},
+		"a class without a name":          {values{"cloud": "linode", "storageClasses": []any{values{"fsType": "ext4"}}}, "/storageClasses"},
+		"a class with a provisioner":      {values{"cloud": "linode", "storageClasses": []any{values{"name": "a", "provisioner": "b"}}}, "/storageClasses"},
+		"a filesystem that is not here":   {values{"cloud": "linode", "storageClasses": []any{values{"name": "a", "fsType": "ntfs"}}}, "/storageClasses"},
+		"a policy that is none":           {values{"cloud": "yandex", "snapshotClasses": []any{values{"name": "a", "deletionPolicy": "Keep"}}}, "/snapshotClasses"},
+		"a period that the API refuses":   {values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 5}, "/nodeAllocatableUpdatePeriodSeconds"},
+		"words for true":                  {values{"cloud": "local", "selinux": "yes"}, "/selinux"},
+		"automatic in another word":       {values{"cloud": "local", "local": values{"nodeBound": "automatic"}}, "/local/nodeBound"},
+		"a toleration with another word":  {values{"cloud": "local", "node": values{"tolerations": []any{values{"operator": "Is"}}}}, "/node/tolerations/0/operator"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -266,26 +268,4 @@ func schema(t *testing.T) map[string]any {
 		t.Fatal(err)
 	}
 	return found
-}
-
-// TestNotes: the notes have the commands for this release, and a claim of the first class.
-func TestNotes(t *testing.T) {
-	for _, cloud := range clouds(t) {
-		in := clusterOf(cloud)
-		in.namespace = "storage"
-		files, err := in.files(values{"cloud": cloud})
-		if err != nil {
-			t.Fatal(err)
-		}
-		notes := files["cloudblock-csi/templates/NOTES.txt"]
-		want := []string{"label namespace storage pod-security", "-n storage rollout status daemonset/cloudblock-node", "storageClassName: cloudblock-" + cloud + "\n"}
-		if cloud != "local" {
-			want = append(want, "-n storage create secret generic "+cloud+" ", "deployment/cloudblock-controller")
-		}
-		for _, part := range want {
-			if !strings.Contains(notes, part) {
-				t.Errorf("%s: the notes lack %q:\n%s", cloud, part, notes)
-			}
-		}
-	}
 }
