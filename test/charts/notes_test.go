@@ -56,7 +56,7 @@ func TestNotesFollowTheValues(t *testing.T) {
 		},
 		"an instance's account": {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}}, "account of its instance", "create secret"},
 		"a class of the operator's": {
-			values{"cloud": "local", "storageClasses": []any{values{"name": "fast"}}}, "storageClassName: fast\n", "cloudblock-local\n",
+			values{"cloud": "local", "storageClasses": []any{values{"name": "fast"}}}, "storageClassName: \"fast\"\n", "cloudblock-local\n",
 		},
 		"no class":     {values{"cloud": "local", "storageClasses": []any{}}, "rollout status", "PersistentVolumeClaim"},
 		"no snapshots": {values{"cloud": "linode"}, "Snapshots are off: this cloud has none.", "snapshots.enabled"},

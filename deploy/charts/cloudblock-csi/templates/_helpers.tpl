@@ -11,8 +11,8 @@
 {{/* Helm's own labels, on every object. Not on pods, whose labels are those of the overlays. */}}
 {{- define "cloudblock.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
 {{- end }}
 
@@ -77,7 +77,7 @@ kind: {{ $kind }}Binding
 metadata:
   name: {{ $name }}
   {{- if eq $kind "Role" }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   {{- end }}
   labels:
     {{- include "cloudblock.labels" $root | nindent 4 }}
@@ -88,5 +88,5 @@ roleRef:
 subjects:
 - kind: ServiceAccount
   name: {{ $account }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
 {{- end }}
