@@ -1,0 +1,157 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write the table of values in the chart's README.md")
+
+// TestReadme: the table of the README has each value of values.yaml with its default and its comment, and no other.
+func TestReadme(t *testing.T) {
+	file := filepath.Join(chartDir, "README.md")
+	text := read(t, file)
+	const mark = "in test/charts. -->\n"
+	before, _, found := strings.Cut(text, mark)
+	if !found {
+		t.Fatalf("README.md has no line with %q", mark)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &document); err != nil {
+		t.Fatal(err)
+	}
+	table := strings.Join(rows(t, "", document.Content[0]), "\n")
+	want := before + mark + "\n| value | default | |\n|---|---|---|\n" + table + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a document
+			t.Fatal(err)
+		}
+	} else if text != want {
+		t.Error("the table in README.md is not that of values.yaml: run `go test -run TestReadme -update`, and look at the difference")
+	}
+}
+
+// rows are the lines of the table for what is below a path.
+func rows(t *testing.T, path string, node *yaml.Node) []string {
+	t.Helper()
+	var found []string
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		name := strings.TrimPrefix(path+"."+key.Value, ".")
+		if value.Kind == yaml.MappingNode && slices.ContainsFunc(value.Content, func(n *yaml.Node) bool { return n.HeadComment != "" }) {
+			found = append(found, rows(t, name, value)...)
+			continue
+		}
+		comment := comment(key)
+		if comment == "" {
+			t.Errorf("values.yaml: %s has no comment", name)
+		}
+		var usual any
+		if err := value.Decode(&usual); err != nil {
+			t.Fatal(err)
+		}
+		shown, err := json.Marshal(usual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, fmt.Sprintf("| `%s` | `%s` | %s |", name, shown, comment))
+	}
+	return found
+}
+
+// comment joins the lines above a key. What an empty line separates is not about the key.
+func comment(key *yaml.Node) string {
+	paragraphs := strings.Split(key.HeadComment, "\n\n")
+	lines := strings.Split(paragraphs[len(paragraphs)-1], "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+	}
+	return strings.ReplaceAll(strings.Join(lines, " "), "|", "\\|")
+}
+
+// TestEveryValueHasADefault: what the schema takes is in values.yaml, where operators look for it. That values.yaml has
+// no more, the schema checks in each rendering.
+func TestEveryValueHasADefault(t *testing.T) {
+	var defaults map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &defaults); err != nil {
+		t.Fatal(err)
+	}
+	root := schema(t)
+	var walk func(path string, schema, defaults map[string]any)
+	walk = func(path string, schema, defaults map[string]any) {
+		properties, _ := schema["properties"].(map[string]any)
+		for name, property := range properties {
+			value, given := defaults[name]
+			if !given && name != "global" {
+				t.Errorf("values.yaml has no %s%s", path, name)
+			}
+			property, _ := property.(map[string]any)
+			if reference, ok := property["$ref"].(string); ok {
+				property, _ = at(root, "$defs", strings.TrimPrefix(reference, "#/$defs/")).(map[string]any)
+			}
+			// Objects with examples are Kubernetes' own, and may leave fields out.
+			if below, ok := value.(map[string]any); ok && property["examples"] == nil {
+				walk(path+name+".", property, below)
+			}
+		}
+	}
+	walk("", root, defaults)
+}
+
+// TestExtras: more variables, volumes and arguments reach the containers that they are for.
+func TestExtras(t *testing.T) {
+	extras := func(name string) values {
+		return values{
+			"extraEnv":          []any{values{"name": "EXTRA", "value": name}},
+			"extraVolumes":      []any{values{"name": name, "emptyDir": values{}}},
+			"extraVolumeMounts": []any{values{"name": name, "mountPath": "/" + name}},
+			"podLabels":         values{"extra": name},
+			"podAnnotations":    values{"extra": name},
+		}
+	}
+	for _, cloud := range clouds(t) {
+		o := clusterOf(cloud).render(t, values{
+			"cloud": cloud, "controller": extras("one"), "node": extras("two"),
+			"sidecars": values{"provisioner": values{"extraArgs": []any{"--v=5"}}},
+		})
+		for name, program := range map[string]string{"one": "controller", "two": "node"} {
+			workload := "DaemonSet/cloudblock-node"
+			if program == "controller" && cloud != "local" {
+				workload = "Deployment/cloudblock-controller"
+			}
+			template := at(o[workload], "spec", "template").(map[string]any)
+			c := container(template, program)
+			text := fmt.Sprint(c["env"], c["volumeMounts"], at(template, "spec", "volumes"))
+			for _, want := range []string{"map[name:EXTRA value:" + name + "]", "map[mountPath:/" + name + " name:" + name + "]", "map[emptyDir:map[] name:" + name + "]"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: the container %s lacks %s", cloud, program, want)
+				}
+			}
+			if own := program == "node" || cloud != "local"; own && (at(template, "metadata", "labels", "extra") != name || at(template, "metadata", "annotations", "extra") != name) {
+				t.Errorf("%s: the pods of %s have the metadata %v", cloud, program, template["metadata"])
+			}
+			if program == "controller" && !strings.HasSuffix(fmt.Sprint(container(template, "csi-provisioner")["args"]), " --v=5]") {
+				t.Errorf("%s: csi-provisioner has the arguments %v", cloud, container(template, "csi-provisioner")["args"])
+			}
+		}
+	}
+}
+
+// container returns a container of a pod template by its name.
+func container(template map[string]any, name string) map[string]any {
+	containers, _ := at(template, "spec", "containers").([]any)
+	for _, c := range containers {
+		if c, _ := c.(map[string]any); c["name"] == name {
+			return c
+		}
+	}
+	return nil
+}
