@@ -33,11 +33,6 @@ func TestValuesAreTheComponents(t *testing.T) {
 	for name, tc := range components(t) {
 		for _, cloud := range tc.clouds {
 			t.Run(name+"/"+cloud, func(t *testing.T) {
-				for _, component := range tc.components {
-					if component == "node-allocatable" && !exists(filepath.Join(deploy, "components", component)) {
-						t.Skip("this tree does not have the component yet")
-					}
-				}
 				settings := "LOG_LEVEL=debug"
 				set := values{"cloud": cloud, "settings": values{"logLevel": "debug"}}
 				for key, value := range tc.values {

@@ -2,11 +2,10 @@ package charts_test
 
 import (
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,32 +203,31 @@ func at(o map[string]any, keys ...string) any {
 	return found
 }
 
-// driverSettings are the names in internal/driver/settings.go.
+// driverSettings are the flags of both programs that a variable can set.
 func driverSettings(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../internal/driver/settings.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || spec.Names[0].Name != "settings" {
-			return true
+	flags := map[string]bool{}
+	for _, program := range []string{"./cmd/controller", "./cmd/node"} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", program, "--help")
+		cmd.Dir = "../.."
+		help, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s --help: %v\n%s", program, err, help)
 		}
-		for _, element := range spec.Values[0].(*ast.CompositeLit).Elts {
-			name, err := strconv.Unquote(element.(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, name)
+		for _, flag := range regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
+			flags[flag[1]] = true
 		}
-		return false
-	})
-	if len(found) < 20 {
-		t.Fatalf("found only the settings %v", found)
 	}
-	return found
+	for _, flag := range []string{"node-id", "version"} {
+		if !flags[flag] {
+			t.Errorf("no program has the flag --%s, which has no variable", flag)
+		}
+		delete(flags, flag)
+	}
+	if len(flags) < 20 {
+		t.Fatalf("found only the settings %v", flags)
+	}
+	return slices.Sorted(maps.Keys(flags))
 }
 
 // TestTheSchemaIsStrict: every object refuses what it does not know, except those that Kubernetes or the operator define.
