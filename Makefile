@@ -48,6 +48,7 @@ test: ## Run every test that needs no root
 	cd test/tools && $(GO) test ./...
 	cd test/manifests && $(GO) test -race -count=1 ./... # it also runs programs, whose sources the cache does not see
 	cd test/manifests/oldest && $(GO) test -race ./...
+	cd test/charts && $(GO) test -count=1 ./... # without -race, so that the tests and Helm's program are compiled once
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
@@ -128,11 +129,15 @@ sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of
 		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
 	done
 
-# The files of a release, without the images. A chart is packaged into bin/release here, before the checksums.
+.PHONY: chart
+chart: ## Package the Helm chart into bin/chart, for the images' names: REGISTRY, TAG
+	@GO="$(GO)" $(IMAGE_NAMES) build/chart.sh bin/chart
+
+# The files of a release, without the images.
 .PHONY: release-files
-release-files: install-yaml sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
+release-files: install-yaml chart sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
 	@rm -rf bin/release && mkdir -p bin/release
-	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/release
+	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/chart/*.tgz bin/release
 	@cd bin/release && sha256sum * >SHA256SUMS && cat SHA256SUMS
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
@@ -188,6 +193,7 @@ lint: ## Run the linters and check the formatting
 	cd test/manifests && $(GO) vet ./...
 	cd test/tools && $(GO) vet ./...
 	cd test/manifests/oldest && $(GO) vet ./...
+	cd test/charts && $(GO) vet -tags cluster ./...
 
 .PHONY: lint-workflows
 lint-workflows: ## Check .github/workflows with actionlint
@@ -206,6 +212,7 @@ generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	cd test/manifests && $(GO) mod tidy -diff
 	cd test/tools && $(GO) mod tidy -diff
 	cd test/manifests/oldest && $(GO) mod tidy -diff
+	cd test/charts && $(GO) mod tidy -diff
 
 .PHONY: verify
 verify: lint lint-workflows generated test ## What every commit must pass: lint, generated files unchanged, test
