@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -16,8 +18,9 @@ import (
 // Set is the pools of one node. Each volume and each snapshot is in one of them: ids are random, and claimName
 // keeps names apart.
 //
-// A pool that cannot be used, because its disk is not mounted, is missing. The others serve their volumes
-// meanwhile. A call that may concern the missing pool opens it again, or returns why it cannot be used.
+// A pool that cannot be used, because its disk is not mounted or its configuration was removed, is missing. The
+// others serve their volumes meanwhile. A call that may concern the missing pool opens it again, or returns why it
+// cannot be used.
 //
 // Nodes have the same configuration and different disks. So a pool with a name is on a filesystem of its own. Where
 // none is mounted at its folder, and none ever was, the node does not have the pool: it is absent, not missing.
@@ -72,7 +75,38 @@ func (s *Set) Pools(ctx context.Context) (usable []*Pool, missing error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return usable, errors.Join(errs...)
+	return usable, errors.Join(append(errs, s.checkConfigured())...)
+}
+
+// checkConfigured returns an error if an id file is that of a pool that the set does not have. A pool that was renamed
+// has two files with one id.
+func (s *Set) checkConfigured() error {
+	var errs []error
+	members, folders := map[string]bool{}, map[string]bool{}
+	for _, m := range s.members {
+		if m.cfg.IDFile == "" {
+			continue
+		}
+		n, err := readIDFile(m.cfg.IDFile)
+		errs = append(errs, err)
+		members[n.ID], folders[filepath.Dir(m.cfg.IDFile)] = true, true
+	}
+	for folder := range folders {
+		files, err := filepath.Glob(filepath.Join(folder, "pool-id*"))
+		errs = append(errs, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, newExt) || slices.ContainsFunc(s.members, func(m *member) bool { return m.cfg.IDFile == file }) {
+				continue
+			}
+			n, err := readIDFile(file)
+			if err == nil && n.ID != "" && !members[n.ID] {
+				err = fmt.Errorf("the pool with the id %s, last in %s, is not configured; start with it in --local-pool, or if it is gone for good, remove %s: %w",
+					n.ID, n.Dir, file, fault.Precondition)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Check returns an error while a pool is missing.
@@ -115,19 +149,15 @@ func (s *Set) WithSnapshot(ctx context.Context, id ID) (*Pool, error) {
 }
 
 func (s *Set) with(ctx context.Context, ref objectRef) (*Pool, error) {
-	if len(s.members) == 1 {
+	if len(s.members) == 1 && s.checkConfigured() == nil {
 		return s.open(ctx, s.members[0])
 	}
-	for _, p := range s.opened() {
-		if p.has(ref) {
-			return p, nil
-		}
+	if p, err := holder(s.opened(), ref); p != nil || err != nil {
+		return p, err
 	}
 	usable, missing := s.Pools(ctx)
-	for _, p := range usable {
-		if p.has(ref) {
-			return p, nil
-		}
+	if p, err := holder(usable, ref); p != nil || err != nil {
+		return p, err
 	}
 	what := "volume " + string(ref.id)
 	if ref.isSnapshot() {
@@ -226,15 +256,21 @@ func (s *Set) opened() []*Pool {
 	return pools
 }
 
-// has reports whether the pool has a file of this object. It reads without the lock: an object has a record, an
-// image or a tombstone from the first step of its create to the last of its removal.
-func (p *Pool) has(ref objectRef) bool {
-	for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
-		if _, err := os.Lstat(p.file(ref, ext)); err == nil {
-			return true
+// holder returns the pool that has a file of this object, or nil. It reads without the lock: an object has a record,
+// an image or a tombstone from the first step of its create to the last of its removal.
+func holder(pools []*Pool, ref objectRef) (*Pool, error) {
+	for _, p := range pools {
+		for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
+			_, err := os.Lstat(p.file(ref, ext))
+			if err == nil {
+				return p, nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
+			}
 		}
 	}
-	return false
+	return nil, nil
 }
 
 // claimName writes the first record of an object, and returns fault.Conflict if an object of another pool has its

@@ -270,3 +270,54 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 		t.Errorf("WithVolume with the disk back = %v, %v", got, err)
 	}
 }
+
+// A pool whose flag was removed is missing as one without its disk is: what it has is not reported as gone.
+func TestPoolThatIsNoLongerConfiguredIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	s, first, fast := pair(t, dir)
+	here, lost := mustCreate(t, first, "here", small), mustCreate(t, fast, "lost", small)
+	idFile := s.members[1].cfg.IDFile
+
+	without := &Set{opening: make(chan struct{}, 1), members: s.members[:1]}
+	_, err := without.WithVolume(t.Context(), lost.ID)
+	wantKind(t, "WithVolume", err, fault.Precondition)
+	if err == nil || !strings.Contains(err.Error(), fast.dir) || !strings.Contains(err.Error(), "remove "+idFile) {
+		t.Errorf("WithVolume = %v, want the pool and its file named", err)
+	}
+	_, err = without.WithSnapshot(t.Context(), NewID())
+	wantKind(t, "WithSnapshot", err, fault.Precondition)
+	_, _, err = without.FindByName(t.Context(), "lost")
+	wantKind(t, "FindByName", err, fault.Precondition)
+	wantKind(t, "Check", without.Check(t.Context()), fault.Precondition)
+	if got, err := without.WithVolume(t.Context(), here.ID); err != nil || got != first {
+		t.Errorf("WithVolume of the other pool = %v, %v", got, err)
+	}
+
+	// A pool that was renamed has a second file with the same id.
+	renamed := &member{cfg: s.members[1].cfg}
+	renamed.cfg.Name, renamed.cfg.IDFile = "slow", filepath.Join(dir, "state", "pool-idslow")
+	_, err = Open(t.Context(), renamed.cfg)
+	must(t, err)
+	renamed.pool.Store(fast)
+	both := &Set{opening: make(chan struct{}, 1), members: []*member{s.members[0], renamed}}
+	wantKind(t, "Check with the pool renamed", both.Check(t.Context()), fault.None)
+
+	must(t, os.Remove(idFile))
+	must(t, os.Remove(renamed.cfg.IDFile))
+	wantKind(t, "Check without the file", without.Check(t.Context()), fault.None)
+	got, err := without.WithVolume(t.Context(), lost.ID)
+	must(t, err)
+	wantKind(t, "Delete without the file", got.Delete(t.Context(), lost.ID), fault.NotFound)
+}
+
+// A folder that cannot be read proves nothing about the volumes in it.
+func TestUnreadablePoolIsNotTakenForEmpty(t *testing.T) {
+	s, _, fast := pair(t, t.TempDir())
+	lost := mustCreate(t, fast, "lost", small)
+	folder := fast.path(string(volumes))
+	must(t, os.Rename(folder, folder+" before"))
+	must(t, os.WriteFile(folder, nil, 0o600))
+	if _, err := s.WithVolume(t.Context(), lost.ID); err == nil || fault.Of(err) == fault.NotFound {
+		t.Errorf("WithVolume = %v, want an error other than NotFound", err)
+	}
+}
