@@ -17,12 +17,14 @@ program="$work/real.test"
 
 arguments=(-test.run '^(TestContract|TestLife)$' -cloud "${CLOUD:-}" -run-word "$run")
 if [ -n "${EMULATED:-}" ]; then
-	exec "$program" -test.timeout 10m "${arguments[@]}" -emulated
+	"$program" -test.timeout 10m "${arguments[@]}" -emulated
+	exit
 fi
 arguments+=(-token-file "${TOKEN_FILE:-}" -region "${REGION:-}" -folder "${FOLDER:-}" -machines "${MACHINES:-}" -endpoint "${ENDPOINT:-}")
 if [ "${1:-}" = clean ]; then
 	: "${RUN:?names the run whose volumes are removed}"
-	exec "$program" "${arguments[@]}" -clean
+	"$program" "${arguments[@]}" -clean
+	exit
 fi
 
 status=0
