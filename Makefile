@@ -120,7 +120,7 @@ install-yaml: $(if $(PIN),pin,image-names) ## Render bin/install-<cloud>.yaml of
 	done
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
-IMAGES = $(or $(CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cloudblock-csi)/images
+IMAGES = $(abspath $(or $(CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cloudblock-csi)/images)
 
 .PHONY: sbom
 sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of images-local are made of
