@@ -113,6 +113,9 @@ func takes(t *testing.T, bin, where string, c corev1.Container, settings map[str
 	for key, value := range settings {
 		cmd.Env = append(cmd.Env, "CLOUDBLOCK_FLAG_"+key+"="+value)
 	}
+	for _, e := range c.Env { // of two with one name the last wins, as in a pod
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
 	mistakes := mistakesOf(t, cmd)
 	if len(mistakes) != 1 || !strings.Contains(mistakes[0], strings.TrimLeft(planted, "-")) {
 		t.Errorf("%s: %s refuses its arguments:\n%s", where, c.Name, strings.Join(mistakes, "\n"))

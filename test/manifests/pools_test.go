@@ -3,7 +3,6 @@ package manifests_test
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,9 @@ func TestSecondPoolOfTheDocument(t *testing.T) {
 		if c.Name != "node" && c.Name != "controller" {
 			continue
 		}
-		if !slices.Contains(c.Args, "--local-pool=fast="+folder) || !slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--local-pool=/") }) {
-			t.Errorf("arguments of %s: %q, want both pools", c.Name, c.Args)
+		want := corev1.EnvVar{Name: "CLOUDBLOCK_FLAG_LOCAL_POOL", Value: "/var/lib/cloudblock-csi/pool,fast=" + folder}
+		if !slices.Contains(c.Env, want) || !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "NODE_NAME" }) {
+			t.Errorf("environment of %s: %v, want the node's name and %v", c.Name, c.Env, want)
 		}
 		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "fast" && m.MountPath == folder }) {
 			t.Errorf("mounts of %s: %v, want %s", c.Name, c.VolumeMounts, folder)

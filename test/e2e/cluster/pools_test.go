@@ -26,11 +26,12 @@ func findPools(d driver) (store, error) {
 	for _, w := range d.workloads {
 		for _, c := range w.Spec.Template.Spec.Containers {
 			if strings.Contains(c.Image, "cloudblock-csi/controller") {
-				p := pools{driver: d, controller: c, pool: flagOf(c, "--local-pool")}
-				if p.pool == "" {
-					return nil, errors.New("the controller's container has no --local-pool")
+				for _, e := range c.Env {
+					if e.Name == "CLOUDBLOCK_FLAG_LOCAL_POOL" {
+						return pools{driver: d, controller: c, pool: e.Value}, nil
+					}
 				}
-				return p, nil
+				return nil, errors.New("the controller's container has no setting LOCAL_POOL")
 			}
 		}
 	}

@@ -53,6 +53,7 @@ type Container struct {
 	Image   string
 	Command []string
 	Args    []string
+	Env     []struct{ Name, Value string }
 	Ports   []struct {
 		Name          string
 		ContainerPort int
