@@ -54,7 +54,7 @@ func (f *Flags) Pools() []LocalPool {
 }
 
 // PoolIDFile returns where the programs of `local` keep the id of one of the node's pools: in the folder state
-// beside the socket. Both programs of a pod mount that folder, and it outlives them.
+// next to the socket. Both programs of a pod mount that folder, and it outlives them.
 func (f *Flags) PoolIDFile(pool string) string {
 	socket := strings.TrimPrefix(f.Endpoint, "unix://")
 	file := "pool-id"

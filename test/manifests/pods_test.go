@@ -252,7 +252,7 @@ func TestBudgetsLetUnreadyPodsGo(t *testing.T) {
 	}
 }
 
-// A pool that nobody asked for would be on the root disk of the node.
+// A pool without a folder made for it would be on the root disk of the node.
 func TestNoPoolIsCreatedOnANode(t *testing.T) {
 	pools := 0
 	for name, pod := range parse(t, render(t, sets()["local"])).pods {

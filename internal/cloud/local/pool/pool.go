@@ -61,7 +61,7 @@ const (
 
 // Config is the location and the node of a pool.
 type Config struct {
-	// Name is the pool's name in classes. One pool of a node has no name.
+	// Name is the pool's name in classes. One pool of a node may have no name.
 	Name string
 	// Dir is the pool's folder, an absolute path. It should be on a disk of its own.
 	Dir string
@@ -115,11 +115,11 @@ type meta struct {
 // empty and not a pool, it is not the pool of Config.IDFile, it belongs to another node, another user can
 // write to it, or its filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
-	return openBeside(ctx, cfg, func() []*Pool { return nil })
+	return openMember(ctx, cfg, func() []*Pool { return nil })
 }
 
-// openBeside is Open for a pool of a set. A pool on the filesystem of one of the others is fault.Precondition.
-func openBeside(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, error) {
+// openMember is Open for a pool of a set. A pool on the filesystem of one of the others is fault.Precondition.
+func openMember(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
 		return nil, err

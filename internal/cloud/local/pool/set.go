@@ -216,7 +216,7 @@ func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
 	if err := m.cfg.checkThere(); err != nil {
 		return nil, err
 	}
-	p, err := openBeside(ctx, m.cfg, s.opened)
+	p, err := openMember(ctx, m.cfg, s.opened)
 	if err != nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", nameForMessage(m.cfg.Name), err)
 	}

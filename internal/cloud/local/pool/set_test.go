@@ -89,7 +89,7 @@ func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			idFile := filepath.Join(home, "state", "pool-id-fast")
-			_, err := openBeside(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []*Pool { return []*Pool{first} })
+			_, err := openMember(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []*Pool { return []*Pool{first} })
 			wantKind(t, "the second pool", err, fault.Precondition)
 			if err == nil || !strings.Contains(err.Error(), "is its disk mounted?") || !strings.Contains(err.Error(), first.dir) {
 				t.Errorf("the second pool = %v, want the folder of the first named", err)
