@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -28,6 +29,8 @@ const (
 	nodeOfToken  = "authentication.kubernetes.io/node-name"
 	selectedNode = "volume.kubernetes.io/selected-node"
 )
+
+var snapshots = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
 
 // boundTo is the API server's own evaluation of the overlay's policies, as Kubernetes 1.32 compiles them.
 type boundTo struct {
@@ -95,6 +98,8 @@ func kindOf(t *testing.T, objects ...runtime.Object) (schema.GroupVersionKind, s
 			return corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 		case *storagev1.CSIStorageCapacity:
 			return storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"), storagev1.SchemeGroupVersion.WithResource("csistoragecapacities")
+		case *unstructured.Unstructured:
+			return snapshots.WithKind("VolumeSnapshotContent"), snapshots.WithResource("volumesnapshotcontents")
 		}
 	}
 	t.Fatal("an object that no policy is about")
@@ -298,6 +303,42 @@ func TestATokenPublishesTheCapacityOfItsNodeOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if said := a.refusals(t, tc.op, tc.object, tc.old); (len(said) > 0) != tc.refused {
 				t.Errorf("%s is refused with %q, want a refusal: %t", tc.op, said, tc.refused)
+			}
+		})
+	}
+}
+
+func TestATokenServesSnapshotsOfItsNodeOnly(t *testing.T) {
+	content := func(driver string, labels map[string]any) *unstructured.Unstructured {
+		metadata := map[string]any{"name": "snapcontent-1"}
+		if labels != nil {
+			metadata["labels"] = labels
+		}
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": snapshots.String(), "kind": "VolumeSnapshotContent", "metadata": metadata, "spec": map[string]any{"driver": driver},
+		}}
+	}
+	const driver = "local.csi.cloudblock.io"
+	by := func(node string) map[string]any {
+		return map[string]any{"snapshot.storage.kubernetes.io/managed-by": node}
+	}
+	for name, tc := range map[string]struct {
+		node    string
+		old     *unstructured.Unstructured
+		refused bool
+	}{
+		"one of its node":             {"a", content(driver, by("a")), false},
+		"one of another node":         {"a", content(driver, by("b")), true},
+		"one of no node":              {"a", content(driver, nil), true},
+		"one without that label":      {"a", content(driver, map[string]any{"x": "a"}), true},
+		"one of another driver":       {"a", content("ebs.csi.aws.com", by("a")), true},
+		"without a node in the token": {"", content(driver, by("a")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// What the token writes has the label of its node. What counts is whose the snapshot was.
+			said := newBound(t, tc.node).refusals(t, admission.Update, content(driver, by("a")), tc.old)
+			if (len(said) > 0) != tc.refused {
+				t.Errorf("the change is refused with %q, want a refusal: %t", said, tc.refused)
 			}
 		})
 	}

@@ -27,9 +27,13 @@ var (
 func openTwo(t *testing.T, dir, fastDir string) (cloud.Cloud, *local.Local) {
 	t.Helper()
 	state := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-state")
-	l, err := local.New(t.Context(), local.Config{Node: node, Pools: []local.Pool{
-		{Dir: dir, IDFile: filepath.Join(state, "pool-id")}, {Name: "fast", Dir: fastDir, IDFile: filepath.Join(state, "pool-id-fast")},
-	}})
+	return openPools(t, local.Pool{Dir: dir, IDFile: filepath.Join(state, "pool-id")},
+		local.Pool{Name: "fast", Dir: fastDir, IDFile: filepath.Join(state, "pool-id-fast")})
+}
+
+func openPools(t *testing.T, pools ...local.Pool) (cloud.Cloud, *local.Local) {
+	t.Helper()
+	l, err := local.New(t.Context(), local.Config{Node: node, Pools: pools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +193,13 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 			t.Errorf("back, lost %s: CreateVolume again = %+v, %v, want %s", when, again, err, b.ID)
 		}
 	}
+
+	// Without its flag the pool is missing, too.
+	one, _ := openPools(t, local.Pool{Dir: dir, IDFile: filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-state", "pool-id")})
+	wantKind(t, "without its flag: DeleteVolume", one.DeleteVolume(t.Context(), b.ID), fault.Precondition)
+	wantKind(t, "without its flag: Check", one.Check(t.Context()), fault.Precondition)
+	wantKind(t, "without its flag: CreateVolume", onlyErr(create(one, "without", unnamed)), fault.None)
+	wantKind(t, "GetVolume", onlyErr(c.GetVolume(t.Context(), b.ID)), fault.None)
 	wantKind(t, "DeleteVolume", c.DeleteVolume(t.Context(), b.ID), fault.None)
 }
 
