@@ -31,7 +31,7 @@ func randomSets(t *testing.T, versions []string, apis ...string) []randomSet {
 		if tried > 50*setsInAll {
 			t.Fatalf("the schema takes only %d of %d random value sets", len(sets), tried)
 		}
-		set := values(g.object(root))
+		set := g.object(root)
 		set["cloud"] = all[len(sets)%len(all)]
 		in := cluster{namespace: "1e3", version: versions[g.random.IntN(len(versions))], apis: apis}
 		documents, err := in.documents(set)

@@ -32,6 +32,8 @@ func TestWrongValues(t *testing.T) {
 		"snapshots on a cloud without":    {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "/snapshots/enabled"},
 		"an instance's account elsewhere": {values{"cloud": "linode", "yandex": values{"instanceAccount": true}}, "/yandex/instanceAccount"},
 		"an account and a secret":         {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}, "existingSecret": values{"name": "a"}}, "/existingSecret/name"},
+		"a region for local":              {values{"cloud": "local", "settings": values{"region": "fra1"}}, "/settings/region"},
+		"a pool of local elsewhere":       {values{"cloud": "linode", "local": values{"morePools": []any{values{"name": "a", "dir": "/a"}}}}, "/local/morePools"},
 		"policies of local elsewhere":     {values{"cloud": "yandex", "local": values{"sourceNode": true}}, "/local/sourceNode"},
 		"a folder of another cloud":       {values{"cloud": "linode", "settings": values{"yandexFolderId": "b1g"}}, "/settings/yandexFolderId"},
 		"a Linode's setting elsewhere":    {values{"cloud": "yandex", "settings": values{"linodePersist": "auto"}}, "/settings/linodePersist"},

@@ -1,4 +1,4 @@
-{{/* What differs between clouds: clouds/CLOUD.yaml. With a vendor's name, its secret and classes too. */}}
+{{/* What differs between clouds, as YAML: clouds/CLOUD.yaml. */}}
 {{- define "cloudblock.cloud" -}}
 {{ .Files.Get (printf "clouds/%s.yaml" .Values.cloud) }}
 {{- end }}
@@ -89,4 +89,9 @@ subjects:
 - kind: ServiceAccount
   name: {{ $account }}
   namespace: {{ $root.Release.Namespace | quote }}
+{{- end }}
+
+{{/* The pools of local, as the flag --local-pool takes them. */}}
+{{- define "cloudblock.pools" -}}
+{{ .Values.local.pool }}{{ range .Values.local.morePools }},{{ .name }}={{ .dir }}{{ end }}
 {{- end }}
