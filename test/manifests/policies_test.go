@@ -309,34 +309,41 @@ func TestATokenPublishesTheCapacityOfItsNodeOnly(t *testing.T) {
 }
 
 func TestATokenServesSnapshotsOfItsNodeOnly(t *testing.T) {
-	content := func(driver string, labels map[string]any) *unstructured.Unstructured {
-		metadata := map[string]any{"name": "snapcontent-1"}
-		if labels != nil {
-			metadata["labels"] = labels
-		}
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": snapshots.String(), "kind": "VolumeSnapshotContent", "metadata": metadata, "spec": map[string]any{"driver": driver},
-		}}
-	}
 	const driver = "local.csi.cloudblock.io"
-	by := func(node string) map[string]any {
-		return map[string]any{"snapshot.storage.kubernetes.io/managed-by": node}
+	// content is of a driver, with the label of a node, and has a handle.
+	content := func(driver, node, handle string) *unstructured.Unstructured {
+		c := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": snapshots.String(), "kind": "VolumeSnapshotContent", "metadata": map[string]any{"name": "snapcontent-1"}, "spec": map[string]any{"driver": driver},
+		}}
+		if node != "" {
+			c.SetLabels(map[string]string{"snapshot.storage.kubernetes.io/managed-by": node})
+		}
+		if handle != "" {
+			c.Object["status"] = map[string]any{"snapshotHandle": handle}
+		}
+		return c
 	}
+	own := content(driver, "a", "")
+	unlabelled := content(driver, "", "")
+	unlabelled.SetLabels(map[string]string{"x": "a"})
 	for name, tc := range map[string]struct {
-		node    string
-		old     *unstructured.Unstructured
-		refused bool
+		node        string
+		old, object *unstructured.Unstructured
+		refused     bool
 	}{
-		"one of its node":             {"a", content(driver, by("a")), false},
-		"one of another node":         {"a", content(driver, by("b")), true},
-		"one of no node":              {"a", content(driver, nil), true},
-		"one without that label":      {"a", content(driver, map[string]any{"x": "a"}), true},
-		"one of another driver":       {"a", content("ebs.csi.aws.com", by("a")), true},
-		"without a node in the token": {"", content(driver, by("a")), true},
+		"one of its node":                   {"a", own, content(driver, "a", "a/snapshot-1"), false},
+		"one that is deleted":               {"a", content(driver, "a", "a/snapshot-1"), own, false},
+		"one of another node":               {"a", content(driver, "b", ""), own, true},
+		"one of no node":                    {"a", content(driver, "", ""), own, true},
+		"one without that label":            {"a", unlabelled, own, true},
+		"one of another driver":             {"a", content("ebs.csi.aws.com", "a", ""), own, true},
+		"without a node in the token":       {"", own, own, true},
+		"gives its own away":                {"a", own, content(driver, "b", ""), true},
+		"claims a snapshot of another node": {"a", own, content(driver, "a", "b/snapshot-1"), true},
+		"of a node whose name begins alike": {"a", own, content(driver, "a", "ab/snapshot-1"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What the token writes has the label of its node. What counts is whose the snapshot was.
-			said := newBound(t, tc.node).refusals(t, admission.Update, content(driver, by("a")), tc.old)
+			said := newBound(t, tc.node).refusals(t, admission.Update, tc.object, tc.old)
 			if (len(said) > 0) != tc.refused {
 				t.Errorf("the change is refused with %q, want a refusal: %t", said, tc.refused)
 			}
