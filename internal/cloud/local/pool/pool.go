@@ -71,7 +71,8 @@ type Config struct {
 	// MustExist refuses a folder without a pool instead of creating one.
 	MustExist bool
 	// IDFile is a file outside of the pool with the pool's id. With it Open refuses a folder without that
-	// pool, because its disk is not mounted, instead of creating a new pool. Empty: none.
+	// pool, because its disk is not mounted, instead of creating a new pool. Its name begins with pool-id, by which a
+	// Set finds those of pools that are no longer configured. Empty: none.
 	IDFile string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
