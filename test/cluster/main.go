@@ -5,6 +5,7 @@
 //	go run ./test/cluster up [-cloud local] [-nodes 2]   start it, or refresh the running one
 //	go run ./test/cluster down                           take it down, whatever is left of it
 //	go run ./test/cluster status                         what runs
+//	go run ./test/cluster old [-ref COMMIT]              give the nodes an older build's images, too
 //	go run ./test/cluster build-suite                    build the upstream storage suite
 //	go run ./test/cluster enter node-1 [command]         a shell on a machine
 //
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return errors.New("say what to do: up, down, status, build-suite or enter")
+		return errors.New("say what to do: up, down, status, old, build-suite or enter")
 	}
 	l, err := findLayout()
 	if err != nil {
@@ -55,6 +56,8 @@ func run(ctx context.Context, args []string) error {
 		return down(ctx, l)
 	case "status":
 		return status(ctx, l)
+	case "old":
+		return old(ctx, l, args[1:])
 	case "build-suite":
 		suite, err := suiteBuild(ctx, l)
 		if err != nil {
@@ -64,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	case "enter":
 		return enter(ctx, l, args[1:])
 	default:
-		return fmt.Errorf("%q is none of up, down, status, build-suite and enter", args[0])
+		return fmt.Errorf("%q is none of up, down, status, old, build-suite and enter", args[0])
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *cluster) build(ctx context.Context) error {
 	return c.show.do("built the driver's images (make images-local)", func() error {
 		cmd := exec.CommandContext(ctx, c.source("build/images-local.sh"))
 		cmd.Dir = c.project
-		cmd.Env = append(os.Environ(), "REGISTRY=", "TAG=unreleased") // the names in the overlays, which it applies as they are
+		cmd.Env = append(os.Environ(), "REGISTRY=", "TAG="+currentTag) // the names in the overlays, which it applies as they are
 		return runCommand(cmd)
 	})
 }
@@ -175,12 +175,8 @@ func (c *cluster) refresh(ctx context.Context) error {
 		return fmt.Errorf("a cluster of %d nodes for the cloud %q is running; take it down first", c.state.Nodes, c.state.Cloud)
 	}
 	c.show.say("the cluster is running: giving it the images and manifests of this clone")
-	for number := 1; number <= c.state.Nodes; number++ {
-		m, found := c.state.machine(nodeName(number))
-		if !found {
-			return fmt.Errorf("%s is not in %s; take the cluster down first", nodeName(number), c.layout.state())
-		}
-		c.nodes = append(c.nodes, &node{machine: m, number: number})
+	if err := c.findNodes(); err != nil {
+		return err
 	}
 	if err := c.show.do("imported the images", func() error { return c.importImages(ctx) }); err != nil {
 		return err
@@ -195,6 +191,18 @@ func (c *cluster) refresh(ctx context.Context) error {
 		}
 		return waitForWorkloads(ctx, c.layout, c.nodes)
 	})
+}
+
+// findNodes finds the nodes of a running cluster.
+func (c *cluster) findNodes() error {
+	for number := 1; number <= c.state.Nodes; number++ {
+		m, found := c.state.machine(nodeName(number))
+		if !found {
+			return fmt.Errorf("%s is not in %s; take the cluster down first", nodeName(number), c.layout.state())
+		}
+		c.nodes = append(c.nodes, &node{machine: m, number: number})
+	}
+	return nil
 }
 
 // makeMachines makes the namespaces of the control machine and the nodes, and the network.
