@@ -18,6 +18,7 @@ require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/mount-utils v0.37.2
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (

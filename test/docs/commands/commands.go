@@ -1,0 +1,234 @@
+// Package commands finds the kubectl commands of the documents, so that a test can send each to an API server.
+package commands
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Command is one kubectl command of a document.
+type Command struct {
+	Document string
+	// Args are the arguments of kubectl, as a shell makes them.
+	Args []string
+}
+
+func (c Command) String() string {
+	return c.Document + ": kubectl " + strings.Join(c.Args, " ")
+}
+
+var (
+	// block is code, with the blank lines inside and behind it.
+	block = regexp.MustCompile(`(?m)(?:^ {4,}\S.*\n(?:[ \t]*\n)*)+`)
+	// first is a line that begins with a command of kubectl, as such or in a loop.
+	first = regexp.MustCompile(`(?m)^ *(?:kubectl|for .*\$\(kubectl) `)
+	// inline is a command in a sentence.
+	inline = regexp.MustCompile("`(kubectl [^`]+)`")
+)
+
+// Documents are the files below a repository's folder that tell users what to do.
+func Documents(root string) ([]string, error) {
+	found := []string{filepath.Join(root, "README.md")}
+	for _, pattern := range []string{"docs/*.md", "docs/backends/*.md"} {
+		some, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
+}
+
+// All returns the commands of all documents, in order.
+func All(root string) ([]Command, error) {
+	documents, err := Documents(root)
+	if err != nil {
+		return nil, err
+	}
+	var all []Command
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		document, err := filepath.Rel(root, path)
+		if err != nil {
+			return nil, err
+		}
+		some, err := In(document, string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// In returns the commands of one document: those of its blocks of code, and then those in its sentences.
+func In(document, text string) ([]Command, error) {
+	var scripts []string
+	for _, b := range block.FindAllString(text, -1) {
+		if first.MatchString(b) {
+			scripts = append(scripts, b)
+		}
+	}
+	for _, m := range inline.FindAllStringSubmatch(text, -1) {
+		scripts = append(scripts, strings.ReplaceAll(m[1], "\n", " "))
+	}
+	var all []Command
+	for _, script := range scripts {
+		some, err := parse(script)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w in:\n%s", document, err, script)
+		}
+		for _, args := range some {
+			all = append(all, Command{Document: document, Args: args})
+		}
+	}
+	return all, nil
+}
+
+// parse returns the arguments of each kubectl in a shell's script, also in pipes, loops and substitutions. The value of a
+// variable is its name, such as $pod.
+func parse(script string) ([][]string, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil {
+		return nil, err
+	}
+	config := &expand.Config{Env: expand.FuncEnviron(func(name string) string {
+		if name == "IFS" {
+			return "" // the shell's own
+		}
+		return "$" + name
+	})}
+	// What stands for another command's output is not kubectl's argument in any document.
+	config.CmdSubst = func(io.Writer, *syntax.CmdSubst) error { return nil }
+	var all [][]string
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, is := node.(*syntax.CallExpr)
+		if !is || len(call.Args) == 0 || call.Args[0].Lit() != "kubectl" {
+			return true
+		}
+		var args []string
+		if args, err = expand.Fields(config, call.Args[1:]...); err == nil {
+			all = append(all, args)
+		}
+		return err == nil
+	})
+	return all, err
+}
+
+// verb returns where the verb is, behind flags of all commands.
+func (c Command) verb() int {
+	for i := 0; i < len(c.Args); i++ {
+		switch {
+		case c.Args[i] == "-n" || c.Args[i] == "--namespace":
+			i++
+		case !strings.HasPrefix(c.Args[i], "-"):
+			return i
+		}
+	}
+	return -1
+}
+
+// Verb is what the command does, such as `get` or `rollout status`.
+func (c Command) Verb() string {
+	i := c.verb()
+	switch {
+	case i < 0:
+		return ""
+	case slices.Contains([]string{"rollout", "set"}, c.Args[i]) && i+1 < len(c.Args):
+		return c.Args[i] + " " + c.Args[i+1]
+	}
+	return c.Args[i]
+}
+
+// harmless are the flags that keep a verb from changing anything that lasts, and from waiting long.
+var harmless = map[string][]string{
+	"get": nil, "exec": nil, "logs": nil, "describe": nil, "rollout history": nil,
+	"wait": {"--timeout=1s"}, "rollout status": {"--timeout=1m"},
+	"delete": {"--dry-run=server", "--ignore-not-found", "--wait=false"},
+	"apply":  {"--dry-run=server"}, "create": {"--dry-run=server"}, "patch": {"--dry-run=server"}, "scale": {"--dry-run=server"},
+	"label": {"--dry-run=server"}, "annotate": {"--dry-run=server"}, "taint": {"--dry-run=server"}, "set image": {"--dry-run=server"},
+	"rollout undo": {"--dry-run=server"}, "drain": {"--dry-run=server"}, "cordon": {"--dry-run=server"}, "uncordon": {"--dry-run=server"},
+}
+
+// Harmless returns the arguments with which the command changes nothing that lasts.
+func (c Command) Harmless() ([]string, error) {
+	if c.Verb() == "rollout restart" { // it has no dry run; its arguments are those of rollout status
+		c.Args = slices.Clone(c.Args)
+		c.Args[c.verb()+1] = "status"
+	}
+	flags, known := harmless[c.Verb()]
+	if !known {
+		return nil, fmt.Errorf("%s: it is not known how to run %q without a change", c, c.Verb())
+	}
+	at := slices.Index(c.Args, "--")
+	if at < 0 {
+		at = len(c.Args)
+	}
+	return slices.Insert(slices.Clone(c.Args), at, flags...), nil
+}
+
+// Placeholders are the words that users replace in all documents, with what each is.
+var Placeholders = map[string]string{
+	"NODE": "a node", "NAME": "a PersistentVolume, and the user of a registry", "V": "a PersistentVolume", "NAMESPACE": "a vendor driver's namespace",
+	"TOKEN-FILE": "a file", "KEY-FILE": "a file", "PASSWORD": "any word", "TAG": "any word", "RELEASE": "a release of Helm", "$pod": "a pod of the driver",
+}
+
+// placeholder is a word that users replace, in capitals, or a variable.
+var placeholder = regexp.MustCompile(`\$[a-z]+|\b[A-Z][A-Z-]*\b`)
+
+// Fill replaces the placeholders of the command. One that no value is known for is an error.
+func (c Command) Fill(values map[string]string) (Command, error) {
+	var unknown []string
+	args := slices.Clone(c.Args)
+	for i, arg := range args {
+		if len(arg) == 2 && arg[0] == '-' {
+			continue // a flag, such as -A
+		}
+		var out strings.Builder
+		last := 0
+		for _, at := range placeholder.FindAllStringIndex(arg, -1) {
+			word := arg[at[0]:at[1]]
+			if rest := arg[at[1]:]; strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "=") {
+				continue // the heading of a column, the name of a setting
+			}
+			value, known := values[word]
+			if !known {
+				unknown = append(unknown, word)
+			}
+			out.WriteString(arg[last:at[0]] + value)
+			last = at[1]
+		}
+		args[i] = out.String() + arg[last:]
+	}
+	if len(unknown) > 0 {
+		return c, fmt.Errorf("%s: no value is known for %s", c, strings.Join(unknown, ", "))
+	}
+	return Command{Document: c.Document, Args: args}, nil
+}
+
+// Kustomization returns the first kustomization that a document shows, as its file, or nothing.
+func Kustomization(text string) string {
+	for _, b := range block.FindAllString(text, -1) {
+		if !strings.Contains(b, "kind: Kustomization\n") {
+			continue
+		}
+		indent := len(b) - len(strings.TrimLeft(b, " "))
+		var file strings.Builder
+		for line := range strings.Lines(b) {
+			file.WriteString(line[min(indent, len(line)-1):])
+		}
+		return strings.TrimRight(file.String(), "\n") + "\n"
+	}
+	return ""
+}
