@@ -82,10 +82,10 @@ cluster-down: ## Take that Kubernetes down, whatever is left of it (root)
 	@$(GO) run ./test/cluster down
 
 .PHONY: e2e-cluster
-e2e-cluster: ## Test the driver in that Kubernetes, then run the upstream storage suite (root)
+e2e-cluster: ## Test the driver in that Kubernetes, an upgrade from OLD (a commit), and the upstream storage suite (root)
 	@test/require.sh root loop
 	@$(GO) run ./test/cluster build-suite
-	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide)
+	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide) $(if $(OLD),-old $(OLD))
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
 # the one of the binaries.

@@ -153,3 +153,43 @@ func (s *story) growExt4(ctx context.Context) error {
 	}
 	return s.wantData(ctx, p, s.sums[p.Metadata.Name])
 }
+
+// life creates a volume of a claim and a pod of a name, grows it, and deletes it.
+func (s *story) life(ctx context.Context, name string) error {
+	if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["xfs"], size: s.env.round(512 * mib)}, ""); err != nil {
+		return err
+	}
+	p, err := s.UntilReady(ctx, name, patience)
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, p); err != nil {
+		return err
+	}
+	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	if err != nil {
+		return err
+	}
+	size := claim.Bytes() + s.env.round(512*mib)
+	if err := s.grow(ctx, name, size); err != nil {
+		return err
+	}
+	if s.env.growsAtAttach {
+		if err := s.untilTold(ctx, p, name, "VolumeAttachment"); err != nil {
+			return err
+		}
+		if err := s.away(ctx, p); err != nil {
+			return err
+		}
+		if err := s.Create(ctx, newPod(name, name, "")); err != nil {
+			return err
+		}
+		if p, err = s.UntilReady(ctx, name, patience); err != nil {
+			return err
+		}
+	}
+	if err := s.wantGrown(ctx, p, size); err != nil {
+		return err
+	}
+	return s.remove(ctx, name)
+}

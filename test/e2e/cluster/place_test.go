@@ -23,6 +23,8 @@ type place struct {
 	whole int64
 	// nodeBound: a volume stays on its node, and the cluster knows how much room each node has.
 	nodeBound bool
+	// growsAtAttach: a machine sees a volume's growth only at the next attach.
+	growsAtAttach bool
 	// words replaces words of the examples, which are written for local.
 	words []string
 	steps []step
@@ -74,11 +76,12 @@ var places = map[string]place{
 	},
 	"linode": {
 		cloud: "linode", driver: "linode.csi.cloudblock.io", topologyKey: "topology.linode.csi.cloudblock.io/region",
-		classes: map[string]string{"ext4": "cloudblock-linode", "xfs": "cloudblock-linode-xfs"},
-		whole:   10 * gib,
-		words:   []string{"cloudblock-local", "cloudblock-linode", "128Mi", "10Gi", "512Mi", "10Gi", "768Mi", "20Gi"},
-		steps:   reattached,
-		find:    account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}, described: true}.at,
+		classes:       map[string]string{"ext4": "cloudblock-linode", "xfs": "cloudblock-linode-xfs"},
+		whole:         10 * gib,
+		words:         []string{"cloudblock-local", "cloudblock-linode", "128Mi", "10Gi", "512Mi", "10Gi", "768Mi", "20Gi"},
+		growsAtAttach: true,
+		steps:         reattached,
+		find:          account{link: "scsi-0Linode_Volume_", kinds: []string{"volumes"}, described: true}.at,
 	},
 	"yandex": {
 		cloud: "yandex", driver: "yandex.csi.cloudblock.io", topologyKey: "topology.yandex.csi.cloudblock.io/zone",

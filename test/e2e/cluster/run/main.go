@@ -1,7 +1,7 @@
 // Command run is `make e2e-cluster`: the project's own story in a running cluster, the same story
-// while the driver's pods are deleted, and the upstream External Storage suite, on a cloud with
-// controllers also while these are deleted. It starts a cluster when none runs, and prints a table of
-// what passed.
+// while the driver's pods are deleted, the commands of the documents, an upgrade from an older build,
+// and the upstream External Storage suite, on a cloud with controllers also while these are deleted.
+// It starts a cluster when none runs, and prints a table of what passed.
 package main
 
 import (
@@ -37,18 +37,21 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "crowd", "sabotage", "upstream", "nothing-left"},
+	"local":        {"first", "story", "crowd", "commands", "sabotage", "upgrade", "upstream", "nothing-left"},
 	"digitalocean": withControllers,
 	"linode":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 }
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
-var withControllers = []string{"first", "story", "sabotage", "patrol", "upstream", "upstream-patrol", "nothing-left"}
+var withControllers = []string{
+	"first", "story", "commands", "sabotage", "patrol", "upgrade", "upstream", "upstream-patrol", "nothing-left",
+}
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
+	"commands": "TestCommands", "upgrade": "TestUpgrade",
 }
 
 // controllers selects the pods of the controller's Deployment.
@@ -56,10 +59,10 @@ const controllers = "app.kubernetes.io/name=cloudblock-controller"
 
 // options are the flags.
 type options struct {
-	cloud, focus, reports string
-	only                  []string
-	wide                  bool
-	processes             int
+	cloud, focus, old, reports string
+	only                       []string
+	wide                       bool
+	processes                  int
 }
 
 func parse(args []string) (options, error) {
@@ -69,6 +72,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.cloud, "cloud", "local", "the backend that the cluster's driver uses")
 	fs.StringVar(&only, "only", "", "which `parts` to run, with commas between them (default: all)")
 	fs.StringVar(&o.focus, "focus", "", "a regular expression: only these specs of the upstream suite")
+	fs.StringVar(&o.old, "old", "", "the `commit` or tag that the part upgrade begins with (default: the newest tag, or else this build)")
 	fs.BoolVar(&o.wide, "wide", false, "run the upstream suite's slow and serial specs, too")
 	fs.IntVar(&o.processes, "procs", 6, "how many specs of the upstream suite run at a time")
 	fs.StringVar(&o.reports, "reports", "", "`folder` for reports and logs (default: below the cluster's cache)")
@@ -154,6 +158,11 @@ func ready(ctx context.Context, client kube.Client, o options, out io.Writer) er
 
 // one runs one part.
 func one(ctx context.Context, client kube.Client, o options, part string, out io.Writer) line {
+	if part == "upgrade" {
+		if err := oldImages(ctx, o, out); err != nil {
+			return line{err: err}
+		}
+	}
 	if test, ok := tests[part]; ok {
 		return goTest(ctx, test, o, out)
 	}
@@ -179,6 +188,20 @@ func one(ctx context.Context, client kube.Client, o options, part string, out io
 		l.err = errors.New("a spec failed, or was skipped without a known reason")
 	}
 	return l
+}
+
+// oldImages gives the nodes the images of the build that is upgraded.
+func oldImages(ctx context.Context, o options, out io.Writer) error {
+	args := []string{"run", "./test/cluster", "old"}
+	if o.old != "" {
+		args = append(args, "-ref", o.old)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("images of the old build: %w", err)
+	}
+	return nil
 }
 
 // patrol deletes one of the controllers every 20 s until the returned function is called.

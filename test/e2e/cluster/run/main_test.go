@@ -45,6 +45,7 @@ func TestParse(t *testing.T) {
 		"an unknown part":   {[]string{"-only", "downstream"}, false},
 		"another cloud":     {[]string{"-cloud", "digitalocean", "-only", "patrol,upstream-patrol"}, true},
 		"a third cloud":     {[]string{"-cloud", "linode", "-only", "story,upstream-patrol"}, true},
+		"an old build":      {[]string{"-only", "upgrade", "-old", "v0.1.0"}, true},
 		"another's part":    {[]string{"-cloud", "local", "-only", "patrol"}, false},
 		"an unknown cloud":  {[]string{"-cloud", "moon"}, false},
 		"a flag of no sort": {[]string{"-what"}, false},
