@@ -56,7 +56,7 @@ func (s *story) wantPending(ctx context.Context, pod string) error {
 }
 
 // fill takes nearly all room of a node, by a claim and a pod of the returned name. What the cluster
-// knows about the room may be half a minute old, so that the first try can be too large.
+// knows about the room may be half a minute old, so that the first try can be too large or too small.
 func (s *story) fill(ctx context.Context, node string) (string, error) {
 	name := "filler-" + node
 	var err error
@@ -72,11 +72,7 @@ func (s *story) fill(ctx context.Context, node string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	what := fmt.Sprintf("the cluster knows that %s is full", node)
-	return name, s.Until(ctx, what, patience, func(ctx context.Context) (bool, string, error) {
-		left, err := s.env.room(ctx, s.env.classes["ext4"], node)
-		return err == nil && left < 256*mib, fmt.Sprintf("%d bytes of room", left), err
-	})
+	return name, nil
 }
 
 func (s *story) tryFill(ctx context.Context, name, node string) error {
@@ -88,8 +84,14 @@ func (s *story) tryFill(ctx context.Context, name, node string) error {
 	if err := s.place(ctx, claimOptions{name: name, class: class, size: (room - 96*mib) / mib * mib}, node); err != nil {
 		return err
 	}
-	_, err = s.UntilReady(ctx, name, 30*time.Second)
-	return err
+	if _, err := s.UntilReady(ctx, name, 30*time.Second); err != nil {
+		return err
+	}
+	// The provisioner asks for the room every 30 s.
+	return s.Until(ctx, "the cluster knows that "+node+" is full", 75*time.Second, func(ctx context.Context) (bool, string, error) {
+		left, err := s.env.room(ctx, class, node)
+		return err == nil && left < 256*mib, fmt.Sprintf("%d bytes of room", left), err
+	})
 }
 
 // fullPool: a pod whose claim fits nowhere waits, is told why, and starts when there is room.
