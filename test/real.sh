@@ -4,7 +4,7 @@
 #
 #   CLOUD, TOKEN_FILE, REGION      of the account; FOLDER too on Yandex Cloud
 #   MACHINES                       ids of two machines in REGION, with a comma, for what attaches volumes
-#   RUN                            six letters and digits; by default others each time
+#   RUN                            six hexadecimal digits; by default others each time
 #   VOLUMES, LIMIT                 how many volumes and snapshots the run may make, and how long it may take, as 60m
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -24,7 +25,7 @@ func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (remov
 	unfinished := a.unfinished(prefix)
 	ours := map[cloud.VolumeID]bool{}
 	for _, v := range volumes {
-		if strings.HasPrefix(v.Name, prefix) || len(v.Name) > unfinishedLen && unfinished[v.Name[:unfinishedLen]] {
+		if a.named(v.Name, prefix) || len(v.Name) > unfinishedLen && unfinished[v.Name[:unfinishedLen]] {
 			ours[v.ID] = true
 		}
 	}
@@ -35,7 +36,7 @@ func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (remov
 	var failed []error
 	for _, s := range snapshots {
 		// A temporary snapshot has a name of its own, but it is one of a volume of the run.
-		if !strings.HasPrefix(s.Name, prefix) && !ours[s.Volume] {
+		if !a.named(s.Name, prefix) && !ours[s.Volume] {
 			continue
 		}
 		removed = append(removed, "snapshot "+s.Name)
@@ -54,6 +55,15 @@ func (a Account) Clean(ctx context.Context, c cloud.Cloud, prefix string) (remov
 	}
 	return removed, errors.Join(failed...)
 }
+
+// named reports whether a name begins with prefix and is one that a part of the run gives.
+func (a Account) named(name, prefix string) bool {
+	digits, is := strings.CutPrefix(name, a.prefix())
+	return is && strings.HasPrefix(name, prefix) && partName.MatchString(digits)
+}
+
+// partName is what follows the run's prefix in a name: see Account.Prefix.
+var partName = regexp.MustCompile(`^[0-9a-z]{2}-`)
 
 // unfinishedLen is the length of what begins the label of an unfinished copy on Linode.
 const unfinishedLen = len("clone-") + 8 + len("-h")

@@ -74,10 +74,16 @@ func TestCleanRemovesOnlyWhatTheRunMade(t *testing.T) {
 				_, err := emulator.AddVolume(accounts.Volume{Name: "clone-" + cloud.FullHash(View{Part: 1}.cluster(a))[:8] + "-habcdefghijklmno"})
 				must(t, err)
 			}
+			almost, err := emulator.AddVolume(accounts.Volume{Name: a.prefix() + "backup"})
+			must(t, err)
 			removed, err := a.Clean(t.Context(), c, a.prefix())
 			if err != nil || len(removed) != 4 {
 				t.Errorf("Clean = %q, %v, want four objects", removed, err)
 			}
+			if accounts.Find(emulator, almost).ID == "" {
+				t.Error("a volume is gone whose name only begins as those of the run")
+			}
+			must(t, emulator.DeleteVolume(almost))
 			left := accounts.Left(emulator)
 			if len(left) != 2 || !slices.Contains(left, "volume foreign") || !strings.HasPrefix(left[slices.IndexFunc(left, func(s string) bool { return s != "volume foreign" })], "volume "+other.prefix()) {
 				t.Errorf("left are %q, want the foreign volume and the other run's", left)

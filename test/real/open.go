@@ -41,7 +41,7 @@ type Account struct {
 }
 
 // runWord is what Account.Run looks like: with a number of two digits behind it, it fits into Linode's prefix of labels.
-var runWord = regexp.MustCompile(`^[a-z0-9]{6}$`)
+var runWord = regexp.MustCompile(`^[0-9a-f]{6}$`)
 
 // Check reports every mistake, before any request is sent.
 func (a Account) Check() error {
@@ -50,7 +50,7 @@ func (a Account) Check() error {
 		mistakes = append(mistakes, fmt.Errorf("CLOUD=%q: want digitalocean, linode or yandex", a.Cloud))
 	}
 	if !runWord.MatchString(a.Run) {
-		mistakes = append(mistakes, fmt.Errorf("RUN=%q: want six lower-case letters and digits", a.Run))
+		mistakes = append(mistakes, fmt.Errorf("RUN=%q: want six hexadecimal digits", a.Run))
 	}
 	if a.Region == "" {
 		mistakes = append(mistakes, errors.New("REGION is not given: the region, on Yandex Cloud the zone, of the volumes"))

@@ -36,7 +36,7 @@ const nothingSent = 3
 
 func TestMain(m *testing.M) {
 	flag.StringVar(&account.Cloud, "cloud", "", "digitalocean, linode or yandex")
-	flag.StringVar(&account.Run, "run-word", "", "six letters and digits of this run alone")
+	flag.StringVar(&account.Run, "run-word", "", "six hexadecimal digits of this run alone")
 	flag.StringVar(&account.TokenFile, "token-file", "", "file with the credentials")
 	flag.StringVar(&account.Region, "region", "", "region, on Yandex Cloud the zone")
 	flag.StringVar(&account.Folder, "folder", "", "folder on Yandex Cloud")
