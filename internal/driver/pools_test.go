@@ -10,11 +10,11 @@ func TestPoolsOfTheFlags(t *testing.T) {
 		values []string
 		want   []LocalPool
 	}{
-		"one without a name":        {[]string{"/var/lib/pool"}, []LocalPool{{Dir: "/var/lib/pool"}}},
-		"a folder with a sign":      {[]string{"/a=b"}, []LocalPool{{Dir: "/a=b"}}},
-		"a name and such a folder":  {[]string{"fast=/a=b"}, []LocalPool{{Name: "fast", Dir: "/a=b"}}},
-		"names only":                {[]string{"fast=/f", "slow=/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Name: "slow", Dir: "/s"}}},
-		"one without a name beside": {[]string{"fast=/f", "/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Dir: "/s"}}},
+		"one without a name":         {[]string{"/var/lib/pool"}, []LocalPool{{Dir: "/var/lib/pool"}}},
+		"a folder with a sign":       {[]string{"/a=b"}, []LocalPool{{Dir: "/a=b"}}},
+		"a name and such a folder":   {[]string{"fast=/a=b"}, []LocalPool{{Name: "fast", Dir: "/a=b"}}},
+		"names only":                 {[]string{"fast=/f", "slow=/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Name: "slow", Dir: "/s"}}},
+		"next to one without a name": {[]string{"fast=/f", "/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Dir: "/s"}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

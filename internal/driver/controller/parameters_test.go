@@ -81,9 +81,9 @@ func TestDefaultsOfParameters(t *testing.T) {
 		raw  map[string]string
 		want []cloud.Parameter
 	}{
-		"left out":           {nil, []cloud.Parameter{{Name: "pool", Value: "usual"}}},
-		"given":              {map[string]string{"pool": "fast"}, []cloud.Parameter{{Name: "pool", Value: "fast"}}},
-		"beside another one": {map[string]string{"tier": "a"}, []cloud.Parameter{{Name: "pool", Value: "usual"}, {Name: "tier", Value: "a"}}},
+		"left out":            {nil, []cloud.Parameter{{Name: "pool", Value: "usual"}}},
+		"given":               {map[string]string{"pool": "fast"}, []cloud.Parameter{{Name: "pool", Value: "fast"}}},
+		"next to another one": {map[string]string{"tier": "a"}, []cloud.Parameter{{Name: "pool", Value: "usual"}, {Name: "tier", Value: "a"}}},
 	} {
 		if got, err := service.parseVolumeParameters(tc.raw); err != nil || !reflect.DeepEqual(got.backend, tc.want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got.backend, err, tc.want)

@@ -44,9 +44,9 @@ func TestPoolWithoutADiskIsNotOnThisNode(t *testing.T) {
 	home := t.TempDir()
 	first := Config{Dir: filepath.Join(home, "a"), Node: "n1"}
 	for name, dir := range map[string]string{
-		"beside":      filepath.Join(home, "b"),
-		"below":       filepath.Join(first.Dir, "b"),
-		"deep beside": filepath.Join(home, "b", "c", "d"),
+		"sibling":           filepath.Join(home, "b"),
+		"below":             filepath.Join(first.Dir, "b"),
+		"deep in a sibling": filepath.Join(home, "b", "c", "d"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := Config{Name: "fast", Dir: dir, Node: "n1", IDFile: filepath.Join(home, "state", "pool-id-fast")}
@@ -82,10 +82,10 @@ func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 	first, err := Open(t.Context(), Config{Dir: filepath.Join(home, "a"), Node: "n1"})
 	must(t, err)
 	for name, dir := range map[string]string{
-		"beside":      filepath.Join(home, "b"),
-		"below":       filepath.Join(first.dir, "b"),
-		"deep beside": filepath.Join(home, "b", "c", "d"),
-		"the same":    first.dir,
+		"sibling":           filepath.Join(home, "b"),
+		"below":             filepath.Join(first.dir, "b"),
+		"deep in a sibling": filepath.Join(home, "b", "c", "d"),
+		"the same":          first.dir,
 	} {
 		t.Run(name, func(t *testing.T) {
 			idFile := filepath.Join(home, "state", "pool-id-fast")
