@@ -32,7 +32,7 @@ var exceptions = map[string]string{
 func TestCommands(t *testing.T) {
 	s := begin(t, "commands")
 	ctx := t.Context()
-	r := reader{kubectl: s.Kubectl, documents: map[string]string{}, values: map[string]string{
+	r := reader{cloud: s.env.cloud, kubectl: s.Kubectl, documents: map[string]string{}, values: map[string]string{
 		"NAMESPACE": "kube-system", "TOKEN-FILE": "token", "KEY-FILE": "token", "PASSWORD": "word", "TAG": "word", "RELEASE": "vendor",
 	}}
 	if err := s.furnish(ctx, r.values); err != nil {
@@ -151,7 +151,8 @@ func (s *story) assume(t *testing.T) int {
 
 // reader follows the documents.
 type reader struct {
-	kubectl string
+	// cloud is that of the cluster's own driver.
+	cloud, kubectl string
 	// furnished and empty are kubeconfigs: of a namespace that has the objects of the quickstart, and of one that has
 	// nothing yet.
 	furnished, empty string
@@ -237,11 +238,29 @@ func (r reader) folder(t *testing.T, document string) string {
 			break
 		}
 	}
-	for _, name := range []string{"my-cluster", "move"} {
-		write(t, filepath.Join(dir, name, "kustomization.yaml"), kustomization)
+	write(t, filepath.Join(dir, "my-cluster/kustomization.yaml"), kustomization)
+	if document == "docs/migrate-"+r.cloud+".md" {
+		write(t, filepath.Join(dir, "whole-move/kustomization.yaml"), kustomization)
+		kustomization = fmt.Sprintf(withoutClasses, r.cloud)
 	}
+	write(t, filepath.Join(dir, "move/kustomization.yaml"), kustomization)
 	return dir
 }
+
+// withoutClasses is a move without the classes of a cloud. Where the driver runs under its own name, as in this cluster,
+// they are there, and a class cannot change its driver.
+const withoutClasses = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- ../whole-move
+patches:
+- target: {kind: StorageClass, name: cloudblock-%s.*}
+  patch: |
+    $patch: delete
+    apiVersion: storage.k8s.io/v1
+    kind: StorageClass
+    metadata: {name: any}
+`
 
 // configured writes a kubeconfig whose namespace is a client's.
 func configured(t *testing.T, c kube.Client) string {
