@@ -105,8 +105,26 @@ func (s *story) untilTold(ctx context.Context, p kube.Pod, claim, word string) e
 				words += "; " + e.Reason + ": " + e.Message
 			}
 		}
+		if err == nil && !strings.Contains(words, word) && strings.Contains(words, "NodeExpand failed to check if node supports expansion") {
+			words, err = s.nodeLogs(ctx, c.Spec.VolumeName)
+		}
 		return strings.Contains(words, word), words, err
 	})
+}
+
+// nodeLogs are the lines of the node program about a volume. The kubelet writes the first error of a growth into the
+// claim. When the driver's pod was away then, this is that no driver answers, and of the FailedPrecondition that follows
+// the kubelet shows nothing but in its own log (Kubernetes 1.36, "Waiting for volume to be expandable on the node").
+func (s *story) nodeLogs(ctx context.Context, volume string) (string, error) {
+	pv, err := kube.Get[kube.Volume](ctx, s.Client, "pv", volume)
+	if err != nil || pv.Spec.CSI == nil {
+		return "", err
+	}
+	text, err := s.env.driver.Run(ctx, "logs", "--selector=app.kubernetes.io/name=cloudblock-node", "--container=node", "--tail=-1")
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		return !strings.Contains(line, `"volume_id":"`+pv.Spec.CSI.VolumeHandle+`"`)
+	})
+	return strings.Join(lines, "\n"), err
 }
 
 // away ends a pod and waits until its volume is attached nowhere.
