@@ -219,16 +219,24 @@ func (c Command) Fill(values map[string]string) (Command, error) {
 
 // Kustomization returns the first kustomization that a document shows, as its file, or nothing.
 func Kustomization(text string) string {
-	for _, b := range block.FindAllString(text, -1) {
-		if !strings.Contains(b, "kind: Kustomization\n") {
-			continue
+	for _, b := range Blocks(text) {
+		if strings.Contains(b, "kind: Kustomization\n") {
+			return b
 		}
-		indent := len(b) - len(strings.TrimLeft(b, " "))
-		var file strings.Builder
-		for line := range strings.Lines(b) {
-			file.WriteString(line[min(indent, len(line)-1):])
-		}
-		return strings.TrimRight(file.String(), "\n") + "\n"
 	}
 	return ""
+}
+
+// Blocks returns the blocks of code of a document, without their indentation.
+func Blocks(text string) []string {
+	var all []string
+	for _, b := range block.FindAllString(text, -1) {
+		indent := len(b) - len(strings.TrimLeft(b, " "))
+		var out strings.Builder
+		for line := range strings.Lines(b) {
+			out.WriteString(line[min(indent, len(line)-1):])
+		}
+		all = append(all, strings.TrimRight(out.String(), "\n")+"\n")
+	}
+	return all
 }
