@@ -5,9 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,10 +19,7 @@ const oldTag = "old"
 // manifests are those of this clone.
 type upgrade struct {
 	*story
-	// manifests is the folder that installs the driver.
-	manifests string
-	// fresh has the present image of each of the driver's own containers, by the container's name.
-	fresh   map[string]string
+	own     installation
 	writing writer
 }
 
@@ -48,18 +42,11 @@ var stages = []struct {
 // another volume is created, attached, grown and deleted, once during the rollout and once after it.
 func TestUpgrade(t *testing.T) {
 	s := begin(t, "upgrade")
-	u := &upgrade{story: s, manifests: filepath.Join(filepath.Dir(s.Kubeconfig), "run", "driver"), fresh: map[string]string{}}
-	for _, w := range s.env.driver.workloads {
-		for _, c := range w.Spec.Template.Spec.Containers {
-			if ours(c) {
-				u.fresh[c.Name] = c.Image
-			}
-		}
-	}
-	if got := slices.Sorted(maps.Keys(u.fresh)); !slices.Equal(got, []string{"controller", "node"}) {
-		t.Fatalf("the driver's own containers are %v, want controller and node", got)
-	}
-	t.Cleanup(func() { u.restore(t) })
+	u := &upgrade{story: s, own: s.env.installation(t)}
+	t.Cleanup(func() {
+		u.own.dump(t, s.Namespace)
+		u.own.restore(t)
+	})
 	for _, stage := range stages {
 		ok := t.Run(stage.name, func(t *testing.T) {
 			outer := s.t
@@ -75,31 +62,10 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// restore leaves the driver as the manifests have it, whatever happened, since the clean-up needs it. The logs of a
-// failure are written first.
-func (u *upgrade) restore(t *testing.T) {
-	ctx := context.Background()
-	if t.Failed() {
-		var text strings.Builder
-		for _, w := range u.env.driver.workloads {
-			u.env.driver.DumpLogs(ctx, &text, w.Selector(), 300)
-		}
-		path := filepath.Join(reports(t), u.Namespace+"-driver.txt")
-		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-			t.Error(err)
-		}
-		t.Logf("the driver's logs at the failure: %s", path)
-	}
-	u.Log = t.Logf
-	if err := u.deploy(ctx); err != nil {
-		t.Errorf("install the driver again: %v", err)
-	}
-}
-
 // oldBuild installs it, and a pod that writes from now on.
 func (u *upgrade) oldBuild(ctx context.Context) error {
 	for _, container := range []string{"controller", "node"} {
-		if err := u.swap(ctx, container, old(u.fresh[container])); err != nil {
+		if err := u.swap(ctx, container, old(u.own.fresh[container])); err != nil {
 			return err
 		}
 	}
@@ -112,7 +78,7 @@ func (u *upgrade) oldBuild(ctx context.Context) error {
 
 // change gives one of the containers another build.
 func (u *upgrade) change(ctx context.Context, container string, back bool) error {
-	image, name := u.fresh[container], "new-"+container
+	image, name := u.own.fresh[container], "new-"+container
 	if back {
 		image, name = old(image), "old-"+container
 	}
@@ -197,35 +163,11 @@ func (u *upgrade) swap(ctx context.Context, container, image string) error {
 		if _, err := d.Run(ctx, "rollout", "status", name, "--timeout="+patience.String()); err != nil {
 			return err
 		}
-		if err := u.runs(ctx, w, container, image); err != nil {
+		if err := u.own.runs(ctx, w, container, image); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// runs waits until all pods of a workload that are to stay have an image and are ready, and logs which version it is.
-func (u *upgrade) runs(ctx context.Context, w kube.Workload, container, image string) error {
-	d, version := u.env.driver, ""
-	err := d.Until(ctx, w.Metadata.Name+" runs "+image, patience, func(ctx context.Context) (bool, string, error) {
-		pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
-		if err != nil {
-			return false, "", err
-		}
-		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil })
-		for _, p := range pods {
-			has := slices.ContainsFunc(p.Spec.Containers, func(c kube.Container) bool { return c.Name == container && c.Image == image })
-			if !has || !p.Ready() {
-				return false, fmt.Sprintf("pod %s has the image: %t; %s", p.Metadata.Name, has, p.State()), nil
-			}
-			if version, err = d.ExecArgs(ctx, p.Metadata.Name, container, "/cloudblock-"+container, "--version"); err != nil {
-				return false, "", err
-			}
-		}
-		return len(pods) == w.Wanted(), fmt.Sprintf("%d pods of %d", len(pods), w.Wanted()), nil
-	})
-	u.Log("%s: %s", image, strings.TrimSpace(version))
-	return err
 }
 
 // uninstall removes the driver. The writer goes on, its volume stays, and what is deleted meanwhile is still there.
@@ -240,10 +182,7 @@ func (u *upgrade) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := u.env.Run(ctx, "delete", "-k", u.manifests, "--ignore-not-found", "--timeout="+patience.String()); err != nil {
-		return err
-	}
-	if err := u.UntilGone(ctx, "namespace", u.env.driver.Namespace, patience); err != nil {
+	if err := u.own.remove(ctx); err != nil {
 		return err
 	}
 	for _, kind := range []string{"pod", "pvc"} {
@@ -298,7 +237,7 @@ func (u *upgrade) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := u.deploy(ctx); err != nil {
+	if err := u.own.deploy(ctx); err != nil {
 		return err
 	}
 	for _, v := range volumes {
@@ -310,31 +249,6 @@ func (u *upgrade) install(ctx context.Context) error {
 		}
 	}
 	return u.check(ctx, "again")
-}
-
-// deploy installs what the clone has, and waits until it runs.
-func (u *upgrade) deploy(ctx context.Context) error {
-	err := u.env.Until(ctx, "the manifests are applied", patience, func(ctx context.Context) (bool, string, error) {
-		_, err := u.env.Run(ctx, "apply", "--server-side", "--force-conflicts", "-k", u.manifests)
-		return err == nil, "", err
-	})
-	if err != nil {
-		return err
-	}
-	for _, w := range u.env.driver.workloads {
-		if _, err := u.env.driver.Run(ctx, "rollout", "status", w.Kind+"/"+w.Metadata.Name, "--timeout="+patience.String()); err != nil {
-			return err
-		}
-		for _, c := range w.Spec.Template.Spec.Containers {
-			if !ours(c) {
-				continue
-			}
-			if err := u.runs(ctx, w, c.Name, u.fresh[c.Name]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // finish mounts the writer's volume anew, reads it whole, and deletes everything.
