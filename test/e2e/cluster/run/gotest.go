@@ -10,14 +10,29 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
 
-// goTest runs one of our own tests and shows what it says while it runs. Tests that only hold others
-// are not counted.
-func goTest(ctx context.Context, name string, o options, out io.Writer) line {
+// ourTest is the command of one of this suite's tests.
+func ourTest(ctx context.Context, name string, o options) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-tags", "cluster", "-timeout", "90m", "-json",
 		"-run", "^"+name+"$", "./test/e2e/cluster")
 	cmd.Env = append(os.Environ(), "CLOUDBLOCK_REPORTS="+o.reports, "CLOUDBLOCK_CLOUD="+o.cloud)
+	return cmd
+}
+
+// chartsTest is the command of the test that sends the chart with random values to the API server. It is in a module of its own.
+func chartsTest(ctx context.Context, client kube.Client) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-tags", "cluster", "-timeout", "30m", "-json",
+		"-run", "^TestTheAPIServerTakesRandomValues$", ".", "-args", "-kubectl", client.Kubectl)
+	cmd.Dir = "test/charts"
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+client.Kubeconfig)
+	return cmd
+}
+
+// goTest runs such a command and shows what the test says while it runs. Tests that only hold others are not counted.
+func goTest(cmd *exec.Cmd, out io.Writer) line {
 	cmd.Stderr = out
 	// The go command then ends the test too; its namespace e2e-... is left for who wants to look.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -34,7 +49,7 @@ func goTest(ctx context.Context, name string, o options, out io.Writer) line {
 		l.err = fmt.Errorf("go test: %w", err)
 	}
 	if l.err == nil && l.passed == 0 {
-		l.err = fmt.Errorf("%s passed nothing", name)
+		l.err = fmt.Errorf("%s passed nothing", strings.Join(cmd.Args, " "))
 	}
 	return l
 }

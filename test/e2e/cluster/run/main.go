@@ -1,6 +1,7 @@
 // Command run is `make e2e-cluster`: the project's own story in a running cluster, the same story
-// while the driver's pods are deleted, the commands of the documents, an upgrade from an older build,
-// and the upstream External Storage suite, on a cloud with controllers also while these are deleted.
+// while the driver's pods are deleted, the commands of the documents, the chart with random values, an
+// installation by the documents alone, an upgrade from an older build, and the upstream External Storage
+// suite, on a cloud with controllers also while these are deleted.
 // It starts a cluster when none runs, and prints a table of what passed.
 package main
 
@@ -37,7 +38,7 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "crowd", "commands", "sabotage", "upgrade", "upstream", "nothing-left"},
+	"local":        {"first", "story", "crowd", "commands", "charts", "sabotage", "install", "upgrade", "upstream", "nothing-left"},
 	"digitalocean": withControllers,
 	"linode":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
@@ -45,13 +46,13 @@ var parts = map[string][]string{
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
 var withControllers = []string{
-	"first", "story", "commands", "sabotage", "patrol", "upgrade", "upstream", "upstream-patrol", "nothing-left",
+	"first", "story", "commands", "charts", "sabotage", "patrol", "install", "upgrade", "upstream", "upstream-patrol", "nothing-left",
 }
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
-	"commands": "TestCommands", "upgrade": "TestUpgrade",
+	"commands": "TestCommands", "install": "TestInstall", "upgrade": "TestUpgrade",
 }
 
 // controllers selects the pods of the controller's Deployment.
@@ -164,7 +165,10 @@ func one(ctx context.Context, client kube.Client, o options, part string, out io
 		}
 	}
 	if test, ok := tests[part]; ok {
-		return goTest(ctx, test, o, out)
+		return goTest(ourTest(ctx, test, o), out)
+	}
+	if part == "charts" {
+		return goTest(chartsTest(ctx, client), out)
 	}
 	if part == "upstream-patrol" {
 		o.reports = filepath.Join(o.reports, part)

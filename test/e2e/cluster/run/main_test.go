@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,7 @@ func TestParse(t *testing.T) {
 		"an unknown part":   {[]string{"-only", "downstream"}, false},
 		"another cloud":     {[]string{"-cloud", "digitalocean", "-only", "patrol,upstream-patrol"}, true},
 		"a third cloud":     {[]string{"-cloud", "linode", "-only", "story,upstream-patrol"}, true},
+		"an installation":   {[]string{"-cloud", "yandex", "-only", "charts,install"}, true},
 		"an old build":      {[]string{"-only", "upgrade", "-old", "v0.1.0"}, true},
 		"another's part":    {[]string{"-cloud", "local", "-only", "patrol"}, false},
 		"an unknown cloud":  {[]string{"-cloud", "moon"}, false},
@@ -55,6 +57,20 @@ func TestParse(t *testing.T) {
 				t.Errorf("parse(%v) = %v, good is %v", c.args, err, c.good)
 			}
 		})
+	}
+}
+
+func TestPartsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cloud, all := range parts {
+		for _, part := range all {
+			if !strings.Contains(string(text), "`"+part+"`") {
+				t.Errorf("docs/cluster.md does not say what the part %s of %s does", part, cloud)
+			}
+		}
 	}
 }
 
