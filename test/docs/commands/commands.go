@@ -17,7 +17,7 @@ import (
 // Command is one kubectl command of a document.
 type Command struct {
 	Document string
-	// Args are the arguments of kubectl, as a shell makes them.
+	// Args are the arguments of the program, as a shell makes them.
 	Args []string
 }
 
@@ -28,15 +28,15 @@ func (c Command) String() string {
 var (
 	// block is code, with the blank lines inside and behind it.
 	block = regexp.MustCompile(`(?m)(?:^ {4,}\S.*\n(?:[ \t]*\n)*)+`)
-	// first is a line that begins with a command of kubectl, as such or in a loop.
-	first = regexp.MustCompile(`(?m)^ *(?:kubectl|for .*\$\(kubectl) `)
+	// first is a line that begins with a command of kubectl, as such or in a loop, or of Helm.
+	first = regexp.MustCompile(`(?m)^ *(?:kubectl|helm|for .*\$\(kubectl) `)
 	// inline is a command in a sentence.
-	inline = regexp.MustCompile("`(kubectl [^`]+)`")
+	inline = regexp.MustCompile("`((?:kubectl|helm) [^`]+)`")
 )
 
 // Documents are the files below a repository's folder that tell users what to do.
 func Documents(root string) ([]string, error) {
-	found := []string{filepath.Join(root, "README.md")}
+	found := []string{filepath.Join(root, "README.md"), filepath.Join(root, "deploy/charts/cloudblock-csi/README.md")}
 	for _, pattern := range []string{"docs/*.md", "docs/backends/*.md"} {
 		some, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
@@ -47,8 +47,13 @@ func Documents(root string) ([]string, error) {
 	return found, nil
 }
 
-// All returns the commands of all documents, in order.
-func All(root string) ([]Command, error) {
+// All returns kubectl's commands of all documents, in order.
+func All(root string) ([]Command, error) { return all(root, "kubectl") }
+
+// Helm returns Helm's.
+func Helm(root string) ([]Command, error) { return all(root, "helm") }
+
+func all(root, program string) ([]Command, error) {
 	documents, err := Documents(root)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,7 @@ func All(root string) ([]Command, error) {
 		if err != nil {
 			return nil, err
 		}
-		some, err := In(document, string(text))
+		some, err := in(document, string(text), program)
 		if err != nil {
 			return nil, err
 		}
@@ -72,8 +77,10 @@ func All(root string) ([]Command, error) {
 	return all, nil
 }
 
-// In returns the commands of one document: those of its blocks of code, and then those in its sentences.
-func In(document, text string) ([]Command, error) {
+// In returns kubectl's commands of one document: those of its blocks of code, and then those in its sentences.
+func In(document, text string) ([]Command, error) { return in(document, text, "kubectl") }
+
+func in(document, text, program string) ([]Command, error) {
 	var scripts []string
 	for _, b := range block.FindAllString(text, -1) {
 		if first.MatchString(b) {
@@ -85,7 +92,7 @@ func In(document, text string) ([]Command, error) {
 	}
 	var all []Command
 	for _, script := range scripts {
-		some, err := parse(script)
+		some, err := parse(script, program)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w in:\n%s", document, err, script)
 		}
@@ -96,9 +103,9 @@ func In(document, text string) ([]Command, error) {
 	return all, nil
 }
 
-// parse returns the arguments of each kubectl in a shell's script, also in pipes, loops and substitutions. The value of a
+// parse returns the arguments of each call of a program in a shell's script, also in pipes, loops and substitutions. The value of a
 // variable is its name, such as $pod.
-func parse(script string) ([][]string, error) {
+func parse(script, program string) ([][]string, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil {
 		return nil, err
@@ -109,12 +116,12 @@ func parse(script string) ([][]string, error) {
 		}
 		return "$" + name
 	})}
-	// What stands for another command's output is not kubectl's argument in any document.
+	// What stands for another command's output is no argument in any document.
 	config.CmdSubst = func(io.Writer, *syntax.CmdSubst) error { return nil }
 	var all [][]string
 	syntax.Walk(file, func(node syntax.Node) bool {
 		call, is := node.(*syntax.CallExpr)
-		if !is || len(call.Args) == 0 || call.Args[0].Lit() != "kubectl" {
+		if !is || len(call.Args) == 0 || call.Args[0].Lit() != program {
 			return true
 		}
 		var args []string

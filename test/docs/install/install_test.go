@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/docs/commands"
 )
 
 const root = "../../.."
@@ -96,6 +98,24 @@ func TestTheFoldersRender(t *testing.T) {
 			}
 			wants(t, chart(t, cloud), wanted)
 		})
+	}
+}
+
+// TestHelmTakesTheCommands: each command of Helm in the documents exists, with its flags; with --help Helm looks at no more.
+func TestHelmTakesTheCommands(t *testing.T) {
+	all, err := commands.Helm(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Errorf("found only %d commands", len(all))
+	}
+	for _, c := range all {
+		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"tool", "helm"}, c.Args...), "--help")...)
+		cmd.Dir = filepath.Join(root, "test/charts")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "\nFlags:\n") {
+			t.Errorf("%s: helm %s: %v\n%s", c.Document, strings.Join(c.Args, " "), err, out)
+		}
 	}
 }
 
