@@ -156,6 +156,9 @@ func TestARunWithoutCredentialsDoesNotBegin(t *testing.T) {
 		"another cloud":  {Cloud: "local", Run: "abc123", Region: "a", TokenFile: good},
 		"one machine":    {Cloud: "linode", Run: "abc123", Region: "us-ord", TokenFile: good, Machines: []cloud.NodeID{"1"}},
 		"a run's letter": {Cloud: "linode", Run: "abc12*", Region: "us-ord", TokenFile: good},
+		"a word as run":  {Cloud: "linode", Run: "backup", Region: "us-ord", TokenFile: good},
+		"a short run":    {Cloud: "linode", Run: "abc12", Region: "us-ord", TokenFile: good},
+		"a long run":     {Cloud: "linode", Run: "abc1234", Region: "us-ord", TokenFile: good},
 	} {
 		if err := a.Check(); err == nil {
 			t.Errorf("%s: Check = nil", name)
