@@ -247,3 +247,28 @@ func Blocks(text string) []string {
 	}
 	return all
 }
+
+// Section returns what is between a heading and the next one of any level.
+func Section(text, heading string) (string, error) {
+	_, rest, found := strings.Cut(text, "\n"+heading+"\n")
+	if !found {
+		return "", fmt.Errorf("there is no heading %q", heading)
+	}
+	if end := strings.Index(rest, "\n#"); end >= 0 {
+		rest = rest[:end+1]
+	}
+	return rest, nil
+}
+
+// Statements splits a shell's script, without its comments.
+func Statements(script string) ([]string, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, s := range file.Stmts {
+		all = append(all, script[s.Pos().Offset():s.End().Offset()])
+	}
+	return all, nil
+}

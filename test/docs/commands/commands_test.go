@@ -124,3 +124,22 @@ func TestKustomization(t *testing.T) {
 		t.Errorf("Kustomization = %q, want %q", got, want)
 	}
 }
+
+func TestSection(t *testing.T) {
+	const text = "# A\n\n## B\n\n    x=1  # a comment\n    y $x && z\n\n### C\n\n    w\n"
+	section, err := Section(text, "## B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := Blocks(section)
+	if len(blocks) != 1 {
+		t.Fatalf("Blocks = %q, want one", blocks)
+	}
+	got, err := Statements(blocks[0])
+	if want := []string{"x=1", "y $x && z"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("Statements = %q, %v, want %q", got, err, want)
+	}
+	if _, err := Section(text, "## C"); err == nil {
+		t.Error("a heading of another level is no error")
+	}
+}

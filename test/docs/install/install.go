@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"mvdan.cc/sh/v3/syntax"
-
 	"github.com/cloudblock-csi/cloudblock-csi/test/docs/commands"
 )
 
@@ -52,7 +50,7 @@ func find(root, cloud, heading string) (Way, error) {
 		return w, err
 	}
 	for _, h := range headings {
-		section, err := below(string(text), h)
+		section, err := commands.Section(string(text), h)
 		if err != nil {
 			return w, fmt.Errorf("%s: %w", w.Document, err)
 		}
@@ -63,7 +61,7 @@ func find(root, cloud, heading string) (Way, error) {
 			if strings.HasPrefix(block, "apiVersion:") {
 				continue
 			}
-			some, err := statements(block)
+			some, err := commands.Statements(block)
 			if err != nil {
 				return w, fmt.Errorf("%s: %w in:\n%s", w.Document, err, block)
 			}
@@ -71,31 +69,6 @@ func find(root, cloud, heading string) (Way, error) {
 		}
 	}
 	return w, nil
-}
-
-// below returns what is between a heading and the next one of any level.
-func below(text, heading string) (string, error) {
-	_, rest, found := strings.Cut(text, "\n"+heading+"\n")
-	if !found {
-		return "", fmt.Errorf("there is no heading %q", heading)
-	}
-	if end := strings.Index(rest, "\n#"); end >= 0 {
-		rest = rest[:end+1]
-	}
-	return rest, nil
-}
-
-// statements splits a shell's script, without its comments.
-func statements(script string) ([]string, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, s := range file.Stmts {
-		all = append(all, script[s.Pos().Offset():s.End().Offset()])
-	}
-	return all, nil
 }
 
 // Substitutions are all that differs between a page and its commands on the emulated account of `make cluster`.
