@@ -21,6 +21,8 @@ type Way struct {
 	Kustomization string
 	// Commands are a shell's, in order.
 	Commands []string
+	// TakeOver is the command by which Helm takes over what is installed; only Move has one.
+	TakeOver string
 	// Removal is what docs/upgrade.md has for the end of the driver.
 	Removal []string
 }
@@ -39,6 +41,25 @@ func Helm(root, cloud string) (Way, error) {
 	w.Removal = []string{"helm uninstall cloudblock --namespace " + namespace + " --wait", "kubectl delete namespace " + namespace}
 	return w, err
 }
+
+// Move returns the way of Kustomize, behind which Helm takes over and then removes, as the chart's README says.
+func Move(root, cloud string) (Way, error) {
+	w, err := Kustomize(root, cloud)
+	if err != nil {
+		return w, err
+	}
+	helm, err := Helm(root, cloud)
+	w.Removal = helm.Removal
+	for _, c := range helm.Commands {
+		if strings.HasPrefix(c, "helm install ") {
+			w.TakeOver = c + takeOver
+		}
+	}
+	return w, err
+}
+
+// takeOver is what the chart's README adds to the command that installs.
+const takeOver = " --take-ownership --force-conflicts"
 
 func find(root, cloud, heading string) (Way, error) {
 	w, headings := Way{Document: "docs/backends/" + cloud + ".md"}, []string{heading}
@@ -101,27 +122,29 @@ var emulated embed.FS
 // tag is that of the images that `make cluster` gives its nodes.
 const tag = "unreleased"
 
-// Folder makes what a reader has when the commands begin: deploy, their own folder, and bin with the names of the images.
+// Folder makes what a reader has when the commands begin: deploy, their own folder, and bin with the names of the images and
+// the chart.
 func (w Way) Folder(ctx context.Context, root, cloud, dir string) error {
 	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(root, "deploy"))); err != nil {
 		return err
 	}
-	if err := write(filepath.Join(dir, "token"), "emulator-token"); err != nil {
-		return err
-	}
-	if w.Kustomization == "" {
-		if err := copyEmulated("values.yaml", cloud, filepath.Join(dir, "emulated.yaml")); err != nil {
+	if w.Kustomization != "" {
+		if err := write(filepath.Join(dir, "my-cluster/kustomization.yaml"), w.Kustomization); err != nil {
 			return err
 		}
-		return run(ctx, root, "build/chart.sh", filepath.Join(dir, "bin/chart"))
 	}
-	if err := write(filepath.Join(dir, "my-cluster/kustomization.yaml"), w.Kustomization); err != nil {
-		return err
+	for _, err := range []error{
+		write(filepath.Join(dir, "token"), "emulator-token"),
+		copyEmulated("kustomization.yaml", cloud, filepath.Join(dir, "emulated/kustomization.yaml")),
+		copyEmulated("values.yaml", cloud, filepath.Join(dir, "emulated.yaml")),
+		run(ctx, root, "build/names.sh", "component", filepath.Join(dir, "bin/images")),
+		run(ctx, root, "build/chart.sh", filepath.Join(dir, "bin/chart")),
+	} {
+		if err != nil {
+			return err
+		}
 	}
-	if err := copyEmulated("kustomization.yaml", cloud, filepath.Join(dir, "emulated/kustomization.yaml")); err != nil {
-		return err
-	}
-	return run(ctx, root, "build/names.sh", "component", filepath.Join(dir, "bin/images"))
+	return nil
 }
 
 // Block changes the reader's folder for a cluster in which pods do not reach the metadata service.

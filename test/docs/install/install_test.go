@@ -24,6 +24,13 @@ func TestEachPageInstalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readme, err := os.ReadFile(filepath.Join(root, "deploy/charts/cloudblock-csi/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), takeOver+"\n") {
+		t.Errorf("the README of the chart does not say %q", takeOver)
+	}
 	used := map[string]bool{}
 	for _, cloud := range []string{"digitalocean", "linode", "local", "yandex"} {
 		kustomize, err := Kustomize(root, cloud)
@@ -96,7 +103,7 @@ func TestTheFoldersRender(t *testing.T) {
 				blocked := append(slices.Clone(wanted), "hostNetwork: true", "REGION: here")
 				wants(t, program(t, "test/manifests", "kustomize", "build", filepath.Join(dir, "emulated")), blocked)
 			}
-			wants(t, chart(t, cloud), wanted)
+			wants(t, chart(t, cloud, dir), wanted)
 		})
 	}
 }
@@ -119,15 +126,11 @@ func TestHelmTakesTheCommands(t *testing.T) {
 	}
 }
 
-// chart renders what the `helm install` of the page installs.
-func chart(t *testing.T, cloud string) string {
+// chart renders what the `helm install` of the page installs, in a folder that Folder has made.
+func chart(t *testing.T, cloud, dir string) string {
 	t.Helper()
 	w, err := Helm(root, cloud)
 	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := w.Folder(t.Context(), root, cloud, dir); err != nil {
 		t.Fatal(err)
 	}
 	archives, err := filepath.Glob(filepath.Join(dir, "bin/chart/*.tgz"))

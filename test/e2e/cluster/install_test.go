@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ type installer struct {
 	environment []string
 }
 
-// TestInstall takes the driver off and installs it by the commands of the documents, once by each way. At the end the
+// TestInstall takes the driver off and installs it by the commands of the documents, by one way after the other. At the end the
 // cluster has its own installation again.
 func TestInstall(t *testing.T) {
 	s := begin(t, "install")
@@ -52,6 +53,7 @@ func TestInstall(t *testing.T) {
 	if s.env.cloud != "local" {
 		i.by(t, "kustomize, and pods do not reach 169.254.169.254", install.Kustomize, i.blocked)
 	}
+	i.by(t, "kustomize, and then Helm takes over", install.Move, i.takenOver)
 }
 
 // by installs the driver by one way, and removes it and the volume again.
@@ -115,6 +117,40 @@ func (i installer) follow(ctx context.Context, w install.Way, dir string) error 
 	return nil
 }
 
+// takenOver follows a page and then lets Helm take over. Where there are no settings, whose ConfigMap gets another name, no
+// pod of the driver is replaced.
+func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
+	if err := i.follow(ctx, w, dir); err != nil {
+		return err
+	}
+	before, err := i.env.driver.allReady(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{w.TakeOver})); err != nil {
+		return err
+	}
+	if i.env.cloud == "local" {
+		after, err := i.env.driver.allReady(ctx)
+		if err != nil {
+			return err
+		}
+		for n := range before {
+			if !slices.ContainsFunc(after, func(p kube.Pod) bool { return p.Metadata.UID == before[n].Metadata.UID }) {
+				return fmt.Errorf("Helm has replaced the driver's pod %s", before[n].Metadata.Name)
+			}
+		}
+	}
+	if err := i.end(ctx, "app"); err != nil {
+		return err
+	}
+	if err := i.Create(ctx, newPod("app", "data", "")); err != nil {
+		return err
+	}
+	_, err = i.UntilReady(ctx, "app", patience)
+	return err
+}
+
 // run runs commands in a shell, each as a page has it, and returns how long all of them took.
 func (i installer) run(ctx context.Context, dir string, commands []string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*longest)
@@ -123,7 +159,7 @@ func (i installer) run(ctx context.Context, dir string, commands []string) (time
 	for _, c := range commands {
 		one := time.Now()
 		cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", c)
-		cmd.Dir, cmd.Env = dir, i.environment
+		cmd.Dir, cmd.Env, cmd.WaitDelay = dir, i.environment, 10*time.Second
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return time.Since(begin), fmt.Errorf("%s: %w\n%s", c, err, out)
