@@ -147,8 +147,8 @@ func (w Way) Folder(ctx context.Context, root, cloud, dir string) error {
 	return nil
 }
 
-// Block changes the reader's folder for a cluster in which pods do not reach the metadata service.
-func Block(cloud, dir, settings string) error {
+// BlockMetadata changes the reader's folder for a cluster in which pods do not reach the metadata service.
+func BlockMetadata(cloud, dir, settings string) error {
 	file := filepath.Join(dir, "emulated/kustomization.yaml")
 	if err := os.Rename(filepath.Dir(file), filepath.Join(dir, "reached")); err != nil {
 		return err

@@ -97,7 +97,7 @@ func TestTheFoldersRender(t *testing.T) {
 			} else {
 				wanted = append(wanted, "CLUSTER_ID: prod", "API_ENDPOINT: https://10.250.0.254:28443", "mountPath: /emulator/ca.pem", "path: /run/cluster/run/emulator/ca.pem")
 				wants(t, program(t, "test/manifests", "kustomize", "build", filepath.Join(dir, "emulated")), wanted)
-				if err := Block(cloud, dir, "REGION=here"); err != nil {
+				if err := BlockMetadata(cloud, dir, "REGION=here"); err != nil {
 					t.Fatal(err)
 				}
 				blocked := append(slices.Clone(wanted), "hostNetwork: true", "REGION: here")

@@ -196,7 +196,7 @@ func (i installer) blocked(ctx context.Context, t *testing.T, w install.Way, dir
 	if err != nil {
 		return err
 	}
-	if err := install.Block(i.env.cloud, dir, settings); err != nil {
+	if err := install.BlockMetadata(i.env.cloud, dir, settings); err != nil {
 		return err
 	}
 	for _, node := range i.env.nodes {
