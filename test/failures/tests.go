@@ -84,7 +84,7 @@ func runPackage(ctx context.Context, pkg string, names []string, results map[tes
 			tops = append(tops, top)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-race", "-count=1", "-tags", "e2e", "-timeout", "20m", "-json",
+	cmd := exec.CommandContext(ctx, "go", "test", "-race", "-count=1", "-parallel", "6", "-tags", "e2e", "-timeout", "20m", "-json",
 		"-run", "^("+strings.Join(tops, "|")+")$", "./"+pkg)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
