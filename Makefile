@@ -62,6 +62,12 @@ e2e: ## Run the tests on real loop devices and filesystems (root)
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
 
+.PHONY: e2e-vm
+e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and go: SMOKE=1, ONLY (tests), CHURN (cycles) (root)
+	@test/require.sh gcc root qemu-system-x86_64 debootstrap mkfs.ext4
+	@$(MAKE) --no-print-directory build
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm $(if $(SMOKE),-short) $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
+
 .PHONY: e2e-real
 e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
 	@GO="$(GO)" $(REAL_ACCOUNT) EMULATED="$(EMULATED)" test/real.sh
@@ -188,7 +194,7 @@ lint: ## Run the linters and check the formatting
 	@test/require.sh gcc
 	@unformatted=$$(gofmt -l cmd internal test); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(TOOL) golangci-lint run --build-tags e2e,cluster,images,real ./...
+	$(TOOL) golangci-lint run --build-tags e2e,cluster,images,real,vm ./...
 	cd test/sanity && $(GO) vet -tags e2e ./...
 	cd test/manifests && $(GO) vet ./...
 	cd test/tools && $(GO) vet ./...

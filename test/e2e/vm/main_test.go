@@ -1,0 +1,190 @@
+//go:build vm
+
+// Package vm drives the real node program in a virtual machine whose disks are plugged in and out as the clouds
+// do. It needs root and QEMU.
+package vm
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/vm"
+)
+
+const (
+	mib = int64(1) << 20
+	gib = int64(1) << 30
+	// patience bounds every step. Emulation on a busy computer is slow, and no test depends on time.
+	patience = 5 * time.Minute
+	// bootLimit bounds a boot, which takes 6 to 40 s.
+	bootLimit = 3 * time.Minute
+)
+
+// clouds are those whose disks the suite plugs in.
+var clouds = []string{vm.DigitalOcean, vm.Linode, vm.Yandex}
+
+// config is what every guest is made of, but for its folder.
+var config vm.Config
+
+// shared is the guest of all tests that neither reset nor kill it. The first one boots it.
+var shared *machine
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := prepare(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// prepare makes the image, if need be, and the programs of the guest, and runs the tests.
+func prepare(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "cloudblock-vm-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	image := exec.Command("../../vm/image.sh")
+	image.Stderr = os.Stderr
+	out, err := image.Output()
+	if err != nil {
+		return 0, fmt.Errorf("make the image of the virtual machine: %w", err)
+	}
+	config = vm.Config{Image: strings.TrimSpace(string(out)), Init: filepath.Join(dir, "init")}
+	if config.Node, err = filepath.Abs(filepath.Join("../../../bin", "cloudblock-node")); err != nil {
+		return 0, err
+	}
+	if bin := os.Getenv("CLOUDBLOCK_BIN"); bin != "" {
+		config.Node = filepath.Join(bin, "cloudblock-node")
+	}
+	if _, err := os.Stat(config.Node); err != nil {
+		return 0, fmt.Errorf("%w: run `make build` first", err)
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", config.Init, "../../vm/guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build the guest's program: %w: %s", err, out)
+	}
+	defer func() {
+		if shared != nil {
+			shared.guest.Kill()
+			_ = os.RemoveAll(shared.dir)
+		}
+	}()
+	return m.Run(), nil
+}
+
+// machine is a guest and the node programs in it, one for each cloud that a test has asked for.
+type machine struct {
+	guest *vm.Guest
+	nodes map[string]*vm.Node
+	dir   string // has the disks' files, too
+}
+
+// boot starts a guest.
+func boot(t *testing.T) *machine {
+	t.Helper()
+	cfg := config
+	var err error
+	if cfg.Dir, err = os.MkdirTemp("", "cloudblock-vm-guest-"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	defer cancel()
+	start := time.Now()
+	guest, err := vm.Start(ctx, cfg)
+	if err != nil {
+		_ = os.RemoveAll(cfg.Dir)
+		t.Fatal(err)
+	}
+	t.Logf("the guest has booted in %.1fs", time.Since(start).Seconds())
+	return &machine{guest: guest, nodes: map[string]*vm.Node{}, dir: cfg.Dir}
+}
+
+// sharedMachine returns the machine that most tests share, with a node program of this cloud.
+func sharedMachine(t *testing.T, cloud string) *host {
+	t.Helper()
+	if shared == nil {
+		shared = boot(t)
+	}
+	return shared.host(t, cloud)
+}
+
+// ownMachine boots a machine for this test alone.
+func ownMachine(t *testing.T, cloud string) *host {
+	t.Helper()
+	m := boot(t)
+	t.Cleanup(func() {
+		m.guest.Kill()
+		if err := os.RemoveAll(m.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return m.host(t, cloud)
+}
+
+// host is a machine of one cloud as a test sees it.
+type host struct {
+	*machine
+	*vm.Node
+	t     *testing.T
+	cloud string
+}
+
+func (m *machine) host(t *testing.T, cloud string) *host {
+	t.Helper()
+	if m.nodes[cloud] == nil {
+		n, err := m.guest.StartNode(within(t), cloud)
+		must(t, err)
+		m.nodes[cloud] = n
+	}
+	h := &host{machine: m, Node: m.nodes[cloud], t: t, cloud: cloud}
+	t.Cleanup(func() {
+		if t.Failed() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			log, _ := h.Log(ctx)
+			kernel, _ := h.guest.Run(ctx, "dmesg | tail -n 25")
+			t.Logf("node program:\n%s\nkernel:\n%s", log[max(0, len(log)-6000):], kernel)
+		}
+	})
+	return h
+}
+
+// run runs a script in the guest that must succeed.
+func (h *host) run(format string, args ...any) string {
+	h.t.Helper()
+	script := format
+	if len(args) > 0 {
+		script = fmt.Sprintf(format, args...)
+	}
+	out, err := h.guest.Run(within(h.t), script)
+	if err != nil {
+		h.t.Fatalf("%s\n%v", script, err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// within returns a context for one step of a test.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

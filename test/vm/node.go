@@ -1,0 +1,101 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// KubeletDir is the kubelet's folder in the guest.
+const KubeletDir = "/var/lib/kubelet"
+
+// The machine's identity in the metadata services.
+const (
+	DropletID  = "4711"
+	LinodeID   = "815"
+	InstanceID = "fhmvm000000000000001"
+)
+
+// metadataFiles are the answers of the metadata services of the three clouds.
+var metadataFiles = map[string]string{
+	"metadata/v1/id":                   DropletID,
+	"metadata/v1/region":               "fra1",
+	"v1/token":                         `["token"]`,
+	"v1/instance":                      `{"id": ` + LinodeID + `, "region": "eu-central", "specs": {"memory": 16384}}`,
+	"computeMetadata/v1/instance/id":   InstanceID,
+	"computeMetadata/v1/instance/zone": "projects/b1g0000000000000001/zones/ru-central1-a",
+}
+
+// Node is a node program in a guest, and the client of its socket.
+type Node struct {
+	csi.NodeClient
+	guest *Guest
+	cloud string
+	flags []string
+	conn  *grpc.ClientConn
+}
+
+// StartNode starts the node program of a cloud in the guest, next to those of other clouds, and waits until it
+// answers. A node program of the same cloud must have been stopped.
+func (g *Guest) StartNode(ctx context.Context, cloud string, flags ...string) (*Node, error) {
+	n := &Node{guest: g, cloud: cloud, flags: flags}
+	// Waiting for the socket's server is left to the client.
+	conn, err := grpc.NewClient("passthrough:///"+n.Socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return g.Dial(ctx, path) }))
+	if err != nil {
+		return nil, err
+	}
+	n.conn, n.NodeClient = conn, csi.NewNodeClient(conn)
+	return n, n.Start(ctx)
+}
+
+// Folder is where the node program keeps its socket and its records.
+func (n *Node) Folder() string { return KubeletDir + "/plugins/" + n.cloud }
+
+// Socket is the path of its socket in the guest.
+func (n *Node) Socket() string { return n.Folder() + "/csi.sock" }
+
+// Log returns what the program has logged since the guest's boot.
+func (n *Node) Log(ctx context.Context) (string, error) {
+	return n.guest.Run(ctx, "cat /run/node-"+n.cloud+".log")
+}
+
+// Start starts the program again, after Stop or a reset of the guest.
+func (n *Node) Start(ctx context.Context) error {
+	var script strings.Builder
+	for path, content := range metadataFiles {
+		fmt.Fprintf(&script, "mkdir -p $(dirname /run/metadata/%[1]s) && printf %%s '%[2]s' >/run/metadata/%[1]s\n", path, content)
+	}
+	fmt.Fprintf(&script, "mkdir -p %s %s/pods\n", n.Folder(), KubeletDir)
+	args := append([]string{"--cloud=" + n.cloud, "--endpoint=unix://" + n.Socket(), "--kubelet-dir=" + KubeletDir}, n.flags...)
+	fmt.Fprintf(&script, "setsid /usr/local/bin/cloudblock-node '%s' >>/run/node-%[2]s.log 2>&1 </dev/null &\necho $! >/run/node-%[2]s.pid\n",
+		strings.Join(args, "' '"), n.cloud)
+	if out, err := n.guest.Run(ctx, script.String()); err != nil {
+		return fmt.Errorf("start the node program: %w: %s", err, out)
+	}
+	n.conn.ResetConnectBackoff()
+	if _, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}); err != nil {
+		log, _ := n.Log(context.WithoutCancel(ctx))
+		return fmt.Errorf("the node program does not answer: %w\n%s", err, log)
+	}
+	return nil
+}
+
+// Stop ends the program with a signal, TERM or KILL, and waits until it has ended.
+func (n *Node) Stop(ctx context.Context, signal string) error {
+	_, err := n.guest.Run(ctx, fmt.Sprintf(`
+		pid=$(cat /run/node-%s.pid)
+		kill -%s $pid
+		while kill -0 $pid 2>/dev/null; do sleep 0.1; done`, n.cloud, signal))
+	return err
+}
+
+// Close closes the client. The program goes on.
+func (n *Node) Close() error { return n.conn.Close() }
