@@ -94,6 +94,7 @@ func (g *Guest) startQEMU(cfg Config, archive string) error {
 	}
 	cmd := exec.Command("qemu-system-x86_64",
 		"-accel", "tcg,tb-size=128", "-cpu", "max", "-M", "pc", "-m", fmt.Sprint(memory), "-smp", "1",
+		"-smbios", "type=1,manufacturer=DigitalOcean,serial="+MachineID,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", filepath.Join(cfg.Image, "vmlinuz"), "-initrd", archive,
 		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -14,19 +15,18 @@ import (
 // KubeletDir is the kubelet's folder in the guest.
 const KubeletDir = "/var/lib/kubelet"
 
-// The machine's identity in the metadata services.
+// The machine's identity.
 const (
-	DropletID  = "4711"
-	LinodeID   = "815"
+	MachineID  = "4711" // of a droplet and of a Linode, in the SMBIOS too
 	InstanceID = "fhmvm000000000000001"
 )
 
 // metadataFiles are the answers of the metadata services of the three clouds.
 var metadataFiles = map[string]string{
-	"metadata/v1/id":                   DropletID,
+	"metadata/v1/id":                   MachineID,
 	"metadata/v1/region":               "fra1",
 	"v1/token":                         `["token"]`,
-	"v1/instance":                      `{"id": ` + LinodeID + `, "region": "eu-central", "specs": {"memory": 16384}}`,
+	"v1/instance":                      `{"id": ` + MachineID + `, "region": "eu-central", "specs": {"memory": 16384}}`,
 	"computeMetadata/v1/instance/id":   InstanceID,
 	"computeMetadata/v1/instance/zone": "projects/b1g0000000000000001/zones/ru-central1-a",
 }
@@ -67,17 +67,26 @@ func (n *Node) Log(ctx context.Context) (string, error) {
 	return n.guest.Run(ctx, "cat /run/node-"+n.cloud+".log")
 }
 
-// Start starts the program again, after Stop or a reset of the guest.
+// Start starts the program again, after Stop or a reset of the guest, and puts up the metadata service.
 func (n *Node) Start(ctx context.Context) error {
 	var script strings.Builder
 	for path, content := range metadataFiles {
 		fmt.Fprintf(&script, "mkdir -p $(dirname /run/metadata/%[1]s) && printf %%s '%[2]s' >/run/metadata/%[1]s\n", path, content)
 	}
-	fmt.Fprintf(&script, "mkdir -p %s %s/pods\n", n.Folder(), KubeletDir)
-	args := append([]string{"--cloud=" + n.cloud, "--endpoint=unix://" + n.Socket(), "--kubelet-dir=" + KubeletDir}, n.flags...)
-	fmt.Fprintf(&script, "setsid /usr/local/bin/cloudblock-node '%s' >>/run/node-%[2]s.log 2>&1 </dev/null &\necho $! >/run/node-%[2]s.pid\n",
-		strings.Join(args, "' '"), n.cloud)
 	if out, err := n.guest.Run(ctx, script.String()); err != nil {
+		return fmt.Errorf("put up the metadata service: %w: %s", err, out)
+	}
+	return n.StartWith(ctx)
+}
+
+// StartWith starts the program with more flags.
+func (n *Node) StartWith(ctx context.Context, flags ...string) error {
+	args := slices.Concat([]string{"--cloud=" + n.cloud, "--endpoint=unix://" + n.Socket(), "--kubelet-dir=" + KubeletDir}, n.flags, flags)
+	out, err := n.guest.Run(ctx, fmt.Sprintf(`
+		mkdir -p %[1]s %[2]s/pods
+		setsid /usr/local/bin/cloudblock-node '%[3]s' >>/run/node-%[4]s.log 2>&1 </dev/null &
+		echo $! >/run/node-%[4]s.pid`, n.Folder(), KubeletDir, strings.Join(args, "' '"), n.cloud))
+	if err != nil {
 		return fmt.Errorf("start the node program: %w: %s", err, out)
 	}
 	n.conn.ResetConnectBackoff()

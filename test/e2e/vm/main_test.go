@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,8 @@ func prepare(m *testing.M) (code int, err error) {
 type machine struct {
 	guest *vm.Guest
 	nodes map[string]*vm.Node
-	dir   string // has the disks' files, too
+	flags []string // of the node programs
+	dir   string   // has the disks' files, too
 }
 
 // boot starts a guest.
@@ -119,10 +121,11 @@ func sharedMachine(t *testing.T, cloud string) *host {
 	return shared.host(t, cloud)
 }
 
-// ownMachine boots a machine for this test alone.
-func ownMachine(t *testing.T, cloud string) *host {
+// ownMachine boots a machine for this test alone, whose node programs have these flags more.
+func ownMachine(t *testing.T, cloud string, flags ...string) *host {
 	t.Helper()
 	m := boot(t)
+	m.flags = flags
 	t.Cleanup(func() {
 		m.guest.Kill()
 		if err := os.RemoveAll(m.dir); err != nil {
@@ -143,7 +146,7 @@ type host struct {
 func (m *machine) host(t *testing.T, cloud string) *host {
 	t.Helper()
 	if m.nodes[cloud] == nil {
-		n, err := m.guest.StartNode(within(t), cloud)
+		n, err := m.guest.StartNode(within(t), cloud, m.flags...)
 		must(t, err)
 		m.nodes[cloud] = n
 	}
@@ -172,6 +175,14 @@ func (h *host) run(format string, args ...any) string {
 		h.t.Fatalf("%s\n%v", script, err)
 	}
 	return strings.TrimSpace(out)
+}
+
+// number is run for a script that prints a number.
+func (h *host) number(format string, args ...any) int64 {
+	h.t.Helper()
+	n, err := strconv.ParseInt(h.run(format, args...), 10, 64)
+	must(h.t, err)
+	return n
 }
 
 // within returns a context for one step of a test.
