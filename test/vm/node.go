@@ -89,12 +89,31 @@ func (n *Node) StartWith(ctx context.Context, flags ...string) error {
 	if err != nil {
 		return fmt.Errorf("start the node program: %w: %s", err, out)
 	}
-	n.conn.ResetConnectBackoff()
-	if _, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}); err != nil {
+	if err := n.waitServing(ctx); err != nil {
 		log, _ := n.Log(context.WithoutCancel(ctx))
 		return fmt.Errorf("the node program does not answer: %w\n%s", err, log)
 	}
 	return nil
+}
+
+// waitServing waits until the program answers, or has ended.
+func (n *Node) waitServing(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return poll(ctx, func() error {
+		// Of a call on a connection that a reset of the guest has broken, only the time limit tells.
+		try, done := context.WithTimeout(ctx, tryLimit)
+		defer done()
+		n.conn.ResetConnectBackoff()
+		_, err := n.NodeGetInfo(try, &csi.NodeGetInfoRequest{})
+		if err == nil {
+			return nil
+		}
+		if _, ended := n.guest.Run(ctx, "kill -0 $(cat /run/node-"+n.cloud+".pid)"); ended != nil {
+			cancel(ended)
+		}
+		return err
+	})
 }
 
 // Stop ends the program with a signal, TERM or KILL, and waits until it has ended.

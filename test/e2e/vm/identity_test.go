@@ -55,16 +55,6 @@ func (v *volume) wantServedBy(kernel string) {
 	}
 }
 
-// onEachCloud runs a test on the disks of each cloud, of one SCSI and one virtio cloud with -short.
-func onEachCloud(t *testing.T, test func(t *testing.T, h *host)) {
-	for _, cloud := range clouds {
-		if cloud == vm.Linode && testing.Short() {
-			continue // SCSI, as on DigitalOcean
-		}
-		t.Run(cloud, func(t *testing.T) { test(t, sharedMachine(t, cloud)) })
-	}
-}
-
 // Links are hints: a link that is wrong or missing leads to no wrong disk and keeps no volume from its own.
 func TestLinksThatAreWrong(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
@@ -119,7 +109,7 @@ func TestLinkOfADiskThatHasGone(t *testing.T) {
 func TestDiskThatComesDuringStage(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		v := h.newVolume("ext4", 64*mib)
-		staged := make(chan error)
+		staged := make(chan error, 1)
 		go func() { staged <- v.stage() }()
 		must(t, h.guest.Plug(within(t), v.disk))
 		if err := <-staged; err != nil {
@@ -152,13 +142,11 @@ func TestSameLinkWithANewKernelName(t *testing.T) {
 	})
 }
 
-// kinds are the ways in which a volume is used.
-var kinds = []string{"ext4", "xfs", "btrfs", ""}
-
 // A disk that is taken away while its volume is used leaves a mount that is never used again, and that unstage removes.
 func TestMountWhoseDiskIsGone(t *testing.T) {
+	notShort(t)
 	onEachCloud(t, func(t *testing.T, h *host) {
-		for _, fs := range kinds {
+		for _, fs := range kinds() {
 			t.Run(kindName(fs), func(t *testing.T) {
 				h := h.host(t, h.cloud)
 				v := h.newVolume(fs, sizeFor(fs))
@@ -194,7 +182,7 @@ func TestMountWhoseDiskIsGone(t *testing.T) {
 // disk, and publish does not leave a pod on the old one.
 func TestDiskThatCameBackWhileStaged(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
-		for _, fs := range kinds {
+		for _, fs := range kinds() {
 			t.Run(kindName(fs), func(t *testing.T) {
 				h := h.host(t, h.cloud)
 				v := h.newVolume(fs, sizeFor(fs))

@@ -153,8 +153,7 @@ func (m *machine) host(t *testing.T, cloud string) *host {
 	h := &host{machine: m, Node: m.nodes[cloud], t: t, cloud: cloud}
 	t.Cleanup(func() {
 		if t.Failed() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
+			ctx := within(t)
 			log, _ := h.Log(ctx)
 			kernel, _ := h.guest.Run(ctx, "dmesg | tail -n 25")
 			t.Logf("node program:\n%s\nkernel:\n%s", log[max(0, len(log)-6000):], kernel)
@@ -185,10 +184,10 @@ func (h *host) number(format string, args ...any) int64 {
 	return n
 }
 
-// within returns a context for one step of a test.
+// within returns a context for one step of a test, or of what follows it.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

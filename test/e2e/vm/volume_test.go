@@ -3,8 +3,8 @@
 package vm
 
 import (
-	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -66,8 +66,7 @@ func (h *host) volumeOn(disk *vm.Disk, fs string, size int64) *volume {
 
 // remove takes everything of the volume out of the guest, whatever the test did.
 func (v *volume) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := within(v.t)
 	if !v.guest.Running() {
 		return
 	}
@@ -239,11 +238,11 @@ func (v *volume) put(at int64, data string) {
 // random returns n bytes that are the same in every run.
 func random(n int) string {
 	rng := rand.New(rand.NewPCG(3, 4))
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(rng.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, rng.Uint64())
 	}
-	return string(b)
+	return string(b[:n])
 }
 
 func wantCode(t *testing.T, what string, err error, want codes.Code) {
@@ -253,31 +252,30 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	}
 }
 
-// TestLifeOfAVolume is the usual case on the disks of each cloud: attached, formatted, written, moved away and back.
-func TestLifeOfAVolume(t *testing.T) {
+// onEachCloud runs a test on the disks of each cloud, of one SCSI and one virtio cloud with -short.
+func onEachCloud(t *testing.T, test func(t *testing.T, h *host)) {
 	for _, cloud := range clouds {
-		for _, fs := range []string{"ext4", "xfs", "btrfs", ""} {
-			t.Run(cloud+" "+kindName(fs), func(t *testing.T) {
-				v := sharedMachine(t, cloud).newVolume(fs, sizeFor(fs))
-				v.attach()
-				v.ok(v.stage, v.stage, v.publish, v.publish)
-				if fs == "" {
-					v.run("head -c 1M /dev/urandom | dd of=%s bs=1M iflag=fullblock conv=fsync status=none", v.target)
-					v.down()
-					return
-				}
-				want := v.fill("data", mib)
-				v.down()
-				v.detach()
-				v.attach()
-				v.ok(v.stage, v.publish)
-				if got := v.sum("data"); got != want {
-					t.Errorf("the file has checksum %s, want %s", got, want)
-				}
-				v.down()
-			})
+		if cloud == vm.Linode && testing.Short() {
+			continue // SCSI, as on DigitalOcean
 		}
+		t.Run(cloud, func(t *testing.T) { test(t, sharedMachine(t, cloud)) })
 	}
+}
+
+// notShort leaves a test out of the smoke part of the suite.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not in the smoke part")
+	}
+}
+
+// kinds are the ways in which a volume is used.
+func kinds() []string {
+	if testing.Short() {
+		return []string{"ext4", ""}
+	}
+	return []string{"ext4", "xfs", "btrfs", ""}
 }
 
 func kindName(fs string) string {
