@@ -148,8 +148,7 @@ func TestMountWhoseDiskIsGone(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		for _, fs := range kinds() {
 			t.Run(kindName(fs), func(t *testing.T) {
-				h := h.host(t, h.cloud)
-				v := h.newVolume(fs, sizeFor(fs))
+				v := h.host(t, h.cloud).newVolume(fs, sizeFor(fs))
 				v.attach()
 				v.ok(v.stage, v.publish)
 				want := ""
@@ -184,8 +183,7 @@ func TestDiskThatCameBackWhileStaged(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		for _, fs := range kinds() {
 			t.Run(kindName(fs), func(t *testing.T) {
-				h := h.host(t, h.cloud)
-				v := h.newVolume(fs, sizeFor(fs))
+				v := h.host(t, h.cloud).newVolume(fs, sizeFor(fs))
 				v.attach()
 				v.ok(v.stage, v.publish)
 				want := ""
