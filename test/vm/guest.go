@@ -143,7 +143,7 @@ func (g *Guest) boot(ctx context.Context) error {
 }
 
 // tryLimit bounds one request to a guest that may still be booting: its network loses what comes too early.
-const tryLimit = 5 * time.Second
+const tryLimit = 3 * time.Second
 
 // waitReady waits until the guest takes commands in another boot than before.
 func (g *Guest) waitReady(ctx context.Context) error {

@@ -57,6 +57,7 @@ func (c *churned) lower() {
 // TestChurn takes eight volumes of all clouds up and down in random order, so that kernel names change hands, and
 // resets the machine in the middle while some are in use. Every file is checked each time.
 func TestChurn(t *testing.T) {
+	t.Parallel()
 	const seed = 16
 	cycles := *churnCycles
 	if testing.Short() {

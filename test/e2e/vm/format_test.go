@@ -211,6 +211,7 @@ var faults = []struct{ name, table string }{
 // them is built on each fault. F6: when the fault has gone, the volume is formatted once.
 func TestFaultsOfDeviceMapper(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	const size = 128 * mib
 	h := ownMachine(t, vm.DigitalOcean, "--device-dir=/devices")
 	h.run("mkdir -p /devices; modprobe dm-flakey")

@@ -49,6 +49,7 @@ func TestLimit(t *testing.T) {
 		{vm.Yandex, 8, 6, 7},
 	} {
 		t.Run(tc.cloud, func(t *testing.T) {
+			t.Parallel()
 			h := ownMachine(t, tc.cloud)
 			wantLimit := func(when string, want int64) {
 				t.Helper()

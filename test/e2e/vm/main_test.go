@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,8 +35,12 @@ var clouds = []string{vm.DigitalOcean, vm.Linode, vm.Yandex}
 // config is what every guest is made of, but for its folder.
 var config vm.Config
 
-// shared is the guest of all tests that neither reset nor kill it. The first one boots it.
-var shared *machine
+// shared are the guests of all tests that neither reset nor kill them, one for each cloud, so that the clouds' tests
+// run in parallel. The first test of a cloud boots its guest.
+var shared = struct {
+	sync.Mutex
+	machines map[string]*machine
+}{machines: map[string]*machine{}}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -76,9 +81,9 @@ func prepare(m *testing.M) (code int, err error) {
 		return 0, fmt.Errorf("build the guest's program: %w: %s", err, out)
 	}
 	defer func() {
-		if shared != nil {
-			shared.guest.Kill()
-			_ = os.RemoveAll(shared.dir)
+		for _, m := range shared.machines {
+			m.guest.Kill()
+			_ = os.RemoveAll(m.dir)
 		}
 	}()
 	return m.Run(), nil
@@ -112,13 +117,15 @@ func boot(t *testing.T) *machine {
 	return &machine{guest: guest, nodes: map[string]*vm.Node{}, dir: cfg.Dir}
 }
 
-// sharedMachine returns the machine that most tests share, with a node program of this cloud.
+// sharedMachine returns the machine that most tests of a cloud share.
 func sharedMachine(t *testing.T, cloud string) *host {
 	t.Helper()
-	if shared == nil {
-		shared = boot(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.machines[cloud] == nil {
+		shared.machines[cloud] = boot(t)
 	}
-	return shared.host(t, cloud)
+	return shared.machines[cloud].host(t, cloud)
 }
 
 // ownMachine boots a machine for this test alone, whose node programs have these flags more.

@@ -34,6 +34,7 @@ func (v *volume) uuid() string {
 // TestPowerCut ends QEMU while files are written. What was synced is there on the next machine, and no filesystem is
 // made anew.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	first := ownMachine(t, vm.DigitalOcean).machine
 	var volumes []*volume
 	var sums, uuids []string
@@ -70,6 +71,7 @@ func TestPowerCut(t *testing.T) {
 // TestPowerCutDuringMkfs ends QEMU when mkfs has begun to write. The next machine makes the filesystem.
 func TestPowerCutDuringMkfs(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	first := ownMachine(t, vm.DigitalOcean)
 	volumes := []*volume{first.newVolume("ext4", 2*gib), first.newVolume("xfs", 2*gib), first.newVolume("btrfs", 2*gib)}
 	for _, v := range volumes {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -35,15 +36,16 @@ type volume struct {
 	flags   []string // mount options
 }
 
-var minted int
+// minted counts the names of disks.
+var minted atomic.Int64
 
 // newVolume makes a volume and its disk, which is not plugged in.
 func (h *host) newVolume(fs string, size int64) *volume {
 	h.t.Helper()
-	minted++
-	name := fmt.Sprintf("pvc-%04d", minted)
+	n := minted.Add(1)
+	name := fmt.Sprintf("pvc-%04d", n)
 	if h.cloud == vm.Yandex {
-		name = fmt.Sprintf("fhmdisk%013d", minted) // 20 characters, as a disk's id
+		name = fmt.Sprintf("fhmdisk%013d", n) // 20 characters, as a disk's id
 	}
 	disk, err := vm.NewDisk(h.dir, h.cloud, name, size)
 	must(h.t, err)
@@ -258,7 +260,10 @@ func onEachCloud(t *testing.T, test func(t *testing.T, h *host)) {
 		if cloud == vm.Linode && testing.Short() {
 			continue // SCSI, as on DigitalOcean
 		}
-		t.Run(cloud, func(t *testing.T) { test(t, sharedMachine(t, cloud)) })
+		t.Run(cloud, func(t *testing.T) {
+			t.Parallel()
+			test(t, sharedMachine(t, cloud))
+		})
 	}
 }
 
