@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,9 +98,15 @@ type machine struct {
 	dir   string   // has the disks' files, too
 }
 
+// noBoot is why a guest did not boot. The others would not either, and each may take its time.
+var noBoot atomic.Pointer[error]
+
 // boot starts a guest.
 func boot(t *testing.T) *machine {
 	t.Helper()
+	if err := noBoot.Load(); err != nil {
+		t.Fatalf("as before: %v", *err)
+	}
 	cfg := config
 	var err error
 	if cfg.Dir, err = os.MkdirTemp("", "cloudblock-vm-guest-"); err != nil {
@@ -111,6 +118,7 @@ func boot(t *testing.T) *machine {
 	guest, err := vm.Start(ctx, cfg)
 	if err != nil {
 		_ = os.RemoveAll(cfg.Dir)
+		noBoot.Store(&err)
 		t.Fatal(err)
 	}
 	t.Logf("the guest has booted in %.1fs", time.Since(start).Seconds())
