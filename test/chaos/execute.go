@@ -21,9 +21,13 @@ type outcome struct {
 	history *history
 }
 
-// outcome is what the run came to, after its end.
+// outcome is what the run came to, after its end. A request that the end has overtaken may still note a breach.
 func (s *sim) outcome() outcome {
-	return outcome{wrongs: s.wrongs, kinds: s.world.Kinds(), fired: s.in.faults(), rpcs: s.rpcs, crashes: s.crashes, history: s.hist}
+	o := outcome{kinds: s.world.Kinds(), fired: s.in.faults(), history: s.hist}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.wrongs, o.rpcs, o.crashes = slices.Clone(s.wrongs), s.rpcs, s.crashes
+	return o
 }
 
 // setup says on what a plan is played.
