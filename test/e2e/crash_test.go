@@ -15,6 +15,7 @@ import (
 
 // TestKilledBetweenSteps: nothing that matters lives in the programs' memory.
 func TestKilledBetweenSteps(t *testing.T) {
+	t.Parallel()
 	pair := start(t, programs.Options{})
 	restart := func() {
 		t.Helper()
@@ -48,8 +49,10 @@ func TestKilledBetweenSteps(t *testing.T) {
 // TestKilledInsideMkfs: the node program dies while mkfs runs; the same call afterwards finishes the
 // job, and mkfs of the dead program never touches a volume that is in use by then.
 func TestKilledInsideMkfs(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			dir := folder(t)
 			gate := filepath.Join(dir, "gate")
 			pair := start(t, programs.Options{Dir: dir, NodePath: waitingMkfs(t, dir, "mkfs."+kind, gate)})

@@ -49,8 +49,10 @@ var gone = []string{"DeleteVolume", "DeleteSnapshot", "ControllerUnpublishVolume
 // TestHostileIDsReachNoCloud: an id that the cloud cannot have made is refused before any request leaves,
 // in whichever call and for whatever it names, and changes nothing on the machine.
 func TestHostileIDsReachNoCloud(t *testing.T) {
+	t.Parallel()
 	for _, where := range clouds {
 		t.Run(where.name, func(t *testing.T) {
+			t.Parallel()
 			w := where.start(t)
 			v := create(t, w.Pair, programs.Claim{Name: "victim", Filesystem: "ext4", Size: where.size})
 			must(t, v.Attach, v.Stage, v.Publish)
@@ -153,8 +155,10 @@ func hostileContexts(key, device, victim, up string) map[string]map[string]strin
 // TestHostilePublishContexts: what an attach is said to have told cannot lead the node program to a
 // device outside its folder, nor to another volume's.
 func TestHostilePublishContexts(t *testing.T) {
+	t.Parallel()
 	for _, where := range clouds {
 		t.Run(where.name, func(t *testing.T) {
+			t.Parallel()
 			w := where.start(t)
 			victim := create(t, w.Pair, programs.Claim{Name: "victim", Filesystem: "ext4", Size: where.size})
 			must(t, victim.Attach, victim.Stage, victim.Publish)

@@ -48,6 +48,7 @@ func hostileIDs(real string) map[string]string {
 // TestHostileIDs: whatever stands in an id, no RPC of either program changes anything, and deleting
 // never claims that another node's volume is gone.
 func TestHostileIDs(t *testing.T) {
+	t.Parallel()
 	pair := start(t, programs.Options{})
 	v := create(t, pair, programs.Claim{Name: "victim", Filesystem: "ext4", Size: 64 * mib})
 	must(t, v.Stage, v.Publish)

@@ -17,8 +17,10 @@ import (
 // TestLife takes a volume of each kind through its life on each cloud, every call made twice, as callers
 // of CSI do.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	for _, where := range []place{onPool("xfs"), onDigitalOcean, onLinode, onYandex} {
 		t.Run(where.name, func(t *testing.T) {
+			t.Parallel()
 			w := where.start(t)
 			for _, kind := range kinds {
 				t.Run(kindName(kind), func(t *testing.T) { liveOnce(t, w, where, kind) })
@@ -65,6 +67,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestReboot: after a reboot there is no mount and no loop device, but the files are there.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	pair := start(t, programs.Options{Dir: dir})
 	for i, kind := range kinds {
@@ -110,8 +113,10 @@ func detachLoops(t *testing.T, pool string) {
 // TestHostDiskFull: what is promised is reserved, so a host disk that is full to the last byte does
 // not harm volumes that have room, whatever the pool's filesystem.
 func TestHostDiskFull(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run("pool on "+host, func(t *testing.T) {
+			t.Parallel()
 			dir := folder(t)
 			pool := hostDisk(t, dir, host, 2*gib)
 			pair := start(t, programs.Options{Dir: dir, Pool: pool})
@@ -133,6 +138,7 @@ func TestHostDiskFull(t *testing.T) {
 
 // TestAdmission: 50 creates at once on a pool with room for 20 give exactly 20.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	pool := hostDisk(t, dir, "ext4", 2*gib)
 	pair := start(t, programs.Options{Dir: dir, Pool: pool})
@@ -180,6 +186,7 @@ func capacity(t *testing.T, pair *programs.Pair) int64 {
 
 // TestParallelLives: different volumes do not wait for each other or get in each other's way.
 func TestParallelLives(t *testing.T) {
+	t.Parallel()
 	pair := start(t, programs.Options{})
 	t.Run("lives", func(t *testing.T) {
 		for i, kind := range append(kinds, kinds...) {

@@ -128,6 +128,7 @@ func TestCloneThatIsLarger(t *testing.T) {
 // TestTheLimitOfAMachine (failures A5, A6 and A7 of the catalogue): a machine reports as many volumes as it
 // can have beside its disks, takes so many, and one more is ResourceExhausted.
 func TestTheLimitOfAMachine(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name       string
 		gib, disks int
@@ -294,6 +295,7 @@ func TestABootKeepsTheVolume(t *testing.T) {
 // TestSnapshotsAreRefusedWithAdvice: the cloud has no snapshots of volumes, and whoever asks for one is told
 // what there is instead.
 func TestSnapshotsAreRefusedWithAdvice(t *testing.T) {
+	t.Parallel()
 	w, _ := startLinode(t, linode.Options{}, linode.Linode{})
 	v := create(t, w.Pair, programs.Claim{Name: "source", Filesystem: "ext4", Size: 10 * gib})
 	if w.Snapshots() {

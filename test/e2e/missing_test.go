@@ -13,6 +13,7 @@ import (
 // TestPoolWhoseDiskIsNotMounted: the machine comes up without the pool's disk. Neither program starts,
 // no pool is made on the disk below, and a delete does not succeed. When the disk is back all is there.
 func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	mountpoint := hostDisk(t, dir, "xfs", gib)
 	disk := strings.TrimSpace(command(t, "findmnt", "-no", "SOURCE", mountpoint))

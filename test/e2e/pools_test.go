@@ -18,6 +18,7 @@ import (
 
 // TestTwoPools takes a volume in each of two pools through its life, and takes the disk of one pool away.
 func TestTwoPools(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	for _, name := range []string{"slow", "fast"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {

@@ -16,6 +16,7 @@ import (
 // TestThePoolOfTheQuickstart makes a node's pool by the commands of docs/quickstart.md, as an image and on a disk, and takes
 // a volume in it through its life.
 func TestThePoolOfTheQuickstart(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/quickstart.md")
 	if err != nil {
 		t.Fatal(err)

@@ -39,6 +39,7 @@ func snapshot(t *testing.T, v *programs.Volume, name string) *programs.Snapshot 
 // to be written; restored larger it has the larger size; source, restored volume and clone are mounted
 // side by side; nothing is formatted.
 func TestSnapshotOfAVolumeInUse(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(kind, func(t *testing.T) {
 			pair := startOn(t, "xfs", 3*gib)
@@ -132,6 +133,7 @@ func wantWhole(t *testing.T, pair *programs.Pair, v *programs.Volume) {
 // TestSnapshotWithoutReflinks: a pool that copies refuses a volume in use, filesystem or raw block, names
 // the ways out, and copies it when no pod uses it any more.
 func TestSnapshotWithoutReflinks(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"ext4", ""} {
 		t.Run(kindName(kind), func(t *testing.T) {
 			pair := startOn(t, "ext4", 3*gib)
@@ -159,6 +161,7 @@ func TestSnapshotWithoutReflinks(t *testing.T) {
 // TestCloneThatLooksEmptyIsNotFormatted (failure F7 of the catalogue): a clone with content that is no
 // known filesystem leads to a refusal, never to mkfs. A clone of a volume that was never written is blank.
 func TestCloneThatLooksEmptyIsNotFormatted(t *testing.T) {
+	t.Parallel()
 	pair := start(t, programs.Options{})
 	v := create(t, pair, programs.Claim{Name: "raw", Size: 320 * mib})
 	clone := create(t, pair, programs.Claim{Name: "clone of nothing", Filesystem: "xfs", Size: 320 * mib, Source: v.Source()})
@@ -173,6 +176,7 @@ func TestCloneThatLooksEmptyIsNotFormatted(t *testing.T) {
 
 // TestRawBlockSnapshot: what was synced to a raw block volume in use is in its snapshot.
 func TestRawBlockSnapshot(t *testing.T) {
+	t.Parallel()
 	pair := startOn(t, "xfs", gib)
 	v := create(t, pair, programs.Claim{Name: "raw", Size: 64 * mib})
 	must(t, v.Stage, v.Publish)

@@ -63,6 +63,7 @@ func TestGrowthThatYandexRefuses(t *testing.T) {
 // has brought the controller's word of the hardware, and more from then on, also after a restart. What it reports at first
 // attaches, and one more is ResourceExhausted only where the hardware is old.
 func TestTheLimitOfAnInstance(t *testing.T) {
+	t.Parallel()
 	for generation, later := range map[string]bool{
 		yandex.GenerationUnknown: false, yandex.Generation11: false, yandex.Generation12: true, yandex.Generation2: true,
 	} {
