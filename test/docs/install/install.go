@@ -23,6 +23,8 @@ type Way struct {
 	Commands []string
 	// TakeOver is the command by which Helm takes over what is installed; only Move has one.
 	TakeOver string
+	// Upgrade is what docs/upgrade.md has for a newer chart; only Helm has one.
+	Upgrade string
 	// Removal is what docs/upgrade.md has for the end of the driver.
 	Removal []string
 }
@@ -38,6 +40,7 @@ func Kustomize(root, cloud string) (Way, error) {
 func Helm(root, cloud string) (Way, error) {
 	w, err := find(root, cloud, "### With Helm")
 	namespace := "cloudblock-" + cloud
+	w.Upgrade = "helm upgrade cloudblock bin/chart/*.tgz --namespace " + namespace + " --reset-then-reuse-values --wait"
 	w.Removal = []string{"helm uninstall cloudblock --namespace " + namespace + " --wait", "kubectl delete namespace " + namespace}
 	return w, err
 }

@@ -54,8 +54,8 @@ func TestEachPageInstalls(t *testing.T) {
 			if !installs || !waits {
 				t.Errorf("%s: the commands do not go from no driver to a pod with a volume:\n%s", w.Document, strings.Join(w.Commands, "\n"))
 			}
-			for _, c := range w.Removal {
-				if cloud == "digitalocean" && !strings.Contains(string(upgrade), "\n    "+c+"\n") {
+			for _, c := range append(slices.Clone(w.Removal), w.Upgrade) {
+				if cloud == "digitalocean" && c != "" && !strings.Contains(string(upgrade), "\n    "+c+"\n") {
 					t.Errorf("docs/upgrade.md does not say: %s", c)
 				}
 			}

@@ -47,9 +47,7 @@ func TestInstall(t *testing.T) {
 	i.by(t, "kustomize", install.Kustomize, func(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
 		return i.follow(ctx, w, dir)
 	})
-	i.by(t, "Helm", install.Helm, func(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
-		return i.follow(ctx, w, dir)
-	})
+	i.by(t, "Helm", install.Helm, i.upgraded)
 	if s.env.cloud != "local" {
 		i.by(t, "kustomize, and pods do not reach 169.254.169.254", install.Kustomize, i.blocked)
 	}
@@ -123,23 +121,8 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
 	}
-	before, err := i.env.driver.allReady(ctx)
-	if err != nil {
+	if err := i.change(ctx, dir, w.TakeOver, i.env.cloud == "local"); err != nil {
 		return err
-	}
-	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{w.TakeOver})); err != nil {
-		return err
-	}
-	if i.env.cloud == "local" {
-		after, err := i.env.driver.allReady(ctx)
-		if err != nil {
-			return err
-		}
-		for n := range before {
-			if !slices.ContainsFunc(after, func(p kube.Pod) bool { return p.Metadata.UID == before[n].Metadata.UID }) {
-				return fmt.Errorf("Helm has replaced the driver's pod %s", before[n].Metadata.Name)
-			}
-		}
 	}
 	if err := i.end(ctx, "app"); err != nil {
 		return err
@@ -147,8 +130,37 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 	if err := i.Create(ctx, newPod("app", "data", "")); err != nil {
 		return err
 	}
-	_, err = i.UntilReady(ctx, "app", patience)
+	_, err := i.UntilReady(ctx, "app", patience)
 	return err
+}
+
+// upgraded follows a page and then upgrades to the same chart, which changes nothing.
+func (i installer) upgraded(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
+	if err := i.follow(ctx, w, dir); err != nil {
+		return err
+	}
+	return i.change(ctx, dir, w.Upgrade, true)
+}
+
+// change runs a command that changes the installation, and checks, where it is to be, that no pod of the driver is replaced.
+func (i installer) change(ctx context.Context, dir, command string, kept bool) error {
+	before, err := i.env.driver.allReady(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{command})); err != nil || !kept {
+		return err
+	}
+	after, err := i.env.driver.allReady(ctx)
+	if err != nil {
+		return err
+	}
+	for n := range before {
+		if !slices.ContainsFunc(after, func(p kube.Pod) bool { return p.Metadata.UID == before[n].Metadata.UID }) {
+			return fmt.Errorf("%s has replaced the driver's pod %s", command, before[n].Metadata.Name)
+		}
+	}
+	return nil
 }
 
 // run runs commands in a shell, each as a page has it, and returns how long all of them took.
