@@ -170,10 +170,13 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("%d creates succeeded, want exactly 20", count)
 	}
 	wantEmptyPool(t, pair)
-	if after := capacity(t, pair); after != free {
-		t.Errorf("the pool has room for %d bytes after everything is deleted, want %d as before", after, free)
+	if after := capacity(t, pair); after < free-slack {
+		t.Errorf("the pool has room for %d bytes after everything is deleted, want nearly %d as before", after, free)
 	}
 }
+
+// slack is what a filesystem needs and gives back by itself, for its inodes and its log. A volume is larger.
+const slack = 8 * mib
 
 func capacity(t *testing.T, pair *programs.Pair) int64 {
 	t.Helper()

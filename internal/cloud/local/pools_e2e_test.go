@@ -57,7 +57,7 @@ func TestContractOnTwoPools(t *testing.T) {
 	h.InUse = func(t *testing.T, id cloud.VolumeID) func() { return use(t, dir, id) }
 	h.Sick = nil
 	h.Parameters = fast
-	h.CapacitySlack = 8 * cloud.MiB
+	h.CapacitySlack = slack
 	cloudtest.Run(t, h)
 }
 
@@ -76,7 +76,7 @@ func TestClassesOfTwoPools(t *testing.T) {
 		return c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: name, Size: 64 * cloud.MiB, Parameters: class, Source: from})
 	}
 	free, freeFast := capacity(unnamed), capacity(fast)
-	if free >= 1<<30 || freeFast <= 1<<30 || capacity(nil) != free || capacity(nowhere) != 0 {
+	if free >= 1<<30 || freeFast <= 1<<30 || capacity(nil) < free-slack || capacity(nil) > free+slack || capacity(nowhere) != 0 {
 		t.Errorf("Capacity = %s, %s of the pool fast, %s without a class, %s of no pool", free, freeFast, capacity(nil), capacity(nowhere))
 	}
 	a, err := create("a", unnamed, cloud.Source{})
@@ -133,8 +133,8 @@ func TestClassesOfTwoPools(t *testing.T) {
 		wantKind(t, "DeleteVolume", c.DeleteVolume(t.Context(), vol.ID), fault.None)
 	}
 	wantKind(t, "DeleteSnapshot", c.DeleteSnapshot(t.Context(), snap.ID), fault.None)
-	if capacity(unnamed) != free || capacity(fast) != freeFast {
-		t.Errorf("Capacity = %s, %s, want %s, %s as at first", capacity(unnamed), capacity(fast), free, freeFast)
+	if capacity(unnamed) < free-slack || capacity(fast) < freeFast-slack {
+		t.Errorf("Capacity = %s, %s, want nearly %s, %s as at first", capacity(unnamed), capacity(fast), free, freeFast)
 	}
 }
 
