@@ -60,6 +60,7 @@ var places = map[string]place{
 			{"ext4 grows", whereExt4Grows((*story).growExt4)},
 			{"a full pool, then room", (*story).fullPool},
 			{"the scheduler finds the node with room", (*story).nodeWithRoom},
+			{"a volume that exists is bound to a claim", (*story).existing},
 			{"the kubelet's statistics", (*story).statistics},
 			{"metrics and health of the driver", (*story).metrics},
 			{"everything deleted", (*story).everythingDeleted},
@@ -71,7 +72,7 @@ var places = map[string]place{
 		classes: map[string]string{"ext4": "cloudblock-digitalocean", "xfs": "cloudblock-digitalocean-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-digitalocean", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   slices.Insert(slices.Clone(refusable), len(refusable)-4, step{"a pod leaves a machine that is full", (*story).podLeavesFullMachine}),
+		steps:   slices.Insert(slices.Clone(refusable), len(refusable)-5, step{"a pod leaves a machine that is full", (*story).podLeavesFullMachine}),
 		find:    account{link: "scsi-0DO_Volume_", kinds: []string{"volumes", "snapshots"}, described: true}.at,
 	},
 	"linode": {
@@ -109,6 +110,7 @@ var reattached = []step{
 	{"a claim that a quota refused is lowered", lowered("xfs.yaml")},
 	{"a class of attributes changes a volume's tags", (*story).modified},
 	{"pods move to the other node with their data", (*story).podsMove},
+	{"a volume that exists is bound to a claim", (*story).existing},
 	{"the kubelet's statistics", (*story).statistics},
 	{"metrics and health of the driver", (*story).metrics},
 	{"everything deleted", (*story).everythingDeleted},
@@ -129,13 +131,14 @@ var attached = []step{
 	{"a claim that a quota refused is lowered", lowered("xfs.yaml")},
 	{"a class of attributes changes a volume's tags", (*story).modified},
 	{"pods move to the other node with their data", (*story).podsMove},
+	{"a volume that exists is bound to a claim", (*story).existing},
 	{"the kubelet's statistics", (*story).statistics},
 	{"metrics and health of the driver", (*story).metrics},
 	{"everything deleted", (*story).everythingDeleted},
 }
 
 // refusable is that story where the cloud may refuse to let an attached volume grow.
-var refusable = slices.Insert(slices.Clone(attached), len(attached)-4,
+var refusable = slices.Insert(slices.Clone(attached), len(attached)-5,
 	step{"xfs grows after the detach, where the cloud refuses growth in use", refusedInUse("xfs.yaml")},
 	step{"raw block grows after the detach, where the cloud refuses growth in use", refusedInUse("block.yaml")},
 )
