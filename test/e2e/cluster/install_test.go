@@ -115,13 +115,12 @@ func (i installer) follow(ctx context.Context, w install.Way, dir string) error 
 	return nil
 }
 
-// takenOver follows a page and then lets Helm take over. Where there are no settings, whose ConfigMap gets another name, no
-// pod of the driver is replaced.
+// takenOver follows a page and then lets Helm take over.
 func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
 	}
-	if err := i.change(ctx, dir, w.TakeOver, i.env.cloud == "local"); err != nil {
+	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{w.TakeOver})); err != nil {
 		return err
 	}
 	if err := i.end(ctx, "app"); err != nil {
@@ -134,30 +133,25 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 	return err
 }
 
-// upgraded follows a page and then upgrades to the same chart, which changes nothing.
+// upgraded follows a page and then upgrades to the same chart, which replaces no pod of the driver.
 func (i installer) upgraded(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
 	}
-	return i.change(ctx, dir, w.Upgrade, true)
-}
-
-// change runs a command that changes the installation, and checks, where it is to be, that no pod of the driver is replaced.
-func (i installer) change(ctx context.Context, dir, command string, kept bool) error {
 	before, err := i.env.driver.allReady(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{command})); err != nil || !kept {
+	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{w.Upgrade})); err != nil {
 		return err
 	}
 	after, err := i.env.driver.allReady(ctx)
 	if err != nil {
 		return err
 	}
-	for n := range before {
-		if !slices.ContainsFunc(after, func(p kube.Pod) bool { return p.Metadata.UID == before[n].Metadata.UID }) {
-			return fmt.Errorf("%s has replaced the driver's pod %s", command, before[n].Metadata.Name)
+	for _, b := range before {
+		if !slices.ContainsFunc(after, func(p kube.Pod) bool { return p.Metadata.UID == b.Metadata.UID }) {
+			return fmt.Errorf("%s has replaced the driver's pod %s", w.Upgrade, b.Metadata.Name)
 		}
 	}
 	return nil
