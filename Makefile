@@ -58,7 +58,7 @@ sanity: ## Run csi-sanity: the controller over memory, both programs on local an
 
 .PHONY: e2e
 e2e: ## Run the tests on real loop devices and filesystems (root)
-	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount cryptsetup
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
 

@@ -3,7 +3,7 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs mount util-linux \
+apt-get install -y -qq gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs cryptsetup-bin mount util-linux \
 	buildah debootstrap debian-archive-keyring systemd >/dev/null
 # What it recommends is for desktops.
 apt-get install -y -qq --no-install-recommends qemu-system-x86 >/dev/null

@@ -19,6 +19,7 @@ package_of() {
 	mkfs.ext4) echo e2fsprogs ;;
 	mkfs.xfs) echo xfsprogs ;;
 	mkfs.btrfs) echo btrfs-progs ;;
+	cryptsetup) echo cryptsetup-bin ;;
 	mount | blkid | losetup) echo "mount util-linux" ;;
 	unshare | nsenter) echo util-linux ;;
 	ip) echo iproute2 ;;

@@ -33,7 +33,24 @@ type FormatRequest struct {
 	// History is what is known about the writes to the device. It must be read before EnsureFormatted
 	// opens the device, since the answer NeverWritten only ever turns into Written.
 	History History
+	// Encrypt makes the header on the disk where Filesystem is LUKS.
+	Encrypt func(ctx context.Context, disk *os.File) error
+	// Note is set where a note off the device says whether its format has ended.
+	Note Note
 }
+
+// Note is what a note off the device, such as a token in the LUKS header below it, says about its format.
+type Note int
+
+// The notes.
+const (
+	// NoNote: the device itself is judged.
+	NoNote Note = iota
+	// Unformatted: no format has ended, so nothing on the device is data. It need not read as zeros.
+	Unformatted
+	// Formatted: a format has ended, or the device is not ours to format.
+	Formatted
+)
 
 // History says whether a device was ever written.
 type History int
@@ -59,8 +76,10 @@ const (
 // A mkfs does not end with ctx. A call after one whose program was killed finds the filesystem, or the
 // marker of a mkfs that did not finish, and continues from there.
 func (m *Mounter) EnsureFormatted(ctx context.Context, dev BlockDevice, req FormatRequest) (Filesystem, error) {
-	if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
-		return "", err
+	if req.Filesystem != LUKS {
+		if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
+			return "", err
+		}
 	}
 	fs, err := m.ensureFormatted(ctx, dev, req)
 	if err != nil {
@@ -82,21 +101,64 @@ func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req Form
 		return "", err
 	}
 	defer func() { _ = x.Close() }() // closed earlier when mkfs takes over
-	found, err := m.inspect(ctx, x.File, size, req)
+	usable, err := m.decide(ctx, x, size, req)
 	if err != nil {
 		return "", err
 	}
-	if found.usable {
+	if usable {
 		return req.Filesystem, nil
-	}
-	if err := gate(ctx, x, size, req, found); err != nil {
-		return "", err
 	}
 	work, err := m.prepare(ctx, dev, x, size, req)
 	if err != nil {
 		return "", err
 	}
 	return req.Filesystem, work.run(context.WithoutCancel(ctx))
+}
+
+// decide reports whether the device has what is asked for; if not, and without an error, mkfs may run.
+func (m *Mounter) decide(ctx context.Context, x exclusive, size int64, req FormatRequest) (usable bool, err error) {
+	if req.Note != NoNote {
+		return m.decideNoted(ctx, x.File, size, req)
+	}
+	found, err := m.inspect(ctx, x.File, size, req)
+	if err != nil || found.usable {
+		return found.usable, err
+	}
+	return false, gate(ctx, x, size, req, found)
+}
+
+// decideNoted is decide for a device whose note stands elsewhere. Behind encryption a blank disk reads as random bytes,
+// so zeros prove nothing, and short magics are found by chance: blkid decides, which checks more than a magic.
+func (m *Mounter) decideNoted(ctx context.Context, f *os.File, size int64, req FormatRequest) (usable bool, err error) {
+	super, err := primary(f, size)
+	if err != nil {
+		return false, err
+	}
+	id, err := m.blkid(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	complete := super == req.Filesystem && id == identity{filesystem: string(req.Filesystem)}
+	switch {
+	case req.Note == Formatted && complete:
+		return true, nil
+	case req.Note == Formatted:
+		return false, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
+			fault.Precondition, id, req.Filesystem)
+	case !id.nothing() && !id.is(req.Filesystem):
+		return false, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.Precondition, id)
+	}
+	if complete {
+		// The note is removed before the first mount, so with it only a mount by hand makes this true.
+		if usable, err = everMounted(f, size, super); err != nil || usable {
+			return usable, err
+		}
+	}
+	if req.Forbidden {
+		return false, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
+			fault.Precondition, req.Filesystem)
+	}
+	return false, nil
 }
 
 // inspection is what the first read of a device found.
@@ -156,9 +218,15 @@ func (i inspection) unexpected(req FormatRequest) error {
 		fault.Precondition, i.blkid, i.primary)
 }
 
+// minEncrypted is the smallest device that is encrypted: luksFormat overwrites the first 16 MiB, and copies of the marker
+// must stand behind them.
+const minEncrypted = 64 * mib
+
 // gate decides whether mkfs may run; nil means that it may.
 func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found inspection) error {
 	switch {
+	case req.Filesystem == LUKS && size < minEncrypted:
+		return fmt.Errorf("%w: it has %d bytes, and an encrypted volume has at least %d", fault.Precondition, size, minEncrypted)
 	case req.Forbidden:
 		return fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
 			fault.Precondition, req.Filesystem)

@@ -19,7 +19,7 @@ type mkfs struct {
 }
 
 // prepare proves for the last time that the device is the volume's and has its size, and puts the
-// marker on it. From then on the device is not blank but may be formatted.
+// marker on it where there is no note. From then on the device is not blank but may be formatted.
 func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, size int64, req FormatRequest) (*mkfs, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -37,9 +37,11 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 	if err != nil {
 		return nil, err
 	}
-	if err := writeMarker(x, size, marker{volume: req.Volume, filesystem: req.Filesystem, size: size}); err != nil {
-		_ = file.Close()
-		return nil, err
+	if req.Note == NoNote {
+		if err := writeMarker(x, size, marker{volume: req.Volume, filesystem: req.Filesystem, size: size}); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
 	}
 	// mkfs opens the device exclusively itself.
 	_ = x.Close()
@@ -49,14 +51,8 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 // run makes the filesystem, reads it back, and clears the marker.
 func (k *mkfs) run(ctx context.Context) error {
 	defer func() { _ = k.file.Close() }()
-	cmd := mkfsCommand(k.req)
-	cmd.Files = []*os.File{k.file}
-	out, err := k.m.runAlone(ctx, cmd)
-	switch {
-	case err != nil:
+	if err := k.make(ctx); err != nil {
 		return err
-	case out.ExitCode != 0:
-		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
 	}
 	x, err := openExclusive(ctx, k.file)
 	if err != nil {
@@ -72,10 +68,30 @@ func (k *mkfs) run(ctx context.Context) error {
 		return err
 	}
 	if found != k.req.Filesystem || id != (identity{filesystem: string(found)}) {
-		return fmt.Errorf("%w: %s made %s where %s was wanted (check the class's mkfsOptions)",
-			fault.Precondition, cmd.Name, id, k.req.Filesystem)
+		return fmt.Errorf("%w: the format made %s where %s was wanted (check the class's mkfsOptions)",
+			fault.Precondition, id, k.req.Filesystem)
+	}
+	if k.req.Note != NoNote {
+		return nil
 	}
 	return clearMarker(x, k.size)
+}
+
+// make runs the program that makes the filesystem, or the header of an encrypted device.
+func (k *mkfs) make(ctx context.Context) error {
+	if k.req.Filesystem == LUKS {
+		return k.req.Encrypt(ctx, k.file)
+	}
+	cmd := mkfsCommand(k.req)
+	cmd.Files = []*os.File{k.file}
+	out, err := k.m.runAlone(ctx, cmd)
+	switch {
+	case err != nil:
+		return err
+	case out.ExitCode != 0:
+		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
+	}
+	return nil
 }
 
 // mkfsCommand composes the command. Force, because the gate has already decided and mkfs would

@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 //     has no sb_lsn, and xfs_repair can make its log as mkfs left it, so version 4 counts as mounted.
 //   - btrfs writes uuid_tree_generation with the first commit, which ends the first sync of the whole
 //     filesystem, and log_root when a file is synced before that. mkfs leaves both 0.
+//   - A LUKS header is in use from the moment that the marker is cleared. One without our subsystem was made by another
+//     program, and no marker speaks of it.
 func everMounted(r io.ReaderAt, size int64, fs Filesystem) (bool, error) {
 	switch fs {
 	case Ext4:
@@ -27,8 +30,25 @@ func everMounted(r io.ReaderAt, size int64, fs Filesystem) (bool, error) {
 		return xfsMounted(r, size)
 	case Btrfs:
 		return btrfsMounted(r)
+	case LUKS:
+		ours, err := hasOurSubsystem(r)
+		return !ours, err
 	}
 	return false, nil
+}
+
+// LUKSSubsystem is the subsystem that luksFormat writes into each header of ours, together with the header itself.
+const LUKSSubsystem = "cloudblock"
+
+// hasOurSubsystem reads the binary header; the place is that of "subsystem" in the LUKS2 on-disk format.
+func hasOurSubsystem(r io.ReaderAt) (bool, error) {
+	const subsystemAt, subsystemLength = 208, 48
+	b := make([]byte, subsystemLength)
+	if err := readFull(r, b, subsystemAt); err != nil {
+		return false, err
+	}
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text) == LUKSSubsystem, nil
 }
 
 // btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.

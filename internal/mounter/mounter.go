@@ -27,6 +27,10 @@ const (
 	Btrfs Filesystem = "btrfs"
 )
 
+// LUKS stands for the header of an encrypted device, by blkid's name, where a format is decided. It is no filesystem
+// that a volume can be asked to have.
+const LUKS Filesystem = "crypto_LUKS"
+
 // ParseFilesystem reads a filesystem's name; the empty name is ext4.
 func ParseFilesystem(name string) (Filesystem, error) {
 	switch fs := Filesystem(name); fs {
@@ -91,3 +95,6 @@ func New(cfg Config) *Mounter {
 	}
 	return m
 }
+
+// Run runs one program, with the Runner that the mounter has, as long as ctx lasts.
+func (m *Mounter) Run(ctx context.Context, cmd Command) (Output, error) { return m.run.Run(ctx, cmd) }

@@ -33,7 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case strings.HasPrefix(name, "mkfs."):
+	case strings.HasPrefix(name, "mkfs."), name == "cryptsetup":
 		os.Exit(traceMkfs(name, os.Args[1:]))
 	case os.Getenv(badDiskDir) != "":
 		if err := serveBadDisk(os.Getenv(badDiskDir)); err != nil {
@@ -66,7 +66,7 @@ func traceMkfs(name string, args []string) int {
 		return 1
 	}
 	cmd := exec.Command(filepath.Join(os.Getenv(killerPath), name), args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "device")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -133,7 +133,7 @@ func syscallOf(pid int) (number uint64, entry bool) {
 	return binary.NativeEndian.Uint64(info[24:]), errno == 0 && info[0] == 1
 }
 
-// traced puts the test binary in the place of every mkfs.
+// traced puts the test binary in the place of every mkfs and of cryptsetup.
 func traced(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -141,7 +141,7 @@ func traced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"} {
+	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "cryptsetup"} {
 		real, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,270 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// luksFormat makes a header as package luks does, with a derivation of the key that takes no time.
+func luksFormat(t *testing.T, more ...string) func(context.Context, *os.File) error {
+	t.Helper()
+	args := append([]string{"luksFormat", "--batch-mode", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
+		"--key-file", "-"}, more...)
+	return func(ctx context.Context, disk *os.File) error {
+		out, err := commands{}.Run(ctx, Command{
+			Name: "cryptsetup", Args: append(args, childFile), Files: []*os.File{disk}, Stdin: strings.NewReader("key"),
+		})
+		if err == nil && out.ExitCode != 0 {
+			err = fmt.Errorf("%w: %s", fault.Unavailable, out.Tail())
+		}
+		return err
+	}
+}
+
+var ours = []string{"--subsystem", LUKSSubsystem}
+
+func encrypted(t *testing.T) FormatRequest {
+	return FormatRequest{Volume: "v1", Filesystem: LUKS, BlankCreated: true, Encrypt: luksFormat(t, ours...)}
+}
+
+// hasHeader proves that the device has a complete header with a key slot that the key opens.
+func hasHeader(t *testing.T, dev *loopDevice) {
+	t.Helper()
+	out, err := commands{}.Run(t.Context(), Command{
+		Name: "cryptsetup", Args: []string{"open", "--test-passphrase", "--key-file", "-", childFile},
+		Files: []*os.File{dev.file}, Stdin: strings.NewReader("key"),
+	})
+	if err != nil || out.ExitCode != 0 {
+		t.Errorf("the key does not open the header: %v: %s", err, out.Tail())
+	}
+}
+
+func noMarker(t *testing.T, dev *loopDevice, size int64) {
+	t.Helper()
+	if k, err := readMarker(dev.file, size); !errors.Is(err, errNoMarker) {
+		t.Errorf("the marker %+v is on the device, %v", k, err)
+	}
+}
+
+// TestEncrypt: a blank device gets a header once; whatever else is on a device stays, and so does a header.
+func TestEncrypt(t *testing.T) {
+	m := New(Config{})
+	blank := newLoop(t, minEncrypted)
+	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t)); err != nil {
+		t.Fatal(err)
+	}
+	hasHeader(t, blank)
+	noMarker(t, blank, minEncrypted)
+
+	refused := map[string]struct {
+		prepare func(dev *loopDevice)
+		change  func(*FormatRequest)
+		size    int64
+		want    error // nil: it is used as it is
+	}{
+		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, nil, 0, nil},
+		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
+		"a header, and the marker of a format that another driver finished": {func(d *loopDevice) {
+			noError(t, luksFormat(t)(t.Context(), d.file))
+			noError(t, writeMarker(exclusive{d.file}, minEncrypted, marker{volume: "v1", filesystem: LUKS, size: minEncrypted}))
+		}, nil, 0, nil},
+		"a filesystem":                    {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
+		"random bytes":                    {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
+		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
+		"the second header only":          {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)); zero(t, d, 512) }, nil, 0, fault.Precondition},
+		"nothing, and read-only":          {nil, func(r *FormatRequest) { r.Forbidden = true }, 0, fault.Precondition},
+		"nothing, and made as a copy":     {nil, func(r *FormatRequest) { r.HasContent = true }, 0, fault.Precondition},
+		"nothing, and too small":          {nil, nil, minEncrypted - mib, fault.Precondition},
+		"nothing, and smaller than asked": {nil, func(r *FormatRequest) { r.Size = minEncrypted + 1 }, 0, fault.Precondition},
+	}
+	for name, tc := range refused {
+		t.Run(name, func(t *testing.T) {
+			size := tc.size
+			if size == 0 {
+				size = minEncrypted
+			}
+			dev, req := newLoop(t, size), encrypted(t)
+			if tc.prepare != nil {
+				tc.prepare(dev)
+			}
+			if tc.change != nil {
+				tc.change(&req)
+			}
+			before := dev.sum()
+			if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+				t.Errorf("EnsureFormatted = %v, want %v", err, tc.want)
+			}
+			if dev.sum() != before {
+				t.Error("the device was changed")
+			}
+		})
+	}
+}
+
+// TestKilledLuksFormat: F2 for the header. After a luksFormat that was killed the same volume gets its header, and no
+// other volume does.
+func TestKilledLuksFormat(t *testing.T) {
+	traced(t)
+	m, count := New(Config{}), filepath.Join(t.TempDir(), "count")
+	t.Setenv(killerCount, count)
+	t.Setenv(killerAt, "0")
+	if _, err := m.EnsureFormatted(t.Context(), newLoop(t, minEncrypted), encrypted(t)); err != nil {
+		t.Fatal(err)
+	}
+	calls := numberIn(t, count)
+	for i := range moments {
+		at := 1 + i*(calls-1)/(moments-1)
+		dev := newLoop(t, minEncrypted)
+		t.Setenv(killerAt, strconv.Itoa(at))
+		_, err := m.EnsureFormatted(t.Context(), dev, encrypted(t))
+		t.Setenv(killerAt, "0")
+		if err == nil {
+			t.Fatalf("killed at call %d of %d: EnsureFormatted = nil", at, calls)
+		}
+		before := dev.sum()
+		for name, change := range map[string]func(*FormatRequest){
+			"another volume": func(r *FormatRequest) { r.Volume, r.FormatNonZero = "v2", true },
+			"plain":          func(r *FormatRequest) { r.Filesystem = Ext4 },
+			"a copy of it":   func(r *FormatRequest) { r.HasContent = true },
+			"read-only":      func(r *FormatRequest) { r.Forbidden = true },
+		} {
+			req := encrypted(t)
+			change(&req)
+			if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+				t.Errorf("killed at call %d: EnsureFormatted for %s = %v, want %v", at, name, err, fault.Precondition)
+			}
+		}
+		if dev.sum() != before {
+			t.Errorf("killed at call %d: a refused call changed the device", at)
+		}
+		if _, err := m.EnsureFormatted(t.Context(), dev, encrypted(t)); err != nil {
+			t.Fatalf("killed at call %d of %d: EnsureFormatted again = %v", at, calls, err)
+		}
+		hasHeader(t, dev)
+		noMarker(t, dev, minEncrypted)
+		dev.detach()
+	}
+}
+
+// TestNoted: what a note says about a device that reads as random bytes, as a blank one does behind encryption.
+func TestNoted(t *testing.T) {
+	m := New(Config{})
+	noted := func(fs Filesystem, n Note) FormatRequest { return FormatRequest{Volume: "v1", Filesystem: fs, Note: n} }
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			dev := newLoop(t, small)
+			scribble(t, dev, small)
+			other := map[Filesystem]Filesystem{Ext4: XFS, XFS: Btrfs, Btrfs: Ext4}[fs]
+			refused := func(when string, req FormatRequest) {
+				t.Helper()
+				before := dev.sum()
+				if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+					t.Errorf("%s: EnsureFormatted = %v, want %v", when, err, fault.Precondition)
+				}
+				if dev.sum() != before {
+					t.Errorf("%s: the device was changed", when)
+				}
+			}
+			refused("no filesystem and no note", noted(fs, Formatted))
+			readOnly := noted(fs, Unformatted)
+			readOnly.Forbidden = true
+			refused("read-only", readOnly)
+			for _, when := range []string{"never formatted", "formatted, and the note is still there"} {
+				if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Unformatted)); err != nil {
+					t.Fatalf("%s: %v", when, err)
+				}
+			}
+			consistent(t, dev, fs)
+			noMarker(t, dev, small)
+			refused("another filesystem with the note", noted(other, Unformatted))
+			refused("another filesystem without", noted(other, Formatted))
+
+			staging := filepath.Join(t.TempDir(), "staging")
+			noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}))
+			noError(t, os.WriteFile(filepath.Join(staging, "data"), []byte("x"), 0o600))
+			takeDown(t, m, dev, staging)
+			before := dev.sum()
+			for _, n := range []Note{Unformatted, Formatted} {
+				if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, n)); err != nil {
+					t.Errorf("it was mounted, note %d: %v", n, err)
+				}
+			}
+			if dev.sum() != before {
+				t.Error("a filesystem that was mounted was made again")
+			}
+		})
+	}
+}
+
+// TestKilledNotedMkfs: a mkfs behind encryption that was killed is made again while the note is there.
+func TestKilledNotedMkfs(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			traced(t)
+			for _, at := range killPoints(t, fs) {
+				m, dev := New(Config{}), newLoop(t, small)
+				scribble(t, dev, 24*mib) // TestNoted has random bytes throughout
+				req := FormatRequest{Volume: "v1", Filesystem: fs, Note: Unformatted}
+				t.Setenv(killerAt, strconv.Itoa(at))
+				_, _ = m.EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
+				t.Setenv(killerAt, "0")
+				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+					t.Fatalf("killed at call %d: EnsureFormatted again = %v", at, err)
+				}
+				consistent(t, dev, fs)
+				dev.detach()
+			}
+		})
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put makes a filesystem by hand.
+func put(t *testing.T, dev *loopDevice, fs Filesystem) {
+	t.Helper()
+	out, err := commands{}.Run(t.Context(), Command{Name: "mkfs." + string(fs), Args: []string{childFile}, Files: []*os.File{dev.file}})
+	if err != nil || out.ExitCode != 0 {
+		t.Fatalf("mkfs.%s: %v: %s", fs, err, out.Tail())
+	}
+}
+
+// scribble fills the device with random bytes up to a length.
+func scribble(t *testing.T, dev *loopDevice, length int64) {
+	t.Helper()
+	random, err := os.Open("/dev/urandom")
+	noError(t, err)
+	defer func() { _ = random.Close() }()
+	buf := make([]byte, 4*mib)
+	for at := int64(0); at < length; at += int64(len(buf)) {
+		_, err := random.Read(buf)
+		noError(t, err)
+		_, err = dev.file.WriteAt(buf[:min(int64(len(buf)), length-at)], at)
+		noError(t, err)
+	}
+	noError(t, dev.file.Sync())
+}
+
+// zero clears the first bytes.
+func zero(t *testing.T, dev *loopDevice, length int64) {
+	t.Helper()
+	_, err := dev.file.WriteAt(make([]byte, length), 0)
+	noError(t, errors.Join(err, dev.file.Sync(), unix.IoctlSetInt(int(dev.file.Fd()), unix.BLKFLSBUF, 0)))
+}
