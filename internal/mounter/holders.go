@@ -17,7 +17,12 @@ import (
 // Alive reports whether the kernel still has a block device of this number. The mount of a filesystem keeps its number
 // from being given to another disk, so a number that is missing means that the disk was taken away.
 func (m *Mounter) Alive(dev uint64) (bool, error) {
-	return m.inSysfs(dev, "")
+	if live, err := m.inSysfs(dev, ""); err != nil || !live {
+		return live, err
+	}
+	// An encrypted mapping stays when the disk below it has gone.
+	mapping, ok, err := m.crypt(dev)
+	return !ok || len(mapping.Below) > 0, err
 }
 
 // loopMajor is the major number of the kernel's loop devices.
@@ -33,7 +38,7 @@ func (m *Mounter) hasFile(dev uint64) (bool, error) {
 }
 
 func (m *Mounter) inSysfs(dev uint64, file string) (bool, error) {
-	_, err := os.Stat(filepath.Join(m.sysDir, "dev/block", fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), file))
+	_, err := os.Stat(filepath.Join(m.sysfs(dev), file))
 	switch {
 	case err == nil:
 		return true, nil
@@ -68,11 +73,20 @@ func nodeNumber(path string) (uint64, error) {
 const holderLooks = 3
 
 // Holders lists what still uses the block device, as far as this process can see it: mount points of its filesystem,
-// bind mounts of its node, and devices stacked on it. Those in except are left out.
+// bind mounts of its node, and devices stacked on it. An encrypted mapping that is itself in use is represented by what
+// uses it. Those in except are left out.
 func (t *Table) Holders(dev uint64, except ...string) ([]string, error) {
 	for i, path := range except {
 		except[i] = t.m.realPath(path)
 	}
+	out, err := t.users(dev)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(out, func(path string) bool { return slices.Contains(except, path) }), nil
+}
+
+func (t *Table) users(dev uint64) ([]string, error) {
 	entries := t.entries
 	var out []string
 	for look := 1; ; look++ {
@@ -87,11 +101,33 @@ func (t *Table) Holders(dev uint64, except ...string) ([]string, error) {
 			return nil, err
 		}
 	}
-	stacked, err := filepath.Glob(fmt.Sprintf("/sys/dev/block/%d:%d/holders/*", unix.Major(dev), unix.Minor(dev)))
+	stacked, err := filepath.Glob(filepath.Join(t.m.sysfs(dev), "holders/*"))
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(append(out, stacked...), func(path string) bool { return slices.Contains(except, path) }), nil
+	for _, path := range stacked {
+		above, err := t.aboveMapping(path)
+		if err != nil {
+			return nil, err
+		}
+		if len(above) == 0 {
+			above = []string{path}
+		}
+		out = append(out, above...)
+	}
+	return out, nil
+}
+
+// aboveMapping returns what uses an encrypted mapping, which is a holder in sysfs; nothing for another one.
+func (t *Table) aboveMapping(holder string) ([]string, error) {
+	number, err := numberOf(holder)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it has gone by now
+	}
+	if _, ok, err := t.m.crypt(number); err != nil || !ok {
+		return nil, err
+	}
+	return t.users(number)
 }
 
 // holdersIn returns the mount points of a table that keep the block device in use. It is sure unless

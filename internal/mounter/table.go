@@ -27,7 +27,7 @@ type Use int
 // The uses.
 const (
 	Free    Use = iota // nothing is mounted there
-	Ours               // a filesystem of the device, or its node
+	Ours               // a filesystem of the device or of the encrypted mapping on it, or the node of one
 	Dead               // a filesystem or node of a disk that is no longer in this machine
 	Foreign            // anything else
 )
@@ -102,6 +102,14 @@ func (t *Table) At(path string, dev uint64) (State, error) {
 		s.Use = Dead
 	case s.Mount.Device == dev:
 		s.Use = Ours
+	default:
+		disk, err := t.m.DiskOf(s.Mount.Device)
+		if err != nil {
+			return State{}, err
+		}
+		if dev != 0 && disk == dev {
+			s.Use = Ours
+		}
 	}
 	return s, nil
 }
