@@ -62,7 +62,9 @@ func (commands) Run(ctx context.Context, c Command) (Output, error) {
 	var stdout, stderr tail
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
 	// Messages are parsed and shown; they must not depend on the machine's language.
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	// cryptsetup makes the nodes of its mappings itself: udev's answer would be waited for on a semaphore, and that of
+	// the machine's udev never reaches a container with an IPC namespace of its own.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DM_DISABLE_UDEV=1")
 	// The kernel watches the thread that started the program, not the process; without the lock
 	// the runtime may end that thread while the program runs.
 	runtime.LockOSThread()

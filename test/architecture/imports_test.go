@@ -66,11 +66,12 @@ var rules = map[string]rule{
 	"internal/driver/drivertest": {ours: []string{"driver"}, outside: []string{csiSpec, grpc}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "cloud/profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
-		ours:    []string{"driver", "mounter", "mounter/device", "fault"},
+		ours:    []string{"driver", "mounter", "mounter/device", "mounter/luks", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
 	},
 	"internal/mounter":        {ours: []string{"fault"}, outside: []string{mountUtils, utilsExec, unix}},
 	"internal/mounter/device": {ours: []string{"fault", "cloud/local/pool"}, outside: []string{unix}},
+	"internal/mounter/luks":   {ours: []string{"fault", "mounter"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",

@@ -1,0 +1,162 @@
+// Package luks makes, opens, grows and closes encrypted devices with cryptsetup.
+//
+// It decides nothing about what is on a disk: the gate of the mounter says whether a header may be made. The passphrase
+// goes to cryptsetup by its standard input, whole and as it is, and nowhere else.
+package luks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+// Key is a passphrase that no log shows.
+type Key interface{ Reveal() string }
+
+// Cryptsetup runs the program of that name. It keeps no state.
+type Cryptsetup struct{ mounts *mounter.Mounter }
+
+// New returns a Cryptsetup that runs programs and reads sysfs through a Mounter.
+func New(mounts *mounter.Mounter) Cryptsetup { return Cryptsetup{mounts} }
+
+// The exit codes of cryptsetup(8) that say more than that it failed.
+const (
+	exitNoKey    = 2
+	exitNoDevice = 4
+	exitBusy     = 5
+)
+
+// disk is the path by which cryptsetup reaches the first of its Command.Files.
+const disk = "/proc/self/fd/3"
+
+// Check reports whether this machine can open encrypted devices. fault.Precondition says what is missing.
+func Check() error {
+	if _, err := exec.LookPath("cryptsetup"); err != nil {
+		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.Precondition, err)
+	}
+	// Opening this node makes the kernel load device-mapper where it is a module.
+	if _, err := os.Stat("/dev/mapper/control"); err == nil {
+		return nil
+	}
+	if misc, err := os.ReadFile("/proc/misc"); err == nil && strings.Contains(string(misc), "device-mapper") {
+		return nil
+	}
+	return fmt.Errorf("the volume is encrypted with LUKS, and this machine has no device-mapper (modprobe dm_mod dm_crypt): %w", fault.Precondition)
+}
+
+// Name is device-mapper's name of the mapping of a volume. Ids have characters that such names have not.
+func Name(volume string) string {
+	sum := sha256.Sum256([]byte(volume))
+	return "cloudblock-" + hex.EncodeToString(sum[:16])
+}
+
+// token is our token in a header. While it is there, no filesystem was ever completed behind it.
+type token struct {
+	Type     string   `json:"type"`
+	Keyslots []string `json:"keyslots"`
+	Volume   string   `json:"volume"`
+}
+
+const (
+	tokenType = "cloudblock-unformatted"
+	tokenID   = "0"
+)
+
+// Format makes a header with one passphrase and the token that the volume is unformatted. Everything on the disk
+// is lost.
+//
+// The sectors have 512 bytes, as the disk's own, so that a raw block volume and a later growth work as without
+// encryption. The derivation of the key needs 64 MiB of memory, not up to 1 GiB as by cryptsetup's default: the node
+// program has a limit. The passphrase is meant to be random, so its strength does not rest on the derivation.
+func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key Key) error {
+	err := c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
+		"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
+		"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
+		"--subsystem", mounter.LUKSSubsystem, "--key-file", "-", disk)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(token{Type: tokenType, Keyslots: []string{}, Volume: volume})
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, on, string(text), "token", "import", "--token-id", tokenID, "--json-file", "-", disk)
+}
+
+// Unformatted reports whether the header says that no filesystem was completed behind it for this volume. The token of
+// another volume, as in the copy of one that was being formatted, says nothing.
+func (c Cryptsetup) Unformatted(ctx context.Context, on *os.File, volume string) (bool, error) {
+	h, err := c.header(ctx, on)
+	if err != nil {
+		return false, err
+	}
+	t, ok := h.Tokens[tokenID]
+	return ok && t.Type == tokenType && t.Volume == volume, nil
+}
+
+// SetFormatted removes the token of Format.
+func (c Cryptsetup) SetFormatted(ctx context.Context, on *os.File) error {
+	return c.run(ctx, on, "", "token", "remove", "--token-id", tokenID, disk)
+}
+
+// header is what is needed of a LUKS2 header, by the names of its on-disk format.
+type header struct {
+	Tokens   map[string]token `json:"tokens"`
+	Segments map[string]struct {
+		Offset int64  `json:"offset,string"`
+		Size   string `json:"size"`
+	} `json:"segments"`
+}
+
+func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
+	out, err := c.output(ctx, mounter.Command{Args: []string{"luksDump", "--dump-json-metadata", disk}, Files: []*os.File{on}})
+	if err != nil {
+		return header{}, err
+	}
+	var h header
+	if err := json.Unmarshal(out.Stdout, &h); err != nil {
+		return header{}, fmt.Errorf("read the LUKS2 header of %s: %w: %w", on.Name(), fault.Precondition, err)
+	}
+	return h, nil
+}
+
+// run runs cryptsetup with the disk as the first file.
+func (c Cryptsetup) run(ctx context.Context, on *os.File, stdin string, args ...string) error {
+	cmd := mounter.Command{Args: args, Stdin: strings.NewReader(stdin)}
+	if on != nil {
+		cmd.Files = []*os.File{on}
+	}
+	_, err := c.output(ctx, cmd)
+	return err
+}
+
+// output runs cryptsetup, which like mkfs is not broken off when the call's context ends.
+func (c Cryptsetup) output(ctx context.Context, cmd mounter.Command) (mounter.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return mounter.Output{}, fmt.Errorf("%w: %w", fault.Unavailable, err)
+	}
+	cmd.Name = "cryptsetup"
+	out, err := c.mounts.Run(context.WithoutCancel(ctx), cmd)
+	if err != nil || out.ExitCode == 0 {
+		return out, err
+	}
+	kind := fault.Precondition
+	switch out.ExitCode {
+	case exitNoKey:
+		kind = fault.InvalidArgument
+	case exitNoDevice:
+		kind = fault.Unavailable
+	case exitBusy:
+		kind = fault.Busy
+	}
+	return out, fmt.Errorf("cryptsetup %s ended with code %d: %w: %s", cmd.Args[0], out.ExitCode, kind,
+		strings.ReplaceAll(out.Tail(), disk, "the disk"))
+}

@@ -1,0 +1,211 @@
+package luks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+// Mapping is the open device behind which the disk is decrypted. Closing it closes the descriptor, not the mapping.
+type Mapping struct {
+	mounter.Crypt
+	below  mounter.BlockDevice
+	mounts *mounter.Mounter
+	file   *os.File
+}
+
+var _ mounter.BlockDevice = (*Mapping)(nil)
+
+// OpenOptions say how a mapping is made.
+type OpenOptions struct {
+	// Discard lets discards through to the disk, which shows there which blocks are unused.
+	Discard  bool
+	ReadOnly bool
+}
+
+// Open makes the mapping of a volume on its disk. A passphrase that opens no key slot is fault.InvalidArgument.
+func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
+	// One derivation of a key at a time: another driver's header may ask for up to 1 GiB of memory.
+	args := []string{"open", "--type", "luks2", "--key-file", "-", "--serialize-memory-hard-pbkdf"}
+	if o.Discard {
+		args = append(args, "--allow-discards")
+	}
+	if o.ReadOnly {
+		args = append(args, "--readonly")
+	}
+	name := Name(volume)
+	if err := c.run(ctx, below.File(), key.Reveal(), append(args, disk, name)...); err != nil {
+		if errors.Is(err, fault.InvalidArgument) {
+			return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
+		}
+		return nil, fmt.Errorf("open the encrypted device: %w", err)
+	}
+	opened, err := c.named(name)
+	if err == nil {
+		var m *Mapping
+		if m, err = c.Over(below, opened.Number); err == nil {
+			return m, nil
+		}
+	}
+	return nil, errors.Join(err, c.Close(ctx, name))
+}
+
+// named returns the mapping of this name.
+func (c Cryptsetup) named(name string) (mounter.Crypt, error) {
+	all, err := c.mounts.Crypts()
+	if err != nil {
+		return mounter.Crypt{}, err
+	}
+	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Name == name })
+	if i < 0 {
+		return mounter.Crypt{}, fmt.Errorf("device-mapper has no mapping %s: %w", name, fault.Unavailable)
+	}
+	return all[i], nil
+}
+
+// Over opens the device of a mapping that is there, if it stands on this very disk.
+func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, error) {
+	all, err := c.mounts.Crypts()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Number == number })
+	if i < 0 {
+		return nil, fmt.Errorf("block device %d:%d is no mapping of dm-crypt: %w", unix.Major(number), unix.Minor(number), fault.Precondition)
+	}
+	m := &Mapping{Crypt: all[i], below: below, mounts: c.mounts}
+	if err := m.stands(); err != nil {
+		return nil, err
+	}
+	if m.file, err = os.OpenFile("/dev/"+m.Kernel, os.O_RDONLY, 0); err != nil {
+		return nil, fmt.Errorf("open mapping %s: %w: %w", m.Name, fault.Unavailable, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(m.file.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != number {
+		return nil, errors.Join(fmt.Errorf("%s is not the device of mapping %s: %w", m.file.Name(), m.Name, fault.Unavailable), err, m.Close())
+	}
+	return m, nil
+}
+
+// stands proves that the mapping, as it was listed, stands on the disk and on no other.
+func (m *Mapping) stands() error {
+	if !slices.Equal(m.Below, []uint64{m.below.Number()}) {
+		return fmt.Errorf("mapping %s does not stand on %s, or its disk has gone: %w", m.Name, m.below.Path(), fault.Precondition)
+	}
+	return nil
+}
+
+// File returns the open descriptor; it stays owned by the Mapping.
+func (m *Mapping) File() *os.File { return m.file }
+
+// Path returns the kernel's name of the device, such as /dev/dm-0.
+func (m *Mapping) Path() string { return m.file.Name() }
+
+// Number returns the device number.
+func (m *Mapping) Number() uint64 { return m.Crypt.Number }
+
+// Size asks the kernel for the size now.
+func (m *Mapping) Size() (int64, error) {
+	size, err := m.file.Seek(0, 2)
+	if err != nil {
+		return 0, fmt.Errorf("read size of %s: %w: %w", m.Path(), fault.Unavailable, err)
+	}
+	return size, nil
+}
+
+// Verify proves that the disk below is still the volume's, and that the mapping stands on it.
+func (m *Mapping) Verify(ctx context.Context) error {
+	disk, err := m.mounts.DiskOf(m.Number())
+	if err != nil {
+		return err
+	}
+	if disk != m.below.Number() {
+		return fmt.Errorf("mapping %s no longer stands on %s: %w", m.Name, m.below.Path(), fault.Precondition)
+	}
+	return m.below.Verify(ctx)
+}
+
+// Close closes the descriptor.
+func (m *Mapping) Close() error { return m.file.Close() }
+
+// Close takes a mapping down; fault.Busy while it is in use. One that is not there needs nothing.
+func (c Cryptsetup) Close(ctx context.Context, name string) error {
+	out, err := c.output(ctx, mounter.Command{Args: []string{"close", name}})
+	if err != nil && out.ExitCode != exitNoDevice {
+		return fmt.Errorf("close mapping %s: %w", name, err)
+	}
+	return nil
+}
+
+// Clear closes every mapping of the volume's name, whatever it stands on, and every one that stands on its disk. None of
+// them is in use.
+func (c Cryptsetup) Clear(ctx context.Context, volume string, disk uint64) error {
+	all, err := c.mounts.Crypts()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Name != Name(volume) && !slices.Contains(m.Below, disk) {
+			continue
+		}
+		if err := c.Close(ctx, m.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sector is what a mapping may lack of its disk: sizes are counted in sectors of up to 4 KiB.
+const sector = 4 << 10
+
+// Grow makes the mapping as large as its disk. One that is needs no key; else a missing one is fault.Precondition.
+func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
+	full, err := c.full(ctx, m)
+	if err != nil || full {
+		return err
+	}
+	if key.Reveal() == "" {
+		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
+			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.Precondition)
+	}
+	if err := c.run(ctx, nil, key.Reveal(), "resize", "--key-file", "-", m.Name); err != nil {
+		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
+	}
+	if full, err = c.full(ctx, m); err == nil && !full {
+		err = fmt.Errorf("mapping %s is still smaller than its disk after it was grown: %w", m.Name, fault.Unavailable)
+	}
+	return err
+}
+
+// full reports whether the mapping reaches the end of its disk.
+func (c Cryptsetup) full(ctx context.Context, m *Mapping) (bool, error) {
+	h, err := c.header(ctx, m.below.File())
+	if err != nil {
+		return false, err
+	}
+	if len(h.Segments) != 1 {
+		return false, fmt.Errorf("the LUKS2 header of %s has %d segments, as while it is encrypted anew; let that end first: %w",
+			m.below.Path(), len(h.Segments), fault.Precondition)
+	}
+	disk, err := m.below.Size()
+	if err != nil {
+		return false, err
+	}
+	size, err := m.Size()
+	if err != nil {
+		return false, err
+	}
+	for _, s := range h.Segments {
+		if s.Size == "dynamic" {
+			return disk-s.Offset-size < sector, nil
+		}
+	}
+	return true, nil // of a size that the header fixes
+}
