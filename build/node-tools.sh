@@ -8,9 +8,10 @@ set -eu
 tools="mount umount blkid
 mkfs.ext4 e2fsck resize2fs
 mkfs.xfs xfs_growfs
-mkfs.btrfs btrfs"
+mkfs.btrfs btrfs
+cryptsetup"
 
-packages="mount util-linux e2fsprogs xfsprogs btrfs-progs"
+packages="mount util-linux e2fsprogs xfsprogs btrfs-progs cryptsetup-bin"
 
 install() {
 	export DEBIAN_FRONTEND=noninteractive

@@ -196,8 +196,8 @@ func checkTools(log *zap.Logger, path string) error {
 		case t.required:
 			return fmt.Errorf("these programs are not on PATH, and no volume can be served without them: %s", strings.Join(missing, ", "))
 		default:
-			log.Warn("programs are not on PATH, so volumes of this filesystem cannot be served",
-				zap.String("filesystem", t.use), zap.Strings("missing", missing))
+			log.Warn("programs are not on PATH, so volumes with this cannot be served",
+				zap.String("format", t.use), zap.Strings("missing", missing))
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// tools are the programs that the node runs. Those of a filesystem may be missing where no class uses it;
+// tools are the programs that the node runs. Those of a filesystem, or of encryption, may be missing where no class uses it;
 // without the required ones no volume can be served.
 var tools = []struct {
 	use      string
@@ -16,6 +16,7 @@ var tools = []struct {
 	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}},
 	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}},
 	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}},
+	{use: "LUKS", programs: []string{"cryptsetup"}},
 }
 
 // missingPrograms returns the programs that are on none of the folders of a PATH.

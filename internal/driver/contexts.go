@@ -17,8 +17,12 @@ const (
 	keyContent       = "content"
 	keyMkfsOptions   = "mkfs-options"
 	keyFormatNonZero = "format-non-zero"
+	keyLUKS          = "luks"
 	keyManyDisks     = "many-disks"
 )
+
+// SecretLUKS is the key of the passphrase in the secrets of a request, which vendors name so too.
+const SecretLUKS = "luksKey"
 
 // What a volume held when it was created.
 const (
@@ -44,6 +48,8 @@ type VolumeContext struct {
 	MkfsOptions []string
 	// FormatNonZero: the class allows a filesystem to be made on a disk that does not read as zeros.
 	FormatNonZero bool
+	// LUKS: the node encrypts the volume.
+	LUKS bool
 	// NeverFormat is the attribute of a vendor's that forbids to make a filesystem on the volume; empty:
 	// there is none.
 	NeverFormat string
@@ -87,6 +93,11 @@ func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 	if v.FormatNonZero {
 		m[n.key(keyFormatNonZero)] = "true"
 	}
+	if v.LUKS {
+		m[n.key(keyLUKS)] = "true"
+		// The vendor's node program, which may still run on some nodes, must not take it for a volume without.
+		maps.Copy(m, n.Vendor.LUKSAttributes())
+	}
 	return m
 }
 
@@ -110,13 +121,16 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	if v.MkfsOptions, err = ParseMkfsOptions(m[n.key(keyMkfsOptions)]); err != nil {
 		return VolumeContext{}, fmt.Errorf("%s: %s: %w", field, n.key(keyMkfsOptions), err)
 	}
-	switch m[n.key(keyFormatNonZero)] {
-	case "true":
-		v.FormatNonZero = true
-	case "", "false":
-	default:
-		return VolumeContext{}, n.badKey(field, keyFormatNonZero, "neither true nor false")
+	for key, to := range map[string]*bool{keyFormatNonZero: &v.FormatNonZero, keyLUKS: &v.LUKS} {
+		switch m[n.key(key)] {
+		case "true":
+			*to = true
+		case "", "false":
+		default:
+			return VolumeContext{}, n.badKey(field, key, "neither true nor false")
+		}
 	}
+	v.LUKS = v.LUKS || n.Vendor.LUKS(m)
 	return v, nil
 }
 

@@ -251,7 +251,21 @@ func TestContextsOfLinodesDriver(t *testing.T) {
 			t.Errorf("DecodePublishContext(%q) = %+v, %v, want %s", given, got, err, want)
 		}
 	}
-	for attribute, refused := range map[string]bool{vendor + "/luks-encrypted": true, "partition": true, "topology.linode.com/region": false} {
+	luks := driver.VolumeContext{LUKS: true}
+	said := n.EncodeVolumeContext(luks)
+	for key, want := range map[string]string{"/luks-encrypted": "true", "/luks-cipher": "aes-xts-plain64", "/luks-key-size": "512"} {
+		if said[vendor+key] != want {
+			t.Errorf("EncodeVolumeContext(%+v) = %v, want what the vendor's program reads", luks, said)
+		}
+	}
+	delete(said, vendor+"/luks")
+	if got, err := n.DecodeVolumeContext(said); err != nil || !got.LUKS {
+		t.Errorf("DecodeVolumeContext(%v) = %+v, %v, want LUKS, as the vendor's controller says it", said, got, err)
+	}
+	if got, err := names(t).DecodeVolumeContext(said); err != nil || got.LUKS {
+		t.Errorf("DecodeVolumeContext(%v) under another name = %+v, %v, want the attributes ignored", said, got, err)
+	}
+	for attribute, refused := range map[string]bool{vendor + "/luks-encrypted": false, "partition": true, "topology.linode.com/region": false} {
 		said := map[string]string{attribute: "true"}
 		if got, err := n.DecodeVolumeContext(said); err != nil || (got.Refused != "") != refused {
 			t.Errorf("DecodeVolumeContext(%v) = %+v, %v, want refused: %t", said, got, err, refused)

@@ -29,8 +29,12 @@ func digitalOceanVendor(driver string) Vendor {
 
 const linodeDriver = "linodebs.csi.linode.com"
 
-// LinodeLUKS is the parameter, and the attribute of a volume, that asks the vendor's driver for LUKS.
-const LinodeLUKS = linodeDriver + "/luks-encrypted"
+// The parameters, and attributes of a volume, that ask the vendor's driver for LUKS and say how.
+const (
+	LinodeLUKS        = linodeDriver + "/luks-encrypted"
+	LinodeLUKSCipher  = linodeDriver + "/luks-cipher"
+	LinodeLUKSKeySize = linodeDriver + "/luks-key-size"
+)
 
 // Linode names the link of a volume after its label. How many volumes a Linode can have depends on its memory.
 var Linode = Cloud{
@@ -41,10 +45,9 @@ var Linode = Cloud{
 		Parameters: map[string]string{
 			linodeDriver + "/volumeTags": TagWords,
 			linodeDriver + "/encrypted":  "encrypted",
-			// Without an effect of their own.
-			LinodeLUKS:                      "",
-			linodeDriver + "/luks-cipher":   "",
-			linodeDriver + "/luks-key-size": "",
+			LinodeLUKS:                   "luks",
+			LinodeLUKSCipher:             FixedLUKSCipher,
+			LinodeLUKSKeySize:            FixedLUKSKeySize,
 		},
 	}},
 }

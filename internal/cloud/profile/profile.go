@@ -45,6 +45,16 @@ type Vendor struct {
 // TagWords is what Parameters has for tags that are words, separated by commas, and not pairs of key and value.
 const TagWords = "tag words"
 
+// FixedLUKSCipher and FixedLUKSKeySize are what Parameters has for a choice that this driver does not have: only LUKSCipher
+// and LUKSKeySize are accepted.
+const (
+	FixedLUKSCipher  = "LUKS cipher"
+	FixedLUKSKeySize = "LUKS key size"
+
+	LUKSCipher  = "aes-xts-plain64"
+	LUKSKeySize = "512" // bits
+)
+
 // clouds are all clouds, by what --cloud takes.
 var clouds = map[string]Cloud{
 	"digitalocean": DigitalOcean,

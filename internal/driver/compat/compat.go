@@ -27,6 +27,8 @@ type Vendor struct {
 	// refuses returns why nothing here can serve what these attributes or parameters ask for; nil: it
 	// never does.
 	refuses func(said map[string]string) string
+	// luks are the attributes by which its node program knows that a volume is encrypted with LUKS; nil: it knows none.
+	luks map[string]string
 }
 
 // vendors are all that there are.
@@ -94,6 +96,19 @@ func (v *Vendor) Refuses(said map[string]string) string {
 		return ""
 	}
 	return v.refuses(said)
+}
+
+// LUKS reports whether the attributes of a volume say that its driver's node program encrypts it.
+func (v *Vendor) LUKS(attributes map[string]string) bool {
+	return v != nil && v.luks != nil && attributes[profile.LinodeLUKS] == "true"
+}
+
+// LUKSAttributes returns what the vendor's node program needs in the attributes of a volume that is encrypted.
+func (v *Vendor) LUKSAttributes() map[string]string {
+	if v == nil {
+		return nil
+	}
+	return v.luks
 }
 
 // Forbids returns the attribute of a volume that forbids to make a filesystem on it; empty: none does.

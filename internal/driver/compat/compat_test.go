@@ -124,8 +124,8 @@ func TestLinodeRefuses(t *testing.T) {
 		says string // empty: it is served
 	}{
 		"nothing special":        {map[string]string{"topology.linode.com/region": "us-ord"}, ""},
-		"LUKS":                   {map[string]string{luks: "true"}, "LUKS"},
-		"LUKS, in capitals":      {map[string]string{luks: "TRUE"}, "LUKS"},
+		"LUKS":                   {map[string]string{luks: "true"}, ""},
+		"LUKS, in capitals":      {map[string]string{luks: "TRUE"}, "neither true nor false"},
 		"no LUKS":                {map[string]string{luks: "false", "linodebs.csi.linode.com/luks-cipher": "aes-xts-plain64"}, ""},
 		"LUKS that says nothing": {map[string]string{luks: ""}, ""},
 		"a partition":            {map[string]string{"partition": "1"}, "whole volumes"},

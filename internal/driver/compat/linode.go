@@ -32,11 +32,14 @@ func linode(c profile.Cloud, v *Vendor) {
 		id, _, _ := strings.Cut(handle, "-")
 		return id
 	}
+	v.luks = map[string]string{
+		profile.LinodeLUKS: "true", profile.LinodeLUKSCipher: profile.LUKSCipher, profile.LinodeLUKSKeySize: profile.LUKSKeySize,
+	}
 	v.refuses = func(said map[string]string) string {
 		switch {
-		case said[profile.LinodeLUKS] != "" && said[profile.LinodeLUKS] != "false":
-			// Taken for a volume without, a blank one would hold its data in the clear.
-			return profile.LinodeLUKS + ": this driver does not open volumes that are encrypted with LUKS yet; leave them to the driver that made them"
+		case said[profile.LinodeLUKS] != "" && said[profile.LinodeLUKS] != "false" && said[profile.LinodeLUKS] != "true":
+			// Taken for a volume without, a blank one would hold its data in the clear; its own driver does that.
+			return profile.LinodeLUKS + ": neither true nor false, so it is not clear whether the volume is encrypted"
 		case said[partition] != "":
 			return partition + ": this driver uses whole volumes; the data in a partition is reached by hand"
 		}

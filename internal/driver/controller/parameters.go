@@ -19,6 +19,7 @@ import (
 const (
 	paramMkfsOptions   = "mkfsOptions"
 	paramFormatNonZero = "formatNonZero"
+	paramLUKS          = "luks"
 	paramTags          = "tags"
 	paramFilesystem    = "csi.storage.k8s.io/fstype"
 )
@@ -45,6 +46,7 @@ const shownName = 64
 type volumeParameters struct {
 	mkfsOptions   []string
 	formatNonZero bool
+	luks          bool
 	filesystem    string
 	tags          []cloud.Tag
 	// backend holds those that only the cloud understands, sorted by name.
@@ -61,7 +63,7 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 	if why := vendor.Refuses(raw); why != "" {
 		return volumeParameters{}, fmt.Errorf("parameters: %s: %w", why, fault.InvalidArgument)
 	}
-	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramTags, paramFilesystem},
+	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramLUKS, paramTags, paramFilesystem},
 		slices.Collect(maps.Keys(volumeMetadata)), s.caps.Parameters, vendor.ParameterNames())
 	var p volumeParameters
 	given := make(map[string]string, len(raw))
@@ -98,10 +100,13 @@ func (p *volumeParameters) set(name, value string) error {
 	case paramMkfsOptions:
 		p.mkfsOptions, err = driver.ParseMkfsOptions(value)
 	case paramFormatNonZero:
-		if value != "true" && value != "false" {
-			err = fmt.Errorf("neither true nor false: %w", fault.InvalidArgument)
-		}
-		p.formatNonZero = value == "true"
+		p.formatNonZero, err = parseBool(value)
+	case paramLUKS:
+		p.luks, err = parseBool(value)
+	case profile.FixedLUKSCipher:
+		err = onlyValue(value, profile.LUKSCipher)
+	case profile.FixedLUKSKeySize:
+		err = onlyValue(value, profile.LUKSKeySize)
 	case paramFilesystem:
 		if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, value) {
 			err = fmt.Errorf("supported are ext4, xfs and btrfs: %w", fault.InvalidArgument)
@@ -123,6 +128,21 @@ func (p *volumeParameters) set(name, value string) error {
 		p.backend = append(p.backend, cloud.Parameter{Name: name, Value: value})
 	}
 	return err
+}
+
+func parseBool(value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, fmt.Errorf("neither true nor false: %w", fault.InvalidArgument)
+	}
+	return value == "true", nil
+}
+
+// onlyValue accepts the one value of a vendor's parameter that this driver has too.
+func onlyValue(value, only string) error {
+	if value != only {
+		return fmt.Errorf("this driver encrypts with %s only: %w", only, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // checkFilesystem refuses a class whose filesystem is not the one that the volume will be asked to

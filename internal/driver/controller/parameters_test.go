@@ -52,7 +52,10 @@ func TestParseVolumeParameters(t *testing.T) {
 		"a tag of our own":              {map[string]string{"tags": "cloudblock-cluster=x"}, volumeParameters{}, "this driver's own"},
 		"a tag of our own, in capitals": {map[string]string{"tags": "Cloudblock-Temporary=clone"}, volumeParameters{}, "this driver's own"},
 		"a tag with a newline":          {map[string]string{"tags": "a=1\nb"}, volumeParameters{}, "printable"},
-		"luks":                          {map[string]string{"luks": "true"}, volumeParameters{}, `unknown "luks"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, mkfsOptions, tags, tier`},
+		"luks":                          {map[string]string{"luks": "true"}, volumeParameters{luks: true}, ""},
+		"no luks":                       {map[string]string{"luks": "false"}, volumeParameters{}, ""},
+		"luks yes":                      {map[string]string{"luks": "yes"}, volumeParameters{}, "luks: neither true nor false"},
+		"an unknown one":                {map[string]string{"shred": "true"}, volumeParameters{}, `unknown "shred"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, luks, mkfsOptions, tags, tier`},
 		"a long unknown name":           {map[string]string{strings.Repeat("x", 2000): ""}, volumeParameters{}, `xxx..."; known`},
 		"a vendor's own, elsewhere":     {map[string]string{"fstype": "xfs"}, volumeParameters{}, `unknown "fstype"`},
 		"another case":                  {map[string]string{"MkfsOptions": "-F"}, volumeParameters{}, "unknown"},
@@ -104,7 +107,7 @@ func TestParseAVendorsParameters(t *testing.T) {
 		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "btrfs", "mkfsOptions": "-f"}, "btrfs", ""},
 		"a bad value":        {map[string]string{"fstype": "zfs"}, "", "fstype: supported are"},
 		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, "", "csi.storage.k8s.io/fstype and fstype mean the same"},
-		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, mkfsOptions, tags`},
+		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, luks, mkfsOptions, tags`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +145,11 @@ func TestParseLinodesParameters(t *testing.T) {
 		},
 		"both, even if same": {map[string]string{own + "encrypted": "true", "encrypted": "true"}, volumeParameters{}, "mean the same"},
 		"without LUKS":       {map[string]string{own + "luks-encrypted": "false", own + "luks-cipher": "aes-xts-plain64", own + "luks-key-size": "512"}, volumeParameters{}, ""},
-		"with LUKS":          {map[string]string{own + "luks-encrypted": "true", own + "luks-cipher": "aes-xts-plain64"}, volumeParameters{}, "LUKS"},
+		"with LUKS":          {map[string]string{own + "luks-encrypted": "true", own + "luks-cipher": "aes-xts-plain64", own + "luks-key-size": "512"}, volumeParameters{luks: true}, ""},
+		"another cipher":     {map[string]string{own + "luks-encrypted": "true", own + "luks-cipher": "serpent-xts-plain64"}, volumeParameters{}, "luks-cipher: this driver encrypts with aes-xts-plain64 only"},
+		"another key size":   {map[string]string{own + "luks-encrypted": "true", own + "luks-key-size": "256"}, volumeParameters{}, "luks-key-size: this driver encrypts with 512 only"},
+		"LUKS in capitals":   {map[string]string{own + "luks-encrypted": "TRUE"}, volumeParameters{}, "luks-encrypted: neither true nor false"},
+		"its LUKS and ours":  {map[string]string{own + "luks-encrypted": "true", "luks": "true"}, volumeParameters{}, "mean the same"},
 		"an empty tag":       {map[string]string{own + "volumeTags": "foo,"}, volumeParameters{}, "entry 2"},
 		"a tag of our own":   {map[string]string{own + "volumeTags": "cloudblock-cluster:x"}, volumeParameters{}, "this driver's own"},
 		"a tag with a tab":   {map[string]string{own + "volumeTags": "a\tb"}, volumeParameters{}, "printable"},

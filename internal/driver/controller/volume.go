@@ -35,6 +35,7 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 		Content:       content,
 		MkfsOptions:   params.mkfsOptions,
 		FormatNonZero: params.formatNonZero,
+		LUKS:          params.luks,
 	})
 	return &csi.CreateVolumeResponse{Volume: answer}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
 
 // NodeExpandVolume makes a staged or published volume as large as asked for: the device where this
@@ -78,8 +79,22 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	if c := req.GetVolumeCapability(); c != nil && (c.GetBlock() != nil) != at.Block {
 		return 0, fmt.Errorf("volume_capability: the volume is in use with the other access type: %w", fault.InvalidArgument)
 	}
-	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil || at.Block {
-		return size, err
+	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil {
+		return 0, err
+	}
+	used, done, err := s.used(dev, at)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if mapping, ok := used.(*luks.Mapping); ok {
+		// The disk, the mapping, the filesystem: each is grown whether or not an earlier call grew the one below it.
+		if err := s.crypt.Grow(ctx, mapping, driver.NewSecret(req.GetSecrets()[driver.SecretLUKS])); err != nil {
+			return 0, err
+		}
+	}
+	if at.Block {
+		return size, nil
 	}
 	// Through the staging path when it is known: the target may be bound read-only, and then the kernel refuses.
 	if staging := req.GetStagingTargetPath(); staging != "" {
@@ -87,7 +102,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 			at = staged
 		}
 	}
-	return size, s.mounts.Grow(ctx, dev, at)
+	return size, s.mounts.Grow(ctx, used, at)
 }
 
 // growDevice returns the size of the device after growing it to what is required.

@@ -62,7 +62,11 @@ func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume str
 		if at.Use == mounter.Free {
 			continue
 		}
-		dev, err := s.devices.ByNumber(ctx, volume, at.Mount.Device)
+		number, err := s.mounts.DiskOf(at.Mount.Device)
+		if err != nil {
+			return nil, err
+		}
+		dev, err := s.devices.ByNumber(ctx, volume, number)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
 
 // Config is what a Server is made of. The fields up to Mounter are required.
@@ -55,6 +56,7 @@ type Server struct {
 	devices      device.Resolver
 	records      *device.Records
 	mounts       *mounter.Mounter
+	crypt        luks.Cryptsetup
 	neverWritten func(context.Context, *device.Device) (bool, error)
 	sizeStep     int64
 	deadMount    func(path string)
@@ -67,7 +69,7 @@ type Server struct {
 // New returns a Server.
 func New(cfg Config) *Server {
 	s := &Server{
-		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter,
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
 		neverWritten: cfg.NeverWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, manyDisks: cfg.ManyDisks,
 	}

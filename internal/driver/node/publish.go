@@ -89,7 +89,11 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 		}
 	}
 	if u.block {
-		return s.mounts.BindNode(ctx, dev, at, u.readOnly)
+		used, done, err := s.used(dev, staged)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.mounts.BindNode(ctx, used, at, u.readOnly), done())
 	}
 	return s.mounts.Bind(ctx, staged, at, mounter.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
 }
@@ -113,6 +117,8 @@ func (s *Server) staged(ctx context.Context, table *mounter.Table, dev *device.D
 		return refuse("%s (%s) is mounted at %s, which is not this volume; unstage and stage again", at.Mount.Source, at.Mount.FsType, path)
 	case at.Block != u.block:
 		return refuse("the volume is staged at %s with the other access type", staging)
+	case u.context.LUKS != (at.Mount.Device != dev.Number()):
+		return refuse("the volume is staged at %s with encryption: %t, which is not what its attributes say", staging, !u.context.LUKS)
 	case !u.block && at.Mount.FsType != string(u.filesystem):
 		return refuse("the volume is staged as %s, not as %s", at.Mount.FsType, u.filesystem)
 	case at.Mount.ReadOnly() && !u.readOnly:
@@ -180,7 +186,10 @@ func (s *Server) unmountOurs(ctx context.Context, table *mounter.Table, id, path
 			if err != nil {
 				return nil, err
 			}
-			if number != at.Mount.Device {
+			if at, err = table.At(path, number); err != nil {
+				return nil, err
+			}
+			if at.Use != mounter.Ours {
 				return nil, fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; it was left alone: %w",
 					at.Mount.Source, at.Mount.FsType, path, fault.Precondition)
 			}

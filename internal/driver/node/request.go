@@ -24,8 +24,9 @@ type use struct {
 	filesystem mounter.Filesystem // without block
 	flags      []string
 	readOnly   bool
-	oneTarget  bool // SINGLE_NODE_SINGLE_WRITER: one target path at a time
-	manyDisks  bool // the attach says so of this machine
+	oneTarget  bool          // SINGLE_NODE_SINGLE_WRITER: one target path at a time
+	manyDisks  bool          // the attach says so of this machine
+	key        driver.Secret // of an encrypted volume, only when it is staged
 }
 
 // useRequest is what stage and publish requests have in common.

@@ -18,11 +18,15 @@ import (
 
 // NodeStageVolume finds the volume's device, proves that it is the right one, makes a filesystem if
 // the device is proven blank, and mounts it at the staging path. A raw block volume is staged as a
-// bind of its device node. When it fails, what this call did is undone, and nothing else.
+// bind of its device node. Of an encrypted volume it is the mapping that is formatted, mounted and bound.
+// When it fails, what this call did is undone, and nothing else.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	const field = "staging_target_path"
 	u, err := s.decodeUse(req)
 	if err != nil {
+		return nil, err
+	}
+	if u.key, err = stageKey(u, req.GetSecrets()); err != nil {
 		return nil, err
 	}
 	staging := req.GetStagingTargetPath()
@@ -133,53 +137,76 @@ func (s *Server) holders(dev *device.Device) ([]string, error) {
 
 // stage does with work what must not be interrupted, and begins nothing new once call has ended.
 func (s *Server) stage(call, work context.Context, dev *device.Device, u use, staging string) error {
+	p, err := s.placeOf(work, dev, u, staging)
+	switch {
+	case err != nil:
+		return err
+	case p.at.Use == mounter.Free:
+		if err := s.clearMappings(work, dev, u); err != nil {
+			return err
+		}
+		if err := s.checkUnused(p.table, dev, staging); err != nil {
+			return err
+		}
+		if err := s.formatDisk(call, work, dev, u); err != nil {
+			return err
+		}
+	case p.at.Use == mounter.Ours && !p.at.Block:
+		if err := s.checkAlive(work, p.at); err != nil {
+			return err
+		}
+	}
+	if u.context.LUKS {
+		return s.stageEncrypted(call, work, dev, u, p)
+	}
+	return s.put(work, dev, u, p)
+}
+
+// put mounts the device, which is the disk or the encrypted mapping on it, or binds its node.
+func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p place) error {
+	if u.block {
+		return s.mounts.BindNode(ctx, dev, p.at, u.readOnly)
+	}
+	return s.mounts.Mount(ctx, dev, p.at, mounter.MountRequest{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
+}
+
+// place is where a volume is staged, and what is there before.
+type place struct {
+	table *mounter.Table
+	at    mounter.State
+}
+
+// placeOf returns the place of a volume in its staging folder: the folder itself, or the block file. It refuses a folder
+// in which the volume is staged with the other access type, or, with a mapping or without, as what it is not.
+func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging string) (place, error) {
 	own := staging
 	if u.block {
 		own = blockFile(staging)
 	}
-	table, err := s.clearDead(work, dev, own)
+	table, err := s.clearDead(ctx, dev, own)
 	if err != nil {
-		return err
+		return place{}, err
 	}
 	at, err := s.at(table, staging, dev.Number())
 	if err != nil {
-		return err
+		return place{}, err
 	}
 	node, err := s.at(table, blockFile(staging), dev.Number())
 	if err != nil {
-		return err
+		return place{}, err
 	}
+	p := place{table, at}
 	switch {
 	case u.block && at.Use == mounter.Ours:
-		return fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FsType, fault.Conflict)
+		return p, fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FsType, fault.Conflict)
 	case u.block && at.Use != mounter.Free:
-		return at.NotOurs()
+		return p, at.NotOurs()
 	case u.block:
-		if node.Use == mounter.Free {
-			if err := s.checkUnused(table, dev, staging); err != nil {
-				return err
-			}
-			// A filesystem stage opens the disk exclusively by itself, to see what is on it.
-			if err := s.mounts.CheckUnused(work, dev); err != nil {
-				return err
-			}
-		}
-		return s.mounts.BindNode(work, dev, node, u.readOnly)
+		p.at = node
 	case at.Use == mounter.Free && node.Use != mounter.Free:
-		return fmt.Errorf("a raw block volume is staged there: %w", fault.Conflict)
-	case at.Use == mounter.Free:
-		if err := s.checkUnused(table, dev, staging); err != nil {
-			return err
-		}
-		if err := s.format(call, work, dev, u); err != nil {
-			return err
-		}
-	case at.Use == mounter.Ours && !at.Block:
-		if err := s.checkAlive(work, at); err != nil {
-			return err
-		}
+		return p, fmt.Errorf("a raw block volume is staged there: %w", fault.Conflict)
 	}
-	return s.mounts.Mount(work, dev, at, mounter.MountRequest{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
+	return p, checkEncrypted(u, dev, p.at)
 }
 
 // clearDead unmounts what a disk that has gone left at path, so that the volume, whose disk is dev now, can be staged
@@ -212,13 +239,18 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 	return nil, fmt.Errorf("%s holds more than %d mounts of disks that have gone: %w", path, maxLayers, fault.Precondition)
 }
 
-// format makes the filesystem of a device that is not mounted, if it has none.
-func (s *Server) format(call, work context.Context, dev *device.Device, u use) error {
+// formatDisk makes what a disk that is not in use has to have, if it has nothing: the filesystem, the header of an
+// encrypted volume, or nothing at all.
+func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
+	if u.block && !u.context.LUKS {
+		// A format opens the disk exclusively by itself, to see what is on it.
+		return s.mounts.CheckUnused(work, dev)
+	}
 	history, err := s.history(work, dev)
 	if err != nil {
 		return err
 	}
-	_, err = s.mounts.EnsureFormatted(work, dev, mounter.FormatRequest{
+	req := mounter.FormatRequest{
 		Volume:        u.volume,
 		Filesystem:    u.filesystem,
 		MkfsOptions:   u.context.MkfsOptions,
@@ -228,7 +260,17 @@ func (s *Server) format(call, work context.Context, dev *device.Device, u use) e
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
 		History:       history,
-	})
+	}
+	if u.context.LUKS {
+		req.Filesystem, req.MkfsOptions = mounter.LUKS, nil
+		req.Encrypt = func(ctx context.Context, disk *os.File) error { return s.crypt.Format(ctx, disk, u.volume, u.key) }
+	}
+	return s.format(call, work, dev, u, req)
+}
+
+// format makes what the request says, if the gate allows it.
+func (s *Server) format(call, work context.Context, dev mounter.BlockDevice, u use, req mounter.FormatRequest) error {
+	_, err := s.mounts.EnsureFormatted(work, dev, req)
 	if err != nil && u.context.NeverFormat != "" {
 		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
 	}

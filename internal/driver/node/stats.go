@@ -38,8 +38,12 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	if at.Block {
-		size, err := dev.Size()
+		used, done, err := s.used(dev, at)
 		if err != nil {
+			return nil, err
+		}
+		size, err := used.Size()
+		if err = errors.Join(err, done()); err != nil {
 			return nil, err
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil

@@ -43,8 +43,16 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	if err != nil {
 		return err
 	}
+	mappings, err := s.mappings(table, id, staging, node)
+	if err != nil {
+		return err
+	}
 	if number != 0 {
-		used, err := table.Holders(number, staging, node)
+		mine := []string{staging, node}
+		for _, c := range mappings {
+			mine = append(mine, s.mounts.HolderPath(number, c)) // not in use: an earlier call unmounted it
+		}
+		used, err := table.Holders(number, mine...)
 		if err != nil {
 			return err
 		}
@@ -64,6 +72,11 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	}
 	if err := s.mounts.RemoveTarget(node); err != nil {
 		return err
+	}
+	for _, c := range mappings {
+		if err := s.crypt.Close(ctx, c.Name); err != nil {
+			return err
+		}
 	}
 	// This proves that nothing holds the device any more.
 	if err := s.devices.Release(ctx, claim); err != nil {
