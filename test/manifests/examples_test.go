@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -36,12 +37,20 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var secrets []string
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var head metav1.TypeMeta
 			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 				t.Fatal(err)
 			}
 			switch head.Kind {
+			case "StorageClass": // before the claims that name it
+				c := read[storagev1.StorageClass](t, []byte(document))
+				classes = append(classes, c.Name)
+				checkSecrets(t, file, c.Parameters, secrets)
+			case "Secret":
+				s := read[corev1.Secret](t, []byte(document))
+				secrets = append(secrets, s.Namespace+"/"+s.Name)
 			case "PersistentVolumeClaim":
 				name := *read[corev1.PersistentVolumeClaim](t, []byte(document)).Spec.StorageClassName
 				if !slices.Contains(classes, name) {
@@ -66,5 +75,15 @@ func TestExamples(t *testing.T) {
 	}
 	for overlay := range unused {
 		t.Errorf("no example is for %s", overlay)
+	}
+}
+
+// checkSecrets: the secrets that a class of an encrypted volume names, for staging and for growth, are in its file.
+func checkSecrets(t *testing.T, file string, parameters map[string]string, secrets []string) {
+	for _, use := range []string{"node-stage", "node-expand"} {
+		name := parameters["csi.storage.k8s.io/"+use+"-secret-namespace"] + "/" + parameters["csi.storage.k8s.io/"+use+"-secret-name"]
+		if parameters["luks"] == "true" && !slices.Contains(secrets, name) {
+			t.Errorf("%s: the class names %s as its %s secret, and the file has %v", file, name, use, secrets)
+		}
 	}
 }

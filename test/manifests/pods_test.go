@@ -24,7 +24,7 @@ var unreleased = regexp.MustCompile(`^ghcr\.io/cloudblock-csi/(controller|node):
 var secretWord = regexp.MustCompile(`(?i)^--[a-z-]*(token|password|secret|key)=`)
 
 // hostPaths are the only folders of a node that a pod of ours may see.
-var hostPaths = regexp.MustCompile(`^(/dev|/sys|/var/lib/cloudblock-csi/pool|` +
+var hostPaths = regexp.MustCompile(`^(/dev|/sys|/run/cryptsetup|/var/lib/cloudblock-csi/pool|` +
 	`(/var/lib/kubelet|` + otherKubelet + `)/(pods|plugins_registry|plugins/kubernetes\.io/csi|plugins/[a-z.]+))$`)
 
 // withToken are the containers that talk to the Kubernetes API; no other one gets a token.
