@@ -67,6 +67,7 @@ e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and
 	@test/require.sh gcc root qemu-system-x86_64 debootstrap mkfs.ext4
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm $(if $(SMOKE),-short) $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
+	$(if $(SMOKE)$(CHURN),,@$(GO) test -count=1 -timeout 90m -tags vm $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm/luks)
 
 .PHONY: e2e-real
 e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
