@@ -214,8 +214,12 @@ func (i inspection) unexpected(req FormatRequest) error {
 	case !i.blkid.nothing() && i.blkid.filesystem != string(req.Filesystem) || i.blkid.partitions != "":
 		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.Precondition, i.blkid, req.Filesystem)
 	}
-	return fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with fsck)",
-		fault.Precondition, i.blkid, i.primary)
+	advice := "fsck"
+	if i.primary == LUKS || i.blkid.filesystem == string(LUKS) {
+		advice = "cryptsetup repair"
+	}
+	return fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
+		fault.Precondition, i.blkid, i.primary, advice)
 }
 
 // minEncrypted is the smallest device that is encrypted: luksFormat overwrites the first 16 MiB, and copies of the marker

@@ -15,6 +15,9 @@ const (
 	probeBlock = 4 * kib
 	// probeEnds is how much of both ends is read in full.
 	probeEnds = mib
+	// behindHeader is where the data begins on a disk with a LUKS2 header of the usual size: a filesystem has its
+	// superblock right behind it, as ciphertext.
+	behindHeader = 16 * mib
 	// probeSamples is how many blocks between the ends are read in addition to the known places.
 	probeSamples = 128
 )
@@ -40,8 +43,8 @@ func (f findings) foreign(fs Filesystem) (signature, bool) {
 // extent is a range of bytes on the device.
 type extent struct{ from, to int64 }
 
-// probe reads both ends, every known superblock place and samples between. Any read that fails
-// fails the probe: a device that cannot be read is never blank.
+// probe reads both ends, every known superblock place, where data begins behind a LUKS header, and samples between.
+// Any read that fails fails the probe: a device that cannot be read is never blank.
 func probe(ctx context.Context, r io.ReaderAt, size int64) (findings, error) {
 	out := findings{nonZero: -1}
 	spots := magicSpots(size)
@@ -100,7 +103,7 @@ func magicSpots(size int64) []spot {
 
 // probeExtents lists what probe reads, in order and without overlaps.
 func probeExtents(size int64) []extent {
-	all := []extent{{0, min(size, probeEnds)}, {max(0, size-probeEnds), size}}
+	all := []extent{{0, min(size, probeEnds)}, {max(0, size-probeEnds), size}, {behindHeader, behindHeader + probeEnds}}
 	for _, s := range magicSpots(size) {
 		all = append(all, extent{s.offset, s.offset + int64(len(s.magic))})
 	}

@@ -55,6 +55,20 @@ func TestProbeSeesEverySuperblock(t *testing.T) {
 	}
 }
 
+// TestProbeMeetsDataBehindAZeroedHeader: of an encrypted disk whose headers and key slots were overwritten with zeros the
+// ciphertext is left, and it is data as long as a backup of the header may exist.
+func TestProbeMeetsDataBehindAZeroedHeader(t *testing.T) {
+	for _, size := range []int64{minEncrypted, 2 * gib, 10*gib + 512, 6 * tib} {
+		data := map[int64]string{16*mib + kib: "superblock", 16*mib + 64*kib: "superblock"}
+		for at, what := range data {
+			found, err := probe(t.Context(), zeros{map[int64]string{at: what}, -1}, size)
+			if err != nil || found.blank() {
+				t.Errorf("probe of %d bytes with data at %d = %+v, %v, want data seen", size, at, found, err)
+			}
+		}
+	}
+}
+
 func TestProbeFailsWhereTheDeviceCannotBeRead(t *testing.T) {
 	const size = 3 * gib
 	for _, e := range probeExtents(size) {
