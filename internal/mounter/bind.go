@@ -44,7 +44,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 	case at.Use == Free:
 	case at.Use != Ours:
 		return at.NotOurs()
-	case at.Block || at.Mount.Root != staged.Mount.Root || at.Mount.FsType != staged.Mount.FsType:
+	case at.Block || at.Mount.Device != staged.Mount.Device || at.Mount.Root != staged.Mount.Root || at.Mount.FsType != staged.Mount.FsType:
 		return fmt.Errorf("%s of %s is mounted there: %w", at.Mount.Root, at.Mount.Source, fault.Conflict)
 	default:
 		return at.gives(want)
@@ -82,6 +82,9 @@ func (m *Mounter) bindNode(ctx context.Context, dev BlockDevice, at State, readO
 	case at.Use == Free:
 	case at.Use != Ours || !at.Block:
 		return at.NotOurs()
+	case at.Mount.Device != dev.Number():
+		return fmt.Errorf("the node of block device %d:%d is bound there; unmount it first: %w",
+			unix.Major(at.Mount.Device), unix.Minor(at.Mount.Device), fault.Conflict)
 	case at.Mount.ReadOnly() != readOnly:
 		return fmt.Errorf("it is bound with other access (read-only: %v); unmount it first: %w", at.Mount.ReadOnly(), fault.Conflict)
 	default:

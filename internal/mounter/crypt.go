@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Crypt is an encrypted mapping of dm-crypt, as sysfs has it.
+// Crypt is a mapping of dm-crypt on a LUKS header, as sysfs has it.
 type Crypt struct {
 	Number uint64
 	// Name is device-mapper's.
@@ -26,8 +26,8 @@ type Crypt struct {
 	Below []uint64
 }
 
-// cryptUUID is how libcryptsetup begins device-mapper's id of its mappings.
-const cryptUUID = "CRYPT-"
+// cryptUUID is how libcryptsetup begins device-mapper's id of the mappings on a disk with a LUKS header.
+const cryptUUID = "CRYPT-LUKS"
 
 // Crypts lists the encrypted mappings of this machine, those of other programs too.
 func (m *Mounter) Crypts() ([]Crypt, error) {

@@ -102,12 +102,12 @@ func (t *Table) At(path string, dev uint64) (State, error) {
 		s.Use = Dead
 	case s.Mount.Device == dev:
 		s.Use = Ours
-	default:
+	case dev != 0:
 		disk, err := t.m.DiskOf(s.Mount.Device)
 		if err != nil {
 			return State{}, err
 		}
-		if dev != 0 && disk == dev {
+		if disk == dev {
 			s.Use = Ours
 		}
 	}
