@@ -51,6 +51,24 @@ func hasOurSubsystem(r io.ReaderAt) (bool, error) {
 	return string(text) == LUKSSubsystem, nil
 }
 
+// CheckPlain refuses the header of an encrypted volume of ours on a disk that is to be a raw block device without encryption:
+// its user would write over the key. A header of its user's own is data, and so is a start that cannot be read.
+func CheckPlain(dev BlockDevice) error {
+	head := make([]byte, probeBlock)
+	if err := readFull(dev.File(), head, 0); err != nil {
+		return nil //nolint:nilerr // a disk with bad sectors is used as it is
+	}
+	magic, err := primary(bytes.NewReader(head), probeBlock)
+	if err != nil || magic != LUKS {
+		return nil //nolint:nilerr // several magics are no header of ours
+	}
+	if ours, err := hasOurSubsystem(bytes.NewReader(head)); err != nil || !ours {
+		return err
+	}
+	return fmt.Errorf("%s holds an encrypted volume, and its class or attributes do not say luks: it is left as it is: %w",
+		dev.Path(), fault.Precondition)
+}
+
 // btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.
 func btrfsMounted(r io.ReaderAt) (bool, error) {
 	const superAt, logRoot, uuidTreeGeneration = 64 * kib, 96, 563

@@ -7,24 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"go.uber.org/zap"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
-
-// stageKey returns the passphrase of an encrypted volume.
-func stageKey(u use, secrets map[string]string) (driver.Secret, error) {
-	key := driver.NewSecret(secrets[driver.SecretLUKS])
-	if u.context.LUKS && key.Reveal() == "" {
-		return key, fmt.Errorf("secrets: %s: missing, and volume %s is encrypted with LUKS; set csi.storage.k8s.io/node-stage-secret-name "+
-			"and -namespace in its class: %w", driver.SecretLUKS, u.volume, fault.InvalidArgument)
-	}
-	return key, nil
-}
 
 // checkEncrypted refuses a mount of the volume that is encrypted where the volume is not, or the reverse.
 func checkEncrypted(u use, dev *device.Device, at mounter.State) error {
@@ -35,16 +23,44 @@ func checkEncrypted(u use, dev *device.Device, at mounter.State) error {
 		at.Path, !u.context.LUKS, fault.Conflict)
 }
 
-// clearMappings closes the mappings of an encrypted volume that is not staged, whatever they stand on. A mapping that an
-// earlier stage left is never used again: opening it anew proves the disk below it and the key.
-func (s *Server) clearMappings(ctx context.Context, dev *device.Device, u use) error {
+// clearMappings closes the mappings of an encrypted volume that is not staged: those of its name, whatever they stand on,
+// and those on its disk. A mapping that an earlier stage left is never used again: opening it anew proves the disk below it
+// and the key.
+//
+// A mapping whose node is bound somewhere stays: dm-crypt does not count such a bind as a use, but a pod has it, and the
+// number would be the next mapping's.
+func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *device.Device, u use) error {
 	if !u.context.LUKS {
 		return nil
+	}
+	if u.key.Reveal() == "" {
+		return fmt.Errorf("secrets: %s: missing, and the volume is encrypted with LUKS; set csi.storage.k8s.io/node-stage-secret-name "+
+			"and -namespace in its class: %w", driver.SecretLUKS, fault.InvalidArgument)
 	}
 	if err := luks.Check(); err != nil {
 		return err
 	}
-	return s.crypt.Clear(ctx, u.volume, dev.Number())
+	all, err := s.mounts.Crypts()
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if c.Name != luks.Name(u.volume) && !slices.Contains(c.Below, dev.Number()) {
+			continue
+		}
+		used, err := table.Holders(c.Number)
+		if err != nil {
+			return err
+		}
+		if len(used) > 0 {
+			return fmt.Errorf("its encrypted mapping %s is in use at %s; unpublish and unstage there first: %w",
+				c.Name, strings.Join(used, ", "), fault.Precondition)
+		}
+		if err := s.crypt.Close(ctx, c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stageEncrypted stages what is behind the header, whose disk has one by now.
@@ -68,7 +84,9 @@ func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, 
 		return p.at.NotOurs()
 	}
 	mapping, err := s.crypt.Open(work, dev, u.volume, u.key, luks.OpenOptions{
-		Discard: slices.ContainsFunc(u.flags, isDiscard), ReadOnly: u.readOnly,
+		Discard: slices.ContainsFunc(u.flags, isDiscard),
+		// A filesystem that is mounted read-only still replays its journal, as on a disk.
+		ReadOnly: u.readOnly && u.block,
 	})
 	if err != nil {
 		return err
@@ -80,7 +98,8 @@ func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, 
 		return nil
 	}
 	if closeErr := s.crypt.Close(work, mapping.Name); closeErr != nil {
-		driver.LogOf(work).Warn("an encrypted mapping stays after a stage that failed", zap.Error(closeErr))
+		// Never a kind that is final for the kubelet: it would let the disk be detached below the mapping.
+		return fmt.Errorf("%w: %w (%w)", fault.Unavailable, err, closeErr)
 	}
 	return err
 }
@@ -104,15 +123,18 @@ func (s *Server) formatInside(call, work context.Context, dev *device.Device, ma
 		if unformatted {
 			req.Note = mounter.Unformatted
 		}
-		if err := s.format(call, work, mapping, u, req); err != nil {
+		if err := s.format(work, mapping, u, req); err != nil {
 			return err
 		}
 	}
-	if !unformatted || u.readOnly {
-		return nil
+	if unformatted && !u.readOnly {
+		// Before anything is written by a pod: with the token, what it writes would not count as data. For a call that has
+		// ended too: with the token, the next one would format again.
+		if err := s.crypt.SetFormatted(work, dev.File()); err != nil {
+			return err
+		}
 	}
-	// Before anything is written by a pod: with the token, what it writes would not count as data.
-	return s.crypt.SetFormatted(work, dev.File())
+	return call.Err()
 }
 
 // used returns the device of the volume that is mounted or bound at a path: its disk, or the encrypted mapping on that.
@@ -128,9 +150,10 @@ func (s *Server) used(dev *device.Device, at mounter.State) (_ mounter.BlockDevi
 	return mapping, mapping.Close, nil
 }
 
-// mappings returns the names of the encrypted mappings that are the volume's: those of its name, whether their disk is
-// here or not, and those that are staged at its paths, to which a vendor's driver gives other names.
-func (s *Server) mappings(table *mounter.Table, volume string, paths ...string) ([]mounter.Crypt, error) {
+// mappings returns the encrypted mappings that are the volume's: those of its name, whether their disk is here or not, and,
+// to which a vendor's driver gives other names, those that are staged at its paths and those on the disk of that number if
+// the volume is known to be encrypted.
+func (s *Server) mappings(table *mounter.Table, claim device.Claim, number uint64, paths ...string) ([]mounter.Crypt, error) {
 	all, err := s.mounts.Crypts()
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -146,6 +169,7 @@ func (s *Server) mappings(table *mounter.Table, volume string, paths ...string) 
 		}
 	}
 	return slices.DeleteFunc(all, func(c mounter.Crypt) bool {
-		return c.Name != luks.Name(volume) && !slices.Contains(staged, c.Number)
+		onDisk := claim.Encrypted && number != 0 && slices.Equal(c.Below, []uint64{number})
+		return c.Name != luks.Name(claim.Volume) && !slices.Contains(staged, c.Number) && !onDisk
 	}), nil
 }

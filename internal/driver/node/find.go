@@ -14,6 +14,7 @@ import (
 // id. known reports whether there is a record.
 func (s *Server) recorded(claim device.Claim) (_ device.Claim, known bool) {
 	record, known := s.records.Recall(claim.Volume)
+	claim.Encrypted = claim.Encrypted || record.Encrypted
 	if known && claim.Name == "" && claim.Serial == "" {
 		claim.Name, claim.Serial = record.Name, record.Serial
 	}

@@ -61,7 +61,7 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	u := use{
 		volume:  id,
 		context: volume,
-		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size},
+		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size, Encrypted: volume.LUKS},
 		block:   capability.GetBlock() != nil,
 
 		manyDisks: publish.ManyDisks,

@@ -26,9 +26,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	if u.key, err = stageKey(u, req.GetSecrets()); err != nil {
-		return nil, err
-	}
+	u.key = driver.NewSecret(req.GetSecrets()[driver.SecretLUKS])
 	staging := req.GetStagingTargetPath()
 	if err := s.checkStagingFolder(field, staging); err != nil {
 		return nil, err
@@ -142,7 +140,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 	case err != nil:
 		return err
 	case p.at.Use == mounter.Free:
-		if err := s.clearMappings(work, dev, u); err != nil {
+		if err := s.clearMappings(work, p.table, dev, u); err != nil {
 			return err
 		}
 		if err := s.checkUnused(p.table, dev, staging); err != nil {
@@ -244,7 +242,10 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
 	if u.block && !u.context.LUKS {
 		// A format opens the disk exclusively by itself, to see what is on it.
-		return s.mounts.CheckUnused(work, dev)
+		if err := s.mounts.CheckUnused(work, dev); err != nil {
+			return err
+		}
+		return mounter.CheckPlain(dev)
 	}
 	history, err := s.history(work, dev)
 	if err != nil {
@@ -265,20 +266,20 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		req.Filesystem, req.MkfsOptions = mounter.LUKS, nil
 		req.Encrypt = func(ctx context.Context, disk *os.File) error { return s.crypt.Format(ctx, disk, u.volume, u.key) }
 	}
-	return s.format(call, work, dev, u, req)
-}
-
-// format makes what the request says, if the gate allows it.
-func (s *Server) format(call, work context.Context, dev mounter.BlockDevice, u use, req mounter.FormatRequest) error {
-	_, err := s.mounts.EnsureFormatted(work, dev, req)
-	if err != nil && u.context.NeverFormat != "" {
-		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
-	}
-	if err != nil {
+	if err := s.format(work, dev, u, req); err != nil {
 		return err
 	}
 	// The call may have ended, and kubelet may have given the pod up.
 	return call.Err()
+}
+
+// format makes what the request says, if the gate allows it.
+func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req mounter.FormatRequest) error {
+	_, err := s.mounts.EnsureFormatted(ctx, dev, req)
+	if err != nil && u.context.NeverFormat != "" {
+		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
+	}
+	return err
 }
 
 // history says what the resolver can prove about the writes to a device.

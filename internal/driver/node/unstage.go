@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // NodeUnstageVolume undoes NodeStageVolume. It answers OK only when nothing on this machine holds
@@ -43,23 +44,16 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	if err != nil {
 		return err
 	}
-	mappings, err := s.mappings(table, id, staging, node)
+	mappings, err := s.mappings(table, claim, number, staging, node)
 	if err != nil {
 		return err
 	}
+	if err := s.checkUnpublished(table, number, mappings, staging, node); err != nil {
+		return err
+	}
 	if number != 0 {
-		mine := []string{staging, node}
-		for _, c := range mappings {
-			mine = append(mine, s.mounts.HolderPath(number, c)) // not in use: an earlier call unmounted it
-		}
-		used, err := table.Holders(number, mine...)
-		if err != nil {
-			return err
-		}
-		if len(used) > 0 {
-			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", strings.Join(used, ", "), fault.Precondition)
-		}
-		// When it is unmounted, only this leads a repeat to the disk.
+		// When it is unmounted, only this leads a repeat to the disk and to the mapping on it.
+		claim.Encrypted = claim.Encrypted || len(mappings) > 0
 		if err := s.records.Remember(claim); err != nil {
 			return err
 		}
@@ -84,4 +78,29 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	}
 	// Last: until here a repeat still needs it.
 	return s.records.Forget(id)
+}
+
+// checkUnpublished refuses a volume that is in use elsewhere than at its staging paths: its disk, if it has a number, or a
+// mapping of it, whose disk may have gone. A bind of a mapping's node does not keep it from being closed, and then its number
+// would be the next mapping's.
+func (s *Server) checkUnpublished(table *mounter.Table, number uint64, mappings []mounter.Crypt, staging ...string) error {
+	var devices []uint64
+	mine := staging
+	if number != 0 {
+		devices = append(devices, number)
+	}
+	for _, c := range mappings {
+		devices = append(devices, c.Number)
+		mine = append(mine, s.mounts.HolderPath(number, c)) // not in use: an earlier call unmounted it
+	}
+	for _, device := range devices {
+		used, err := table.Holders(device, mine...)
+		if err != nil {
+			return err
+		}
+		if len(used) > 0 {
+			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", strings.Join(used, ", "), fault.Precondition)
+		}
+	}
+	return nil
 }

@@ -151,10 +151,6 @@ func TestWrongInputIsNamedAndTouchesNothing(t *testing.T) {
 		"stage with encryption that is no answer": {stage(func(r *csi.NodeStageVolumeRequest) {
 			r.VolumeContext = map[string]string{names.Driver + "/luks": "yes"}
 		}), codes.InvalidArgument, "luks"},
-		"stage an encrypted volume without its key": {stage(func(r *csi.NodeStageVolumeRequest) {
-			r.VolumeContext = map[string]string{names.Driver + "/luks": "true"}
-			r.Secrets = map[string]string{"luksKey": "", "other": "x"}
-		}), codes.InvalidArgument, "secrets: luksKey"},
 		"stage at a path that does not exist":        {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = staging + "-not" }), codes.InvalidArgument, "staging_target_path"},
 		"stage at a file":                            {stage(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = file }), codes.InvalidArgument, "staging_target_path"},
 		"publish without a capability":               {publish(func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }), codes.InvalidArgument, "volume_capability"},

@@ -28,6 +28,8 @@ type Claim struct {
 	Serial string
 	// Size is how many bytes were promised, a lower bound; 0 when it is not known.
 	Size int64
+	// Encrypted volumes are used through a mapping on the disk.
+	Encrypted bool
 }
 
 // Device is an open block device whose identity was proven. The caller closes it.

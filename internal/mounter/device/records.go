@@ -30,6 +30,8 @@ type record struct {
 	Volume string `json:"volume"`
 	Name   string `json:"name,omitempty"`
 	Serial string `json:"serial,omitempty"`
+
+	Encrypted bool `json:"encrypted,omitempty"`
 }
 
 const (
@@ -44,10 +46,10 @@ func (r *Records) Remember(claim Claim) error {
 	if r == nil || (claim.Name == "" && claim.Serial == "") {
 		return nil
 	}
-	if known, ok := r.Recall(claim.Volume); ok && known.Name == claim.Name && known.Serial == claim.Serial {
+	if known, ok := r.Recall(claim.Volume); ok && known.Name == claim.Name && known.Serial == claim.Serial && known.Encrypted == claim.Encrypted {
 		return nil
 	}
-	data, err := json.Marshal(record{recordFormat, claim.Volume, claim.Name, claim.Serial})
+	data, err := json.Marshal(record{recordFormat, claim.Volume, claim.Name, claim.Serial, claim.Encrypted})
 	if err == nil {
 		err = os.MkdirAll(r.dir, 0o700)
 	}
@@ -108,7 +110,7 @@ func readRecord(path string) (Claim, bool) {
 	if json.Unmarshal(data, &known) != nil || known.Format != recordFormat || (known.Name == "" && known.Serial == "") {
 		return Claim{}, false
 	}
-	return Claim{Volume: known.Volume, Name: known.Name, Serial: known.Serial}, true
+	return Claim{Volume: known.Volume, Name: known.Name, Serial: known.Serial, Encrypted: known.Encrypted}, true
 }
 
 // Others returns what was written down about all volumes but this one.

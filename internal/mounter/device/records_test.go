@@ -38,6 +38,11 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("changed", a.Volume, a)
+	b.Encrypted = true
+	if err := r.Remember(b); err != nil {
+		t.Fatal(err)
+	}
+	check("known to be encrypted", b.Volume, b)
 	for name, damage := range map[string]string{"cut off": `{"format":1,"vol`, "of a newer version": `{"format":2,"volume":"b","name":"x"}`, "of another volume": `{"format":1,"volume":"c","name":"x"}`} {
 		if err := os.WriteFile(r.path("b"), []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
