@@ -9,9 +9,9 @@ tools="mount umount blkid
 mkfs.ext4 e2fsck resize2fs
 mkfs.xfs xfs_growfs
 mkfs.btrfs btrfs
-cryptsetup"
+cryptsetup dmsetup"
 
-packages="mount util-linux e2fsprogs xfsprogs btrfs-progs cryptsetup-bin"
+packages="mount util-linux e2fsprogs xfsprogs btrfs-progs cryptsetup-bin dmsetup"
 
 install() {
 	export DEBIAN_FRONTEND=noninteractive

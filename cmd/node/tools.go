@@ -16,7 +16,7 @@ var tools = []struct {
 	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}},
 	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}},
 	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}},
-	{use: "LUKS", programs: []string{"cryptsetup"}},
+	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}},
 }
 
 // missingPrograms returns the programs that are on none of the folders of a PATH.

@@ -21,11 +21,16 @@ import (
 // Key is a passphrase that no log shows.
 type Key interface{ Reveal() string }
 
-// Cryptsetup runs the program of that name. It keeps no state.
-type Cryptsetup struct{ mounts *mounter.Mounter }
+// Cryptsetup runs the program of that name. It keeps no state about volumes.
+type Cryptsetup struct {
+	mounts *mounter.Mounter
+	// deriving has a place for one program that derives a key: another driver's header may ask for up to 1 GiB of memory,
+	// and the node program has a limit.
+	deriving chan struct{}
+}
 
 // New returns a Cryptsetup that runs programs and reads sysfs through a Mounter.
-func New(mounts *mounter.Mounter) Cryptsetup { return Cryptsetup{mounts} }
+func New(mounts *mounter.Mounter) Cryptsetup { return Cryptsetup{mounts, make(chan struct{}, 1)} }
 
 // The exit codes of cryptsetup(8) that say more than that it failed.
 const (
@@ -77,7 +82,7 @@ const (
 // encryption. The derivation of the key needs 64 MiB of memory, not up to 1 GiB as by cryptsetup's default: the node
 // program has a limit. The passphrase is meant to be random, so its strength does not rest on the derivation.
 func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key Key) error {
-	err := c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
+	err := c.derive(ctx, on, key, "luksFormat", "--batch-mode", "--type", "luks2",
 		"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
 		"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
 		"--subsystem", mounter.LUKSSubsystem, "--key-file", "-", disk)
@@ -126,6 +131,17 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 		return header{}, fmt.Errorf("read the LUKS2 header of %s: %w: %w", on.Name(), fault.Precondition, err)
 	}
 	return h, nil
+}
+
+// derive is run for what derives a key from the passphrase: one at a time.
+func (c Cryptsetup) derive(ctx context.Context, on *os.File, key Key, args ...string) error {
+	select {
+	case c.deriving <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the key of another volume: %w: %w", fault.Unavailable, ctx.Err())
+	}
+	defer func() { <-c.deriving }()
+	return c.run(ctx, on, key.Reveal(), args...)
 }
 
 // run runs cryptsetup with the disk as the first file.

@@ -32,7 +32,7 @@ type OpenOptions struct {
 
 // Open makes the mapping of a volume on its disk. A passphrase that opens no key slot is fault.InvalidArgument.
 func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
-	// One derivation of a key at a time: another driver's header may ask for up to 1 GiB of memory.
+	// With the openings of other programs too, one derivation of a key at a time.
 	args := []string{"open", "--type", "luks2", "--key-file", "-", "--serialize-memory-hard-pbkdf"}
 	if o.Discard {
 		args = append(args, "--allow-discards")
@@ -41,7 +41,7 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 		args = append(args, "--readonly")
 	}
 	name := Name(volume)
-	if err := c.run(ctx, below.File(), key.Reveal(), append(args, disk, name)...); err != nil {
+	if err := c.derive(ctx, below.File(), key, append(args, disk, name)...); err != nil {
 		if errors.Is(err, fault.InvalidArgument) {
 			return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
 		}
@@ -54,8 +54,22 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 			return m, nil
 		}
 	}
-	return nil, errors.Join(err, c.Close(ctx, name))
+	if closeErr := c.Close(ctx, name); closeErr != nil {
+		return nil, fmt.Errorf("%w: %w (%w)", fault.Unavailable, err, closeErr)
+	}
+	return nil, err
 }
+
+// there reports whether device-mapper has a mapping of this name.
+func (c Cryptsetup) there(name string) (bool, error) {
+	_, err := c.named(name)
+	if errors.Is(err, errNoMapping) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var errNoMapping = errors.New("device-mapper has no such mapping")
 
 // named returns the mapping of this name.
 func (c Cryptsetup) named(name string) (mounter.Crypt, error) {
@@ -65,7 +79,7 @@ func (c Cryptsetup) named(name string) (mounter.Crypt, error) {
 	}
 	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Name == name })
 	if i < 0 {
-		return mounter.Crypt{}, fmt.Errorf("device-mapper has no mapping %s: %w", name, fault.Unavailable)
+		return mounter.Crypt{}, fmt.Errorf("mapping %s: %w: %w", name, fault.Unavailable, errNoMapping)
 	}
 	return all[i], nil
 }
@@ -138,28 +152,25 @@ func (m *Mapping) Close() error { return m.file.Close() }
 // Close takes a mapping down; fault.Busy while it is in use. One that is not there needs nothing.
 func (c Cryptsetup) Close(ctx context.Context, name string) error {
 	out, err := c.output(ctx, mounter.Command{Args: []string{"close", name}})
-	if err != nil && out.ExitCode != exitNoDevice {
+	if err == nil {
+		return nil
+	}
+	if out.ExitCode != exitNoDevice {
 		return fmt.Errorf("close mapping %s: %w", name, err)
 	}
-	return nil
-}
-
-// Clear closes every mapping of the volume's name, whatever it stands on, and every one that stands on its disk. None of
-// them is in use.
-func (c Cryptsetup) Clear(ctx context.Context, volume string, disk uint64) error {
-	all, err := c.mounts.Crypts()
-	if err != nil {
+	// The same code for a mapping that is not there, for one whose making was interrupted before it had a table, and for
+	// device-mapper that cannot be reached.
+	if there, err := c.there(name); err != nil || !there {
 		return err
 	}
-	for _, m := range all {
-		if m.Name != Name(volume) && !slices.Contains(m.Below, disk) {
-			continue
-		}
-		if err := c.Close(ctx, m.Name); err != nil {
-			return err
-		}
+	out, err = c.mounts.Run(context.WithoutCancel(ctx), mounter.Command{Name: "dmsetup", Args: []string{"remove", name}})
+	if err != nil {
+		return fmt.Errorf("remove mapping %s: %w", name, err)
 	}
-	return nil
+	if there, err := c.there(name); err != nil || !there {
+		return err
+	}
+	return fmt.Errorf("mapping %s stays, dmsetup remove ended with code %d: %w: %s", name, out.ExitCode, fault.Unavailable, out.Tail())
 }
 
 // sector is what a mapping may lack of its disk: sizes are counted in sectors of up to 4 KiB.
@@ -175,7 +186,11 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
 			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.Precondition)
 	}
-	if err := c.run(ctx, nil, key.Reveal(), "resize", "--key-file", "-", m.Name); err != nil {
+	switch err := c.derive(ctx, nil, key, "resize", "--key-file", "-", m.Name); {
+	case errors.Is(err, fault.InvalidArgument):
+		// The secret can be put right, and the kubelet takes an invalid argument of a growth for final.
+		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.Precondition, err)
+	case err != nil:
 		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
 	}
 	if full, err = c.full(ctx, m); err == nil && !full {
