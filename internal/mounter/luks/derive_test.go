@@ -1,0 +1,101 @@
+package luks
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+type text string
+
+func (s text) Reveal() string { return string(s) }
+
+// tight is a machine that has memory for the derivation of one key. No key opens its header.
+type tight struct {
+	t        *testing.T
+	derive   func()
+	deriving atomic.Int32
+}
+
+func (m *tight) Run(_ context.Context, c mounter.Command) (mounter.Output, error) {
+	switch c.Args[0] {
+	case "luksFormat", "open", "resize":
+		if m.deriving.Add(1) > 1 {
+			m.t.Errorf("%s %s began while another key was derived", c.Name, c.Args[0])
+		}
+		m.derive()
+		m.deriving.Add(-1)
+		return mounter.Output{ExitCode: exitNoKey}, nil
+	}
+	return mounter.Output{Stdout: []byte(`{"segments": {"0": {"offset": "0", "size": "dynamic"}}}`)}, nil
+}
+
+// plain is a file in the place of a disk.
+type plain struct{ file *os.File }
+
+func newPlain(t *testing.T, size int64) plain {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err == nil {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return plain{f}
+}
+
+func (p plain) File() *os.File               { return p.file }
+func (p plain) Path() string                 { return p.file.Name() }
+func (p plain) Number() uint64               { return 1 }
+func (p plain) Size() (int64, error)         { return p.file.Seek(0, 2) }
+func (p plain) Verify(context.Context) error { return nil }
+
+// TestOneKeyAtATime: the keys of several volumes are derived one after the other, whatever for. With a wrong one opening
+// is an invalid argument; growing is not, because the kubelet would take that for final.
+func TestOneKeyAtATime(t *testing.T) {
+	disk, smaller := newPlain(t, 2*sector), newPlain(t, sector)
+	synctest.Test(t, func(t *testing.T) {
+		m := mounter.New(mounter.Config{Runner: &tight{t: t, derive: func() { time.Sleep(time.Second) }}})
+		c := New(m)
+		var all sync.WaitGroup
+		begin := time.Now()
+		for range 2 {
+			all.Go(func() {
+				if err := c.Format(t.Context(), disk.file, "v1", text("k")); err == nil {
+					t.Error("Format = nil")
+				}
+			})
+			all.Go(func() {
+				if _, err := c.Open(t.Context(), disk, "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument {
+					t.Errorf("Open = %v, want %v", err, fault.InvalidArgument)
+				}
+			})
+			all.Go(func() {
+				err := c.Grow(t.Context(), &Mapping{below: disk, mounts: m, file: smaller.file}, text("k"))
+				if fault.Of(err) != fault.Precondition {
+					t.Errorf("Grow = %v, want %v", err, fault.Precondition)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(begin); took != 6*time.Second {
+			t.Errorf("six keys took %v, want a second for each", took)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Grow(ended, &Mapping{below: disk, mounts: m, file: smaller.file}, text("k")); !errors.Is(err, fault.Unavailable) {
+			t.Errorf("Grow for a call that has ended = %v, want %v", err, fault.Unavailable)
+		}
+	})
+}
