@@ -68,6 +68,9 @@ type machineConfig struct {
 	linked bool   // the kubelet's folder is named by a symbolic link
 	runner mounter.Runner
 	log    *zap.Logger
+
+	sysDir  string // empty: /sys
+	records *device.Records
 }
 
 func newMachine(t *testing.T, cfg machineConfig) *machine {
@@ -91,7 +94,8 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	must(t, err)
 	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{
-		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, Runner: cfg.runner}), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
+		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, SysDir: cfg.sysDir, Runner: cfg.runner}),
+		Records: cfg.records, SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m
