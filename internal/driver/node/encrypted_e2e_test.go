@@ -98,8 +98,8 @@ func TestEncryptedUnstageIsRepeated(t *testing.T) {
 	}
 }
 
-// TestEncryptedHalfMadeMapping: a cryptsetup that was killed left a mapping without a table. It is removed, and where that
-// fails the volume waits.
+// TestEncryptedHalfMadeMapping: a cryptsetup that was killed left a mapping without a table, which sysfs does not list, or one
+// whose table is not in use. It is removed, and where that fails the volume waits.
 func TestEncryptedHalfMadeMapping(t *testing.T) {
 	v := newEncrypted(t, "ext4", 96*mib)
 	v.mapper.add("loop255", luks.Name(v.id), "")
@@ -107,6 +107,12 @@ func TestEncryptedHalfMadeMapping(t *testing.T) {
 	wantCode(t, "stage with a mapping that stays", v.stage(t.Context()), codes.Unavailable)
 	v.ok(v.stage)
 	v.gone()
+	v.mapper.empty = luks.Name(v.id)
+	v.ok(v.stage)
+	v.gone()
+	if v.mapper.empty != "" {
+		t.Error("the mapping without a table is still there")
+	}
 }
 
 // TestEncryptedStageThatFails: what a stage opened is closed. Where that fails the answer is not final for the kubelet,

@@ -32,6 +32,7 @@ type mapper struct {
 
 	mu     sync.Mutex
 	ran    []string      // program and verb
+	empty  string        // a name that a mapping without any table has
 	fails  []string      // closings and removals that find the mapping in use, by program and verb
 	holdOn string        // a program that waits
 	held   chan struct{} // receives when it waits
@@ -86,7 +87,7 @@ func (m *mapper) loop(name string) string {
 	return ""
 }
 
-// add makes a loop device a mapping; without a disk it is one without a table.
+// add makes a loop device a mapping; without a disk it is one whose table is not in use yet.
 func (m *mapper) add(loop, name, below string) {
 	dir := m.path("devices", loop)
 	err := errors.Join(os.MkdirAll(dir+"/dm", 0o700), os.MkdirAll(dir+"/slaves", 0o700),
@@ -175,11 +176,7 @@ func (m *mapper) Run(ctx context.Context, c mounter.Command) (mounter.Output, er
 	case "cryptsetup close":
 		return m.close(name, i >= 0), nil
 	case "dmsetup remove":
-		if i >= 0 {
-			return mounter.Output{ExitCode: 1}, nil
-		}
-		m.remove(m.loop(name))
-		return mounter.Output{}, nil
+		return m.dmsetupRemove(name, i >= 0), nil
 	}
 	return m.real.Run(ctx, c)
 }
@@ -196,7 +193,7 @@ func (m *mapper) open(ctx context.Context, c mounter.Command, name string) (moun
 	if out, err := m.tryKey(ctx, c, disk); err != nil || out.ExitCode != 0 {
 		return out, err
 	}
-	if m.loop(name) != "" {
+	if m.loop(name) != "" || m.empty == name {
 		return mounter.Output{ExitCode: 5, Stderr: []byte("Device already exists")}, nil
 	}
 	args := []string{"--find", "--show", "--offset", fmt.Sprint(16 * mib)}
@@ -235,6 +232,20 @@ func (m *mapper) close(name string, busy bool) mounter.Output {
 		m.t.Error(err)
 	}
 	m.remove(loop)
+	return mounter.Output{}
+}
+
+// dmsetupRemove removes what has no disk.
+func (m *mapper) dmsetupRemove(name string, fails bool) mounter.Output {
+	loop := m.loop(name)
+	switch {
+	case fails, loop == "" && m.empty != name, loop != "" && backingFile("/dev/"+loop) != "":
+		return mounter.Output{ExitCode: 1}
+	case loop == "":
+		m.empty = ""
+	default:
+		m.remove(loop)
+	}
 	return mounter.Output{}
 }
 

@@ -41,10 +41,15 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 		args = append(args, "--readonly")
 	}
 	name := Name(volume)
-	if err := c.derive(ctx, below.File(), key, append(args, disk, name)...); err != nil {
-		if errors.Is(err, fault.InvalidArgument) {
-			return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
-		}
+	args = append(args, disk, name)
+	err := c.derive(ctx, below.File(), key, args...)
+	if errors.Is(err, fault.Busy) && c.removeEmpty(ctx, name) {
+		err = c.derive(ctx, below.File(), key, args...)
+	}
+	if errors.Is(err, fault.InvalidArgument) {
+		return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open the encrypted device: %w", err)
 	}
 	opened, err := c.named(name)
@@ -58,6 +63,21 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 		return nil, fmt.Errorf("%w: %w (%w)", fault.Unavailable, err, closeErr)
 	}
 	return nil, err
+}
+
+// removeEmpty removes a mapping that has no table, and reports whether there was one: a cryptsetup that was killed leaves
+// it, and its name is taken. The kernel lists a mapping in sysfs when it gets its first table; one that is listed is not
+// touched.
+func (c Cryptsetup) removeEmpty(ctx context.Context, name string) bool {
+	if there, err := c.there(name); err != nil || there {
+		return false
+	}
+	out, err := c.dmsetupRemove(ctx, name)
+	return err == nil && out.ExitCode == 0
+}
+
+func (c Cryptsetup) dmsetupRemove(ctx context.Context, name string) (mounter.Output, error) {
+	return c.mounts.Run(context.WithoutCancel(ctx), mounter.Command{Name: "dmsetup", Args: []string{"remove", name}})
 }
 
 // there reports whether device-mapper has a mapping of this name.
@@ -158,13 +178,12 @@ func (c Cryptsetup) Close(ctx context.Context, name string) error {
 	if out.ExitCode != exitNoDevice {
 		return fmt.Errorf("close mapping %s: %w", name, err)
 	}
-	// The same code for a mapping that is not there, for one whose making was interrupted before it had a table, and for
-	// device-mapper that cannot be reached.
+	// The same code for a mapping that is not there, for one whose making was interrupted before its table was in use, and
+	// for device-mapper that cannot be reached.
 	if there, err := c.there(name); err != nil || !there {
 		return err
 	}
-	out, err = c.mounts.Run(context.WithoutCancel(ctx), mounter.Command{Name: "dmsetup", Args: []string{"remove", name}})
-	if err != nil {
+	if out, err = c.dmsetupRemove(ctx, name); err != nil {
 		return fmt.Errorf("remove mapping %s: %w", name, err)
 	}
 	if there, err := c.there(name); err != nil || !there {
