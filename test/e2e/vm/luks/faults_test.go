@@ -96,6 +96,57 @@ func TestOtherMappings(t *testing.T) {
 	v.free()
 }
 
+// TestPodThatHasTheMapping: F8, F11. What a pod has of a raw block volume is a bind of the mapping's node, which does not keep
+// device-mapper from removing it, and the next mapping would have its number. It stays until the pod has gone, whether its
+// disk is here or not.
+func TestPodThatHasTheMapping(t *testing.T) {
+	quickKeys(t)
+	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "", 100*mib)
+	v.ok(v.stage, v.publish)
+	mapping := v.run("dmsetup ls")
+	v.run("umount %s/device", v.staging)
+	stays := func() {
+		t.Helper()
+		if now := v.run("dmsetup ls"); now != mapping {
+			t.Errorf("the mappings are %q, want that of the pod, %q", now, mapping)
+		}
+	}
+	wantCode(t, "stage without its bind", v.stage(), codes.FailedPrecondition, v.target)
+	wantCode(t, "unstage without its bind", v.unstage(), codes.FailedPrecondition, v.target)
+	stays()
+	v.unplug()
+	wantCode(t, "unstage without its disk", v.unstage(), codes.FailedPrecondition, v.target)
+	stays()
+	v.plug()
+	wantCode(t, "stage of the disk that came back", v.stage(), codes.FailedPrecondition, v.target)
+	stays()
+	v.ok(v.unpublish, v.stage, v.unstage)
+	v.free()
+}
+
+// TestHalfMadeMapping: a cryptsetup that is killed between its requests to device-mapper leaves a mapping without a table,
+// or with one that is not in use.
+func TestHalfMadeMapping(t *testing.T) {
+	quickKeys(t)
+	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
+	v.ok(v.stage)
+	name := v.run("dmsetup ls | cut -f1")
+	v.ok(v.unstage)
+	empty := func() { v.run("dmsetup create --notable --uuid CRYPT-LUKS2-0123-%[1]s %[1]s", name) }
+	load := func() { v.run("dmsetup load --table '0 8 error' %s", name) }
+	empty()
+	v.ok(v.stage, v.unstage)
+	v.free()
+	empty()
+	load()
+	v.ok(v.stage, v.unstage)
+	v.free()
+	empty()
+	load()
+	v.ok(v.unstage)
+	v.free()
+}
+
 // TestReset: the machine is reset while the volume is in use.
 func TestReset(t *testing.T) {
 	quickKeys(t)
@@ -214,7 +265,12 @@ func TestVendorVolume(t *testing.T) {
 	if got := v.size(); got < 500*mib {
 		t.Errorf("the volume has %d bytes, want 600 MiB less what the header and the filesystem take", got)
 	}
-	v.ok(v.unpublish, v.unstage)
+	v.ok(v.unpublish)
+	// A program of the machine has it open for a moment.
+	v.run("sleep 1000 </dev/mapper/%s >/dev/null 2>&1 & echo $! >/run/holder.pid", label)
+	wantCode(t, "unstage of a mapping that is open", v.unstage(), codes.Aborted, "")
+	v.run("kill $(cat /run/holder.pid); until [ $(dmsetup info -c --noheadings -o open %s) = 0 ]; do sleep 0.1; done", label)
+	v.ok(v.unstage)
 	v.free()
 	// From now on by this driver alone.
 	v.ok(v.stage, v.publish)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/vm"
@@ -105,7 +106,7 @@ func TestGrowth(t *testing.T) {
 			}
 			grow(600 * mib)
 			wantCode(t, "expand without the key", v.expand(""), codes.FailedPrecondition, "node-expand-secret-name")
-			wantCode(t, "expand with the wrong key", v.expand("wrong"), codes.InvalidArgument, "")
+			wantCode(t, "expand with the wrong key", v.expand("wrong"), codes.FailedPrecondition, "passphrase")
 			for _, key := range []string{secret, secret, ""} {
 				check(t, v.expand(key))
 			}
@@ -175,7 +176,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestReadOnly: a volume that is used read-only is opened so, and is never formatted.
+// TestReadOnly: a volume that is used read-only is never formatted. A raw block volume is opened so; a filesystem may have
+// to replay its journal.
 func TestReadOnly(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
@@ -188,11 +190,20 @@ func TestReadOnly(t *testing.T) {
 	v.ok(v.stage, v.unstage)
 	v.capability.GetMount().MountFlags = []string{"ro"}
 	v.ok(v.stage)
-	if got := v.run("blockdev --getro $(findmnt -no SOURCE %s)", v.staging); got != "1" {
+	if got := v.run("blockdev --getro $(findmnt -no SOURCE %s)", v.staging); got != "0" {
 		t.Errorf("the mapping is read-only: %s", got)
 	}
 	v.ok(v.unstage)
 	v.free()
+	raw := attach(t, v.Node, vm.DigitalOcean, driverDO, "", 100*mib)
+	raw.ok(raw.stage, raw.unstage)
+	raw.capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	raw.ok(raw.stage)
+	if got := raw.run("blockdev --getro %s/device", raw.staging); got != "1" {
+		t.Errorf("the mapping of the raw block volume is read-only: %s", got)
+	}
+	raw.ok(raw.unstage)
+	raw.free()
 }
 
 // sum is a checksum of the whole disk.
