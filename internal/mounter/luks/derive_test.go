@@ -99,3 +99,27 @@ func TestOneKeyAtATime(t *testing.T) {
 		}
 	})
 }
+
+// nameTaken is a machine in which a mapping without a table has each name, until it is removed.
+type nameTaken struct{ removed bool }
+
+func (m *nameTaken) Run(_ context.Context, c mounter.Command) (mounter.Output, error) {
+	switch {
+	case c.Name == "dmsetup" && c.Args[0] == "remove" && !m.removed:
+		m.removed = true
+		return mounter.Output{}, nil
+	case c.Name == "dmsetup":
+		return mounter.Output{ExitCode: 1}, nil
+	case !m.removed:
+		return mounter.Output{ExitCode: exitBusy}, nil
+	}
+	return mounter.Output{ExitCode: exitNoKey}, nil
+}
+
+// TestNameOfAMappingWithoutATable: what a killed cryptsetup left is removed, and then the key decides.
+func TestNameOfAMappingWithoutATable(t *testing.T) {
+	c := New(mounter.New(mounter.Config{SysDir: t.TempDir(), Runner: &nameTaken{}}))
+	if _, err := c.Open(t.Context(), newPlain(t, sector), "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("Open = %v, want the answer of the second try, %v", err, fault.InvalidArgument)
+	}
+}
