@@ -29,6 +29,20 @@ type Crypt struct {
 // cryptUUID is how libcryptsetup begins device-mapper's id of the mappings on a disk with a LUKS header.
 const cryptUUID = "CRYPT-LUKS"
 
+// CheckDeviceMapper proves that the kernel has device-mapper; fault.Precondition where it has none.
+func (m *Mounter) CheckDeviceMapper() error {
+	if _, err := os.Stat(filepath.Join(m.sysDir, "class/misc/device-mapper")); err == nil {
+		return nil
+	}
+	// Opening its node makes the kernel load it where it is a module. A node that is there proves nothing: libdevmapper makes
+	// it on every machine.
+	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("this machine has no device-mapper (modprobe dm_mod dm_crypt): %w: %w", fault.Precondition, err)
+	}
+	return control.Close()
+}
+
 // Crypts lists the encrypted mappings of this machine, those of other programs too.
 func (m *Mounter) Crypts() ([]Crypt, error) {
 	dirs, err := filepath.Glob(filepath.Join(m.sysDir, "class/block/dm-*"))

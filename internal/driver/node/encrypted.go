@@ -37,7 +37,7 @@ func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *d
 		return fmt.Errorf("secrets: %s: missing, and the volume is encrypted with LUKS; set csi.storage.k8s.io/node-stage-secret-name "+
 			"and -namespace in its class: %w", driver.SecretLUKS, fault.InvalidArgument)
 	}
-	if err := luks.Check(); err != nil {
+	if err := s.crypt.Check(); err != nil {
 		return err
 	}
 	all, err := s.mounts.Crypts()

@@ -46,6 +46,7 @@ func newMapper(t *testing.T) *mapper {
 	m := &mapper{t: t, sys: t.TempDir(), real: mounter.New(mounter.Config{}), held: make(chan struct{}, 1), letGo: make(chan struct{})}
 	must(t, os.MkdirAll(m.path("dev/block"), 0o700))
 	must(t, os.MkdirAll(m.path("class/block"), 0o700))
+	must(t, os.MkdirAll(m.path("class/misc/device-mapper"), 0o700))
 	for n := range loopDevices {
 		name := fmt.Sprint("loop", n)
 		must(t, os.MkdirAll(m.path("devices", name, "holders"), 0o700))

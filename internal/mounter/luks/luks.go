@@ -42,19 +42,15 @@ const (
 // disk is the path by which cryptsetup reaches the first of its Command.Files.
 const disk = "/proc/self/fd/3"
 
-// Check reports whether this machine can open encrypted devices. fault.Precondition says what is missing.
-func Check() error {
+// Check reports whether this machine has what opens encrypted devices. fault.Precondition says what is missing.
+func (c Cryptsetup) Check() error {
 	if _, err := exec.LookPath("cryptsetup"); err != nil {
 		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.Precondition, err)
 	}
-	// Opening this node makes the kernel load device-mapper where it is a module.
-	if _, err := os.Stat("/dev/mapper/control"); err == nil {
-		return nil
+	if err := c.mounts.CheckDeviceMapper(); err != nil {
+		return fmt.Errorf("the volume is encrypted with LUKS: %w", err)
 	}
-	if misc, err := os.ReadFile("/proc/misc"); err == nil && strings.Contains(string(misc), "device-mapper") {
-		return nil
-	}
-	return fmt.Errorf("the volume is encrypted with LUKS, and this machine has no device-mapper (modprobe dm_mod dm_crypt): %w", fault.Precondition)
+	return nil
 }
 
 // Name is device-mapper's name of the mapping of a volume. Ids have characters that such names have not.

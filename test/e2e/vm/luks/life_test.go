@@ -236,9 +236,11 @@ func TestForeignHeaders(t *testing.T) {
 func TestWithoutDeviceMapper(t *testing.T) {
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
 	before := v.sum()
-	v.run("grep -v device-mapper /proc/misc >/run/misc; mount --bind /run/misc /proc/misc; rm /dev/mapper/control")
+	v.run("mount -t tmpfs none /sys/class/misc; rm /dev/mapper/control")
 	wantCode(t, "stage", v.stage(), codes.FailedPrecondition, "device-mapper")
-	v.run("umount /proc/misc; mknod /dev/mapper/control c 10 $(awk '$2 == \"device-mapper\" { print $1 }' /proc/misc)")
+	v.run("mknod /dev/mapper/control c 10 254") // of no driver
+	wantCode(t, "stage with a node that leads nowhere", v.stage(), codes.FailedPrecondition, "device-mapper")
+	v.run("umount /sys/class/misc; rm /dev/mapper/control; mknod /dev/mapper/control c 10 $(awk '$2 == \"device-mapper\" { print $1 }' /proc/misc)")
 	v.run("mv $(command -v cryptsetup) /run/cryptsetup-away")
 	wantCode(t, "stage without cryptsetup", v.stage(), codes.FailedPrecondition, "cryptsetup is not installed")
 	if v.sum() != before {
