@@ -169,7 +169,7 @@ func TestTheNodeImageSaysWhichPackagesItHas(t *testing.T) {
 	if err != nil || !strings.Contains(string(release), "ID=debian") {
 		t.Errorf("/etc/os-release = %q, %v", release, err)
 	}
-	for _, name := range []string{"libc6", "mount", "e2fsprogs", "xfsprogs", "btrfs-progs"} {
+	for _, name := range []string{"libc6", "mount", "e2fsprogs", "xfsprogs", "btrfs-progs", "cryptsetup-bin", "dmsetup"} {
 		entry, err := os.ReadFile(filepath.Join(root, "var/lib/dpkg/status.d", name))
 		if err != nil || !strings.Contains(string(entry), "\nVersion: ") {
 			t.Errorf("the entry of %s = %q, %v", name, entry, err)
