@@ -130,8 +130,9 @@ func TestEncryptedStageThatFails(t *testing.T) {
 	v.gone()
 }
 
-// TestEncryptedWithoutItsKey: the key is needed where a mapping is opened or grows.
-func TestEncryptedWithoutItsKey(t *testing.T) {
+// TestEncryptedGrowthNeedsItsKey: E2. The mapping grows between the disk and the filesystem. The key is needed where it is
+// opened or grows.
+func TestEncryptedGrowthNeedsItsKey(t *testing.T) {
 	v := newEncrypted(t, "xfs", ordinary)
 	v.key = ""
 	wantCode(t, "first stage without the key", v.stage(t.Context()), codes.InvalidArgument)
@@ -144,7 +145,11 @@ func TestEncryptedWithoutItsKey(t *testing.T) {
 		wantCode(t, "growth with the key "+key, v.grow(t.Context(), size), codes.FailedPrecondition)
 		wantCode(t, "stage of what has to grow with the key "+key, v.stage(t.Context()), codes.Unavailable)
 		v.key = luksKey
+		before := v.total(t)
 		must(t, v.grow(t.Context(), size))
+		if got := v.total(t); got < before+28*mib {
+			t.Errorf("the filesystem has %d bytes after %d, want 32 MiB more", got, before)
+		}
 	}
 	v.gone()
 	v.key = "wrong"
