@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 const (
@@ -21,6 +24,7 @@ const (
 // reachability knows whether the cloud can be reached and takes the credentials.
 type reachability struct {
 	check func(context.Context) error
+	log   *zap.Logger
 
 	mu    sync.Mutex
 	asked time.Time
@@ -41,24 +45,50 @@ func (r *reachability) ask(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
+	before := r.err
 	r.err = r.check(ctx)
 	r.asked = time.Now()
+	r.logChange(before)
 	return r.err
 }
 
-// register shows the answer as a metric.
+// logChange logs a check whose outcome is of another kind than the one before. Before the first check the cloud counts as
+// reachable.
+func (r *reachability) logChange(before error) {
+	switch {
+	case r.err == nil && before != nil:
+		r.log.Info("the cloud can be reached again, and takes the credentials")
+	case r.err == nil || before != nil && refusesCredentials(before) == refusesCredentials(r.err):
+	case refusesCredentials(r.err):
+		r.log.Warn("the cloud refuses the credentials; serving all the same", zap.Error(r.err))
+	default:
+		r.log.Warn("the cloud does not answer as it should; serving all the same", zap.Error(r.err))
+	}
+}
+
+func refusesCredentials(err error) bool { return fault.Of(err) == fault.Denied }
+
+// register shows the answer as metrics.
 func (r *reachability) register(registry *prometheus.Registry) error {
-	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "cloudblock_cloud_reachable",
-		Help: "1 if the cloud can be reached and takes the credentials, else 0.",
-	}, func() float64 {
-		if r.ask(context.Background()) != nil {
+	gauge := func(name, help string, is func(error) bool) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if is(r.ask(context.Background())) {
+				return 1
+			}
 			return 0
+		})
+	}
+	return register(registry,
+		gauge("cloudblock_cloud_reachable", "1 if the cloud can be reached and takes the credentials, else 0.", func(err error) bool { return err == nil }),
+		gauge("cloudblock_cloud_credentials_refused", "1 if the cloud refuses the credentials, else 0.", refusesCredentials))
+}
+
+// register adds metrics to those that the program shows.
+func register(registry *prometheus.Registry, metrics ...prometheus.Collector) error {
+	for _, m := range metrics {
+		if err := registry.Register(m); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
 		}
-		return 1
-	})
-	if err := registry.Register(gauge); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil
 }

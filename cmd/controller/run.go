@@ -71,13 +71,11 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surrounding
 	if err != nil {
 		return err
 	}
-	reach := &reachability{check: decorated.Check}
+	reach := &reachability{check: decorated.Check, log: log}
 	if err := reach.register(registry); err != nil {
 		return err
 	}
-	if err := reach.ask(ctx); err != nil {
-		log.Warn("the cloud does not answer as it should; serving all the same", zap.Error(err))
-	}
+	_ = reach.ask(ctx) // which logs a failure; the program serves all the same
 	service := controller.New(decorated, cfg.Names, cfg.tags...)
 	return driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Features: service.Features(), Version: version, Commit: commit,
@@ -98,12 +96,8 @@ func decorate(bare cloud.Cloud, log *zap.Logger, registry *prometheus.Registry) 
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		if err := registry.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
+	if err := register(registry, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
+		return nil, err
 	}
 	return middleware.Stack(bare, middleware.Options{Log: log, Calls: calls}), nil
 }

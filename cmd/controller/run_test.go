@@ -18,6 +18,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -219,7 +221,7 @@ func createRequest(name string) *csi.CreateVolumeRequest {
 func TestReachabilityAsksSeldom(t *testing.T) {
 	var asked atomic.Int64
 	bad := fmt.Errorf("token: %w", fault.Denied)
-	r := &reachability{check: func(ctx context.Context) error {
+	r := &reachability{log: zap.NewNop(), check: func(ctx context.Context) error {
 		if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
 			t.Error("the question has no bound of its own")
 		}
@@ -238,8 +240,8 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetGauge().GetValue() != 0 {
-		t.Errorf("the metrics are %v, %v, want one gauge of 0", families, err)
+	if err != nil || len(families) != 2 || families[0].GetMetric()[0].GetGauge().GetValue() != 1 || families[1].GetMetric()[0].GetGauge().GetValue() != 0 {
+		t.Errorf("the metrics are %v, %v, want the credentials refused and the cloud not reachable", families, err)
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the cloud was asked %d times, want 1", n)
@@ -252,5 +254,42 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 	r.asked = time.Now().Add(-2 * doubtFor)
 	if err := r.ask(t.Context()); err != nil || asked.Load() != 2 {
 		t.Errorf("ask soon after a good answer = %v, and the cloud was asked %d times, want 2", err, asked.Load())
+	}
+}
+
+// Each change of what the checks find is logged once, with its cause; what stays as it was is not.
+func TestEachChangeOfReachabilityIsLogged(t *testing.T) {
+	observed, lines := observer.New(zap.InfoLevel)
+	var answer error
+	r := &reachability{log: zap.New(observed), check: func(context.Context) error { return answer }}
+	denied, gone := fmt.Errorf("token expired: %w", fault.Denied), fmt.Errorf("no route: %w", fault.Unavailable)
+	for i, step := range []struct {
+		answer error
+		logs   string
+		level  zapcore.Level
+	}{
+		{nil, "", 0},
+		{gone, "does not answer", zap.WarnLevel},
+		{fmt.Errorf("timeout: %w", fault.Unavailable), "", 0},
+		{denied, "refuses the credentials", zap.WarnLevel},
+		{denied, "", 0},
+		{gone, "does not answer", zap.WarnLevel},
+		{nil, "can be reached again", zap.InfoLevel},
+		{nil, "", 0},
+	} {
+		answer, r.asked = step.answer, time.Time{}
+		if err := r.ask(t.Context()); !errors.Is(err, step.answer) {
+			t.Fatalf("step %d: ask = %v, want %v", i, err, step.answer)
+		}
+		got := lines.TakeAll()
+		switch {
+		case step.logs == "" && len(got) == 0:
+		case step.logs == "" || len(got) != 1:
+			t.Errorf("step %d logs %v, want %q", i, got, step.logs)
+		case !strings.Contains(got[0].Message, step.logs) || got[0].Level != step.level:
+			t.Errorf("step %d logs %s %q, want %s and %q", i, got[0].Level, got[0].Message, step.level, step.logs)
+		case step.answer != nil && got[0].ContextMap()["error"] != step.answer.Error():
+			t.Errorf("step %d logs the cause %v, want %v", i, got[0].ContextMap(), step.answer)
+		}
 	}
 }
