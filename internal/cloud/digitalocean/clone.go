@@ -115,10 +115,11 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(s snapshot) bool { return !c.isTemporary(&s) })
 	swept := 0
 	for i := range all {
 		created, err := time.Parse(time.RFC3339, all[i].Created)
-		if err != nil || !c.isTemporary(&all[i]) || time.Since(created) < c.orphanAge || c.cloning.Has(all[i].Name) || swept == maxSwept {
+		if err != nil || time.Since(created) < c.orphanAge || c.cloning.Has(all[i].Name) || swept == maxSwept {
 			continue
 		}
 		swept++
@@ -127,5 +128,6 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		}
 		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", all[i].ID))
 	}
+	c.ops.Temporary(len(all) - swept)
 	return nil
 }

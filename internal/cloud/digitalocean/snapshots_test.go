@@ -7,12 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
 )
 
 // P1: the API's rate limit delays and never fails; the rule about snapshots, which has the same status, is
@@ -195,12 +199,16 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	account := start(t, emulator.Options{})
-	young, theirs := open(t, account), open(t, account, inCluster("two"))
-	old := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
+	registry := prometheus.NewRegistry()
+	measured, err := ops.NewMetrics(registry)
+	must(t, err)
+	counting := func(cfg *digitalocean.Config) { cfg.Metrics.Ops = measured }
+	young, theirs := open(t, account, counting), open(t, account, inCluster("two"))
+	old := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond }, counting)
 	vol := volume(t, young, "origin")
 	orphan := breakOff(t, account, young, vol.ID)
 	breakOff(t, account, theirs, vol.ID)
-	_, err := young.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "wanted", Volume: vol.ID})
+	_, err = young.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "wanted", Volume: vol.ID})
 	must(t, err)
 	for _, name := range []string{"clone-", "clone-of-mine", orphan.Name + "0", "x" + orphan.Name} {
 		_, err := account.AddSnapshot(emulator.Snapshot{Name: name, VolumeID: string(vol.ID), SizeGiB: 1})
@@ -208,10 +216,12 @@ func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	}
 	all := len(account.Snapshots())
 	must(t, young.Sweep(t.Context()))
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
 	if left := account.Snapshots(); len(left) != all {
 		t.Errorf("a sweep took what a call may still need, left are %+v", left)
 	}
 	must(t, old.Sweep(t.Context()))
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 0})
 	left := account.Snapshots()
 	if len(left) != all-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.ID == orphan.ID }) {
 		t.Errorf("left are %+v, want all but the orphan %+v", left, orphan)

@@ -234,8 +234,11 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		return err
 	}
 	orphan := func(v *volume) bool { return c.orphaned(v, c.orphanAge) && !c.cloning.Has(v.Label) }
-	swept := 0
+	found, swept := 0, 0
 	for i := range all {
+		if c.orphaned(&all[i], 0) {
+			found++
+		}
 		if !orphan(&all[i]) || swept == maxSwept {
 			continue
 		}
@@ -250,5 +253,6 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 			c.log.Info("removed the copy of a clone that was broken off", zap.Int("volume_id", id), zap.String("label", all[i].Label))
 		}
 	}
+	c.ops.Temporary(found - swept)
 	return nil
 }

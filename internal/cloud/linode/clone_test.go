@@ -10,12 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
 )
 
 // copyOf asks for a copy with 20 GiB.
@@ -121,12 +125,16 @@ func TestACopyInheritsTheEncryption(t *testing.T) {
 func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})
+		registry := prometheus.NewRegistry()
+		measured, err := ops.NewMetrics(registry)
+		must(t, err)
 		quiet := func(cfg *linode.Config) { cfg.SweepEvery = -1 }
-		c, other := open(t, account, quiet), open(t, account, inCluster("two"), quiet)
+		c := open(t, account, quiet, func(cfg *linode.Config) { cfg.Metrics.Ops = measured })
+		other := open(t, account, inCluster("two"), quiet)
 		source := volume(t, c, "source")
 		for _, from := range []cloud.Cloud{c, other} {
 			post(account, resizeRoute, faults.Effect{Status: 400, Message: "Account limit reached."})
-			_, err := from.CreateVolume(t.Context(), copyOf("copy", source.ID))
+			_, err = from.CreateVolume(t.Context(), copyOf("copy", source.ID))
 			want(t, err, fault.Uncertain, "goes on from there")
 		}
 		done, err := c.CreateVolume(t.Context(), copyOf("done", source.ID))
@@ -135,11 +143,13 @@ func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
 		_, err = account.AddVolume(emulator.Volume{Label: mine[:len(mine)-1] + "-", Tags: []string{"by-hand"}})
 		must(t, err)
 		must(t, c.Sweep(t.Context()))
+		metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
 		if n := len(account.Volumes()); n != 5 {
 			t.Errorf("a sweep before its time has left %d volumes, want 5", n)
 		}
 		time.Sleep(61 * time.Minute)
 		must(t, c.Sweep(t.Context()))
+		metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 0})
 		for _, v := range account.Volumes() {
 			if v.Label == mine {
 				t.Errorf("%+v is left", v)

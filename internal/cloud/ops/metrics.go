@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/running"
 )
 
 // Metrics are what a Runner tells about itself.
@@ -11,6 +13,8 @@ type Metrics struct {
 	reads                  *prometheus.CounterVec
 	waiting, queuing, held prometheus.Gauge
 	busy                   prometheus.Counter
+	temporary              prometheus.Gauge
+	running                running.Set
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -30,8 +34,13 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Name: "cloudblock_queue_busy_total",
 			Help: "Changes that the cloud refused for a passing reason, and that were sent again later.",
 		}),
+		temporary: gauge("cloudblock_temporary_copies", "Temporary snapshots and copies of clones that were there after the last sweep."),
 	}
-	for _, c := range []prometheus.Collector{m.reads, m.waiting, m.queuing, m.held, m.busy} {
+	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cloudblock_operation_oldest_seconds",
+		Help: "How long the oldest change under way has run; 0 when there is none.",
+	}, func() float64 { return m.running.Oldest().Seconds() })
+	for _, c := range []prometheus.Collector{m.reads, m.waiting, m.queuing, m.held, m.busy, m.temporary, oldest} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of changes: %w", err)
 		}
@@ -70,4 +79,11 @@ func (m *Metrics) refused() {
 	if m != nil {
 		m.busy.Inc()
 	}
+}
+
+func (m *Metrics) begins() (end func()) {
+	if m == nil {
+		return func() {}
+	}
+	return m.running.Begin()
 }

@@ -109,7 +109,9 @@ func (f *flight[S]) landed() <-chan struct{} { return f.done }
 func (f *flight[S]) fly(release func()) {
 	stop := context.AfterFunc(f.r.life, func() { f.write.cancel(context.Canceled) })
 	f.r.begin(f.op.Object, f)
+	end := f.r.cfg.Metrics.begins()
 	defer func() {
+		end()
 		f.r.end(f.op.Object, f)
 		stop()
 		f.write.end()

@@ -102,6 +102,13 @@ func (r *Runner) Every(interval time.Duration, do func(ctx context.Context) erro
 	})
 }
 
+// Temporary sets the metric of how many temporary snapshots or copies of clones a sweep has left.
+func (r *Runner) Temporary(n int) {
+	if r.cfg.Metrics != nil {
+		r.cfg.Metrics.temporary.Set(float64(n))
+	}
+}
+
 // Close ends everything that is under way, and returns when it has ended or ctx has.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()

@@ -180,17 +180,19 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return !c.isTemporary(s) })
+	found, swept := len(all), 0
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		return s.GetStatus() == compute.Snapshot_CREATING || !c.isTemporary(s) || time.Since(s.GetCreatedAt().AsTime()) < c.orphanAge
+		return s.GetStatus() == compute.Snapshot_CREATING || time.Since(s.GetCreatedAt().AsTime()) < c.orphanAge
 	})
 	if len(all) == 0 {
+		c.ops.Temporary(found)
 		return nil
 	}
 	sources, err := c.beingCopied(ctx)
 	if err != nil {
 		return err
 	}
-	swept := 0
 	for _, s := range all {
 		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept == maxSwept {
 			continue
@@ -201,6 +203,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		}
 		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", s.GetId()))
 	}
+	c.ops.Temporary(found - swept)
 	return nil
 }
 

@@ -6,13 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
 )
 
 const createSnapshot = "SnapshotService/Create"
@@ -247,8 +251,12 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	folder := start(t, emulator.Options{})
-	young := open(t, folder)
-	old := open(t, folder, func(cfg *yandex.Config) { cfg.OrphanAge = time.Nanosecond })
+	registry := prometheus.NewRegistry()
+	measured, err := ops.NewMetrics(registry)
+	must(t, err)
+	counting := func(cfg *yandex.Config) { cfg.Metrics.Ops = measured }
+	young := open(t, folder, counting)
+	old := open(t, folder, func(cfg *yandex.Config) { cfg.OrphanAge = time.Nanosecond }, counting)
 	vol := volume(t, young, "origin")
 	temporary := func(labels map[string]string) map[string]string {
 		labels["cloudblock-temporary"] = "clone"
@@ -265,10 +273,12 @@ func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 		all = append(all, id)
 	}
 	must(t, young.Sweep(t.Context()))
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
 	if left := folder.Snapshots(); len(left) != len(all) {
 		t.Errorf("a sweep took what a call may still need, left are %+v", left)
 	}
 	must(t, old.Sweep(t.Context()))
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 0})
 	left := folder.Snapshots()
 	if len(left) != len(all)-1 || slices.ContainsFunc(left, func(s emulator.Snapshot) bool { return s.Name == "left-over" }) {
 		t.Errorf("left are %+v, want all but the left-over", left)

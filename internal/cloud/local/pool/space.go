@@ -35,6 +35,39 @@ func (p *Pool) Free(ctx context.Context) (int64, error) {
 	return p.free(entries)
 }
 
+// Usage is what a pool holds.
+type Usage struct {
+	// Size is that of the filesystem. Free is what Pool.Free returns. Reserved is what existing volumes and snapshots may
+	// still allocate.
+	Size, Free, Reserved int64
+	// Entries are the volumes, snapshots and orphans.
+	Entries []Entry
+}
+
+// Usage returns what the pool holds.
+func (p *Pool) Usage(ctx context.Context) (Usage, error) {
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer unlock()
+	entries, err := p.recover()
+	if err != nil {
+		return Usage{}, err
+	}
+	available, err := p.available(entries, nil)
+	if err != nil {
+		return Usage{}, err
+	}
+	s, err := p.disk.statfs(p.dir)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
+	}
+	return Usage{
+		Size: s.total, Free: max(0, available), Reserved: max(0, s.free-floor(s.total)-available), Entries: entries,
+	}, nil
+}
+
 // free is Free under the lock.
 func (p *Pool) free(entries []Entry) (int64, error) {
 	available, err := p.available(entries, nil)

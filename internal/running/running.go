@@ -1,0 +1,45 @@
+// Package running measures the age of what is under way.
+package running
+
+import (
+	"sync"
+	"time"
+)
+
+// Set is the operations under way. The zero value is empty, and nil counts nothing.
+type Set struct {
+	mu    sync.Mutex
+	last  uint64
+	began map[uint64]time.Time
+}
+
+// Begin adds an operation until the returned function is called.
+func (s *Set) Begin() (end func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began == nil {
+		s.began = map[uint64]time.Time{}
+	}
+	s.last++
+	id := s.last
+	s.began[id] = time.Now()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.began, id)
+	}
+}
+
+// Oldest returns how long the oldest operation has been under way; 0 when there is none.
+func (s *Set) Oldest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var oldest time.Duration
+	for _, began := range s.began {
+		oldest = max(oldest, time.Since(began))
+	}
+	return oldest
+}
