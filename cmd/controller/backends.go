@@ -69,7 +69,7 @@ var backends = map[string]backend{
 			if err != nil {
 				return nil, nil, err
 			}
-			return l, l.Close, nil
+			return l, l.Close, register(around.registry, newPoolMetrics(l.Usage, around.log))
 		},
 	},
 	"yandex": {

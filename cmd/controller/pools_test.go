@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+)
+
+// The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.
+func TestTheMetricsOfThePools(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
+		t.Fatal(err)
+	}
+	const volumes, snapshots = `cloudblock_pool_volumes{pool=""}`, `cloudblock_pool_snapshots{pool=""}`
+	const missing, size, free = `cloudblock_volume_abnormal{reason="RecordMissing"}`, `cloudblock_pool_size_bytes{pool=""}`, `cloudblock_pool_free_bytes{pool=""}`
+	empty := metrics.Of(t, registry)
+	empty.Want(t, metrics.Samples{
+		volumes: 0, snapshots: 0, missing: 0, `cloudblock_pool_reserved_bytes{pool=""}`: 0, `cloudblock_volume_abnormal{reason="ImageMissing"}`: 0,
+	})
+	if empty[free] <= 0 || empty[size] <= empty[free] {
+		t.Errorf("a new pool of %v bytes has %v free", empty[size], empty[free])
+	}
+	var made cloud.Volume
+	for _, name := range []string{"a", "b"} {
+		if made, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: name, Size: 64 * cloud.MiB}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot, err := l.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: made.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !snapshot.Ready {
+		if snapshot, err = l.GetSnapshot(t.Context(), snapshot.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := metrics.Of(t, registry)
+	held.Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 0})
+	record := filepath.Join(dir, "volumes", strings.TrimPrefix(string(made.ID), "n-1/")+".json")
+	if err := os.Rename(record, filepath.Join(t.TempDir(), "away")); err != nil {
+		t.Fatal(err)
+	}
+	metrics.Of(t, registry).Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 1})
+	if err := os.Rename(dir, dir+"-gone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, has := metrics.Of(t, registry)[volumes]; has {
+		t.Error("a pool that is missing has samples")
+	}
+}
+
+// Reserved is what the pool keeps free for volumes that have not allocated all of their space.
+func TestTheMetricsShowWhatIsReserved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: 64 * cloud.MiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without its blocks, as after a discard inside of the volume.
+	image := filepath.Join(dir, "volumes", strings.TrimPrefix(string(made.ID), "n-1/")+".img")
+	if err := os.Truncate(image, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, int64(made.Size)); err != nil {
+		t.Fatal(err)
+	}
+	usage, err := l.Usage(t.Context())
+	if err != nil || len(usage) != 1 || usage[0].Reserved != int64(made.Size) {
+		t.Errorf("Usage = %+v, %v, want %s reserved", usage, err, made.Size)
+	}
+}
