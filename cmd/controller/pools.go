@@ -18,7 +18,9 @@ type poolMetrics struct {
 }
 
 func newPoolMetrics(usage func(ctx context.Context) ([]local.Usage, error), log *zap.Logger) *poolMetrics {
-	desc := func(name, help, label string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{label}, nil) }
+	desc := func(name, help, label string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{label}, nil)
+	}
 	return &poolMetrics{
 		usage: usage, log: log,
 		size:      desc("cloudblock_pool_size_bytes", "Size of the filesystem that the pool is on.", "pool"),

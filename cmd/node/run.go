@@ -64,12 +64,12 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve answers calls until ctx ends.
 func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
-	deadMount, err := countDeadMounts(registry, log)
+	counts, err := newMetrics(registry)
 	if err != nil {
 		return err
 	}
-	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
-	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: deadMount}
+	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow, Refused: counts.formatRefused})
+	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount(log), Metrics: counts}
 	open := openPools
 	if cfg.disks != nil {
 		open = openDisks
@@ -83,6 +83,11 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		return err
 	}
 	defer p.release()
+	if p.slots != nil {
+		if err := registry.Register(&slotMetrics{slots: p.slots, log: log}); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	if err := mounter.CheckPropagation(cfg.kubeletDir); err != nil {
 		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
 		p.ready = func(context.Context) error { return err }
@@ -107,6 +112,8 @@ type plugin struct {
 	server *node.Server
 	// ready returns an error while volumes cannot be served; nil: always ready.
 	ready func(ctx context.Context) error
+	// slots returns how many slots for volumes the machine has, and how many of them volumes use; nil: it has no slots.
+	slots func() (all, used int64, err error)
 	// release unlocks the folder for the next node program.
 	release func()
 }
@@ -159,7 +166,13 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		zap.Int64("places", l.places()), zap.Int64("reserved", l.reserved))
 	base.Info, base.Devices, base.MaxVolumes, base.ManyDisks = info, disks, l.volumes, l.learn
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
-	return plugin{server: node.New(base), release: release}, nil
+	slots := func() (all, used int64, err error) {
+		if used, err = disks.Volumes(ctx); err == nil {
+			all, err = l.volumes()
+		}
+		return all, used, err
+	}
+	return plugin{server: node.New(base), slots: slots, release: release}, nil
 }
 
 // realPath resolves the symbolic links of a path, because the mount table has resolved paths. It returns a path that
@@ -169,21 +182,6 @@ func realPath(path string) string {
 		return real
 	}
 	return path
-}
-
-// countDeadMounts returns the function that counts and logs a mount whose disk is gone.
-func countDeadMounts(registry *prometheus.Registry, log *zap.Logger) (func(path string), error) {
-	found := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "cloudblock_dead_mounts_found_total",
-		Help: "How often a mount was found whose disk had been taken away.",
-	})
-	if err := registry.Register(found); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	return func(path string) {
-		found.Inc()
-		log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
-	}, nil
 }
 
 // checkTools reports missing programs at the start, before the first stage needs them. Only a missing required

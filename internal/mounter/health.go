@@ -36,6 +36,20 @@ type Trouble struct {
 	Message string
 }
 
+// The reasons of the troubles of a filesystem.
+const (
+	reasonDead     = "FilesystemDead"
+	reasonReadOnly = "FilesystemReadOnly"
+	reasonErrors   = "FilesystemErrors"
+	reasonDevice   = "DeviceErrors"
+	reasonCorrupt  = "DataCorrupt"
+)
+
+// TroubleReasons are the reasons that Troubles gives.
+func TroubleReasons() []string {
+	return []string{reasonDead, reasonReadOnly, reasonErrors, reasonDevice, reasonCorrupt}
+}
+
 // answerTime is how long a filesystem has to list its root before it counts as dead.
 const answerTime = 5 * time.Second
 
@@ -47,16 +61,16 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 		found = append(found, Trouble{severity, reason, fmt.Sprintf(message, args...)})
 	}
 	if err := m.Responds(ctx, at); err != nil {
-		add(Inaccessible, "FilesystemDead", "%v", err)
+		add(Inaccessible, reasonDead, "%v", err)
 	}
 	if readOnlyByError(at) {
-		add(Degraded, "FilesystemReadOnly", "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
+		add(Degraded, reasonReadOnly, "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
 			"stop the pods that use it: the next stage checks it", at.FsType, at.MountPoint)
 	}
 	switch Filesystem(at.FsType) {
 	case Ext4:
 		if n := ext4Errors(at); n > 0 {
-			add(Degraded, "FilesystemErrors", "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
+			add(Degraded, reasonErrors, "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
 		}
 	case Btrfs:
 		device, damaged, err := btrfsErrors(at.MountPoint)
@@ -64,10 +78,10 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 			return found, err
 		}
 		if device > 0 {
-			add(Degraded, "DeviceErrors", "btrfs has counted %d errors of its device (`btrfs device stats` shows them)", device)
+			add(Degraded, reasonDevice, "btrfs has counted %d errors of its device (`btrfs device stats` shows them)", device)
 		}
 		if damaged > 0 {
-			add(DataLoss, "DataCorrupt", "btrfs has found %d damaged blocks (`btrfs device stats` shows them); restore a snapshot", damaged)
+			add(DataLoss, reasonCorrupt, "btrfs has found %d damaged blocks (`btrfs device stats` shows them); restore a snapshot", damaged)
 		}
 	}
 	return found, nil
@@ -82,17 +96,37 @@ func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer := make(chan error, 1)
-	go func() { answer <- listOne(path) }() // ends when the kernel lets go of it, which may be never
+	listing := m.listing(at)
 	select {
-	case err := <-answer:
-		if err == nil {
+	case <-listing.done:
+		if listing.err == nil {
 			return nil
 		}
-		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.Precondition, err)
+		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.Precondition, listing.err)
 	case <-ctx.Done():
 		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.Precondition, ctx.Err())
 	}
+}
+
+// listing is a read of the root of a mount.
+type listing struct {
+	done chan struct{}
+	err  error // when done is closed
+}
+
+// listing reads the root of a mount, or joins such a read. It ends when the kernel lets go of it, which may be never, so
+// there is one at a time for each mount.
+func (m *Mounter) listing(at Mount) *listing {
+	l := &listing{done: make(chan struct{})}
+	if other, joined := m.listings.LoadOrStore(at.ID, l); joined {
+		return other.(*listing)
+	}
+	go func() {
+		l.err = listOne(at.MountPoint)
+		m.listings.Delete(at.ID)
+		close(l.done)
+	}()
+	return l
 }
 
 func listOne(path string) error {

@@ -1,9 +1,15 @@
 package mounter
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestParseBtrfsErrors(t *testing.T) {
@@ -43,5 +49,39 @@ func TestReadOnlyByError(t *testing.T) {
 				t.Errorf("readOnlyByError = %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// A filesystem that does not answer costs one thread however often it is asked. A pipe stands for it: to open one waits for
+// a writer.
+func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := New(Config{})
+	at := Mount{MountInfo: mountutils.MountInfo{ID: 7, MountPoint: pipe}}
+	first := m.listing(at)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		if err := m.Responds(ended, at); fault.Of(err) != fault.Precondition {
+			t.Errorf("Responds = %v, want %v", err, fault.Precondition)
+		}
+		if m.listing(at) != first {
+			t.Error("a second listing has begun")
+		}
+	}
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-first.done
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sound := Mount{MountInfo: mountutils.MountInfo{ID: 7, MountPoint: filepath.Dir(pipe)}}
+	if err := m.Responds(t.Context(), sound); err != nil {
+		t.Errorf("Responds after it has answered = %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	mountutils "k8s.io/mount-utils"
 
@@ -67,6 +68,8 @@ type Config struct {
 	Runner Runner
 	// Log gets what an operator may want to know later; may be nil.
 	Log func(msg string, keysAndValues ...any)
+	// Refused gets the reason of each EnsureFormatted that refuses a device; may be nil.
+	Refused func(reason Refusal)
 }
 
 // Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
@@ -79,13 +82,20 @@ type Mounter struct {
 	mounts mountutils.Interface
 	run    Runner
 	log    func(msg string, keysAndValues ...any)
+	// refused gets what EnsureFormatted refuses.
+	refused func(reason Refusal)
+	// listings are the listings of filesystems that have not ended, by the id of the mount.
+	listings sync.Map
 }
 
 // New returns a Mounter.
 func New(cfg Config) *Mounter {
 	m := &Mounter{
 		dir: filepath.Clean(cmp.Or(cfg.Dir, "/")), sysDir: cmp.Or(cfg.SysDir, "/sys"), mounts: mountutils.NewWithoutSystemd(""),
-		run: cfg.Runner, log: cfg.Log,
+		run: cfg.Runner, log: cfg.Log, refused: cfg.Refused,
+	}
+	if m.refused == nil {
+		m.refused = func(Refusal) {}
 	}
 	if m.run == nil {
 		m.run = commands{}

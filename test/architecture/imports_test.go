@@ -82,7 +82,7 @@ var rules = map[string]rule{
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver", "driver/node", "mounter", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
+		ours:    []string{"fault", "driver", "driver/node", "mounter", "running", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"test": {ours: anything, outside: anything},

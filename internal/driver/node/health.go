@@ -23,6 +23,12 @@ type Backend interface {
 	Storage(ctx context.Context) ([]mounter.Trouble, error)
 }
 
+// reasonDeviceGone is the reason of the health of a volume whose disk is gone.
+const reasonDeviceGone = "DeviceGone"
+
+// ConditionReasons are the reasons that Metrics.Condition gets.
+func ConditionReasons() []string { return append(mounter.TroubleReasons(), reasonDeviceGone) }
+
 // volumeHealth are CSI's words for the severities.
 var volumeHealth = map[mounter.Severity]csi.VolumeHealthErrorType{
 	mounter.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
@@ -136,7 +142,7 @@ func (s *Server) stagedAt(ctx context.Context, table *mounter.Table, volume stri
 func (s *Server) troublesAt(ctx context.Context, at mounter.State) ([]mounter.Trouble, error) {
 	switch {
 	case at.Use == mounter.Dead:
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "DeviceGone", Message: fmt.Sprintf(
+		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
 			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil
 	case at.Use == mounter.Foreign:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(

@@ -43,7 +43,27 @@ type Config struct {
 	DeadMount func(path string)
 	// Backend knows more about the volumes' health; may be nil.
 	Backend Backend
+	// Metrics gets what an operator counts; may be nil.
+	Metrics Metrics
 }
+
+// Metrics counts what happens to volumes.
+type Metrics interface {
+	// Begin adds an operation that holds a volume, until end is called.
+	Begin() (end func())
+	// UnstageInUse counts an unstage that is refused because something on this machine uses the volume.
+	UnstageInUse()
+	// Condition sets what is wrong with a volume that is served, by the reasons of its health; none: nothing is, or the
+	// volume is not staged any more.
+	Condition(volume string, reasons []string)
+}
+
+// noMetrics counts nothing.
+type noMetrics struct{}
+
+func (noMetrics) Begin() (end func())        { return func() {} }
+func (noMetrics) UnstageInUse()              {}
+func (noMetrics) Condition(string, []string) {}
 
 // Server is the Node service.
 type Server struct {
@@ -61,6 +81,7 @@ type Server struct {
 	sizeStep     int64
 	deadMount    func(path string)
 	backend      Backend
+	metrics      Metrics
 
 	locks   locks
 	running sync.WaitGroup // work that outlives its call
@@ -71,7 +92,10 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
 		neverWritten: cfg.NeverWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
-		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, manyDisks: cfg.ManyDisks,
+		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, manyDisks: cfg.ManyDisks, metrics: cfg.Metrics,
+	}
+	if s.metrics == nil {
+		s.metrics = noMetrics{}
 	}
 	if s.maxVolumes == nil {
 		s.maxVolumes = func() (int64, error) { return cfg.Info.MaxVolumes, nil }
@@ -104,12 +128,13 @@ func (s *Server) Wait(ctx context.Context) error {
 // end with a context that does not, and release is called only then. So the volume stays locked while anything works
 // on it, and the next call is fault.Busy until it joins.
 func (s *Server) runDetached(ctx context.Context, release func(), work func(context.Context) error) error {
-	done := make(chan error, 1)
+	done, end := make(chan error, 1), s.metrics.Begin()
 	s.running.Go(func() {
 		var err error
 		// Deferred last to first: a panic becomes an error, the lock is freed, the error is returned.
 		defer func() { done <- err }()
 		defer release()
+		defer end()
 		defer func() {
 			if p := recover(); p != nil {
 				// The value is not logged: it might be, or hold, a part of the request.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -34,6 +35,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}
 	dev, at, err := s.locate(ctx, table, id, path)
 	if err != nil {
+		s.noteGone(table, id, path)
 		return nil, fmt.Errorf("measure volume %s at %s: %w", id, path, err)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
@@ -49,6 +51,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
 	st, err := s.mounts.FilesystemStats(at.Path)
+	s.noteCondition(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +59,29 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		{Unit: csi.VolumeUsage_BYTES, Total: st.TotalBytes, Used: st.UsedBytes, Available: st.AvailableBytes},
 		{Unit: csi.VolumeUsage_INODES, Total: st.TotalInodes, Used: st.UsedInodes, Available: st.AvailableInodes},
 	}}, nil
+}
+
+// noteCondition records for the metrics what is wrong with a mounted volume.
+func (s *Server) noteCondition(ctx context.Context, id string, at mounter.State) {
+	found, err := s.mounts.Troubles(ctx, at.Mount)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		driver.LogOf(ctx).Debug("the condition of the volume is not known", zap.Error(err))
+		return
+	}
+	var reasons []string
+	for _, t := range found {
+		reasons = append(reasons, t.Reason)
+	}
+	s.metrics.Condition(id, reasons)
+}
+
+// noteGone records for the metrics that a volume is mounted at a path, and its disk is gone.
+func (s *Server) noteGone(table *mounter.Table, id, path string) {
+	for _, path := range []string{path, blockFile(path)} {
+		if at, err := table.At(path, 0); err == nil && at.Use == mounter.Dead {
+			s.metrics.Condition(id, []string{reasonDeviceGone})
+		}
+	}
 }
 
 // locate opens the device of a volume that is staged or published at path, or returns fault.NotFound. The caller closes

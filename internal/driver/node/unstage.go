@@ -28,9 +28,13 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	}
 	// Writing back what is still in memory may take longer than the call; the volume stays locked until it ends.
 	err = s.runDetached(ctx, release, func(work context.Context) error { return s.unstage(work, id, staging) })
+	if kind := fault.Of(err); kind == fault.Busy || kind == fault.Precondition {
+		s.metrics.UnstageInUse()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("unstage volume %s from %s: %w", id, staging, err)
 	}
+	s.metrics.Condition(id, nil)
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 

@@ -18,39 +18,39 @@ func TestForeignDisksAreCountedAndVolumesAreNot(t *testing.T) {
 		m.write("sys/block/"+kernel+"/device/type", "0\n")
 	}
 	tests := map[string]struct {
-		set  func(machine)
-		want int64
+		set           func(machine)
+		want, volumes int64
 	}{
-		"no disk":             {func(machine) {}, 0},
-		"to boot and to swap": {func(m machine) { local(m, "sda"); local(m, "sdb") }, 2},
+		"no disk":             {func(machine) {}, 0, 0},
+		"to boot and to swap": {func(m machine) { local(m, "sda"); local(m, "sdb") }, 2, 0},
 		"the same with five volumes": {func(m machine) {
 			local(m, "sda")
 			local(m, "sdb")
 			for n := range 5 {
 				ours(m, fmt.Sprintf("sd%c", 'c'+n), fmt.Sprintf("pvc-%d", n))
 			}
-		}, 2},
+		}, 2, 5},
 		"a volume that is just coming": {func(m machine) {
 			local(m, "sda")
 			ours(m, "sdc", "pvc-1")
 			m.write("sys/block/sdc/device/vpd_pg83", "")
-		}, 1},
+		}, 1, 0},
 		"a disk that says nothing of itself": {func(m machine) {
 			m.symlink("../../../bus/scsi", "sys/block/sda/device/subsystem")
-		}, 1},
+		}, 1, 0},
 		"a drive for media": {func(m machine) {
 			local(m, "sda")
 			local(m, "sr0")
 			m.write("sys/block/sr0/device/type", "5\n")
-		}, 1},
+		}, 1, 0},
 		"disks of other buses": {func(m machine) {
 			m.virtio("vda", "root")
 			m.symlink("../../../bus/nvme", "sys/block/nvme0n1/device/subsystem")
-		}, 0},
+		}, 0, 0},
 		"a loop device and one of memory": {func(m machine) {
 			m.write("sys/block/loop0/loop/backing_file", "/x\n")
 			m.write("sys/block/zram0/dev", "252:0\n")
-		}, 0},
+		}, 0, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +59,9 @@ func TestForeignDisksAreCountedAndVolumesAreNot(t *testing.T) {
 			b := NewByID(ByIDConfig{DeviceDir: filepath.Join(m.root, "by-id"), SysDir: filepath.Join(m.root, "sys"), LinkPrefix: "scsi-0Linode_Volume_"})
 			if got, err := b.Foreign(); got != tc.want || err != nil {
 				t.Errorf("Foreign = %d, %v, want %d", got, err, tc.want)
+			}
+			if got, err := b.Volumes(t.Context()); got != tc.volumes || err != nil {
+				t.Errorf("Volumes = %d, %v, want %d", got, err, tc.volumes)
 			}
 		})
 	}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/running"
+)
+
+// nodeMetrics are what the node program counts. docs/operations.md explains them.
+type nodeMetrics struct {
+	running.Set
+
+	refused    *prometheus.CounterVec
+	inUse      prometheus.Counter
+	dead       prometheus.Counter
+	conditions conditions
+}
+
+func newMetrics(registry *prometheus.Registry) (*nodeMetrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &nodeMetrics{
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloudblock_format_refused_total",
+			Help: "How often a stage refused to format a disk or to use what is on it, by reason.",
+		}, []string{"reason"}),
+		inUse: counter("cloudblock_unstage_in_use_total", "How often an unstage was refused because the volume is in use."),
+		dead:  counter("cloudblock_dead_mounts_found_total", "How often a mount was found whose disk had been taken away."),
+	}
+	for _, reason := range mounter.Refusals() {
+		m.refused.WithLabelValues(string(reason))
+	}
+	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cloudblock_operation_oldest_seconds",
+		Help: "How long the oldest change under way has run; 0 when there is none.",
+	}, func() float64 { return m.Oldest().Seconds() })
+	for _, c := range []prometheus.Collector{m.refused, m.inUse, m.dead, oldest, &m.conditions} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *nodeMetrics) formatRefused(reason mounter.Refusal) {
+	m.refused.WithLabelValues(string(reason)).Inc()
+}
+
+// UnstageInUse implements node.Metrics.
+func (m *nodeMetrics) UnstageInUse() { m.inUse.Inc() }
+
+// Condition implements node.Metrics.
+func (m *nodeMetrics) Condition(volume string, reasons []string) { m.conditions.set(volume, reasons) }
+
+// deadMount returns the function that counts and logs a mount whose disk is gone.
+func (m *nodeMetrics) deadMount(log *zap.Logger) func(path string) {
+	return func(path string) {
+		m.dead.Inc()
+		log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
+	}
+}
+
+// conditions are what is wrong with the volumes that are served, as of their last measurement. Healthy ones are not in it.
+type conditions struct {
+	mu      sync.Mutex
+	volumes map[string][]string
+}
+
+var abnormalDesc = prometheus.NewDesc("cloudblock_volume_abnormal", "Volumes with which something is wrong, by reason.", []string{"reason"}, nil)
+
+func (c *conditions) set(volume string, reasons []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(reasons) == 0 {
+		delete(c.volumes, volume)
+		return
+	}
+	if c.volumes == nil {
+		c.volumes = map[string][]string{}
+	}
+	c.volumes[volume] = reasons
+}
+
+// Describe implements prometheus.Collector.
+func (c *conditions) Describe(to chan<- *prometheus.Desc) { to <- abnormalDesc }
+
+// Collect implements prometheus.Collector.
+func (c *conditions) Collect(to chan<- prometheus.Metric) {
+	count := map[string]int{}
+	for _, reason := range node.ConditionReasons() {
+		count[reason] = 0
+	}
+	c.mu.Lock()
+	for reasons := range maps.Values(c.volumes) {
+		for _, reason := range slices.Compact(slices.Sorted(slices.Values(reasons))) {
+			count[reason]++
+		}
+	}
+	c.mu.Unlock()
+	for reason, n := range count {
+		to <- prometheus.MustNewConstMetric(abnormalDesc, prometheus.GaugeValue, float64(n), reason)
+	}
+}
+
+// slotMetrics reads the slots of the machine at each scrape. While they cannot be read they have no samples.
+type slotMetrics struct {
+	slots func() (all, used int64, err error)
+	log   *zap.Logger
+}
+
+var (
+	slotsDesc     = prometheus.NewDesc("cloudblock_attach_slots", "How many volumes this machine takes.", nil, nil)
+	slotsUsedDesc = prometheus.NewDesc("cloudblock_attach_slots_used", "How many volumes are attached to this machine.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *slotMetrics) Describe(to chan<- *prometheus.Desc) { to <- slotsDesc; to <- slotsUsedDesc }
+
+// Collect implements prometheus.Collector.
+func (m *slotMetrics) Collect(to chan<- prometheus.Metric) {
+	all, used, err := m.slots()
+	if err != nil {
+		m.log.Debug("the slots of the machine cannot be read", zap.Error(err))
+		return
+	}
+	to <- prometheus.MustNewConstMetric(slotsDesc, prometheus.GaugeValue, float64(all))
+	to <- prometheus.MustNewConstMetric(slotsUsedDesc, prometheus.GaugeValue, float64(used))
+}

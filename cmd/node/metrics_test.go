@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+)
+
+// A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start,
+// so that its first increase is seen.
+func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dead, gone = `cloudblock_volume_abnormal{reason="FilesystemDead"}`, `cloudblock_volume_abnormal{reason="DeviceGone"}`
+	const damaged = `cloudblock_format_refused_total{reason="damaged"}`
+	first := metrics.Of(t, registry)
+	first.Want(t, metrics.Samples{dead: 0, gone: 0, damaged: 0, "cloudblock_unstage_in_use_total": 0, "cloudblock_operation_oldest_seconds": 0})
+	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "DeviceErrors"})
+	m.Condition("b", []string{"FilesystemDead"})
+	m.Condition("c", nil)
+	m.formatRefused(mounter.RefusedDamaged)
+	m.UnstageInUse()
+	all := metrics.Of(t, registry)
+	all.Want(t, metrics.Samples{
+		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="DeviceErrors"}`: 1, damaged: 1, "cloudblock_unstage_in_use_total": 1,
+	})
+	if len(all) != len(first) {
+		t.Errorf("there are %d series, at the start %d", len(all), len(first))
+	}
+	m.Condition("a", []string{"DeviceGone"})
+	m.Condition("b", nil)
+	metrics.Of(t, registry).Want(t, metrics.Samples{dead: 0, gone: 1})
+}
+
+func TestSlotsAreShownWhileTheyCanBeRead(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	var failed error
+	if err := registry.Register(&slotMetrics{log: zap.NewNop(), slots: func() (int64, int64, error) { return 15, 4, failed }}); err != nil {
+		t.Fatal(err)
+	}
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_attach_slots": 15, "cloudblock_attach_slots_used": 4})
+	failed = errors.New("no /sys")
+	if got := metrics.Of(t, registry); len(got) > 0 {
+		t.Errorf("slots that cannot be read are %v", got)
+	}
+}
