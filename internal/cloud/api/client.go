@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 
@@ -130,8 +131,14 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	if err != nil {
 		return false, err
 	}
+	// The transport itself repeats a read whose connection has broken.
+	connections := 0
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connections++ }})
 	resp, err := c.send(ctx, r, body, token)
 	route := c.Route(r.Path)
+	for ; connections > 1; connections-- {
+		c.Metrics.Requested(route, r.Method, "error")
+	}
 	if err != nil {
 		c.Metrics.Requested(route, r.Method, "error")
 		c.learn(r, budget.Rate{})
