@@ -22,13 +22,15 @@ type nodeMetrics struct {
 	inUse      prometheus.Counter
 	dead       prometheus.Counter
 	conditions conditions
+	log        *zap.Logger
 }
 
-func newMetrics(registry *prometheus.Registry) (*nodeMetrics, error) {
+func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &nodeMetrics{
+		log: log,
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cloudblock_format_refused_total",
 			Help: "How often a stage refused to format a disk or to use what is on it, by reason.",
@@ -59,14 +61,16 @@ func (m *nodeMetrics) formatRefused(reason mounter.Refusal) {
 func (m *nodeMetrics) UnstageInUse() { m.inUse.Inc() }
 
 // Condition implements node.Metrics.
-func (m *nodeMetrics) Condition(volume string, reasons []string) { m.conditions.set(volume, reasons) }
-
-// deadMount returns the function that counts and logs a mount whose disk is gone.
-func (m *nodeMetrics) deadMount(log *zap.Logger) func(path string) {
-	return func(path string) {
-		m.dead.Inc()
-		log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
+func (m *nodeMetrics) Condition(volume string, reasons []string) {
+	if m.conditions.set(volume, reasons) {
+		m.log.Warn("the condition of a volume has changed", zap.String("volume_id", volume), zap.Strings("reasons", reasons))
 	}
+}
+
+// deadMount counts and logs a mount whose disk is gone.
+func (m *nodeMetrics) deadMount(path string) {
+	m.dead.Inc()
+	m.log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
 }
 
 // conditions are what is wrong with the volumes that are served, as of their last measurement. Healthy ones are not in it.
@@ -77,17 +81,20 @@ type conditions struct {
 
 var abnormalDesc = prometheus.NewDesc("cloudblock_volume_abnormal", "Volumes with which something is wrong, by reason.", []string{"reason"}, nil)
 
-func (c *conditions) set(volume string, reasons []string) {
+// set reports whether the reasons are others than before.
+func (c *conditions) set(volume string, reasons []string) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	changed = !slices.Equal(c.volumes[volume], reasons)
 	if len(reasons) == 0 {
 		delete(c.volumes, volume)
-		return
+		return changed
 	}
 	if c.volumes == nil {
 		c.volumes = map[string][]string{}
 	}
 	c.volumes[volume] = reasons
+	return changed
 }
 
 // Describe implements prometheus.Collector.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
@@ -15,7 +16,8 @@ import (
 // so that its first increase is seen.
 func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	observed, lines := observer.New(zap.WarnLevel)
+	m, err := newMetrics(registry, zap.New(observed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +28,10 @@ func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
 	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "DeviceErrors"})
 	m.Condition("b", []string{"FilesystemDead"})
 	m.Condition("c", nil)
+	if n := lines.Len(); n != 2 {
+		t.Errorf("%d lines are logged, want one for each change: %v", n, lines.All())
+	}
+	m.Condition("b", []string{"FilesystemDead"})
 	m.formatRefused(mounter.RefusedDamaged)
 	m.UnstageInUse()
 	all := metrics.Of(t, registry)
@@ -38,6 +44,9 @@ func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
 	m.Condition("a", []string{"DeviceGone"})
 	m.Condition("b", nil)
 	metrics.Of(t, registry).Want(t, metrics.Samples{dead: 0, gone: 1})
+	if n := lines.Len(); n != 4 {
+		t.Errorf("%d lines are logged, want one for each change: %v", n, lines.All())
+	}
 }
 
 func TestSlotsAreShownWhileTheyCanBeRead(t *testing.T) {

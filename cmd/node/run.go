@@ -64,12 +64,12 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve answers calls until ctx ends.
 func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
-	counts, err := newMetrics(registry)
+	counts, err := newMetrics(registry, log)
 	if err != nil {
 		return err
 	}
 	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow, Refused: counts.formatRefused})
-	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount(log), Metrics: counts}
+	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount, Metrics: counts}
 	open := openPools
 	if cfg.disks != nil {
 		open = openDisks
