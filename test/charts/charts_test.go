@@ -27,6 +27,7 @@ const (
 	// oldVersion and newVersion are Kubernetes without and with all that the chart decides by the version.
 	oldVersion, newVersion = "v1.30.0", "v1.36.0"
 	snapshotAPI            = "snapshot.storage.k8s.io/v1"
+	monitoringAPI          = "monitoring.coreos.com/v1"
 )
 
 // clouds are those that the chart has a file for.

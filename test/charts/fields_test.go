@@ -17,7 +17,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 	in := cluster{namespace: "charts", version: newVersion, apis: []string{snapshotAPI}}
 	usual := map[string][]string{}
 	for _, cloud := range all {
-		documents, err := in.documents(values{"cloud": cloud})
+		documents, err := in.documents(values{"cloud": cloud, "monitoring": values{"enabled": true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 		for range 12 {
 			value := g.value(property)
 			for _, cloud := range all {
-				set := values{"cloud": cloud}
+				set := values{"cloud": cloud, "monitoring": values{"enabled": true}}
 				put(set, path, value)
 				if documents, err := in.documents(set); err == nil && !reflect.DeepEqual(documents, usual[cloud]) {
 					return true

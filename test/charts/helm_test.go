@@ -111,7 +111,7 @@ func TestThePackageIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := regexp.MustCompile(`^cloudblock-csi/(Chart\.yaml|README\.md|values\.yaml|values\.schema\.json|\.helmignore|clouds/[a-z]+\.yaml|templates/[_a-zA-Z-]+\.(yaml|tpl|txt))$`)
+	expected := regexp.MustCompile(`^cloudblock-csi/(Chart\.yaml|README\.md|values\.yaml|values\.schema\.json|\.helmignore|clouds/[a-z]+\.yaml|monitoring/[a-z]+\.(yaml|json)|templates/[_a-zA-Z-]+\.(yaml|tpl|txt))$`)
 	reader := tar.NewReader(unzipped)
 	for {
 		header, err := reader.Next()

@@ -117,12 +117,14 @@ func components(t *testing.T) map[string]component {
 		// Tokens name their node from 1.32 on.
 		"unbound on 1.31":  {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
 		"bound on 1.32":    {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
+		"monitoring":       {clouds(t), []string{"monitoring"}, values{"monitoring": values{"enabled": true}}, ""},
 		"node-allocatable": {[]string{"digitalocean", "linode", "yandex"}, []string{"node-allocatable"}, nil, newVersion},
 		"all of a cloud": {
 			[]string{"digitalocean"},
-			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets"},
+			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets", "monitoring"},
 			values{
 				"vendor": "dobs.csi.digitalocean.com", "snapshots": snapshots, "hostNetwork": true, "selinux": true, "kubeletDir": otherKubelet,
+				"monitoring":       values{"enabled": true},
 				"imagePullSecrets": []any{values{"name": "registry"}},
 			}, "",
 		},

@@ -43,6 +43,9 @@ func checkSet(t *testing.T, i int, set randomSet) {
 			checkSnapshotClass(t, text)
 			continue
 		}
+		if o["apiVersion"] == monitoringAPI { // whose Go types are another project's
+			continue
+		}
 		if _, _, err := strict.Decode(text, nil, nil); err != nil {
 			shown, _ := yaml.Marshal(set.values)
 			t.Errorf("set %d: %s: %v\nof the values\n%s", i, key, err, shown)

@@ -234,7 +234,7 @@ func driverSettings(t *testing.T) []string {
 
 // TestTheSchemaIsStrict: every object refuses what it does not know, except those that Kubernetes or the operator define.
 func TestTheSchemaIsStrict(t *testing.T) {
-	open := []string{"$defs.affinity", "$defs.extraEnv", "$defs.extraVolumes", "properties.global"}
+	open := []string{"$defs.affinity", "$defs.extraEnv", "$defs.extraVolumes", "properties.global", "properties.monitoring.properties.from"}
 	var walk func(path string, node any)
 	walk = func(path string, node any) {
 		switch node := node.(type) {

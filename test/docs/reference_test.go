@@ -10,8 +10,10 @@ import (
 )
 
 var (
-	flagLine   = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
-	metricName = regexp.MustCompile(`"(cloudblock_[a-z_]+)"`)
+	flagLine      = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
+	namedMetric   = regexp.MustCompile(`\bcloudblock_[a-z_]+`)
+	histogramPart = regexp.MustCompile(`_(bucket|count|sum)$`)
+	metricName    = regexp.MustCompile(`"(cloudblock_[a-z_]+)"`)
 )
 
 // TestEveryFlagIsInTheReference: what --help prints of either program is in docs/operations.md.
@@ -70,15 +72,16 @@ func TestEachProgramKnowsTheSettingsOfBoth(t *testing.T) {
 	}
 }
 
-// TestEveryMetricIsInTheReference: each metric that the programs register is in docs/operations.md.
+// TestEveryMetricIsInTheReference: each metric that the programs register is in docs/monitoring.md and in the alerts or the
+// dashboard, and each metric of the three is one that the programs register.
 func TestEveryMetricIsInTheReference(t *testing.T) {
-	reference := read(t, filepath.Join(root, "docs/operations.md"))
-	metrics := map[string]bool{}
+	const monitoring = "deploy/charts/cloudblock-csi/monitoring/"
+	registered := map[string]bool{}
 	for _, folder := range []string{"cmd", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				for _, found := range metricName.FindAllStringSubmatch(read(t, path), -1) {
-					metrics[found[1]] = true
+					registered[found[1]] = true
 				}
 			}
 			return err
@@ -87,12 +90,34 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(metrics) < 10 {
-		t.Errorf("found only %v", metrics)
+	if len(registered) < 10 {
+		t.Errorf("found only %v", registered)
 	}
-	for name := range metrics {
-		if !strings.Contains(reference, "`"+name+"`") {
-			t.Errorf("docs/operations.md does not list %s", name)
+	named := func(files ...string) map[string]bool {
+		names := map[string]bool{}
+		for _, file := range files {
+			for _, name := range namedMetric.FindAllString(read(t, filepath.Join(root, file)), -1) {
+				if base := histogramPart.ReplaceAllString(name, ""); registered[base] {
+					name = base
+				}
+				names[name] = true
+			}
+		}
+		return names
+	}
+	for what, names := range map[string]map[string]bool{
+		"docs/monitoring.md":      named("docs/monitoring.md"),
+		"alerts or the dashboard": named(monitoring+"rules.yaml", monitoring+"dashboard.json"),
+	} {
+		for name := range registered {
+			if !names[name] {
+				t.Errorf("%s is not in %s", name, what)
+			}
+		}
+		for name := range names {
+			if !registered[name] {
+				t.Errorf("%s is in %s, and no program has it", name, what)
+			}
 		}
 	}
 }

@@ -17,9 +17,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -113,8 +115,31 @@ type objects struct {
 	hinting         map[string]bool // hints that have a binding with parameters
 	namespaces      map[string]bool
 	budgets         []policyv1.PodDisruptionBudget
+	networkPolicies []networkingv1.NetworkPolicy
+	monitoring      []monitoringObject
+	dashboard       corev1.ConfigMap
 	settings        map[string]string // of the ConfigMap cloudblock-settings
 	cluster         []string          // kind/name of what is cluster-wide
+}
+
+// monitoringObject is what the rules look at in a PodMonitor or a PrometheusRule, whose Go types are in another module.
+type monitoringObject struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct{ Name, Namespace string }
+	Spec       struct {
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port string `json:"port"`
+		} `json:"podMetricsEndpoints"`
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		} `json:"groups"`
+	}
 }
 
 type binding struct {
@@ -207,6 +232,10 @@ func (o *objects) add(t *testing.T, document []byte) {
 	case "PodDisruptionBudget":
 		o.budgets = append(o.budgets, read[policyv1.PodDisruptionBudget](t, document))
 	case "ConfigMap":
+		if head.Metadata.Name == "cloudblock-dashboard" {
+			o.dashboard = read[corev1.ConfigMap](t, document)
+			return
+		}
 		o.settings = read[corev1.ConfigMap](t, document).Data
 	case "Role":
 		o.roles[key] = read[rbacv1.Role](t, document).Rules
@@ -236,6 +265,10 @@ func (o *objects) add(t *testing.T, document []byte) {
 	case "MutatingAdmissionPolicyBinding":
 		b := read[admissionv1.MutatingAdmissionPolicyBinding](t, document)
 		o.hinting[b.Spec.PolicyName] = b.Spec.ParamRef != nil
+	case "NetworkPolicy":
+		o.networkPolicies = append(o.networkPolicies, read[networkingv1.NetworkPolicy](t, document))
+	case "PodMonitor", "PrometheusRule":
+		o.monitoring = append(o.monitoring, read[monitoringObject](t, document))
 	default:
 		t.Errorf("%s: a kind that no rule knows; teach this test about it", key)
 	}

@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -31,19 +32,20 @@ func main() {
 	}
 }
 
-// check decodes each document. Objects of snapshot.storage.k8s.io are custom resources, with a version of their own.
+// check decodes each document. Objects of snapshot.storage.k8s.io and monitoring.coreos.com are custom resources, with a
+// version of their own.
 func check(manifests string) error {
 	scheme := runtime.NewScheme()
 	var wrong []error
 	for _, add := range []func(*runtime.Scheme) error{
-		admissionv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme,
+		admissionv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme,
 	} {
 		wrong = append(wrong, add(scheme))
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
 	decoded := 0
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
-		if strings.Contains(document, "apiVersion: snapshot.storage.k8s.io/") {
+		if strings.Contains(document, "apiVersion: snapshot.storage.k8s.io/") || strings.Contains(document, "apiVersion: monitoring.coreos.com/") {
 			continue
 		}
 		object, kind, err := decoder.Decode([]byte(document), nil, nil)
