@@ -69,6 +69,12 @@ e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm $(if $(SMOKE),-short) $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
 	$(if $(SMOKE)$(CHURN),,@$(GO) test -count=1 -timeout 90m -tags vm $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm/luks)
 
+.PHONY: e2e-monitoring
+e2e-monitoring: ## Run a Prometheus over both programs: the alerts fire and clear, the dashboard has data (root)
+	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mount prometheus promtool
+	@$(MAKE) --no-print-directory build
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -tags e2e -v ./test/monitoring
+
 .PHONY: e2e-real
 e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
 	@GO="$(GO)" $(REAL_ACCOUNT) EMULATED="$(EMULATED)" test/real.sh

@@ -26,6 +26,7 @@ package_of() {
 	systemd-analyze) echo systemd ;;
 	etcd) echo etcd-server ;;
 	ctr) echo containerd ;;
+	prometheus | promtool) echo "--no-install-recommends prometheus" ;;
 	qemu-system-x86_64) echo qemu-system-x86 ;;
 	busybox) echo busybox-static ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;

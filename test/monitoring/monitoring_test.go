@@ -1,0 +1,322 @@
+//go:build e2e
+
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
+)
+
+const mib = int64(1) << 20
+
+// scraped adds an address for the metrics of each program to a cloud.
+type scraped struct {
+	programs.Cloud
+	controller, node string
+	machine          []string // more flags of the node program
+}
+
+func (s scraped) Controller(dir string) ([]string, error) {
+	flags, err := s.Cloud.Controller(dir)
+	return append(flags, "--http-endpoint="+s.controller), err
+}
+
+func (s scraped) Machine(dir string) ([]string, error) {
+	flags, err := s.Cloud.Machine(dir)
+	return append(append(flags, "--http-endpoint="+s.node), s.machine...), err
+}
+
+// pool is the cloud `local` on a filesystem of its own.
+type pool struct{ dir string }
+
+func (pool) Name() string { return "local" }
+func (p pool) Controller(string) ([]string, error) {
+	return []string{"--local-pool=" + p.dir, "--node-id=node-a"}, os.MkdirAll(p.dir, 0o700)
+}
+func (p pool) Machine(dir string) ([]string, error) { return p.Controller(dir) }
+
+// site is everything that Prometheus scrapes.
+type site struct {
+	*prometheus
+	account     accounts.Account
+	cloud, here *programs.Pair
+	others      *others
+	targets     []target
+}
+
+// TestAlertsAndDashboard plants faults into the real programs. With minutes made seconds, each alert fires and clears.
+// At the end each query of the dashboard has an answer.
+func TestAlertsAndDashboard(t *testing.T) {
+	s := start(t)
+	for _, a := range []struct {
+		name string
+		run  func(*testing.T, *site)
+	}{
+		{"the volumes of a node", nodeAlerts}, {"a pool", poolAlert}, {"slots", slotAlert},
+		{"the cloud", cloudAlerts}, {"sidecars and kubelet", otherAlerts},
+	} {
+		if !t.Run(a.name, func(t *testing.T) { a.run(t, s) }) {
+			return
+		}
+	}
+	if firing := s.firing(t); len(firing) > 0 {
+		t.Errorf("at the end fire %v", firing)
+	}
+	for _, target := range s.targets[:4] {
+		checkMetrics(t, target.address)
+	}
+	checkDashboard(t, s.prometheus)
+}
+
+func start(t *testing.T) *site {
+	t.Helper()
+	bin := os.Getenv("CLOUDBLOCK_BIN")
+	if bin == "" || os.Geteuid() != 0 {
+		t.Fatal("run `make e2e-monitoring` as root")
+	}
+	dir, err := os.MkdirTemp("", "cloudblock-monitoring-")
+	must(t, err)
+	t.Cleanup(func() { must(t, programs.Clean(dir)) })
+	s := &site{others: &others{}}
+	stub := httptest.NewServer(s.others)
+	t.Cleanup(stub.Close)
+	for _, pod := range []string{"cloud-controller", "cloud-node", "local-controller", "local-node"} {
+		s.targets = append(s.targets, target{pod, drivertest.FreeAddress(t)})
+	}
+	s.targets = append(s.targets, target{"others", strings.TrimPrefix(stub.URL, "http://")})
+	s.prometheus = startPrometheus(t, s.targets)
+	s.fires(t, "CloudblockAbsent")
+
+	s.account, err = accounts.Start("digitalocean", accounts.Options{DataDir: filepath.Join(dir, "data"), Takes: clock.Fixed(300 * time.Millisecond)})
+	must(t, err)
+	t.Cleanup(func() { _ = s.account.Close() })
+	must(t, s.account.Listen(t.Context(), "127.0.0.1:0"))
+	s.cloud, err = programs.Start(t.Context(), programs.Options{
+		Bin: bin, Dir: filepath.Join(dir, "cloud"),
+		Cloud: scraped{s.account, s.targets[0].address, s.targets[1].address, []string{"--max-volumes=1"}},
+	})
+	must(t, err)
+	t.Cleanup(s.cloud.Stop)
+	disk, mounted := filepath.Join(dir, "disk"), filepath.Join(dir, "pool-disk")
+	must(t, os.WriteFile(disk, nil, 0o600))
+	must(t, os.Truncate(disk, 1024*mib))
+	must(t, os.Mkdir(mounted, 0o700))
+	command(t, "mkfs.ext4", "-q", disk)
+	command(t, "mount", "-o", "loop", disk, mounted)
+	s.here, err = programs.Start(t.Context(), programs.Options{
+		Bin: bin, Dir: filepath.Join(dir, "local"),
+		Cloud: scraped{pool{filepath.Join(mounted, "pool")}, s.targets[2].address, s.targets[3].address, nil},
+	})
+	must(t, err)
+	t.Cleanup(s.here.Stop)
+	s.clears(t, "CloudblockAbsent")
+	return s
+}
+
+// nodeAlerts: a filesystem dies, a volume is in use, and a disk has unknown data.
+func nodeAlerts(t *testing.T, s *site) {
+	v, err := s.here.Create(t.Context(), programs.Claim{Name: "served", Filesystem: "ext4", Size: 64 * mib})
+	must(t, err)
+	must(t, v.Stage(t.Context()))
+	busy, err := os.Create(filepath.Join(v.Staging, "open"))
+	must(t, err)
+	eventually(t, "CloudblockUnstageInUse fires", func() bool {
+		if v.Unstage(t.Context()) == nil {
+			t.Fatal("unstage with an open file succeeded")
+		}
+		return s.firing(t)["CloudblockUnstageInUse"] != nil
+	})
+	must(t, v.Publish(t.Context()))
+	_, err = v.Stats(t.Context())
+	must(t, err)
+	must(t, unix.IoctlSetPointerInt(int(busy.Fd()), 0x8004587d, 2)) // shut down, as when its device is lost
+	must(t, busy.Close())
+	_, err = v.Stats(t.Context())
+	must(t, err)
+	if l := s.fires(t, "CloudblockVolumeAbnormal"); l["reason"] != "FilesystemDead" || l["pod"] != "local-node" {
+		t.Errorf("CloudblockVolumeAbnormal has the labels %v", l)
+	}
+	if err := v.Stage(t.Context()); err == nil {
+		t.Error("stage onto a dead mount succeeded")
+	}
+	s.fires(t, "CloudblockDeadMount")
+	must(t, errors.Join(v.Unpublish(t.Context()), v.Unstage(t.Context())))
+	s.clears(t, "CloudblockVolumeAbnormal")
+	s.clears(t, "CloudblockDeadMount")
+	s.clears(t, "CloudblockUnstageInUse")
+
+	other, err := s.here.Create(t.Context(), programs.Claim{Name: "written", Filesystem: "xfs", Size: 320 * mib})
+	must(t, err)
+	other.Filesystem = "ext4"
+	must(t, v.Delete(t.Context()))
+	f, err := os.OpenFile(s.image(t, other), os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("data"), mib)
+	must(t, errors.Join(err, f.Close()))
+	if err := other.Stage(t.Context()); err == nil {
+		t.Error("stage of unknown data succeeded")
+	}
+	if l := s.fires(t, "CloudblockFormatRefused"); l["reason"] != "not_blank" {
+		t.Errorf("CloudblockFormatRefused has the labels %v", l)
+	}
+	s.clears(t, "CloudblockFormatRefused")
+	must(t, other.Delete(t.Context()))
+}
+
+// image returns the path of a volume's image.
+func (s *site) image(t *testing.T, v *programs.Volume) string {
+	t.Helper()
+	for _, arg := range s.here.Controller.Args() {
+		if dir, found := strings.CutPrefix(arg, "--local-pool="); found {
+			return filepath.Join(dir, "volumes", strings.TrimPrefix(v.ID, "node-a/")+".img")
+		}
+	}
+	t.Fatal("the controller has no pool")
+	return ""
+}
+
+func poolAlert(t *testing.T, s *site) {
+	v, err := s.here.Create(t.Context(), programs.Claim{Name: "large", Size: 820 * mib})
+	must(t, err)
+	s.fires(t, "CloudblockPoolNearlyFull")
+	must(t, v.Delete(t.Context()))
+	s.clears(t, "CloudblockPoolNearlyFull")
+}
+
+func slotAlert(t *testing.T, s *site) {
+	v, err := s.cloud.Create(t.Context(), programs.Claim{Name: "attached", Filesystem: "ext4", Size: s.account.Size()})
+	must(t, err)
+	must(t, v.Attach(t.Context()))
+	s.fires(t, "CloudblockNoAttachSlot")
+	must(t, errors.Join(v.Stage(t.Context()), v.Unstage(t.Context()), v.Detach(t.Context()), v.Delete(t.Context())))
+	s.clears(t, "CloudblockNoAttachSlot")
+}
+
+// cloudAlerts: the API fails, then it refuses the token, then it works again.
+func cloudAlerts(t *testing.T, s *site) {
+	s.account.Arm(faults.Fault{Effect: faults.Effect{Status: http.StatusServiceUnavailable}})
+	ctx, stop := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		for ctx.Err() == nil {
+			call, cancel := context.WithTimeout(ctx, time.Second)
+			_, _ = csi.NewControllerClient(s.cloud.Controller.Conn).DeleteVolume(call, &csi.DeleteVolumeRequest{VolumeId: "6a2c6b9e-7e0a-4f2c-9d3f-000000000000"})
+			<-call.Done() // not more than one a second
+			cancel()
+		}
+	})
+	defer calls.Wait()
+	defer stop()
+	s.fires(t, "CloudblockCallsFail")
+	s.fires(t, "CloudblockCloudUnreachable")
+	s.account.Disarm()
+	s.account.Arm(faults.Fault{Effect: faults.Effect{Status: http.StatusUnauthorized, Message: "Unable to authenticate you"}})
+	s.fires(t, "CloudblockCredentialsRefused")
+	s.clears(t, "CloudblockCloudUnreachable")
+	s.account.Disarm()
+	s.clears(t, "CloudblockCredentialsRefused")
+	s.clears(t, "CloudblockCallsFail")
+}
+
+// otherAlerts: the metrics of the sidecars and the kubelet are played, in their words.
+func otherAlerts(t *testing.T, s *site) {
+	s.others.fail(true)
+	s.fires(t, "CloudblockSidecarCallsFail")
+	s.fires(t, "CloudblockKubeletCallsFail")
+	s.others.fail(false)
+	s.clears(t, "CloudblockSidecarCallsFail")
+	s.clears(t, "CloudblockKubeletCallsFail")
+}
+
+// others shows what the sidecars and the kubelet show, of which each scrape sees one more call.
+type others struct {
+	mu          sync.Mutex
+	failing     bool
+	good, wrong int
+}
+
+func (o *others) fail(is bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failing = is
+}
+
+func (o *others) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failing {
+		o.wrong++
+	} else {
+		o.good++
+	}
+	for _, name := range []string{"csi_sidecar_operations_seconds", "csi_operations_seconds"} {
+		fmt.Fprintf(w, "# TYPE %s histogram\n", name)
+		for code, n := range map[string]int{"OK": o.good, "Unavailable": o.wrong} {
+			labels := fmt.Sprintf(`driver_name="linode.csi.cloudblock.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code=%q`, code)
+			fmt.Fprintf(w, "%s_bucket{%s,le=\"1\"} %d\n%s_bucket{%s,le=\"+Inf\"} %d\n%s_sum{%s} %d\n%s_count{%s} %d\n",
+				name, labels, n, name, labels, n, name, labels, n, name, labels, n)
+		}
+	}
+	fmt.Fprint(w, "# TYPE kubelet_volume_stats_available_bytes gauge\nkubelet_volume_stats_available_bytes{namespace=\"a\",persistentvolumeclaim=\"b\"} 1\n",
+		"# TYPE kubelet_volume_stats_capacity_bytes gauge\nkubelet_volume_stats_capacity_bytes{namespace=\"a\",persistentvolumeclaim=\"b\"} 4\n")
+}
+
+// checkDashboard asks each query of each panel.
+func checkDashboard(t *testing.T, p *prometheus) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(source, "dashboard.json"))
+	must(t, err)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	must(t, json.Unmarshal(text, &dashboard))
+	queries := 0
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			queries++
+			if p.query(t, target.Expr) == 0 {
+				t.Errorf("%s: no data for %s", panel.Title, target.Expr)
+			}
+		}
+	}
+	if queries < 20 {
+		t.Errorf("the dashboard has only %d queries", queries)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
