@@ -34,6 +34,7 @@ var (
 func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		t.Run(cloud, func(t *testing.T) {
+			t.Parallel()
 			account, err := accounts.Start(cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(20 * time.Millisecond)})
 			if err != nil {
 				t.Fatal(err)
