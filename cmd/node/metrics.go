@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/running"
 )
 
 // nodeMetrics are what the node program counts. docs/operations.md explains them.

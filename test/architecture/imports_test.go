@@ -37,9 +37,9 @@ var (
 // A package that no row names may import nothing of ours and nothing from outside.
 var rules = map[string]rule{
 	"internal/fault":            {},
-	"internal/running":          {},
 	"internal/cloud":            {ours: []string{"fault"}},
 	"internal/cloud/profile":    {},
+	"internal/cloud/running":    {},
 	"internal/cloud/middleware": {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
 	"internal/cloud/memory":     {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":  {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/profile", "cloud/local/pool"}, outside: []string{zap}},
 	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":       {ours: []string{"cloud", "fault"}},
-	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault", "running"}, outside: []string{prometheus}},
+	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault", "cloud/running"}, outside: []string{prometheus}},
 	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/digitalocean": {
 		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
@@ -82,7 +82,7 @@ var rules = map[string]rule{
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver", "driver/node", "mounter", "running", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
+		ours:    []string{"fault", "driver", "driver/node", "mounter", "cloud/running", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"test": {ours: anything, outside: anything},

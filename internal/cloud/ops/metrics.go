@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/running"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
 )
 
 // Metrics are what a Runner tells about itself.

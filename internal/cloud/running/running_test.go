@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/running"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
 )
 
 func TestTheOldestIsTheFirstThatHasNotEnded(t *testing.T) {
