@@ -117,8 +117,9 @@ func TestLostReservationIsCountedAndRestored(t *testing.T) {
 	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Allocated > 3*small {
 		t.Fatalf("the hole is not there: %+v, %v", e, err)
 	}
-	if now, err := p.Free(t.Context()); err != nil || now != free {
-		t.Errorf("Free with a hole in a volume = %d, %v, want %d", now, err, free)
+	// The blocks of a fragmented file's own extent tree count too.
+	if now, err := p.Free(t.Context()); err != nil || max(now-free, free-now) >= small {
+		t.Errorf("Free with a hole in a volume = %d, %v, want nearly %d", now, err, free)
 	}
 	_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: free + SizeStep})
 	wantKind(t, "Create in the space of the hole", err, fault.Exhausted)
