@@ -50,6 +50,11 @@ test: ## Run every test that needs no root
 	cd test/manifests/oldest && $(GO) test -race ./...
 	cd test/charts && $(GO) test -count=1 ./... # without -race, so that the tests and Helm's program are compiled once
 
+.PHONY: quick
+quick: formatted ## Answer soon after a change: formatting, vet, and the tests of the programs without -race
+	$(GO) vet ./cmd/... ./internal/...
+	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -parallel 4 ./cmd/... ./internal/... ./test/architecture
+
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
@@ -70,10 +75,12 @@ e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and
 	$(if $(SMOKE)$(CHURN),,@$(GO) test -count=1 -timeout 90m -tags vm $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm/luks)
 
 .PHONY: e2e-monitoring
-e2e-monitoring: ## Run a Prometheus over both programs: the alerts fire and clear, the dashboard has data (root)
+e2e-monitoring: ## Run a Prometheus over both programs and 200 volumes: the alerts fire and clear, the dashboard has data: PLOTS, a folder for plots (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mount prometheus promtool
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -tags e2e -v ./test/monitoring
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(if $(PLOTS),CLOUDBLOCK_RECORDING=$(CURDIR)/bin/recording.json) $(GO) test -count=1 -timeout 20m -tags e2e -v ./test/monitoring
+	$(if $(PLOTS),@cd test/tools && $(GO) run ./plots $(CURDIR)/bin/recording.json $(abspath $(PLOTS)))
+	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin $(PLOTS)
 
 .PHONY: e2e-real
 e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
@@ -105,12 +112,12 @@ e2e-cluster: ## Test the driver in that Kubernetes, an upgrade from OLD (a commi
 IMAGE_NAMES = REGISTRY="$(REGISTRY)" TAG="$(TAG)"
 
 .PHONY: images
-images: ## Build both images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
+images: ## Build the images for amd64 and arm64 with docker buildx: REGISTRY, TAG (default: the version), PUSH=1
 	@$(IMAGE_NAMES) build/images.sh $(if $(PUSH),--push)
 	@$(MAKE) --no-print-directory image-names
 
 .PHONY: images-local
-images-local: ## Build both images on this machine, without a registry, and test them: REGISTRY, TAG (root)
+images-local: ## Build the images on this machine, without a registry, and test them: REGISTRY, TAG (root)
 	@test/require.sh root buildah debootstrap
 	@$(IMAGE_NAMES) CACHE="$(CACHE)" GO="$(GO)" build/images-local.sh
 	@$(MAKE) --no-print-directory image-names
@@ -136,9 +143,9 @@ install-yaml: $(if $(PIN),pin,image-names) ## Render bin/install-<cloud>.yaml of
 IMAGES = $(abspath $(or $(CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cloudblock-csi)/images)
 
 .PHONY: sbom
-sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of images-local are made of
+sbom: ## Write bin/{controller,node,lvm}.cdx.json: what the images of images-local are made of
 	@mkdir -p bin
-	@for image in controller node; do \
+	@for image in controller node lvm; do \
 		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
 	done
 
@@ -146,11 +153,19 @@ sbom: ## Write bin/controller.cdx.json and bin/node.cdx.json: what the images of
 chart: ## Package the Helm chart into bin/chart, for the images' names: REGISTRY, TAG
 	@GO="$(GO)" $(IMAGE_NAMES) build/chart.sh bin/chart
 
+.PHONY: licences
+licences: ## Print the licence of each module in the programs; fail where one is missing or not accepted
+	@$(GO) run ./build/notices -list ./cmd/controller ./cmd/node
+
+.PHONY: vulncheck
+vulncheck: ## Fail if a program calls code with a known vulnerability: VULNDB, another database (default: https://vuln.go.dev)
+	$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
+
 # The files of a release, without the images.
 .PHONY: release-files
 release-files: install-yaml chart sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
 	@rm -rf bin/release && mkdir -p bin/release
-	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/chart/*.tgz bin/release
+	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/lvm.cdx.json bin/chart/*.tgz bin/release
 	@cd bin/release && sha256sum * >SHA256SUMS && cat SHA256SUMS
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
@@ -191,15 +206,24 @@ bench: ## Measure against bars: local (root), or CLOUD emulated; QUICK=1 or ONLY
 	@$(MAKE) --no-print-directory build
 	@$(GO) run ./test/bench -bin bin -cloud $(CLOUD) $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
 
+.PHONY: bench-vm
+bench-vm: ## Measure stages in that virtual machine against the same by hand (root)
+	@test/require.sh gcc root qemu-system-x86_64 debootstrap mkfs.ext4
+	@$(MAKE) --no-print-directory build
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m -tags vm -run '^$$' -bench . -benchtime 1x ./test/e2e/vm
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each
 	@test/require.sh gcc
 	@GO="$(GO)" test/fuzz.sh $(FUZZTIME)
 
+.PHONY: formatted
+formatted:
+	@unformatted=$$(gofmt -l build cmd internal test) || exit 1; test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+
 .PHONY: lint
-lint: ## Run the linters and check the formatting
+lint: formatted ## Run the linters and check the formatting
 	@test/require.sh gcc
-	@unformatted=$$(gofmt -l cmd internal test); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(TOOL) golangci-lint run --build-tags e2e,cluster,images,real,vm ./...
 	cd test/sanity && $(GO) vet -tags e2e ./...

@@ -16,10 +16,12 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY cmd cmd
 COPY internal internal
+COPY build/notices build/notices
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
-    -o /out/cloudblock-controller ./cmd/controller
+    -o /out/cloudblock-controller ./cmd/controller && \
+    go run ./build/notices ./cmd/controller >/out/third-party
 
 FROM scratch
 ARG VERSION=unknown
@@ -31,6 +33,9 @@ LABEL org.opencontainers.image.title="cloudblock-csi controller" \
       org.opencontainers.image.revision=$COMMIT
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/cloudblock-controller /cloudblock-controller
+# The terms of this program and of the modules compiled into it.
+COPY LICENSE /licenses/cloudblock-csi
+COPY --from=build /out/third-party /licenses/third-party
 # A number, so that Kubernetes can see that it is not root. The local overlay sets root, for the pool.
 USER 65532:65532
 ENTRYPOINT ["/cloudblock-controller"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# images-local.sh builds both images on this machine without a registry, from the Dockerfiles beside it:
-# buildah runs them, debootstrap makes the Debian that stands for both of their bases, and the machine's
-# own Go is lent to the build stage. Writes IMAGES/{controller,node}.tar, which `ctr images import` and
+# images-local.sh builds the images on this machine without a registry, from the Dockerfiles beside it:
+# buildah runs them, debootstrap makes the Debian that stands for all of their bases, and the machine's
+# own Go is lent to the build stage. Writes IMAGES/{controller,node,lvm}.tar, which `ctr images import` and
 # `docker load` read, under the names of names.sh.
 #
 #   REGISTRY, TAG   see names.sh
@@ -68,7 +68,7 @@ make_base() {
 key_of() {
 	{
 		echo "$VERSION $commit $(build/names.sh image "$1") $("$go" version)"
-		find go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
+		find LICENSE go.mod go.sum cmd internal build -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 }
 
@@ -103,12 +103,12 @@ build() {
 }
 
 changed=""
-for image in controller node; do build "$image"; done
+for image in controller node lvm; do build "$image"; done
 if [ -n "$changed" ]; then
 	say "looking into the images"
 	# The key is taken back, so that an image which fails is not taken for good the next time.
 	"$go" test -count=1 -tags images ./test/images -args -images "$images" || { rm -f "$images"/*.key && exit 1; }
 fi
-for image in controller node; do
+for image in controller node lvm; do
 	say "$(build/names.sh image "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"
 done

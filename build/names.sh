@@ -31,6 +31,9 @@ component() {
 		- name: ghcr.io/cloudblock-csi/controller
 		  newName: $registry/controller
 		  newTag: "$tag"
+		- name: ghcr.io/cloudblock-csi/lvm
+		  newName: $registry/lvm
+		  newTag: "$tag"
 		- name: ghcr.io/cloudblock-csi/node
 		  newName: $registry/node
 		  newTag: "$tag"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# node-tools.sh install       installs the filesystem tools of the node image on Debian, and every update
-# node-tools.sh collect DIR   copies them into DIR as the root of an image: the tools, the libraries
-#                             that they link or load, and their settings
+# node-tools.sh install [PACKAGE...]     installs the filesystem tools of the node image on Debian, and every update
+# node-tools.sh collect DIR [TOOL...]    copies them into DIR as the root of an image: the tools, the libraries
+#                                        that they link or load, and their settings
+# More packages and tools are those of an image that has more than the node's.
 set -eu
 
 # What cmd/node/tools.go names; a test compares the two.
@@ -17,8 +18,13 @@ install() {
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update
 	apt-get upgrade -y
+	# lvm2 backs up its volume groups when it is installed. Without this it would read every disk of the machine that
+	# builds the image, and it does not end when one of them goes.
+	LVM_SYSTEM_DIR="$(mktemp -d)"
+	export LVM_SYSTEM_DIR
+	echo 'devices { global_filter = [ "r|.*|" ] }' >"$LVM_SYSTEM_DIR/lvm.conf"
 	# shellcheck disable=SC2086 # one word per package
-	apt-get install -y --no-install-recommends $packages
+	apt-get install -y --no-install-recommends $packages "$@"
 }
 
 # origin copies the terms of the package that a file belongs to, as the distribution asks, and the
@@ -49,7 +55,8 @@ below_usr() {
 }
 
 collect() {
-	root="$1"
+	root="${1:?collect needs a folder}"
+	shift
 	mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib" "$root/etc" "$root/tmp" "$root/run"
 	chmod 1777 "$root/tmp"
 	# As on Debian: everything is below /usr. The loader of some architectures is in /lib64.
@@ -57,7 +64,7 @@ collect() {
 	[ ! -d /lib64 ] || { mkdir -p "$root/usr/lib64" && ln -s usr/lib64 "$root/lib64"; }
 
 	libraries=""
-	for tool in $tools; do
+	for tool in $tools "$@"; do
 		file="$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool")"
 		put "$(below_usr "$file")"
 		libraries="$libraries $(ldd "$file" | sed -nE 's/(.* => |[[:space:]]+)(\/[^ ]+) \(0x.*/\2/p')"
@@ -75,7 +82,7 @@ collect() {
 }
 
 case "${1:-}" in
-install) install ;;
-collect) collect "${2:?collect needs a folder}" ;;
-*) sed -n '2,4s/^# //p' "$0" >&2 && exit 2 ;;
+install) shift && install "$@" ;;
+collect) shift && collect "$@" ;;
+*) sed -n '2,5s/^# //p' "$0" >&2 && exit 2 ;;
 esac

@@ -17,10 +17,12 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY cmd cmd
 COPY internal internal
+COPY build/notices build/notices
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
-    -o /out/cloudblock-node ./cmd/node
+    -o /out/cloudblock-node ./cmd/node && \
+    go run ./build/notices ./cmd/node >/out/third-party
 
 FROM ${DEBIAN_IMAGE} AS tools
 COPY build/node-tools.sh /node-tools.sh
@@ -36,5 +38,8 @@ LABEL org.opencontainers.image.title="cloudblock-csi node" \
       org.opencontainers.image.revision=$COMMIT
 COPY --from=tools /out /
 COPY --from=build /out/cloudblock-node /cloudblock-node
+# The terms of this program and of the modules compiled into it.
+COPY LICENSE /licenses/cloudblock-csi
+COPY --from=build /out/third-party /licenses/third-party
 ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ENTRYPOINT ["/cloudblock-node"]

@@ -1,6 +1,6 @@
 #!/bin/sh
 # e2e.sh runs the tests that need root: those in files with the build tag e2e. `make test` runs the
-# others. Much of it is waiting, so two packages and six tests of each run side by side; the longest
+# others. Much of it is waiting, so three packages and six tests of each run side by side; the longest
 # package, test/e2e, begins.
 set -eu
 go="${GO:-go}"
@@ -8,4 +8,4 @@ files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/e2e t
 packages=$(for file in $files; do echo "./$(dirname "$file")"; done | sort -ru)
 tests=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | grep -vx TestMain | sort -u | paste -sd '|')
 echo "running $(echo "$tests" | tr '|' '\n' | wc -l) tests that need root in $(echo "$packages" | wc -l) packages"
-exec "$go" test -race -count=1 -timeout 30m -p 2 -parallel 6 -tags e2e -run "^($tests)\$" $packages
+exec "$go" test -race -count=1 -timeout 30m -p 3 -parallel 6 -tags e2e -run "^($tests)\$" $packages

@@ -6,10 +6,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -24,15 +21,12 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	region, err := regionOf(ctx, c, metadata.DigitalOcean)
+	region, err := regionOf(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	var m digitalocean.Metrics
-	if m.Ops, err = ops.NewMetrics(around.registry); err != nil {
-		return nil, nil, err
-	}
-	if m.Budget, err = budget.NewMetrics(around.registry); err != nil {
+	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.

@@ -6,10 +6,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -27,15 +24,12 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	region, err := regionOf(ctx, c, metadata.Linode)
+	region, err := regionOf(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	var m linode.Metrics
-	if m.Ops, err = ops.NewMetrics(around.registry); err != nil {
-		return nil, nil, err
-	}
-	if m.Budget, err = budget.NewMetrics(around.registry); err != nil {
+	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
@@ -28,7 +26,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	zone, err := regionOf(ctx, c, metadata.YandexIdentity)
+	zone, err := regionOf(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,10 +35,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 		return nil, nil, err
 	}
 	var m yandex.Metrics
-	if m.Ops, err = ops.NewMetrics(around.registry); err != nil {
-		return nil, nil, err
-	}
-	if m.Budget, err = budget.NewMetrics(around.registry); err != nil {
+	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
@@ -57,6 +52,12 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 		return nil, nil, err
 	}
 	return y, y.Close, nil
+}
+
+// locateYandex fills in the folder.
+func locateYandex(ctx context.Context, c *config) (err error) {
+	c.yandexFolder, err = folderOf(ctx, *c)
+	return err
 }
 
 // folderOf is the folder that the volumes are in: what --yandex-folder-id says, or else the one of this machine.

@@ -11,8 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 )
 
@@ -22,12 +24,16 @@ type backend struct {
 	perNode bool
 	// tokenVariable and endpointVariable are the environment variables of the vendor's own driver.
 	tokenVariable, endpointVariable string
-	// folderVariable is the same for where its own deployment says which folder it works in.
-	folderVariable string
+	// folderVariable is the same for where its own deployment says which folder it works in. folderFlag is the flag for that,
+	// and locateFolder fills in what the flag leaves open; empty and nil: the cloud has no folders.
+	folderVariable, folderFlag string
+	locateFolder               func(ctx context.Context, c *config) error
 	// checkSecret refuses what cannot be credentials; nil: they are one token.
 	checkSecret func(text string) (string, error)
 	// ownAccount: without credentials the machine's own account is used.
 	ownAccount bool
+	// machine asks the metadata service where this program runs.
+	machine metadata.Source
 	// validate checks the flags that only this backend has, and reports every mistake.
 	validate func(c *config) error
 	// open makes the backend, and what ends its work before the program ends. The flags have been checked.
@@ -40,6 +46,16 @@ type surroundings struct {
 	registry *prometheus.Registry
 }
 
+// metrics registers those that all clouds behind an API share.
+func (s surroundings) metrics() (*ops.Metrics, *budget.Metrics, error) {
+	changes, err := ops.NewMetrics(s.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	requests, err := budget.NewMetrics(s.registry)
+	return changes, requests, err
+}
+
 // closer ends what a backend still has under way, within the life of its context.
 type closer func(ctx context.Context) error
 
@@ -48,12 +64,14 @@ var backends = map[string]backend{
 	"digitalocean": {
 		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
 		endpointVariable: "DIGITALOCEAN_API_URL",
+		machine:          metadata.DigitalOcean,
 		validate:         validateDigitalOcean,
 		open:             openDigitalOcean,
 	},
 	"linode": {
 		tokenVariable:    "LINODE_TOKEN",
 		endpointVariable: "LINODE_URL",
+		machine:          metadata.Linode,
 		validate:         validateLinode,
 		open:             openLinode,
 	},
@@ -75,8 +93,11 @@ var backends = map[string]backend{
 	"yandex": {
 		tokenVariable:  "YANDEX_AUTH_KEYS",
 		folderVariable: "YANDEX_FOLDER_ID",
+		folderFlag:     "--yandex-folder-id",
+		locateFolder:   locateYandex,
 		checkSecret:    yandex.CheckCredentials,
 		ownAccount:     true,
+		machine:        metadata.YandexIdentity,
 		validate:       validateYandex,
 		open:           openYandex,
 	},
@@ -87,13 +108,13 @@ var backends = map[string]backend{
 const metadataPatience = 20 * time.Second
 
 // regionOf is where volumes are made that no request places: what --region says, or else where this program runs.
-func regionOf(ctx context.Context, c config, ask metadata.Source) (string, error) {
+func regionOf(ctx context.Context, c config) (string, error) {
 	if c.region != "" {
 		return c.region, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
-	machine, err := ask(asking, c.MetadataEndpoint)
+	machine, err := c.backend.machine(asking, c.MetadataEndpoint)
 	if err != nil {
 		return "", fmt.Errorf("which region is this? Give --region where there is no metadata service: %w", err)
 	}

@@ -20,11 +20,11 @@ import (
 // clusterTag is the tag that says which cluster a volume was made for.
 const clusterTag = "cloudblock-cluster"
 
-const usage = `Usage: cloudblock-controller --cloud digitalocean|linode --credentials-file FILE [flags]
-       cloudblock-controller --cloud yandex [--credentials-file FILE] [flags]
+const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FILE] [flags]
        cloudblock-controller --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
        cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
-       cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID]`
+       cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID]
+       cloudblock-controller doctor FLAGS-OF-THE-PROGRAM [--output json]`
 
 // nodeSettings are the settings of the node program alone.
 var nodeSettings = []string{"device-dir", "kubelet-dir", "reserved-attachments", "zone"}
@@ -51,6 +51,7 @@ type config struct {
 	backend backend
 	tags    []cloud.Tag
 	token   func() (string, error)
+	file    *tokenFile // behind token; nil: the credentials are in no file
 	caPool  *x509.CertPool
 }
 
@@ -123,7 +124,8 @@ func (c *config) readEnvironment(environ driver.Environment) {
 	}
 	switch b := c.backend; {
 	case c.credentialsFile != "":
-		c.token = (&tokenFile{path: c.credentialsFile, check: check}).read
+		c.file = &tokenFile{path: c.credentialsFile, check: check}
+		c.token = c.file.read
 	case b.tokenVariable != "" && environ.Get(b.tokenVariable) != "":
 		token := driver.NewSecret(environ.Get(b.tokenVariable))
 		c.token = func() (string, error) { return check(token.Reveal()) }

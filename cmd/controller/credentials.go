@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
@@ -21,8 +24,11 @@ type tokenFile struct {
 	check func(text string) (string, error)
 
 	mu   sync.Mutex
+	log  *zap.Logger
 	last driver.Secret // what it held when it could last be read
 	has  bool
+	// lost: it cannot be used now, and last is used in its place.
+	lost bool
 }
 
 // longestToken is far more than any cloud's.
@@ -42,6 +48,7 @@ func (f *tokenFile) read() (string, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.logChange(err)
 	switch {
 	case err == nil:
 		f.last, f.has = driver.NewSecret(token), true
@@ -51,6 +58,46 @@ func (f *tokenFile) read() (string, error) {
 	default:
 		return "", fmt.Errorf("--credentials-file %s: %w", f.path, err)
 	}
+}
+
+// logChange logs when the file can no longer be used, and when it can be used again.
+func (f *tokenFile) logChange(err error) {
+	lost := err != nil && f.has
+	if lost == f.lost {
+		return
+	}
+	f.lost = lost
+	switch {
+	case f.log == nil:
+	case lost:
+		f.log.Warn("the credentials file cannot be used; the program continues with what it held before",
+			zap.String("file", f.path), zap.Error(err))
+	default:
+		f.log.Info("the credentials file can be used again", zap.String("file", f.path))
+	}
+}
+
+// watchCredentials reports a credentials file that can no longer be used, in the log and as a metric.
+func (c *config) watchCredentials(around surroundings) error {
+	f := c.file
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	f.log = around.log
+	f.mu.Unlock()
+	return register(around.registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cloudblock_credentials_unreadable",
+		Help: "1 while the credentials file cannot be used and the program continues with what it held before, else 0.",
+	}, func() float64 {
+		_, err := f.read()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err != nil || f.lost {
+			return 1
+		}
+		return 0
+	}))
 }
 
 // checkToken refuses what cannot be a token, and never repeats it.

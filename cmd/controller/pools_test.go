@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
 )
 
@@ -86,5 +87,49 @@ func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 	usage, err := l.Usage(t.Context())
 	if err != nil || len(usage) != 1 || usage[0].Reserved != int64(made.Size) {
 		t.Errorf("Usage = %+v, %v, want %s reserved", usage, err, made.Size)
+	}
+}
+
+// The metrics of a thin pool: all volumes and snapshots are reserved with their full size, less what is written.
+func TestTheMetricsOfAThinPool(t *testing.T) {
+	host := lvm.New(1 << 30)
+	l, err := local.New(t.Context(), local.Config{
+		Pools: []local.Pool{{Name: "fast", Dir: "lvm:vg/thin", IDFile: t.TempDir() + "/state/pool-id-fast", LockDir: t.TempDir(), LVM: host.Run}}, Node: "n-1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
+		t.Fatal(err)
+	}
+	want := func(free, reserved, volumes, snapshots, missing float64) {
+		t.Helper()
+		metrics.Of(t, registry).Want(t, metrics.Samples{
+			`cloudblock_pool_size_bytes{pool="fast"}`: 1 << 30, `cloudblock_pool_free_bytes{pool="fast"}`: free,
+			`cloudblock_pool_reserved_bytes{pool="fast"}`: reserved, `cloudblock_pool_volumes{pool="fast"}`: volumes,
+			`cloudblock_pool_snapshots{pool="fast"}`: snapshots, `cloudblock_volume_abnormal{reason="RecordMissing"}`: missing,
+		})
+	}
+	const size = 256 << 20
+	want(1<<30, 0, 0, 0, 0)
+	fast := []cloud.Parameter{{Name: local.ParamPool, Value: "fast"}}
+	made, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(3*size, size, 1, 0, 0)
+	if _, err := l.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: made.ID}); err != nil {
+		t.Fatal(err)
+	}
+	host.Volume("thin").Percent = "12.50"
+	want(2*size, 2*size-size/2, 1, 1, 0)
+	host.Volume("cloudblock-" + strings.TrimPrefix(string(made.ID), "n-1/")).Tags = nil
+	want(2*size, 2*size-size/2, 1, 1, 1)
+	host.Set()
+	for sample := range metrics.Of(t, registry) {
+		if strings.Contains(sample, `pool="fast"`) {
+			t.Errorf("a pool without its disk has the sample %s", sample)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -32,7 +34,8 @@ type reachability struct {
 }
 
 // ask returns the last answer if it is fresh and a new one else. One caller asks for all: the
-// question does not end with the caller's context.
+// question does not end with the caller's context. A check for which the API budget has nothing left is not sent, so the
+// answer before it holds: requests with a higher priority use the budget up, and those succeed.
 func (r *reachability) ask(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +49,12 @@ func (r *reachability) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	before := r.err
-	r.err = r.check(ctx)
+	err := r.check(ctx)
 	r.asked = time.Now()
+	if errors.Is(err, budget.ErrNotSent) {
+		return before
+	}
+	r.err = err
 	r.logChange(before)
 	return r.err
 }

@@ -38,6 +38,9 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 		}
 		return err
 	}
+	if len(args) > 0 && args[0] == "doctor" {
+		return runDoctor(ctx, args[1:], environ, stdout)
+	}
 	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -53,12 +56,15 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	bare, end, err := cfg.backend.open(ctx, cfg, surroundings{log: log, registry: registry})
+	around := surroundings{log: log, registry: prometheus.NewRegistry()}
+	if err := cfg.watchCredentials(around); err != nil {
+		return err
+	}
+	bare, end, err := cfg.backend.open(ctx, cfg, around)
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	err = serve(ctx, cfg, bare, surroundings{log: log, registry: registry})
+	err = serve(ctx, cfg, bare, around)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	return errors.Join(err, end(ending))

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -255,6 +257,35 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 	if err := r.ask(t.Context()); err != nil || asked.Load() != 2 {
 		t.Errorf("ask soon after a good answer = %v, and the cloud was asked %d times, want 2", err, asked.Load())
 	}
+}
+
+// A check that is not sent, because other requests have used up the budget, says nothing about the cloud.
+func TestReachabilityWhenTheBudgetIsSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observed, lines := observer.New(zap.InfoLevel)
+		governor := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: time.Hour}}})
+		var answer error
+		r := &reachability{log: zap.New(observed), check: func(ctx context.Context) error {
+			if err := governor.Acquire(ctx, budget.List); err != nil {
+				return fmt.Errorf("check the token: %w", err)
+			}
+			return answer
+		}}
+		for i, before := range []error{nil, fmt.Errorf("token expired: %w", fault.Denied)} {
+			answer = before
+			if err := r.ask(t.Context()); !errors.Is(err, before) { // spends the budget
+				t.Fatalf("step %d: ask = %v, want %v", i, err, before)
+			}
+			for range 2 {
+				time.Sleep(freshFor)
+				lines.TakeAll()
+				if err := r.ask(t.Context()); !errors.Is(err, before) || lines.Len() > 0 {
+					t.Errorf("step %d: without budget ask = %v, and logs %v, want %v as before", i, err, lines.All(), before)
+				}
+			}
+			time.Sleep(2 * time.Hour)
+		}
+	})
 }
 
 // Each change of what the checks find is logged once, with its cause; what stays as it was is not.

@@ -98,7 +98,7 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 }
 
 // listPool returns the volumes and the snapshots of a pool.
-func listPool(ctx context.Context, p *pool.Pool) ([]pool.Entry, error) {
+func listPool(ctx context.Context, p pool.Storage) ([]pool.Entry, error) {
 	entries, err := p.List(ctx)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ type volumeRow struct {
 	Source     string `json:"source,omitempty"`
 }
 
-func newVolumeRow(ctx context.Context, p *pool.Pool, e pool.Entry) volumeRow {
+func newVolumeRow(ctx context.Context, p pool.Storage, e pool.Entry) volumeRow {
 	r := e.Record
 	row := volumeRow{
 		Pool: p.Name(), File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,

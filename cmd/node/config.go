@@ -15,8 +15,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = `Usage: cloudblock-node --cloud digitalocean|linode|yandex [flags]
-       cloudblock-node --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]`
+const usage = `Usage: cloudblock-node --cloud CLOUD [flags]
+       cloudblock-node --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
+       cloudblock-node doctor FLAGS-OF-THE-PROGRAM [--output json]`
 
 const (
 	defaultDeviceDir = "/dev/disk/by-id"

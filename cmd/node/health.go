@@ -77,18 +77,20 @@ func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 }
 
 // disk returns the troubles of the disk of one pool.
-func (h poolHealth) disk(ctx context.Context, p *pool.Pool) ([]mounter.Trouble, error) {
-	table, err := h.mounts.Table()
-	if err != nil {
-		return nil, err
-	}
-	at, err := table.MountOf(p.Dir())
-	if err != nil {
-		return nil, err
-	}
-	found, err := h.mounts.Troubles(ctx, at)
-	if err != nil {
-		return nil, err
+func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mounter.Trouble, error) {
+	var found []mounter.Trouble
+	if _, mounted := p.(*pool.Pool); mounted {
+		table, err := h.mounts.Table()
+		if err != nil {
+			return nil, err
+		}
+		at, err := table.MountOf(p.Dir())
+		if err != nil {
+			return nil, err
+		}
+		if found, err = h.mounts.Troubles(ctx, at); err != nil {
+			return nil, err
+		}
 	}
 	free, err := p.Free(ctx)
 	if err != nil {
@@ -96,7 +98,7 @@ func (h poolHealth) disk(ctx context.Context, p *pool.Pool) ([]mounter.Trouble, 
 	}
 	if free == 0 {
 		found = append(found, mounter.Trouble{Severity: mounter.Degraded, Reason: "PoolFull",
-			Message: fmt.Sprintf("the pool in %s has no space for another volume, snapshot or growth; existing volumes keep their reservations", p.Dir())})
+			Message: fmt.Sprintf("the pool in %s has no space for another volume, snapshot or growth; existing volumes keep their reservations", p.Location())})
 	}
 	return found, nil
 }

@@ -30,8 +30,9 @@ func TestHealthOfThePool(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(mountpoint, unix.MNT_DETACH) }) // detaches its loop device too
 	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: filepath.Join(mountpoint, "pool"), Node: "node-a"})
 	must(t, err)
-	store, err := pools.Named(t.Context(), "")
+	named, err := pools.Named(t.Context(), "")
 	must(t, err)
+	store := named.(*pool.Pool)
 	h := poolHealth{pools: pools, node: "node-a", mounts: mounter.New(mounter.Config{})}
 	reasons := func(found []mounter.Trouble, err error) string {
 		t.Helper()

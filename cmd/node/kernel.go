@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,9 +12,9 @@ import (
 // oldestKernel is the first Linux with mount_setattr; open_tree and move_mount are older. A publish needs all three.
 var oldestKernel = [2]int{5, 12}
 
-// kernelRelease returns the release of the running kernel, such as 6.1.0-18-amd64.
-func kernelRelease() (string, error) {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+// kernelRelease, of the machine whose root folder is given, returns the release of the running kernel, such as 6.1.0-18-amd64.
+func kernelRelease(root string) (string, error) {
+	release, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
 	return strings.TrimSpace(string(release)), err
 }
 

@@ -33,7 +33,7 @@ func TestKernelsWithoutTheNewMountCallsAreRefused(t *testing.T) {
 }
 
 func TestTheKernelOfTheTestsIsNewEnough(t *testing.T) {
-	release, err := kernelRelease()
+	release, err := kernelRelease("/")
 	if err != nil || checkKernel(release) != nil {
 		t.Errorf("the kernel is %q, %v, %v", release, err, checkKernel(release))
 	}

@@ -28,7 +28,7 @@ func lockPools(ctx context.Context, pools *pool.Set, log *zap.Logger) (release f
 			r()
 		}
 	}
-	slices.SortFunc(usable, func(a, b *pool.Pool) int { return strings.Compare(a.Dir(), b.Dir()) })
+	slices.SortFunc(usable, func(a, b pool.Storage) int { return strings.Compare(a.Dir(), b.Dir()) })
 	for _, p := range usable {
 		one, err := lockFolder(ctx, p.Dir(), log)
 		if err != nil {

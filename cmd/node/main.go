@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // Set by the linker.
@@ -23,7 +24,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, err)
+	fmt.Fprintln(os.Stderr, fault.Text(err))
 	if errors.Is(err, driver.ErrCommandLine) {
 		os.Exit(2)
 	}

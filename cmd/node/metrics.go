@@ -11,15 +11,12 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // nodeMetrics are what the node program counts. docs/operations.md explains them.
 type nodeMetrics struct {
 	running.Set
 
-	refused    *prometheus.CounterVec
-	inUse      prometheus.Counter
 	dead       prometheus.Counter
 	conditions conditions
 	log        *zap.Logger
@@ -30,35 +27,20 @@ func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, e
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &nodeMetrics{
-		log: log,
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cloudblock_format_refused_total",
-			Help: "How often a stage refused to format a disk or to use what is on it, by reason.",
-		}, []string{"reason"}),
-		inUse: counter("cloudblock_unstage_in_use_total", "How often an unstage was refused because the volume is in use."),
-		dead:  counter("cloudblock_dead_mounts_found_total", "How often a mount was found whose disk had been taken away."),
-	}
-	for _, reason := range mounter.Refusals() {
-		m.refused.WithLabelValues(string(reason))
+		log:  log,
+		dead: counter("cloudblock_dead_mounts_found_total", "How often a mount was found whose disk had been taken away."),
 	}
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cloudblock_operation_oldest_seconds",
 		Help: "How long the oldest change under way has run; 0 when there is none.",
 	}, func() float64 { return m.Oldest().Seconds() })
-	for _, c := range []prometheus.Collector{m.refused, m.inUse, m.dead, oldest, &m.conditions} {
+	for _, c := range []prometheus.Collector{m.dead, oldest, &m.conditions} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return m, nil
 }
-
-func (m *nodeMetrics) formatRefused(reason mounter.Refusal) {
-	m.refused.WithLabelValues(string(reason)).Inc()
-}
-
-// UnstageInUse implements node.Metrics.
-func (m *nodeMetrics) UnstageInUse() { m.inUse.Inc() }
 
 // Condition implements node.Metrics.
 func (m *nodeMetrics) Condition(volume string, reasons []string) {

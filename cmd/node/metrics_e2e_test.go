@@ -29,7 +29,7 @@ func TestMetricsOfANode(t *testing.T) {
 		_, err := v.client.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: v.staging})
 		must(t, err)
 	}
-	const inUse, dead = "cloudblock_unstage_in_use_total", `cloudblock_volume_abnormal{reason="FilesystemDead"}`
+	const inUse, dead = `cloudblock_refusals_total{reason="CB-UNSTAGE-IN-USE"}`, `cloudblock_volume_abnormal{reason="FilesystemDead"}`
 	measure()
 	want("sound", dead, 0)
 	want("sound", inUse, 0)
@@ -49,7 +49,7 @@ func TestMetricsOfANode(t *testing.T) {
 
 	image := v.store.ImagePath(v.id)
 	command(t, "mkfs.xfs", "-f", "-q", image)
-	const found, written = `cloudblock_format_refused_total{reason="other_content"}`, `cloudblock_format_refused_total{reason="not_blank"}`
+	const found, written = `cloudblock_refusals_total{reason="CB-FORMAT-OTHER-CONTENT"}`, `cloudblock_refusals_total{reason="CB-FORMAT-NOT-BLANK"}`
 	if err := v.stage("ext4"); err == nil {
 		t.Error("stage of an xfs as ext4 succeeded")
 	}

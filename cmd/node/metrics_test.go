@@ -8,13 +8,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
 )
 
 // A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start,
 // so that its first increase is seen.
-func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
+func TestConditionsAreCountedByReason(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	observed, lines := observer.New(zap.WarnLevel)
 	m, err := newMetrics(registry, zap.New(observed))
@@ -22,9 +21,8 @@ func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	const dead, gone = `cloudblock_volume_abnormal{reason="FilesystemDead"}`, `cloudblock_volume_abnormal{reason="DeviceGone"}`
-	const damaged = `cloudblock_format_refused_total{reason="damaged"}`
 	first := metrics.Of(t, registry)
-	first.Want(t, metrics.Samples{dead: 0, gone: 0, damaged: 0, "cloudblock_unstage_in_use_total": 0, "cloudblock_operation_oldest_seconds": 0})
+	first.Want(t, metrics.Samples{dead: 0, gone: 0, "cloudblock_operation_oldest_seconds": 0})
 	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "DeviceErrors"})
 	m.Condition("b", []string{"FilesystemDead"})
 	m.Condition("c", nil)
@@ -32,11 +30,9 @@ func TestConditionsAndRefusalsAreCountedByReason(t *testing.T) {
 		t.Errorf("%d lines are logged, want one for each change: %v", n, lines.All())
 	}
 	m.Condition("b", []string{"FilesystemDead"})
-	m.formatRefused(mounter.RefusedDamaged)
-	m.UnstageInUse()
 	all := metrics.Of(t, registry)
 	all.Want(t, metrics.Samples{
-		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="DeviceErrors"}`: 1, damaged: 1, "cloudblock_unstage_in_use_total": 1,
+		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="DeviceErrors"}`: 1,
 	})
 	if len(all) != len(first) {
 		t.Errorf("there are %d series, at the start %d", len(all), len(first))

@@ -36,6 +36,9 @@ const (
 
 // run is the program without main: it returns after ctx has ended and the server has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "doctor" {
+		return runDoctor(ctx, args[1:], environ, stdout)
+	}
 	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -51,7 +54,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	release, err := kernelRelease()
+	release, err := kernelRelease("/")
 	if err != nil {
 		return err
 	}
@@ -68,7 +71,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow, Refused: counts.formatRefused})
+	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
 	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount, Metrics: counts}
 	open := openPools
 	if cfg.disks != nil {
@@ -132,7 +135,7 @@ func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	if err != nil {
 		return plugin{}, err
 	}
-	disks := device.NewLoops(pools, cfg.NodeID, device.LoopConfig{})
+	disks := device.NewPools(pools, cfg.NodeID, device.LoopConfig{})
 	if err := disks.Check(ctx); err != nil {
 		log.Error("not every volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
@@ -153,10 +156,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	if err != nil {
 		return plugin{}, err
 	}
-	disks := device.NewByID(device.ByIDConfig{
-		DeviceDir: cfg.deviceDir, LinkPrefix: cfg.disks.LinkPrefix, MayBeVolume: cfg.disks.mayBeVolume,
-		KubeletDir: realPath(cfg.kubeletDir),
-	})
+	disks := cfg.newDisks("/")
 	info, l, err := identify(ctx, cfg, limit{foreign: disks.Foreign, manyDisks: filepath.Join(folder, "many-disks")}, log)
 	if err != nil {
 		release()
@@ -173,6 +173,14 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		return all, used, err
 	}
 	return plugin{server: node.New(base), slots: slots, release: release}, nil
+}
+
+// newDisks finds the disks of the machine whose root folder is given.
+func (c *config) newDisks(root string) *device.ByID {
+	return device.NewByID(device.ByIDConfig{
+		DeviceDir: c.deviceDir, LinkPrefix: c.disks.LinkPrefix, MayBeVolume: c.disks.mayBeVolume,
+		KubeletDir: realPath(c.kubeletDir), SysDir: filepath.Join(root, "sys"),
+	})
 }
 
 // realPath resolves the symbolic links of a path, because the mount table has resolved paths. It returns a path that

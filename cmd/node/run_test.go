@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,20 +19,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
 )
-
-func TestNodeLinksNoCloudSDKAndNoKubernetesClient(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	banned := regexp.MustCompile(`(?m)^(github\.com/(yandex-cloud|linode|digitalocean)|k8s\.io/(client-go|api|apimachinery))(/.*)?$`)
-	for _, dep := range banned.FindAllString(string(out), -1) {
-		t.Errorf("cmd/node links %s", dep)
-	}
-	if !strings.Contains(string(out), "internal/driver/node") {
-		t.Errorf("go list -deps does not show the program's own packages:\n%s", out)
-	}
-}
 
 func TestVersionNeedsNothing(t *testing.T) {
 	var out bytes.Buffer

@@ -11,31 +11,35 @@ var tools = []struct {
 	use      string
 	required bool
 	programs []string
+	// version is the option with which the first program prints its version.
+	version string
 }{
-	{use: "everything", required: true, programs: []string{"mount", "umount", "blkid"}},
-	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}},
-	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}},
-	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}},
-	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}},
+	{use: "everything", required: true, programs: []string{"mount", "umount", "blkid"}, version: "--version"},
+	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck", "resize2fs"}, version: "-V"},
+	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}, version: "-V"},
+	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}, version: "--version"},
+	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}, version: "--version"},
 }
 
 // missingPrograms returns the programs that are on none of the folders of a PATH.
 func missingPrograms(path string, programs []string) []string {
 	var missing []string
 	for _, p := range programs {
-		if !onPath(path, p) {
+		if onPath(path, p) == "" {
 			missing = append(missing, p)
 		}
 	}
 	return missing
 }
 
-func onPath(path, program string) bool {
+// onPath returns the file of a program on a PATH, or "".
+func onPath(path, program string) string {
 	for _, dir := range filepath.SplitList(path) {
-		info, err := os.Stat(filepath.Join(dir, program))
+		file := filepath.Join(dir, program)
+		info, err := os.Stat(file)
 		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return true
+			return file
 		}
 	}
-	return false
+	return ""
 }

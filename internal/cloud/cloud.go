@@ -4,7 +4,7 @@
 // idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). Each sentence of
 // the comments below is checked by internal/cloud/cloudtest, which every backend passes.
 //
-// Four rules hold for every method:
+// Five rules hold for every method:
 //   - Every error carries a kind of package fault, or is (wraps) the context's own error.
 //   - A context that ends stops the waiting, never a change already sent. If a write was sent and
 //     its outcome is not known, the error carries fault.Uncertain, whatever else it carries.
@@ -13,6 +13,9 @@
 //   - An object of another place of the same kind, which cannot be asked from here (a volume of
 //     another node), may well exist. Reads do not find it; a change or a snapshot of it is
 //     fault.Precondition, a copy of it is fault.Exhausted, and both name that place.
+//   - What a person has to act on carries a reason of package fault: a second attachment AttachedElsewhere, a full
+//     node NoSlot, zones that cannot serve NoZone, the deletion of a volume in use VolumeInUse, a copy of what is in
+//     another place SourceElsewhere.
 package cloud
 
 import "context"

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 const (
@@ -73,7 +75,7 @@ func healthHandler(cfg Config, id *identity) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		if err := cfg.Ready(ctx); err != nil {
-			say(w, http.StatusServiceUnavailable, err.Error())
+			say(w, http.StatusServiceUnavailable, fault.Text(err))
 			return
 		}
 		say(w, http.StatusOK, "ok")

@@ -7,13 +7,19 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 type loggerKey struct{}
@@ -35,7 +41,8 @@ type observer struct {
 
 func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := path.Base(info.FullMethod)
-	log := o.log.With(append([]zap.Field{zap.String("request_id", rand.Text()), zap.String("method", method)}, idsOf(req)...)...)
+	ctx = requestid.With(ctx, rand.Text())
+	log := o.log.With(append([]zap.Field{requestid.Field(ctx), zap.String("method", method)}, idsOf(req)...)...)
 	o.metrics.inFlight.WithLabelValues(method).Inc()
 	defer o.metrics.inFlight.WithLabelValues(method).Dec()
 
@@ -102,6 +109,27 @@ func clip(s string) string {
 		return fmt.Sprintf("%s... (%d bytes)", s[:stringLimit], len(s))
 	}
 	return s
+}
+
+// maxCalls is how many calls are served at a time, within the memory that the manifests allow. One that waits occupies about
+// 50 KiB. Package ops refuses changes earlier and keeps room for detaches.
+const maxCalls = 2000
+
+// boundCalls refuses calls beyond maxCalls. Those of the Identity service, the probes among them, wait for nothing and are
+// always served.
+func boundCalls() grpc.UnaryServerInterceptor {
+	var calls atomic.Int64
+	identity := "/" + csi.Identity_ServiceDesc.ServiceName + "/"
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if strings.HasPrefix(info.FullMethod, identity) {
+			return handler(ctx, req)
+		}
+		defer calls.Add(-1)
+		if calls.Add(1) > maxCalls {
+			return nil, fmt.Errorf("%d calls are being served; this one can be repeated later: %w", maxCalls, fault.Unavailable)
+		}
+		return handler(ctx, req)
+	}
 }
 
 // limitCalls ends an RPC without a deadline after limit, so that it does not hold its volume's lock for ever.

@@ -4,12 +4,15 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // metrics are those of the RPCs. docs/operations.md explains them.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
+	refused  *prometheus.CounterVec
 }
 
 func newMetrics(cfg Config) (*metrics, error) {
@@ -23,6 +26,13 @@ func newMetrics(cfg Config) (*metrics, error) {
 			Name: "cloudblock_rpc_in_flight",
 			Help: "CSI calls being served now, by method.",
 		}, []string{"method"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloudblock_refusals_total",
+			Help: "CSI calls refused for a reason that a person has to act on, by its code.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range fault.Reasons() {
+		m.refused.WithLabelValues(string(reason))
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "cloudblock_build_info",
@@ -30,7 +40,7 @@ func newMetrics(cfg Config) (*metrics, error) {
 		ConstLabels: prometheus.Labels{"version": cfg.Version, "commit": cfg.Commit},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{m.duration, m.inFlight, build} {
+	for _, c := range []prometheus.Collector{m.duration, m.inFlight, m.refused, build} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -70,8 +70,9 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	}
 	defer stopHealth()
 
+	watch := observer{log: cfg.Log, metrics: metrics}
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(observer{log: cfg.Log, metrics: metrics}.observe, mapErrors, recoverPanics, limitCalls(cfg.CallLimit)),
+		grpc.ChainUnaryInterceptor(watch.observe, watch.mapErrors, recoverPanics, boundCalls(), limitCalls(cfg.CallLimit)),
 		grpc.MaxRecvMsgSize(messageLimit),
 	)
 	csi.RegisterIdentityServer(server, id)

@@ -155,12 +155,13 @@ func TestServeErrorsAndPanics(t *testing.T) {
 		code    codes.Code
 		logged  string
 	}{
-		"a kind becomes its code":     {func() error { return fmt.Errorf("x: %w", fault.Exhausted) }, codes.ResourceExhausted, `"code":"ResourceExhausted"`},
-		"an error without a kind":     {func() error { return errors.New("x") }, codes.Internal, `"code":"Internal"`},
-		"a panic with words":          {func() error { panic("boom") }, codes.Internal, `"panic":"boom"`},
-		"a panic of the runtime":      {func() error { empty.VolumeId = "x"; return nil }, codes.Internal, "nil pointer dereference"},
-		"a panic with a whole struct": {func() error { panic(handlers{}) }, codes.Internal, "a value of type driver_test.handlers"},
-		"and then all is well":        {func() error { return nil }, codes.OK, `"code":"OK"`},
+		"a kind becomes its code":       {func() error { return fmt.Errorf("x: %w", fault.Exhausted) }, codes.ResourceExhausted, `"code":"ResourceExhausted"`},
+		"an error without a kind":       {func() error { return errors.New("x") }, codes.Internal, `"code":"Internal"`},
+		"a reason goes before the text": {func() error { return fmt.Errorf("x: %w", fault.NoSlot) }, codes.ResourceExhausted, `"error":"CB-NO-SLOT: x: `},
+		"a panic with words":            {func() error { panic("boom") }, codes.Internal, `"panic":"boom"`},
+		"a panic of the runtime":        {func() error { empty.VolumeId = "x"; return nil }, codes.Internal, "nil pointer dereference"},
+		"a panic with a whole struct":   {func() error { panic(handlers{}) }, codes.Internal, "a value of type driver_test.handlers"},
+		"and then all is well":          {func() error { return nil }, codes.OK, `"code":"OK"`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +174,10 @@ func TestServeErrorsAndPanics(t *testing.T) {
 				t.Errorf("the log has no %s:\n%s", tc.logged, r.log)
 			}
 		})
+	}
+	if _, counted := get(t, "http://"+r.http+"/metrics"); !strings.Contains(counted, "cloudblock_refusals_total{reason=\"CB-NO-SLOT\"} 1\n") ||
+		!strings.Contains(counted, "cloudblock_refusals_total{reason=\"CB-QUOTA\"} 0\n") {
+		t.Errorf("the metrics do not count the reason once:\n%s", counted)
 	}
 	if err := r.create(t, &csi.CreateVolumeRequest{Name: strings.Repeat("n", 2<<20)}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of 2 MiB: %v, want code %v", err, codes.ResourceExhausted)
@@ -199,7 +204,7 @@ func TestServeLogsIDsAndNoSecret(t *testing.T) {
 	_, metrics := get(t, "http://"+r.http+"/metrics")
 	log := r.log.String()
 	for _, want := range []string{
-		`"method":"CreateVolume"`, `"name":"pvc-7"`, `"code":"NotFound"`, `"duration":`, `"request_id":`,
+		`"method":"CreateVolume"`, `"name":"pvc-7"`, `"code":"NotFound"`, `"duration":`, `"request":`,
 		`"volume_id":"vol-1"`, `(10000 bytes)`, `"token":"***"`,
 	} {
 		if !strings.Contains(log, want) {

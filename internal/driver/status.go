@@ -47,13 +47,16 @@ func toStatus(err error) error {
 	default:
 		code = codes.Internal
 	}
-	return status.Error(code, err.Error())
+	return status.Error(code, fault.Text(err))
 }
 
-// mapErrors is the interceptor that makes every status this driver returns.
-func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// mapErrors is the interceptor that makes every status this driver returns, and counts the reasons of refusals.
+func (o observer) mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, req)
 	if err != nil {
+		if reason := fault.ReasonOf(err); reason != fault.NoReason {
+			o.metrics.refused.WithLabelValues(string(reason)).Inc()
+		}
 		return nil, toStatus(err)
 	}
 	return answer, nil

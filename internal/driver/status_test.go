@@ -46,7 +46,7 @@ func TestToStatus(t *testing.T) {
 			if got.Code() != tc.want {
 				t.Errorf("toStatus(%v) has code %v, want %v", tc.err, got.Code(), tc.want)
 			}
-			if _, bare := tc.err.(interface{ GRPCStatus() *status.Status }); tc.err != nil && !bare && got.Message() != tc.err.Error() {
+			if _, bare := tc.err.(interface{ GRPCStatus() *status.Status }); tc.err != nil && !bare && got.Message() != fault.Text(tc.err) {
 				t.Errorf("toStatus(%v) says %q", tc.err, got.Message())
 			}
 		})

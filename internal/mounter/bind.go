@@ -183,7 +183,7 @@ func treeDevice(tree int, filesystem string) (uint64, error) {
 // newMountError explains what an old kernel or a seccomp profile answers.
 func newMountError(err error) error {
 	if errors.Is(err, unix.ENOSYS) {
-		return fmt.Errorf("%w: open_tree, mount_setattr and move_mount are needed (Linux 5.12 or newer): %w", fault.Precondition, err)
+		return fmt.Errorf("%w: open_tree, mount_setattr and move_mount are needed (Linux 5.12 or newer): %w", fault.ProgramMissing, err)
 	}
 	return fmt.Errorf("%w: %w", fault.Unavailable, err)
 }

@@ -163,6 +163,7 @@ func traceCalls(pid int, kill func(number uint64, seen int) bool, counts func(ui
 
 // TestBindIsNeverChangedToFit: a target that somebody may be using keeps its access.
 func TestBindIsNeverChangedToFit(t *testing.T) {
+	t.Parallel()
 	m, dir := New(Config{}), t.TempDir()
 	dev, staging := staged(t, m, Ext4, small)
 	tests := map[string]struct{ has, asked BindOptions }{

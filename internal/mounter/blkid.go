@@ -51,13 +51,13 @@ func parseBlkid(out string) (identity, error) {
 		switch {
 		case into == nil:
 		case *into != "" && *into != value:
-			return identity{}, fmt.Errorf("blkid names two kinds, %q and %q: %w", *into, value, fault.Precondition)
+			return identity{}, fmt.Errorf("blkid names two kinds, %q and %q: %w", *into, value, fault.FormatDamaged)
 		default:
 			*into = value
 		}
 	}
 	if id.nothing() {
-		return identity{}, fmt.Errorf("blkid found something and does not say what: %w", fault.Precondition)
+		return identity{}, fmt.Errorf("blkid found something and does not say what: %w", fault.FormatContent)
 	}
 	return id, nil
 }
@@ -79,9 +79,9 @@ func (m *Mounter) blkid(ctx context.Context, f *os.File) (identity, error) {
 			return identity{}, nil
 		}
 	case blkidAmbiguous:
-		return identity{}, fmt.Errorf("blkid sees signatures of more than one format: %w", fault.Precondition)
+		return identity{}, fmt.Errorf("blkid sees signatures of more than one format: %w", fault.FormatContent)
 	}
-	return identity{}, fmt.Errorf("blkid ended with code %d, which proves nothing: %w: %s", out.ExitCode, fault.Precondition, out.Tail())
+	return identity{}, fmt.Errorf("blkid ended with code %d, which proves nothing: %w: %s", out.ExitCode, fault.DeviceUnreadable, out.Tail())
 }
 
 // childFile is the path by which a program reaches the first of its Command.Files.

@@ -29,7 +29,7 @@ type Crypt struct {
 // cryptUUID is how libcryptsetup begins device-mapper's id of the mappings on a disk with a LUKS header.
 const cryptUUID = "CRYPT-LUKS"
 
-// CheckDeviceMapper proves that the kernel has device-mapper; fault.Precondition where it has none.
+// CheckDeviceMapper proves that the kernel has device-mapper; fault.ProgramMissing where it has none.
 func (m *Mounter) CheckDeviceMapper() error {
 	if _, err := os.Stat(filepath.Join(m.sysDir, "class/misc/device-mapper")); err == nil {
 		return nil
@@ -38,7 +38,7 @@ func (m *Mounter) CheckDeviceMapper() error {
 	// it on every machine.
 	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("this machine has no device-mapper (modprobe dm_mod dm_crypt): %w: %w", fault.Precondition, err)
+		return fmt.Errorf("this machine has no device-mapper (modprobe dm_mod dm_crypt): %w: %w", fault.ProgramMissing, err)
 	}
 	return control.Close()
 }

@@ -27,9 +27,9 @@ func reopen(dev *os.File, mode int) (*os.File, error) {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY):
-		return nil, fmt.Errorf("%s: %w: %w", dev.Name(), fault.Busy, errInUse)
+		return nil, fmt.Errorf("%s: %w: %w", dev.Name(), fault.DeviceInUse, errInUse)
 	case err != nil:
-		return nil, fmt.Errorf("open %s again: %w: %w", dev.Name(), fault.Precondition, err)
+		return nil, fmt.Errorf("open %s again: %w: %w", dev.Name(), fault.DeviceUnreadable, err)
 	}
 	return os.NewFile(uintptr(fd), dev.Name()), nil
 }
@@ -86,10 +86,10 @@ func hold(ctx context.Context, dev *os.File) (exclusive, error) {
 // Flush writes everything to the device itself and forgets cached data.
 func (x exclusive) Flush() error {
 	if err := x.Sync(); err != nil {
-		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.Precondition, err)
+		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
 	}
 	if err := unix.IoctlSetInt(int(x.Fd()), unix.BLKFLSBUF, 0); err != nil {
-		return fmt.Errorf("drop cached data of %s: %w: %w", x.Name(), fault.Precondition, err)
+		return fmt.Errorf("drop cached data of %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
 	}
 	return nil
 }

@@ -28,8 +28,10 @@ var optionValues = map[string][]string{
 
 // TestEveryAllowedMountOptionMounts: an option that the list allows is one that the kernel takes.
 func TestEveryAllowedMountOptionMounts(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			m := New(Config{})
 			dev, staging := staged(t, m, fs, small)
 			takeDown(t, m, dev, staging)
@@ -60,6 +62,7 @@ func isQuota(option string) bool {
 
 // TestQuotesAcrossFlagsAreRefused: on a real volume nothing is mounted.
 func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	dev, staging := staged(t, m, Ext4, small)
 	takeDown(t, m, dev, staging)
@@ -79,6 +82,7 @@ func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 // TestExt4StopsWritingAfterAnError: whatever the superblock says, damage makes the volume read-only, unless the
 // class asks for the contrary.
 func TestExt4StopsWritingAfterAnError(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	dev, staging := staged(t, m, Ext4, small)
 	takeDown(t, m, dev, staging)

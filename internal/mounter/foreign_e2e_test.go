@@ -63,6 +63,7 @@ func (d *loopDevice) sum() string {
 }
 
 func TestForeignDataIsNeverFormatted(t *testing.T) {
+	t.Parallel()
 	const size = 130 * mib // room for btrfs
 	made := func(program ...string) func(*loopDevice) {
 		return func(d *loopDevice) { must(d.t, program[0], append(program[1:], d.Path())...) }
@@ -114,11 +115,11 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			dev, programs := newLoop(t, size), countMkfs(t)
+			dev, programs := newLoop(t, size), counted()
 			tc.set(dev)
 			before := dev.sum()
 			req := FormatRequest{Volume: "v1", Filesystem: tc.want, BlankCreated: true}
-			fs, err := New(Config{}).EnsureFormatted(t.Context(), dev, req)
+			fs, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req)
 			if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("EnsureFormatted = %q, %v, want a refusal that says %q", fs, err, tc.says)
 			}
@@ -130,7 +131,8 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 }
 
 func TestVolumesThatMayNotBeFormatted(t *testing.T) {
-	dev, programs := newLoop(t, small), countMkfs(t)
+	t.Parallel()
+	dev, programs := newLoop(t, small), counted()
 	for name, req := range map[string]FormatRequest{
 		"a forbidden one":                {Forbidden: true},
 		"one made of a snapshot":         {HasContent: true},
@@ -138,26 +140,27 @@ func TestVolumesThatMayNotBeFormatted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req.Volume, req.Filesystem = "v1", Ext4
-			if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) || programs.runs() > 0 {
+			if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) || programs.runs() > 0 {
 				t.Errorf("EnsureFormatted = %v with %d mkfs, want %v and none", err, programs.runs(), fault.Precondition)
 			}
 		})
 	}
 	bad := FormatRequest{Volume: "v1", Filesystem: Ext4, MkfsOptions: []string{"-J", "device=/dev/sda"}}
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, bad); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, bad); !errors.Is(err, fault.InvalidArgument) {
 		t.Errorf("EnsureFormatted with an external journal = %v, want %v", err, fault.InvalidArgument)
 	}
 }
 
 func TestFormatNonZeroIsForOurOwnBlankVolumes(t *testing.T) {
-	dev, programs := newLoop(t, small), countMkfs(t)
+	t.Parallel()
+	dev, programs := newLoop(t, small), counted()
 	dev.put(3000, "left by the cloud")
 	req := FormatRequest{Volume: "v1", Filesystem: XFS, FormatNonZero: true}
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+	if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 		t.Errorf("EnsureFormatted of a volume that was not created blank = %v, want %v", err, fault.Precondition)
 	}
 	req.BlankCreated = true
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); err != nil || programs.runs() != 1 {
+	if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); err != nil || programs.runs() != 1 {
 		t.Errorf("EnsureFormatted = %v with %d mkfs, want one", err, programs.runs())
 	}
 }
@@ -165,15 +168,16 @@ func TestFormatNonZeroIsForOurOwnBlankVolumes(t *testing.T) {
 // TestDeviceThatChangesUnderTheProbe is F2 and F5: what was true when the device was probed is
 // asked again right before mkfs.
 func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
+	t.Parallel()
 	for name, verify := range map[string]func(*loopDevice) error{
 		"its link leads elsewhere now": func(*loopDevice) error { return fault.Unavailable },
 		"it has another size now":      func(d *loopDevice) error { d.grow(small + mib); return nil },
 		"it is smaller than promised":  func(d *loopDevice) error { d.grow(small - mib); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dev, programs := newLoop(t, small), countMkfs(t)
+			dev, programs := newLoop(t, small), counted()
 			dev.verify = func() error { return verify(dev) }
-			_, err := New(Config{}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4, Size: small})
+			_, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4, Size: small})
 			if err == nil || programs.runs() > 0 {
 				t.Errorf("EnsureFormatted = %v with %d mkfs, want a refusal and none", err, programs.runs())
 			}
@@ -195,6 +199,7 @@ func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
 }
 
 func TestMkfsOptionsThatMakeSomethingElseAreNoticed(t *testing.T) {
+	t.Parallel()
 	dev := newLoop(t, small)
 	req := FormatRequest{Volume: "v1", Filesystem: Ext4, MkfsOptions: []string{"-T", "ext2", "-O", "none"}}
 	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {

@@ -51,10 +51,13 @@ func encoded(t *testing.T, k marker, at int64) []byte {
 // file, in a block that lies where the node looks for markers. The volume keeps every byte and stays usable,
 // after an unmount and after a power cut in its first mount.
 func TestForgedMarkerInAFile(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		for name, forge := range forgeries {
 			t.Run(string(fs)+" "+name, func(t *testing.T) {
-				m, programs := New(Config{}), countMkfs(t)
+				t.Parallel()
+				programs := counted()
+				m := New(Config{Runner: programs})
 				dev, staging := staged(t, m, fs, small)
 				if err := os.WriteFile(filepath.Join(staging, "db"), []byte("of another tenant"), 0o600); err != nil {
 					t.Fatal(err)
@@ -186,9 +189,11 @@ func unclearedMarker(t *testing.T, fs Filesystem) *loopDevice {
 // TestForeignMount: a node dies before it clears the marker, and the filesystem is then mounted and filled by
 // other means than this driver.
 func TestForeignMount(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			dev, m, dir := unclearedMarker(t, fs), New(Config{}), t.TempDir()
+			t.Parallel()
+			dev, dir := unclearedMarker(t, fs), t.TempDir()
 			must(t, "mount", "-t", string(fs), dev.Path(), dir)
 			if err := os.WriteFile(filepath.Join(dir, "db"), []byte("of another tenant"), 0o600); err != nil {
 				t.Fatal(err)
@@ -197,8 +202,8 @@ func TestForeignMount(t *testing.T) {
 			if k, err := readMarker(dev.file, small); err != nil || k.volume != "v1" {
 				t.Fatalf("readMarker after the mount = %+v, %v: this test shows nothing", k, err)
 			}
-			programs := countMkfs(t)
-			keepsItsData(t, m, dev, fs)
+			programs := counted()
+			keepsItsData(t, New(Config{Runner: programs}), dev, fs)
 			if n := programs.runs(); n > 0 {
 				t.Errorf("mkfs ran %d times, want none", n)
 			}
@@ -209,9 +214,12 @@ func TestForeignMount(t *testing.T) {
 // TestMarkerBesideAFilesystemThatWasNeverMounted: its mkfs may not have ended, or a power cut may have torn what
 // it wrote. For the volume itself mkfs runs again, for any other volume the device is refused.
 func TestMarkerBesideAFilesystemThatWasNeverMounted(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			dev, m, programs := unclearedMarker(t, fs), New(Config{}), countMkfs(t)
+			t.Parallel()
+			dev, programs := unclearedMarker(t, fs), counted()
+			m := New(Config{Runner: programs})
 			got, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v2", Filesystem: fs})
 			if !errors.Is(err, fault.Precondition) || programs.runs() > 0 {
 				t.Errorf("EnsureFormatted for another volume = %q, %v with %d mkfs, want %v and none", got, err, programs.runs(), fault.Precondition)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // FormatRequest says what EnsureFormatted may do.
@@ -81,9 +83,6 @@ func (m *Mounter) EnsureFormatted(ctx context.Context, dev BlockDevice, req Form
 	}
 	fs, err := m.ensureFormatted(ctx, dev, req)
 	if err != nil {
-		if r := refusalOf(err); r != "" {
-			m.refused(r)
-		}
 		return "", fmt.Errorf("format volume %s on %s: %w", req.Volume, dev.Path(), err)
 	}
 	return fs, nil
@@ -145,9 +144,9 @@ func (m *Mounter) decideNoted(ctx context.Context, f *os.File, size int64, req F
 		return true, nil
 	case req.Note == Formatted:
 		return false, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
-			RefusedFound, id, req.Filesystem)
+			fault.FormatContent, id, req.Filesystem)
 	case !id.nothing() && !id.is(req.Filesystem):
-		return false, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", RefusedFound, id)
+		return false, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.FormatContent, id)
 	}
 	if complete {
 		// The note is removed before the first mount, so with it only a mount by hand makes this true.
@@ -157,7 +156,7 @@ func (m *Mounter) decideNoted(ctx context.Context, f *os.File, size int64, req F
 	}
 	if req.Forbidden {
 		return false, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
-			RefusedForbidden, req.Filesystem)
+			fault.FormatForbidden, req.Filesystem)
 	}
 	return false, nil
 }
@@ -213,14 +212,14 @@ func (i inspection) unexpected(req FormatRequest) error {
 	case i.usable || i.blkid.nothing() && i.primary == "":
 		return nil
 	case !i.blkid.nothing() && i.blkid.filesystem != string(req.Filesystem) || i.blkid.partitions != "":
-		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", RefusedFound, i.blkid, req.Filesystem)
+		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, i.blkid, req.Filesystem)
 	}
 	advice := "fsck"
 	if i.primary == LUKS || i.blkid.filesystem == string(LUKS) {
 		advice = "cryptsetup repair"
 	}
 	return fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
-		RefusedDamaged, i.blkid, i.primary, advice)
+		fault.FormatDamaged, i.blkid, i.primary, advice)
 }
 
 // minEncrypted is the smallest device that is encrypted: luksFormat overwrites the first 16 MiB, and copies of the marker
@@ -231,13 +230,13 @@ const minEncrypted = 64 * mib
 func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found inspection) error {
 	switch {
 	case req.Filesystem == LUKS && size < minEncrypted:
-		return fmt.Errorf("%w: it has %d bytes, and an encrypted volume has at least %d", RefusedSize, size, minEncrypted)
+		return fmt.Errorf("%w: it has %d bytes, and an encrypted volume has at least %d", fault.DeviceTooSmall, size, minEncrypted)
 	case req.Forbidden:
 		return fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
-			RefusedForbidden, req.Filesystem)
+			fault.FormatForbidden, req.Filesystem)
 	case req.HasContent && req.History == HistoryUnknown:
 		return fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume is never formatted",
-			RefusedForbidden, req.Filesystem)
+			fault.FormatForbidden, req.Filesystem)
 	}
 	probed, err := probe(ctx, x, size)
 	if err != nil {
@@ -255,15 +254,15 @@ func resumable(req FormatRequest, size int64, found inspection, probed findings)
 	other, foreign := probed.foreign(k.filesystem)
 	switch {
 	case k.volume != req.Volume:
-		return fmt.Errorf("%w: it holds an unfinished format of another volume, %s", RefusedUnfinished, k.volume)
+		return fmt.Errorf("%w: it holds an unfinished format of another volume, %s", fault.FormatUnfinished, k.volume)
 	case k.filesystem != req.Filesystem:
-		return fmt.Errorf("%w: it holds an unfinished format as %s, not %s", RefusedUnfinished, k.filesystem, req.Filesystem)
+		return fmt.Errorf("%w: it holds an unfinished format as %s, not %s", fault.FormatUnfinished, k.filesystem, req.Filesystem)
 	case k.size > size:
-		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", RefusedUnfinished, k.size, size)
+		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", fault.FormatUnfinished, k.size, size)
 	case foreign:
-		return fmt.Errorf("%w: it holds an unfinished format and also: %s", RefusedFound, other.what)
+		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.FormatContent, other.what)
 	case !found.blkid.nothing() && !found.blkid.is(k.filesystem):
-		return fmt.Errorf("%w: it holds an unfinished format and also: %s", RefusedFound, found.blkid)
+		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.FormatContent, found.blkid)
 	}
 	return nil
 }
@@ -272,7 +271,7 @@ func resumable(req FormatRequest, size int64, found inspection, probed findings)
 // reads as zeros wherever it was probed.
 func blank(req FormatRequest, found findings) error {
 	if len(found.signatures) > 0 {
-		return fmt.Errorf("%w: found on it: %s; it is left as it is", RefusedFound, found.signatures[0].what)
+		return fmt.Errorf("%w: found on it: %s; it is left as it is", fault.FormatContent, found.signatures[0].what)
 	}
 	if req.FormatNonZero && req.BlankCreated {
 		return nil
@@ -280,9 +279,9 @@ func blank(req FormatRequest, found findings) error {
 	switch {
 	case !found.blank():
 		return fmt.Errorf("%w: it has no known signature but is not blank (first data at offset %d)%s",
-			RefusedNotBlank, found.nonZero, nonZeroAdvice(req))
+			fault.FormatNotBlank, found.nonZero, nonZeroAdvice(req))
 	case req.History == Written:
-		return fmt.Errorf("%w: it has no known signature but was written to, so it may hold data%s", RefusedNotBlank, nonZeroAdvice(req))
+		return fmt.Errorf("%w: it has no known signature but was written to, so it may hold data%s", fault.FormatNotBlank, nonZeroAdvice(req))
 	}
 	return nil
 }
@@ -313,7 +312,7 @@ func checkedSize(dev BlockDevice, promised int64) (int64, error) {
 		return 0, err
 	}
 	if size < promised {
-		return 0, fmt.Errorf("%w: it has %d bytes but %d were promised", RefusedSize, size, promised)
+		return 0, fmt.Errorf("%w: it has %d bytes but %d were promised", fault.DeviceTooSmall, size, promised)
 	}
 	return size, nil
 }

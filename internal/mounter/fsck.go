@@ -23,7 +23,7 @@ func (m *Mounter) check(ctx context.Context, f *os.File) error {
 	}
 	if out.ExitCode >= e2fsckUncorrected {
 		return fmt.Errorf("%w: the filesystem is damaged: e2fsck -p ended with code %d: %s (make a snapshot, then run e2fsck on %s by hand)",
-			fault.Precondition, out.ExitCode, strings.ReplaceAll(out.Tail(), childFile, f.Name()), f.Name())
+			fault.FsckFailed, out.ExitCode, strings.ReplaceAll(out.Tail(), childFile, f.Name()), f.Name())
 	}
 	return nil
 }

@@ -88,11 +88,11 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 }
 
 // Responds proves that a mounted filesystem still answers: one whose device failed or was taken away stays in the mount
-// table and gives errors, or nothing at all. It is fault.Precondition.
+// table and gives errors, or nothing at all. It is fault.MountDead.
 func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	path := at.MountPoint
 	if slices.Contains(at.SuperOptions, "shutdown") {
-		return fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume", path, fault.Precondition)
+		return fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume", path, fault.MountDead)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -102,9 +102,9 @@ func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 		if listing.err == nil {
 			return nil
 		}
-		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.Precondition, listing.err)
+		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.MountDead, listing.err)
 	case <-ctx.Done():
-		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.Precondition, ctx.Err())
+		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.MountDead, ctx.Err())
 	}
 }
 

@@ -2,6 +2,7 @@ package mounter
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,8 +66,8 @@ func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 3 {
-		if err := m.Responds(ended, at); fault.Of(err) != fault.Precondition {
-			t.Errorf("Responds = %v, want %v", err, fault.Precondition)
+		if err := m.Responds(ended, at); !errors.Is(err, fault.MountDead) {
+			t.Errorf("Responds = %v, want %v", err, fault.MountDead)
 		}
 		if m.listing(at) != first {
 			t.Error("a second listing has begun")

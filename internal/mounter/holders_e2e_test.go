@@ -16,6 +16,7 @@ import (
 // TestHoldersWhileOthersMountAndUnmount: a btrfs that comes and goes elsewhere on the machine never
 // holds this device, and a covered mount of it always does.
 func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	dev, staging := staged(t, m, Btrfs, small)
 	other, theirs := staged(t, m, Btrfs, small)
@@ -65,6 +66,7 @@ func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
 
 // A4: the bind of a raw device's node outlives the disk, and the next disk may get its number. It holds nothing then.
 func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
+	t.Parallel()
 	m, dev := New(Config{}), newLoop(t, small)
 	dir := filepath.Join(t.TempDir(), "dev")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -95,6 +97,7 @@ func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 
 // The next file that a loop device without one gets is another disk: the bind of its node holds nothing and is dead.
 func TestTheNodeOfALoopDeviceWithoutAFileHoldsNothing(t *testing.T) {
+	t.Parallel()
 	m, dev, target := New(Config{}), newLoop(t, small), filepath.Join(t.TempDir(), "published")
 	if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
 		t.Fatal(err)

@@ -22,15 +22,12 @@ import (
 const moments = 20
 
 // killPoints returns 20 of the changing calls that a mkfs makes, the first and the last among them.
-func killPoints(t *testing.T, fs Filesystem) []int {
+func killPoints(t *testing.T, k *killer, fs Filesystem) []int {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "count")
-	t.Setenv(killerCount, file)
-	t.Setenv(killerAt, "0")
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, History: NeverWritten}); err != nil {
+	if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, History: NeverWritten}); err != nil {
 		t.Fatal(err)
 	}
-	calls := numberIn(t, file)
+	calls := k.calls(t)
 	if calls < moments {
 		t.Fatalf("mkfs.%s made %d changing calls: not enough for %d moments", fs, calls, moments)
 	}
@@ -45,13 +42,15 @@ func killPoints(t *testing.T, fs Filesystem) []int {
 // TestKilledMkfs kills mkfs with SIGKILL at 20 moments. The device may then be formatted again for
 // the same volume, and for no other.
 func TestKilledMkfs(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			traced(t)
-			for _, at := range killPoints(t, fs) {
-				m, req := New(Config{}), FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
-				dev, call := halfFormatted(t, m, req, at)
-				finishedByItsOwnVolumeOnly(t, m, dev, req, fmt.Sprintf("killed at call %d", call))
+			t.Parallel()
+			k := newKiller(t)
+			for _, at := range killPoints(t, k, fs) {
+				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
+				dev, call := halfFormatted(t, k, req, at)
+				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("killed at call %d", call))
 			}
 		})
 	}
@@ -59,17 +58,16 @@ func TestKilledMkfs(t *testing.T) {
 
 // halfFormatted is a new device whose mkfs was killed at one of its calls. Random bytes in the filesystem
 // decide about one or two of them: if this time the last one is an earlier one, that it is.
-func halfFormatted(t *testing.T, m *Mounter, req FormatRequest, at int) (*loopDevice, int) {
+func halfFormatted(t *testing.T, k *killer, req FormatRequest, at int) (*loopDevice, int) {
 	t.Helper()
 	for range 5 {
 		dev := newLoop(t, req.Size)
-		t.Setenv(killerAt, strconv.Itoa(at))
-		_, err := m.EnsureFormatted(t.Context(), dev, req)
-		t.Setenv(killerAt, "0")
+		k.at = at
+		_, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req)
 		if err != nil {
 			return dev, at
 		}
-		calls := numberIn(t, os.Getenv(killerCount))
+		calls := k.calls(t)
 		if calls >= at {
 			t.Fatalf("call %d: mkfs was killed and EnsureFormatted = nil", at)
 		}
@@ -114,14 +112,13 @@ func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req F
 
 // TestKilledMkfsBesideForeignData looks that the marker excuses nothing but what its own mkfs left.
 func TestKilledMkfsBesideForeignData(t *testing.T) {
-	traced(t)
-	dev, m := newLoop(t, small), New(Config{})
-	t.Setenv(killerAt, "3")
+	t.Parallel()
+	dev, m, k := newLoop(t, small), New(Config{}), newKiller(t)
+	k.at = 3
 	req := FormatRequest{Volume: "v1", Filesystem: XFS}
-	if _, err := m.EnsureFormatted(t.Context(), dev, req); err == nil {
+	if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req); err == nil {
 		t.Fatal("mkfs was killed and EnsureFormatted = nil")
 	}
-	t.Setenv(killerAt, "0")
 	must(t, "/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard", dev.Path()) // somebody made use of it
 	if k, err := readMarker(dev.file, small); err != nil || k.volume != "v1" {
 		t.Fatalf("the marker is gone (%+v, %v), so this test shows nothing", k, err)
@@ -142,8 +139,8 @@ func TestKilledMkfsBesideForeignData(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev.put(markerPlaces[1], string(forged))
-	programs := countMkfs(t)
-	if fs, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); fs != Ext4 || err != nil || programs.runs() > 0 {
+	programs := counted()
+	if fs, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); fs != Ext4 || err != nil || programs.runs() > 0 {
 		t.Errorf("EnsureFormatted of an ext4 in use = %q, %v with %d mkfs, want ext4 as it is", fs, err, programs.runs())
 	}
 }
@@ -151,19 +148,20 @@ func TestKilledMkfsBesideForeignData(t *testing.T) {
 // TestNodeKilledInMkfs kills the whole program that runs mkfs. mkfs dies with it, and the next
 // program goes on.
 func TestNodeKilledInMkfs(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			traced(t)
+			t.Parallel()
+			k := newKiller(t)
 			for _, at := range []int{1, 10, 50} {
 				dev := newLoop(t, small)
 				node := exec.CommandContext(t.Context(), os.Args[0])
 				node.Env = append(os.Environ(), helperDevice+"="+dev.Path(), helperFS+"="+string(fs),
-					killerNode+"=1", killerAt+"="+strconv.Itoa(at))
+					helperDir+"="+k.dir, helperAt+"="+strconv.Itoa(at), killerNode+"=1")
 				out, err := node.CombinedOutput()
 				if node.ProcessState.ExitCode() != -1 {
 					t.Fatalf("the node was to be killed at call %d and ended by itself: %v\n%s", at, err, out)
 				}
-				t.Setenv(killerAt, "0")
 				if n := tracees(t, dev.Path()); n > 0 {
 					t.Errorf("%d programs still have the device open after their node died", n)
 				}
@@ -180,8 +178,13 @@ func formatAsNode() int {
 	if err != nil {
 		return 2
 	}
+	at, err := strconv.Atoi(os.Getenv(helperAt))
+	if err != nil {
+		return 2
+	}
+	k := &killer{dir: os.Getenv(helperDir), at: at, count: os.DevNull}
 	dev := &loopDevice{file: f, number: 1}
-	_, err = New(Config{}).EnsureFormatted(context.Background(), dev,
+	_, err = New(Config{Runner: k}).EnsureFormatted(context.Background(), dev,
 		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, History: NeverWritten})
 	fmt.Fprintln(os.Stderr, err)
 	return 1

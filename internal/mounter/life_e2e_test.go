@@ -18,8 +18,10 @@ import (
 const small = 320 * mib
 
 func TestLifeOfAVolume(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []Filesystem{Ext4, XFS, Btrfs} {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			m, dev, dir := New(Config{}), newLoop(t, small), t.TempDir()
 			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small}
 			got, err := m.EnsureFormatted(t.Context(), dev, req)
@@ -41,8 +43,8 @@ func TestLifeOfAVolume(t *testing.T) {
 					t.Errorf("IsMountOf(%s) = %v, %v, want true", path, ok, err)
 				}
 			}
-			if got, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Busy) {
-				t.Errorf("EnsureFormatted(mounted) = %q, %v, want %v", got, err, fault.Busy)
+			if got, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.DeviceInUse) {
+				t.Errorf("EnsureFormatted(mounted) = %q, %v, want %v", got, err, fault.DeviceInUse)
 			}
 			if err := os.WriteFile(filepath.Join(target, "data"), []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
 				t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,12 +17,12 @@ import (
 )
 
 // luksFormat makes a header as package luks does, with a derivation of the key that takes no time.
-func luksFormat(t *testing.T, more ...string) func(context.Context, *os.File) error {
+func luksFormat(t *testing.T, run Runner, more ...string) func(context.Context, *os.File) error {
 	t.Helper()
 	args := append([]string{"luksFormat", "--batch-mode", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
 		"--key-file", "-"}, more...)
 	return func(ctx context.Context, disk *os.File) error {
-		out, err := commands{}.Run(ctx, Command{
+		out, err := run.Run(ctx, Command{
 			Name: "cryptsetup", Args: append(args, childFile), Files: []*os.File{disk}, Stdin: strings.NewReader("key"),
 		})
 		if err == nil && out.ExitCode != 0 {
@@ -35,8 +34,8 @@ func luksFormat(t *testing.T, more ...string) func(context.Context, *os.File) er
 
 var ours = []string{"--subsystem", LUKSSubsystem}
 
-func encrypted(t *testing.T) FormatRequest {
-	return FormatRequest{Volume: "v1", Filesystem: LUKS, BlankCreated: true, Encrypt: luksFormat(t, ours...)}
+func encrypted(t *testing.T, run Runner) FormatRequest {
+	return FormatRequest{Volume: "v1", Filesystem: LUKS, BlankCreated: true, Encrypt: luksFormat(t, run, ours...)}
 }
 
 // hasHeader proves that the device has a complete header with a key slot that the key opens.
@@ -60,9 +59,10 @@ func noMarker(t *testing.T, dev *loopDevice, size int64) {
 
 // TestEncrypt: a blank device gets a header once; whatever else is on a device stays, and so does a header.
 func TestEncrypt(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	blank := newLoop(t, minEncrypted)
-	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t)); err != nil {
+	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t, commands{})); err != nil {
 		t.Fatal(err)
 	}
 	hasHeader(t, blank)
@@ -74,16 +74,19 @@ func TestEncrypt(t *testing.T) {
 		size    int64
 		want    error // nil: it is used as it is
 	}{
-		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, nil, 0, nil},
-		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
+		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, nil, 0, nil},
+		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
 		"a header, and the marker of a format that another driver finished": {func(d *loopDevice) {
-			noError(t, luksFormat(t)(t.Context(), d.file))
+			noError(t, luksFormat(t, commands{})(t.Context(), d.file))
 			noError(t, writeMarker(exclusive{d.file}, minEncrypted, marker{volume: "v1", filesystem: LUKS, size: minEncrypted}))
 		}, nil, 0, nil},
-		"a filesystem":                    {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
-		"random bytes":                    {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
-		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
-		"the second header only":          {func(d *loopDevice) { noError(t, luksFormat(t, ours...)(t.Context(), d.file)); zero(t, d, 512) }, nil, 0, fault.Precondition},
+		"a filesystem":                 {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
+		"random bytes":                 {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
+		"a header, for a plain volume": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
+		"the second header only": {func(d *loopDevice) {
+			noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file))
+			zero(t, d, 512)
+		}, nil, 0, fault.Precondition},
 		"nothing, and read-only":          {nil, func(r *FormatRequest) { r.Forbidden = true }, 0, fault.Precondition},
 		"nothing, and made as a copy":     {nil, func(r *FormatRequest) { r.HasContent = true }, 0, fault.Precondition},
 		"nothing, and too small":          {nil, nil, minEncrypted - mib, fault.Precondition},
@@ -95,7 +98,7 @@ func TestEncrypt(t *testing.T) {
 			if size == 0 {
 				size = minEncrypted
 			}
-			dev, req := newLoop(t, size), encrypted(t)
+			dev, req := newLoop(t, size), encrypted(t, commands{})
 			if tc.prepare != nil {
 				tc.prepare(dev)
 			}
@@ -116,20 +119,17 @@ func TestEncrypt(t *testing.T) {
 // TestKilledLuksFormat: F2 for the header. After a luksFormat that was killed the same volume gets its header, and no
 // other volume does.
 func TestKilledLuksFormat(t *testing.T) {
-	traced(t)
-	m, count := New(Config{}), filepath.Join(t.TempDir(), "count")
-	t.Setenv(killerCount, count)
-	t.Setenv(killerAt, "0")
-	if _, err := m.EnsureFormatted(t.Context(), newLoop(t, minEncrypted), encrypted(t)); err != nil {
+	t.Parallel()
+	m, k := New(Config{}), newKiller(t)
+	if _, err := m.EnsureFormatted(t.Context(), newLoop(t, minEncrypted), encrypted(t, k)); err != nil {
 		t.Fatal(err)
 	}
-	calls := numberIn(t, count)
+	calls := k.calls(t)
 	for i := range moments {
 		at := 1 + i*(calls-1)/(moments-1)
 		dev := newLoop(t, minEncrypted)
-		t.Setenv(killerAt, strconv.Itoa(at))
-		_, err := m.EnsureFormatted(t.Context(), dev, encrypted(t))
-		t.Setenv(killerAt, "0")
+		k.at = at
+		_, err := m.EnsureFormatted(t.Context(), dev, encrypted(t, k))
 		if err == nil {
 			t.Fatalf("killed at call %d of %d: EnsureFormatted = nil", at, calls)
 		}
@@ -140,7 +140,7 @@ func TestKilledLuksFormat(t *testing.T) {
 			"a copy of it":   func(r *FormatRequest) { r.HasContent = true },
 			"read-only":      func(r *FormatRequest) { r.Forbidden = true },
 		} {
-			req := encrypted(t)
+			req := encrypted(t, commands{})
 			change(&req)
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 				t.Errorf("killed at call %d: EnsureFormatted for %s = %v, want %v", at, name, err, fault.Precondition)
@@ -149,7 +149,7 @@ func TestKilledLuksFormat(t *testing.T) {
 		if dev.sum() != before {
 			t.Errorf("killed at call %d: a refused call changed the device", at)
 		}
-		if _, err := m.EnsureFormatted(t.Context(), dev, encrypted(t)); err != nil {
+		if _, err := m.EnsureFormatted(t.Context(), dev, encrypted(t, commands{})); err != nil {
 			t.Fatalf("killed at call %d of %d: EnsureFormatted again = %v", at, calls, err)
 		}
 		hasHeader(t, dev)
@@ -160,10 +160,12 @@ func TestKilledLuksFormat(t *testing.T) {
 
 // TestNoted: what a note says about a device that reads as random bytes, as a blank one does behind encryption.
 func TestNoted(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	noted := func(fs Filesystem, n Note) FormatRequest { return FormatRequest{Volume: "v1", Filesystem: fs, Note: n} }
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			dev := newLoop(t, small)
 			scribble(t, dev, small)
 			other := map[Filesystem]Filesystem{Ext4: XFS, XFS: Btrfs, Btrfs: Ext4}[fs]
@@ -208,18 +210,23 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// TestKilledNotedMkfs: a mkfs behind encryption that was killed is made again while the note is there.
+// TestKilledNotedMkfs: a mkfs behind encryption that was killed is made again while the note is there. A quarter of the
+// moments of TestKilledMkfs is enough, since the note decides and not what mkfs had written by then.
 func TestKilledNotedMkfs(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			traced(t)
-			for _, at := range killPoints(t, fs) {
+			t.Parallel()
+			k := newKiller(t)
+			for i, at := range killPoints(t, k, fs) {
+				if i%4 != 0 {
+					continue
+				}
 				m, dev := New(Config{}), newLoop(t, small)
 				scribble(t, dev, 24*mib) // TestNoted has random bytes throughout
 				req := FormatRequest{Volume: "v1", Filesystem: fs, Note: Unformatted}
-				t.Setenv(killerAt, strconv.Itoa(at))
-				_, _ = m.EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
-				t.Setenv(killerAt, "0")
+				k.at = at
+				_, _ = New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
 				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
 					t.Fatalf("killed at call %d: EnsureFormatted again = %v", at, err)
 				}

@@ -84,7 +84,7 @@ func decodeMarker(b []byte, offset int64) (marker, error) {
 		return marker{}, errNoMarker
 	}
 	if version := le.Uint16(b[n:]); version != markerVersion {
-		return marker{}, fmt.Errorf("%w: it holds a format marker of version %d, written by a later release", fault.Precondition, version)
+		return marker{}, fmt.Errorf("%w: it holds a format marker of version %d, written by a later release", fault.FormatUnfinished, version)
 	}
 	return marker{
 		volume:     string(b[n+36 : n+36+length]),
@@ -117,7 +117,7 @@ func readMarker(r io.ReaderAt, size int64) (marker, error) {
 			return marker{}, err
 		case any && (k.volume != found.volume || k.filesystem != found.filesystem):
 			return marker{}, fmt.Errorf("%w: it holds format markers that disagree, of volume %s as %s and of volume %s as %s",
-				fault.Precondition, found.volume, found.filesystem, k.volume, k.filesystem)
+				fault.FormatUnfinished, found.volume, found.filesystem, k.volume, k.filesystem)
 		default:
 			found, any = k, true
 		}
@@ -141,7 +141,7 @@ type disk interface {
 func writeMarker(d disk, size int64, k marker) error {
 	all := places(size)
 	if len(all) == 0 {
-		return fmt.Errorf("a device of %d bytes is too small for a filesystem: %w", size, fault.Precondition)
+		return fmt.Errorf("a device of %d bytes is too small for a filesystem: %w", size, fault.DeviceTooSmall)
 	}
 	for _, offset := range all {
 		b, err := k.encode(offset)
@@ -157,10 +157,10 @@ func writeMarker(d disk, size int64, k marker) error {
 	}
 	switch got, err := readMarker(d, size); {
 	case err != nil:
-		return fmt.Errorf("read the format marker back: %w: %w", fault.Precondition, err)
+		return fmt.Errorf("read the format marker back: %w: %w", fault.DeviceUnreadable, err)
 	case got != k:
 		return fmt.Errorf("the device does not keep what is written to it: the format marker reads back as %+v: %w",
-			got, fault.Precondition)
+			got, fault.DeviceUnreadable)
 	}
 	return nil
 }

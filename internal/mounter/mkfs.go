@@ -69,7 +69,7 @@ func (k *mkfs) run(ctx context.Context) error {
 	}
 	if found != k.req.Filesystem || id != (identity{filesystem: string(found)}) {
 		return fmt.Errorf("%w: the format made %s where %s was wanted (check the class's mkfsOptions)",
-			fault.Precondition, id, k.req.Filesystem)
+			fault.FormatFailed, id, k.req.Filesystem)
 	}
 	if k.req.Note != NoNote {
 		return nil
@@ -89,7 +89,7 @@ func (k *mkfs) make(ctx context.Context) error {
 	case err != nil:
 		return err
 	case out.ExitCode != 0:
-		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
+		return fmt.Errorf("%w: %s ended with code %d: %s", fault.FormatFailed, cmd.Name, out.ExitCode, out.Tail())
 	}
 	return nil
 }

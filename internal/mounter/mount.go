@@ -128,7 +128,7 @@ func (m *Mounter) runMount(ctx context.Context, dev BlockDevice, t target, req M
 		return Output{Stderr: []byte(why + "\n" + strings.ReplaceAll(said, place, t.path)), ExitCode: 1}, nil
 	})
 	if err == nil && out.ExitCode != 0 {
-		err = fmt.Errorf("%w: %s (see also the kernel log)", fault.Precondition, out.Tail())
+		err = fmt.Errorf("%w: %s (see also the kernel log)", fault.MountFailed, out.Tail())
 	}
 	return err
 }
@@ -154,10 +154,10 @@ func (m *Mounter) mounted(t target, dev BlockDevice) (Mount, error) {
 func (m Mount) is(dev BlockDevice, req MountRequest) error {
 	switch {
 	case m.Device != dev.Number():
-		return fmt.Errorf("%w: what got mounted is not the volume's device", fault.Precondition)
+		return fmt.Errorf("%w: what got mounted is not the volume's device", fault.MountFailed)
 	case m.ReadOnly() != req.ReadOnly:
 		// The kernel mounts a damaged or write-protected device read-only without an error.
-		return fmt.Errorf("%w: it could be mounted read-only only (see the kernel log)", fault.Precondition)
+		return fmt.Errorf("%w: it could be mounted read-only only (see the kernel log)", fault.MountFailed)
 	}
 	return nil
 }

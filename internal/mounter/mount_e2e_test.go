@@ -34,9 +34,12 @@ func staged(t *testing.T, m *Mounter, fs Filesystem, size int64) (*loopDevice, s
 // TestOneFormatForManyStages is F6: a hundred stages keep every byte, whatever caches of the
 // machine know, and mkfs runs once.
 func TestOneFormatForManyStages(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			programs, m, dev := countMkfs(t), New(Config{}), newLoop(t, small)
+			t.Parallel()
+			programs, dev := counted(), newLoop(t, small)
+			m := New(Config{Runner: programs})
 			staging := filepath.Join(t.TempDir(), "staging")
 			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, BlankCreated: true, FormatNonZero: true}
 			sums := make(map[string][32]byte)
@@ -81,8 +84,10 @@ func forget(t *testing.T, dev *loopDevice) {
 
 // TestOccupiedStagingPath is F9: whatever else is mounted there is an error, never success.
 func TestOccupiedStagingPath(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			m := New(Config{})
 			dev, staging := staged(t, m, fs, small)
 			other, otherStaging := staged(t, m, fs, small)
@@ -124,6 +129,7 @@ func TestOccupiedStagingPath(t *testing.T) {
 
 // A mount that outlived its disk is in the way, whichever device is to be mounted there.
 func TestMountOfADiskThatHasGone(t *testing.T) {
+	t.Parallel()
 	m, sys := New(Config{SysDir: t.TempDir()}), New(Config{}) // no disk is listed there
 	dev, staging := staged(t, sys, Ext4, small)
 	other := newLoop(t, small)
@@ -139,6 +145,7 @@ func TestMountOfADiskThatHasGone(t *testing.T) {
 // TestWhatGotMountedIsProven: a name that leads to another device, and a device that the kernel mounts read-only, are
 // found after the mount, which is undone.
 func TestWhatGotMountedIsProven(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	for _, fs := range []Filesystem{XFS, Btrfs} {
 		dev, staging := staged(t, m, fs, small)
@@ -147,8 +154,8 @@ func TestWhatGotMountedIsProven(t *testing.T) {
 		takeDown(t, m, other, theirs)
 		refused := func(what string, d BlockDevice) {
 			t.Helper()
-			if err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: fs}); !errors.Is(err, fault.Precondition) {
-				t.Errorf("mount of %s = %v, want %v", what, err, fault.Precondition)
+			if err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: fs}); !errors.Is(err, fault.MountFailed) {
+				t.Errorf("mount of %s = %v, want %v", what, err, fault.MountFailed)
 			}
 			if _, mounted, err := m.MountAt(staging); mounted || err != nil {
 				t.Errorf("after the mount of %s: mounted %v, %v", what, mounted, err)
@@ -174,6 +181,7 @@ func (r renamed) Path() string { return r.path }
 
 // TestBindOfWhatWasMountedMeanwhile: between the look at the staging path and the bind another device may come there.
 func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		m := New(Config{})
 		dev, staging := staged(t, m, fs, small)
@@ -211,6 +219,7 @@ func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 // TestPublishNeedsAStagedVolume is the lower half of F12: without a mount at the staging path the
 // directory there is the node's own disk.
 func TestPublishNeedsAStagedVolume(t *testing.T) {
+	t.Parallel()
 	m, dir := New(Config{}), t.TempDir()
 	dev, staging := staged(t, m, Ext4, small)
 	if err := unix.Unmount(staging, 0); err != nil { // behind the driver's back
@@ -232,8 +241,10 @@ func TestPublishNeedsAStagedVolume(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			m, dir := New(Config{}), t.TempDir()
 			dev, staging := staged(t, m, fs, small)
 			bound, writable := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
@@ -275,6 +286,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestFailingUnmountLosesNothing is P7 and the lower half of F11.
 func TestFailingUnmountLosesNothing(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	dev, staging := staged(t, m, Ext4, small)
 	target := filepath.Join(t.TempDir(), "target")
@@ -288,8 +300,8 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 	if err := m.UnmountAll(t.Context(), target); !errors.Is(err, fault.Busy) {
 		t.Errorf("Unmount in use = %v, want %v", err, fault.Busy)
 	}
-	if err := m.RemoveTarget(target); !errors.Is(err, fault.Precondition) {
-		t.Errorf("RemoveTarget of a mount = %v, want %v", err, fault.Precondition)
+	if err := m.RemoveTarget(target); !errors.Is(err, fault.TargetInUse) {
+		t.Errorf("RemoveTarget of a mount = %v, want %v", err, fault.TargetInUse)
 	}
 	if err := idle(dev); !errors.Is(err, fault.Busy) {
 		t.Errorf("idle of a mounted device = %v, want %v", err, fault.Busy)
@@ -311,6 +323,7 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 
 // TestRawBlock takes a device through publish and unpublish without a filesystem.
 func TestRawBlock(t *testing.T) {
+	t.Parallel()
 	m, dev, other, dir := New(Config{}), newLoop(t, small), newLoop(t, small), t.TempDir()
 	target, readOnly := filepath.Join(dir, "pod", "disk"), filepath.Join(dir, "ro")
 	for range 2 {

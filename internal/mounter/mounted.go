@@ -66,7 +66,7 @@ func CheckPlain(dev BlockDevice) error {
 		return err
 	}
 	return fmt.Errorf("%s holds an encrypted volume, and its class or attributes do not say luks: it is left as it is: %w",
-		dev.Path(), fault.Precondition)
+		dev.Path(), fault.FormatContent)
 }
 
 // btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.
@@ -102,7 +102,7 @@ func xfsMounted(r io.ReaderAt, size int64) (bool, error) {
 	log := make([]byte, maxRecord+sector)
 	limit := uint64(max(0, size-int64(len(log))))
 	if blockSize := uint64(be.Uint32(sb[blockSizeAt:])); shift > 32 || start == 0 || blockSize == 0 || block > limit/blockSize {
-		return false, fmt.Errorf("xfs superblock: impossible place of the log: %w", fault.Precondition)
+		return false, fmt.Errorf("xfs superblock: impossible place of the log: %w", fault.FormatDamaged)
 	} else if err := readFull(r, log, int64(block*blockSize)); err != nil {
 		return false, err
 	}

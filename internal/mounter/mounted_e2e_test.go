@@ -11,6 +11,7 @@ import (
 // TestEverMounted: what mkfs leaves was never mounted. A mount shows as soon as a file is on the disk, so a power
 // cut hides none that holds data, and it shows for ever.
 func TestEverMounted(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		fs      Filesystem
 		options []string

@@ -68,8 +68,6 @@ type Config struct {
 	Runner Runner
 	// Log gets what an operator may want to know later; may be nil.
 	Log func(msg string, keysAndValues ...any)
-	// Refused gets the reason of each EnsureFormatted that refuses a device; may be nil.
-	Refused func(reason Refusal)
 }
 
 // Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
@@ -82,8 +80,6 @@ type Mounter struct {
 	mounts mountutils.Interface
 	run    Runner
 	log    func(msg string, keysAndValues ...any)
-	// refused gets what EnsureFormatted refuses.
-	refused func(reason Refusal)
 	// listings are the listings of filesystems that have not ended, by the id of the mount.
 	listings sync.Map
 }
@@ -92,10 +88,7 @@ type Mounter struct {
 func New(cfg Config) *Mounter {
 	m := &Mounter{
 		dir: filepath.Clean(cmp.Or(cfg.Dir, "/")), sysDir: cmp.Or(cfg.SysDir, "/sys"), mounts: mountutils.NewWithoutSystemd(""),
-		run: cfg.Runner, log: cfg.Log, refused: cfg.Refused,
-	}
-	if m.refused == nil {
-		m.refused = func(Refusal) {}
+		run: cfg.Runner, log: cfg.Log,
 	}
 	if m.run == nil {
 		m.run = commands{}

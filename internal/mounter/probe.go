@@ -142,7 +142,7 @@ func primary(r io.ReaderAt, size int64) (Filesystem, error) {
 			continue
 		}
 		if found != "" {
-			return "", fmt.Errorf("the device carries both %s and %s: %w", found, s.fs, fault.Precondition)
+			return "", fmt.Errorf("the device carries both %s and %s: %w", found, s.fs, fault.FormatDamaged)
 		}
 		found = s.fs
 	}
@@ -153,7 +153,7 @@ func primary(r io.ReaderAt, size int64) (Filesystem, error) {
 func readFull(r io.ReaderAt, buf []byte, offset int64) error {
 	if n, err := r.ReadAt(buf, offset); n < len(buf) {
 		return fmt.Errorf("%w: the device cannot be read at offset %d (%d bytes; see the kernel log): %w",
-			fault.Precondition, offset, len(buf), err)
+			fault.DeviceUnreadable, offset, len(buf), err)
 	}
 	return nil
 }

@@ -3,56 +3,40 @@
 package mounter
 
 import (
-	"fmt"
-	"os"
+	"context"
 	"os/exec"
-	"path/filepath"
-	"strings"
+	"sync"
 	"testing"
 )
 
-// programs counts runs of programs by wrappers that stand before the real ones on PATH.
+// programs runs the real programs and counts them.
 type programs struct {
-	t   *testing.T
-	dir string
+	under Runner
+	mu    sync.Mutex
+	count map[string]int
 }
 
-func countPrograms(t *testing.T, names ...string) programs {
-	t.Helper()
-	p := programs{t, t.TempDir()}
-	for _, name := range names {
-		real, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatalf("%v: install e2fsprogs, xfsprogs, btrfs-progs", err)
-		}
-		script := fmt.Sprintf("#!/bin/sh\necho run >>%s/%s.count\nexec %s \"$@\"\n", p.dir, name, real)
-		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("PATH", p.dir+":"+os.Getenv("PATH"))
-	return p
+// counted counts what a Mounter runs by itself, or by way of another runner.
+func counted(under ...Runner) *programs {
+	return &programs{under: append(under, commands{})[0], count: make(map[string]int)}
 }
 
-// countMkfs counts every mkfs.
-func countMkfs(t *testing.T) programs {
-	t.Helper()
-	return countPrograms(t, "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs")
+func (p *programs) Run(ctx context.Context, c Command) (Output, error) {
+	p.mu.Lock()
+	p.count[c.Name]++
+	p.mu.Unlock()
+	return p.under.Run(ctx, c)
 }
 
-// runs returns how often a program ran so far; without a name, all of them.
-func (p programs) runs(names ...string) int {
-	p.t.Helper()
+// runs returns how often the programs of these names ran so far; without a name, every mkfs.
+func (p *programs) runs(names ...string) (n int) {
 	if len(names) == 0 {
 		names = []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"}
 	}
-	n := 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, name := range names {
-		b, err := os.ReadFile(filepath.Join(p.dir, name+".count"))
-		if err != nil && !os.IsNotExist(err) {
-			p.t.Fatal(err)
-		}
-		n += strings.Count(string(b), "\n")
+		n += p.count[name]
 	}
 	return n
 }

@@ -28,7 +28,7 @@ func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
 
 // errNoCapability refuses what fs/ext4/ioctl.c (ext4_resize_begin) would refuse.
 var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
-	"which the node program lacks; give its container that capability", fault.Precondition)
+	"which the node program lacks; give its container that capability", fault.GrowCapability)
 
 // growStaged is growMounted for a volume that is being staged. Without the capability to grow an ext4 the
 // volume is used with the size that its filesystem has.

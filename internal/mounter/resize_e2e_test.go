@@ -24,15 +24,16 @@ func needsToGrow(t *testing.T, fs Filesystem) {
 // TestExt4WithoutTheCapability: the volume is used with the size that it has, the log says why, and a growth
 // is refused with the name of the capability.
 func TestExt4WithoutTheCapability(t *testing.T) {
+	t.Parallel()
 	if mayGrowExt4() {
 		t.Skip("this root has CAP_SYS_RESOURCE")
 	}
 	var logged []string
-	m := New(Config{Log: func(msg string, _ ...any) { logged = append(logged, msg) }})
+	programs := counted()
+	m := New(Config{Runner: programs, Log: func(msg string, _ ...any) { logged = append(logged, msg) }})
 	dev, staging := staged(t, m, Ext4, small)
 	takeDown(t, m, dev, staging)
 	dev.grow(3 * small)
-	programs := countPrograms(t, "resize2fs")
 	for _, what := range []string{"first", "again"} {
 		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4}); err != nil {
 			t.Errorf("MountDevice %s = %v, want it mounted as it is", what, err)
@@ -45,8 +46,8 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 		t.Errorf("FilesystemStats = %+v, %v, want no more than %d", got, err, small)
 	}
 	err := m.GrowFilesystem(t.Context(), dev, staging)
-	if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "CAP_SYS_RESOURCE") || programs.runs("resize2fs") > 0 {
-		t.Errorf("GrowFilesystem = %v with %d resize2fs, want %v naming the capability", err, programs.runs("resize2fs"), fault.Precondition)
+	if !errors.Is(err, fault.GrowCapability) || !strings.Contains(err.Error(), "CAP_SYS_RESOURCE") || programs.runs("resize2fs") > 0 {
+		t.Errorf("GrowFilesystem = %v with %d resize2fs, want %v naming the capability", err, programs.runs("resize2fs"), fault.GrowCapability)
 	}
 	takeDown(t, m, dev, staging)
 	consistent(t, dev, Ext4)
@@ -66,9 +67,11 @@ func (failing) Run(ctx context.Context, cmd Command) (Output, error) {
 // TestGrow is E3, E5 and C9 at this level: after the device grew the filesystem has its size,
 // asking again runs nothing, and it mounts again and is consistent.
 func TestGrow(t *testing.T) {
+	t.Parallel()
 	const larger = 2 * small
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			needsToGrow(t, fs)
 			m := New(Config{})
 			dev, staging := staged(t, m, fs, small)
@@ -87,7 +90,8 @@ func TestGrow(t *testing.T) {
 			if err != nil || after.TotalBytes < before.TotalBytes+(larger-small)*9/10 {
 				t.Errorf("FilesystemStats = %+v, %v; before %+v, want %d more", after, err, before, larger-small)
 			}
-			none := countPrograms(t, "resize2fs", "xfs_growfs", "btrfs")
+			none := counted()
+			m = New(Config{Runner: none})
 			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil || none.runs("resize2fs", "xfs_growfs", "btrfs") > 0 {
 				t.Errorf("GrowFilesystem again = %v with %d commands, want none", err, none.runs("resize2fs", "xfs_growfs", "btrfs"))
 			}
@@ -110,8 +114,10 @@ func TestGrow(t *testing.T) {
 // What a call has mounted is taken down when it does not grow, since its kind of failure means to the kubelet that
 // nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
 func TestAGrowthThatFailsAtStage(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			needsToGrow(t, fs)
 			good, bad := New(Config{}), New(Config{Runner: failing{}})
 			dev, staging := staged(t, good, fs, small)
@@ -143,8 +149,10 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 
 // TestGrowAtStage covers a device that grew while nothing was mounted, as after a restore.
 func TestGrowAtStage(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			needsToGrow(t, fs)
 			m := New(Config{})
 			dev, staging := staged(t, m, fs, small)
@@ -164,8 +172,10 @@ func TestGrowAtStage(t *testing.T) {
 
 // TestSizesThatLeaveARest: a device that is not a whole number of groups is grown once.
 func TestSizesThatLeaveARest(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			needsToGrow(t, fs)
 			for _, size := range []int64{small + 512, small + 3*mib, small + 8*mib + 4096, 513 * mib} {
 				m := New(Config{})
@@ -187,8 +197,10 @@ func TestSizesThatLeaveARest(t *testing.T) {
 
 // TestStats is P6 for filesystems and devices.
 func TestStats(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			m := New(Config{})
 			dev, staging := staged(t, m, fs, small)
 			before, err := m.FilesystemStats(staging)

@@ -81,7 +81,7 @@ func (commands) Run(ctx context.Context, c Command) (Output, error) {
 	case ctx.Err() != nil:
 		return out, fmt.Errorf("run %s: %w: %w", c.Name, fault.Unavailable, ctx.Err())
 	case errors.Is(err, exec.ErrNotFound):
-		return out, fmt.Errorf("run %s: %w: the program is not installed: %w", c.Name, fault.Precondition, err)
+		return out, fmt.Errorf("run %s: %w: the program is not installed: %w", c.Name, fault.ProgramMissing, err)
 	}
 	return out, fmt.Errorf("run %s: %w: %w: %s", c.Name, fault.Unavailable, err, out.Tail())
 }

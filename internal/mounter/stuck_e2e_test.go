@@ -29,11 +29,14 @@ func (h held) Run(ctx context.Context, cmd Command) (Output, error) {
 // TestMkfsIsNotBrokenOff is P2 at this level: a mkfs that hangs is not killed when its call ends, and
 // keeps no other device from being worked on.
 func TestMkfsIsNotBrokenOff(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
+			t.Parallel()
 			stuck, free := newLoop(t, small), newLoop(t, small)
 			h := held{"mkfs.", stuck.Path(), make(chan struct{}, 1), make(chan struct{})}
-			m, programs := New(Config{Runner: h}), countMkfs(t)
+			programs := counted(h)
+			m := New(Config{Runner: programs})
 			req := FormatRequest{Volume: "v1", Filesystem: fs}
 
 			ctx, cancel := context.WithCancel(t.Context())
@@ -60,6 +63,7 @@ func TestMkfsIsNotBrokenOff(t *testing.T) {
 
 // TestFsckIsNotBrokenOff holds e2fsck the same way, and looks that nothing is begun after it.
 func TestFsckIsNotBrokenOff(t *testing.T) {
+	t.Parallel()
 	dev := newLoop(t, small)
 	h := held{"e2fsck", dev.Path(), make(chan struct{}, 2), make(chan struct{})}
 	m := New(Config{Runner: h})
@@ -83,14 +87,15 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 
 // TestDamagedExt4IsNotMounted looks that what e2fsck -p cannot repair reaches the operator.
 func TestDamagedExt4IsNotMounted(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	dev, staging := staged(t, m, Ext4, small)
 	takeDown(t, m, dev, staging)
 	must(t, "debugfs", "-w", "-R", "clri <2>", dev.Path()) // the root directory
 	must(t, "debugfs", "-w", "-R", "set_super_value state 2", dev.Path())
 	err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4})
-	if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
-		t.Errorf("MountDevice = %v, want %v with advice", err, fault.Precondition)
+	if !errors.Is(err, fault.FsckFailed) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
+		t.Errorf("MountDevice = %v, want %v with advice", err, fault.FsckFailed)
 	}
 	if _, ok, err := m.MountAt(staging); ok || err != nil {
 		t.Errorf("MountAt = %v, %v, want nothing", ok, err)
@@ -100,9 +105,12 @@ func TestDamagedExt4IsNotMounted(t *testing.T) {
 // TestMarkerOfAFinishedMkfs covers a program killed between mkfs and the clearing of the marker:
 // nobody has mounted the filesystem, so making it again is right.
 func TestMarkerOfAFinishedMkfs(t *testing.T) {
+	t.Parallel()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			m, dev, programs := New(Config{}), newLoop(t, small), countMkfs(t)
+			t.Parallel()
+			dev, programs := newLoop(t, small), counted()
+			m := New(Config{Runner: programs})
 			req := FormatRequest{Volume: "v1", Filesystem: fs}
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
 				t.Fatal(err)

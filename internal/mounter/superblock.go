@@ -37,7 +37,7 @@ func readExtSuper(r io.ReaderAt) (extSuper, error) {
 // parseExtSuper refuses what no mke2fs makes, so that no arithmetic on it can go wrong.
 func parseExtSuper(b []byte) (extSuper, error) {
 	bad := func(what string) (extSuper, error) {
-		return extSuper{}, fmt.Errorf("ext4 superblock: %s: %w", what, fault.Precondition)
+		return extSuper{}, fmt.Errorf("ext4 superblock: %s: %w", what, fault.FormatDamaged)
 	}
 	le := binary.LittleEndian
 	if len(b) < int(kib) || le.Uint16(b[0x38:]) != 0xef53 {

@@ -207,7 +207,7 @@ func (m *Mounter) RemoveTarget(path string) error {
 
 func (t target) removeEmpty() error {
 	refuse := func(why string) error {
-		return fmt.Errorf("remove %s: %w: %s", t.path, fault.Precondition, why)
+		return fmt.Errorf("remove %s: %w: %s", t.path, fault.TargetInUse, why)
 	}
 	var st unix.Stat_t
 	err := unix.Fstatat(t.dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW)

@@ -68,6 +68,8 @@ func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
 			}
 			if err := New(Config{}).RemoveTarget(path); fault.Of(err) != tc.kind {
 				t.Errorf("RemoveTarget = %v, want kind %q", err, tc.kind)
+			} else if is := errors.Is(err, fault.TargetInUse); is != (tc.kind == fault.Precondition) {
+				t.Errorf("the reason of %v is %q", err, string(fault.ReasonOf(err)))
 			}
 			_, err := os.Lstat(path)
 			if gone := errors.Is(err, os.ErrNotExist); gone != (tc.kind == fault.None) {

@@ -3,6 +3,7 @@
 package mounter
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -19,16 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary stands on PATH in the place of a mkfs and runs the real one under ptrace, so that
-// it can be killed at exactly the n-th system call that changes something. These variables tell it.
+// The test binary stands in the place of a mkfs and runs the real one under ptrace, so that it can be
+// killed at exactly the n-th system call that changes something. These variables tell it.
 const (
-	killerPath  = "MKFS_KILLER_PATH"  // where the real programs are
 	killerAt    = "MKFS_KILLER_AT"    // which call to kill it at; 0: never
 	killerCount = "MKFS_KILLER_COUNT" // file that gets the number of calls
 	killerNode  = "MKFS_KILLER_NODE"  // kill the parent too: the whole node program dies
 
 	helperDevice = "MOUNTER_HELPER_DEVICE" // run as a node that formats this device
 	helperFS     = "MOUNTER_HELPER_FILESYSTEM"
+	helperDir    = "MOUNTER_HELPER_DIR" // of the killer
+	helperAt     = "MOUNTER_HELPER_AT"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +67,7 @@ func traceMkfs(name string, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	cmd := exec.Command(filepath.Join(os.Getenv(killerPath), name), args...)
+	cmd := exec.Command(name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "device")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
@@ -74,11 +76,9 @@ func traceMkfs(name string, args []string) int {
 		return 1
 	}
 	count, code := traceUntil(cmd.Process.Pid, at)
-	if file := os.Getenv(killerCount); file != "" {
-		if err := os.WriteFile(file, []byte(strconv.Itoa(count)), 0o600); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+	if err := os.WriteFile(os.Getenv(killerCount), []byte(strconv.Itoa(count)), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return code
 }
@@ -133,8 +133,14 @@ func syscallOf(pid int) (number uint64, entry bool) {
 	return binary.NativeEndian.Uint64(info[24:]), errno == 0 && info[0] == 1
 }
 
-// traced puts the test binary in the place of every mkfs and of cryptsetup.
-func traced(t *testing.T) {
+// killer is a Runner with the test binary in the place of every mkfs and of cryptsetup.
+type killer struct {
+	dir   string // the test binary under the names of the programs
+	at    int    // which call to kill the program at; 0: never
+	count string // a file that gets the number of calls
+}
+
+func newKiller(t *testing.T) *killer {
 	t.Helper()
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -142,22 +148,25 @@ func traced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "cryptsetup"} {
-		real, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(killerPath, filepath.Dir(real))
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return &killer{dir: dir, count: filepath.Join(dir, "count")}
 }
 
-// numberIn returns the number of calls that a tracer has written down.
-func numberIn(t *testing.T, file string) int {
+func (k *killer) Run(ctx context.Context, c Command) (Output, error) {
+	program := filepath.Join(k.dir, c.Name)
+	if _, err := os.Stat(program); err == nil {
+		c.Name, c.Args = "env", append([]string{killerAt + "=" + strconv.Itoa(k.at), killerCount + "=" + k.count, program}, c.Args...)
+	}
+	return commands{}.Run(ctx, c)
+}
+
+// calls returns the number of calls that the last program made.
+func (k *killer) calls(t *testing.T) int {
 	t.Helper()
-	b, err := os.ReadFile(file)
+	b, err := os.ReadFile(k.count)
 	if err != nil {
 		t.Fatal(err)
 	}

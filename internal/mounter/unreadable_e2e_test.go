@@ -17,10 +17,11 @@ import (
 
 // TestUnreadableDiskIsNeverFormatted is F1: wherever one read fails, there is an error and no mkfs.
 func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
+	t.Parallel()
 	const size = 320 * mib
-	programs := countMkfs(t)
+	programs := counted()
 	bad, dev := newBadDisk(t, size)
-	m := New(Config{})
+	m := New(Config{Runner: programs})
 	req := FormatRequest{Volume: "v1", Filesystem: Ext4, BlankCreated: true, FormatNonZero: true}
 
 	refused := func(what string, at int64) {
@@ -70,6 +71,7 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 
 // TestKilledTestOfABadDisk kills a test process that uses a bad disk. No loop device, no mount and no server is left.
 func TestKilledTestOfABadDisk(t *testing.T) {
+	t.Parallel()
 	for try := range 3 {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
@@ -140,7 +142,7 @@ func until(t *testing.T, what string, ok func() bool) {
 
 // TestBlkidThatFailsIsNotAnAnswer covers the other half of F1: our own read is fine and blkid is not.
 func TestBlkidThatFailsIsNotAnAnswer(t *testing.T) {
-	dev, programs := newLoop(t, small), countMkfs(t)
+	dev, programs := newLoop(t, small), counted()
 	for name, script := range map[string]string{
 		"blkid cannot read": "#!/bin/sh\nexit 4\n", "blkid is torn": "#!/bin/sh\nexit 8\n", "blkid dies": "#!/bin/sh\nkill -9 $$\n",
 		"blkid sees what we do not": "#!/bin/sh\necho TYPE=zfs_member\n", "blkid mumbles": "#!/bin/sh\necho DEVNAME=x\n",
@@ -152,7 +154,7 @@ func TestBlkidThatFailsIsNotAnAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			_, err := New(Config{}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4})
+			_, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4})
 			if !errors.Is(err, fault.Precondition) && !errors.Is(err, fault.Unavailable) || programs.runs() > 0 {
 				t.Errorf("EnsureFormatted = %v with %d mkfs, want a refusal and none", err, programs.runs())
 			}

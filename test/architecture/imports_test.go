@@ -33,38 +33,35 @@ var (
 	anything   = []string{""}
 )
 
+// sdks are what the backend of each cloud behind an API may import that no other may.
+var sdks = map[string][]string{
+	"digitalocean": {godo},
+	"linode":       {linodego},
+	"yandex":       {yandexSDK, yandexAPI, grpc, protobuf},
+}
+
 // The import graph is the architecture: docs/architecture.md explains it, this table holds it.
 // A package that no row names may import nothing of ours and nothing from outside.
-var rules = map[string]rule{
-	"internal/fault":            {},
-	"internal/cloud":            {ours: []string{"fault"}},
-	"internal/cloud/profile":    {},
-	"internal/cloud/running":    {},
-	"internal/cloud/middleware": {ours: []string{"cloud", "fault"}, outside: []string{zap, prometheus}},
-	"internal/cloud/memory":     {ours: []string{"cloud", "fault"}},
-	"internal/cloud/cloudtest":  {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
-	"internal/cloud/local/pool": {ours: []string{"fault"}, outside: []string{unix}},
-	"internal/cloud/local":      {ours: []string{"cloud", "fault", "cloud/profile", "cloud/local/pool"}, outside: []string{zap}},
-	"internal/cloud/budget":     {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
-	"internal/cloud/tags":       {ours: []string{"cloud", "fault"}},
-	"internal/cloud/ops":        {ours: []string{"cloud/budget", "fault", "cloud/running"}, outside: []string{prometheus}},
-	"internal/cloud/api":        {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
-	"internal/cloud/digitalocean": {
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
-		outside: []string{godo, zap},
-	},
-	"internal/cloud/linode": {
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
-		outside: []string{linodego, zap},
-	},
-	"internal/cloud/yandex": {
-		ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags"},
-		outside: []string{yandexSDK, yandexAPI, grpc, protobuf, zap},
-	},
+var rules = withClouds(map[string]rule{
+	"internal/fault":             {},
+	"internal/cloud":             {ours: []string{"fault"}},
+	"internal/cloud/profile":     {},
+	"internal/cloud/running":     {},
+	"internal/cloud/requestid":   {outside: []string{zap}},
+	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "cloud/requestid"}, outside: []string{zap, prometheus}},
+	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
+	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
+	"internal/cloud/local/pool":  {ours: []string{"fault"}, outside: []string{unix}},
+	"internal/cloud/local":       {ours: []string{"cloud", "fault", "cloud/profile", "cloud/local/pool"}, outside: []string{zap}},
+	"internal/driver/doctor":     {ours: []string{"fault", "cloud/local/pool"}},
+	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
+	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
+	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "cloud/running", "cloud/requestid"}, outside: []string{prometheus}},
+	"internal/cloud/api":         {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget", "cloud/requestid"}, outside: []string{zap}},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
-	"internal/driver":            {ours: []string{"fault", "cloud/profile", "driver/compat"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
+	"internal/driver":            {ours: []string{"fault", "cloud/profile", "driver/compat", "cloud/requestid"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/compat":     {ours: []string{"cloud/profile"}},
-	"internal/driver/drivertest": {ours: []string{"driver"}, outside: []string{csiSpec, grpc}},
+	"internal/driver/drivertest": {ours: []string{"driver"}, outside: []string{csiSpec, grpc, protobuf}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "cloud/profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
 		ours:    []string{"driver", "mounter", "mounter/device", "mounter/luks", "fault"},
@@ -75,17 +72,31 @@ var rules = map[string]rule{
 	"internal/mounter/luks":   {ours: []string{"fault", "mounter"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
-			"fault", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
-			"cloud/digitalocean", "cloud/linode", "cloud/metadata", "cloud/budget",
-			"cloud/yandex", "cloud/ops", "cloud/api", "cloud/profile",
+			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
+			"cloud/metadata", "cloud/budget", "cloud/ops", "cloud/api", "cloud/profile",
 		},
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver", "driver/node", "mounter", "cloud/running", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
+		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter", "cloud/running", "mounter/device", "cloud/local/pool", "cloud/metadata", "cloud/profile"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
-	"test": {ours: anything, outside: anything},
+	"build/notices": {},
+	"test":          {ours: anything, outside: anything},
+})
+
+// withClouds adds a row for each backend in sdks, and lets the controller import it.
+func withClouds(rows map[string]rule) map[string]rule {
+	controller := rows["cmd/controller"]
+	for name, sdk := range sdks {
+		controller.ours = append(controller.ours, "cloud/"+name)
+		rows["internal/cloud/"+name] = rule{
+			ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags", "cloud/requestid"},
+			outside: append([]string{zap}, sdk...),
+		}
+	}
+	rows["cmd/controller"] = controller
+	return rows
 }
 
 // forTests may be imported by any _test.go file in addition.
@@ -129,9 +140,16 @@ func TestOnlyTestsImportTestPackages(t *testing.T) {
 
 // TestNodeIsSmall: the node program links no cloud SDK and no Kubernetes client.
 func TestNodeIsSmall(t *testing.T) {
-	banned := []string{
-		"github.com/yandex-cloud/", "github.com/linode/", "github.com/digitalocean/",
-		"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery",
+	banned := []string{"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery"}
+	for _, sdk := range sdks {
+		for _, path := range sdk {
+			if parts := strings.Split(path, "/"); parts[0] == "github.com" {
+				banned = append(banned, "github.com/"+parts[1]+"/")
+			}
+		}
+	}
+	if len(banned) < 3+len(sdks) {
+		t.Fatalf("only %q are banned: a backend has no SDK", banned)
 	}
 	for _, pkg := range list(t, "-deps", "./cmd/node") {
 		for _, prefix := range banned {

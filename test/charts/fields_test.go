@@ -38,8 +38,8 @@ func TestEveryValueIsUsed(t *testing.T) {
 	}
 	leaves := 0
 	g.leaves(nil, root, func(path []string, property map[string]any) {
-		// Mounts are of volumes of the operator's: see TestExtras. global is Helm's.
-		if name := path[len(path)-1]; name == "extraVolumeMounts" || name == "global" {
+		// Mounts are of volumes of the operator's: see TestExtras. global is Helm's. The image for thin pools: see TestThinPools.
+		if name := path[len(path)-1]; name == "extraVolumeMounts" || name == "global" || slices.Contains(path, "lvm") && path[0] == "image" {
 			return
 		}
 		leaves++
@@ -153,6 +153,27 @@ func TestMorePools(t *testing.T) {
 	}
 	if volumes := fmt.Sprint(at(template, "spec", "volumes")); !strings.Contains(volumes, "map[hostPath:map[path:/mnt/fast type:DirectoryOrCreate] name:pool-fast]") {
 		t.Errorf("the volumes are %s", volumes)
+	}
+}
+
+// TestThinPools: a thin pool is in the programs' variable, and no folder. Both programs have the image with LVM.
+func TestThinPools(t *testing.T) {
+	pools := []any{values{"name": "thin", "dir": "lvm:vg/thin"}}
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	o := clusterOf("local").render(t, values{
+		"cloud": "local", "local": values{"lvm": true, "morePools": pools}, "image": values{"lvm": values{"repository": "thin", "digest": digest}},
+	})
+	template := at(o["DaemonSet/cloudblock-node"], "spec", "template").(map[string]any)
+	for _, program := range []string{"node", "controller"} {
+		if env := fmt.Sprint(container(template, program)["env"]); !strings.Contains(env, "/var/lib/cloudblock-csi/pool,thin=lvm:vg/thin]") {
+			t.Errorf("%s has the variables %s", program, env)
+		}
+		if got, want := container(template, program)["image"], "ghcr.io/cloudblock-csi/thin@"+digest; got != want {
+			t.Errorf("%s has the image %s, want %s", program, got, want)
+		}
+	}
+	if text := fmt.Sprint(template); strings.Contains(text, "pool-thin") {
+		t.Errorf("the thin pool is mounted: %s", text)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestValuesAreTheComponents(t *testing.T) {
 }
 
 // partOfOthers are components that operators never add by themselves.
-var partOfOthers = []string{"images", "driver-name", "node-bound", "name", "sidecar"}
+var partOfOthers = []string{"images", "driver-name", "node-bound", "name", "sidecar", "programs"}
 
 // TestEveryComponentIsAValue: what operators can switch on in an overlay, they can in the chart.
 func TestEveryComponentIsAValue(t *testing.T) {
@@ -136,6 +136,7 @@ func components(t *testing.T) map[string]component {
 				"imagePullSecrets": []any{values{"name": "registry"}},
 			}, newVersion,
 		},
+		"lvm": {[]string{"local"}, []string{"lvm"}, values{"local": values{"lvm": true}}, ""},
 		"source-node": {
 			[]string{"local"},
 			[]string{"snapshots", "source-node"},

@@ -19,7 +19,6 @@ type outcome string
 
 const (
 	passed  outcome = "pass"
-	exists  outcome = "exists"
 	missing outcome = ""
 )
 
@@ -55,23 +54,6 @@ func runTests(ctx context.Context, tests map[string][]string, out io.Writer) (ma
 		fmt.Fprintf(out, "%.0f s\n%s", time.Since(begin).Seconds(), failed)
 	}
 	return results, ctx.Err()
-}
-
-// listTests compiles the packages and looks which of the named tests they have.
-func listTests(ctx context.Context, tests map[string][]string, out io.Writer) (map[test]outcome, error) {
-	results := map[test]outcome{}
-	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		cmd := exec.CommandContext(ctx, "go", "test", "-race", "-tags", "e2e", "-list", ".*", "./"+pkg)
-		printed, err := cmd.CombinedOutput()
-		if err != nil {
-			return nil, fmt.Errorf("list the tests of %s: %w: %s", pkg, err, printed)
-		}
-		for name := range strings.Lines(string(printed)) {
-			results[test{pkg, strings.TrimSpace(name)}] = exists
-		}
-	}
-	_, err := fmt.Fprintln(out, "nothing was run: the rows say which test holds them, the suites whether it passes")
-	return results, err
 }
 
 // runPackage adds the outcomes of one package to results. It returns what the tests printed if one

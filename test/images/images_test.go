@@ -24,7 +24,7 @@ import (
 	"testing"
 )
 
-var dir = flag.String("images", "", "the folder with controller.tar and node.tar")
+var dir = flag.String("images", "", "the folder with controller.tar, node.tar and lvm.tar")
 
 // config is what the tests look at in an image's configuration.
 type config struct {
@@ -145,7 +145,7 @@ func run(t *testing.T, root string, c config, args ...string) (string, error) {
 
 // An image of more bytes than this, unpacked, has something in it that the programs do not need.
 func TestImagesAreSmall(t *testing.T) {
-	for name, bar := range map[string]int64{"controller": 30e6, "node": 120e6} {
+	for name, bar := range map[string]int64{"controller": 30e6, "node": 120e6, "lvm": 160e6} {
 		root, _, _ := unpack(t, name)
 		var size int64
 		for _, file := range files(t, root) {
@@ -162,36 +162,83 @@ func TestImagesAreSmall(t *testing.T) {
 	}
 }
 
+// lvmTools are what the image for thin pools has besides the tools of the node.
+var lvmTools = []string{"lvm", "thin_check"}
+
 // Scanners know a distribution's packages in an image without dpkg by these files.
-func TestTheNodeImageSaysWhichPackagesItHas(t *testing.T) {
-	root, _, _ := unpack(t, "node")
+func TestTheImagesSayWhichPackagesTheyHave(t *testing.T) {
+	packages := []string{"libc6", "mount", "e2fsprogs", "xfsprogs", "btrfs-progs", "cryptsetup-bin", "dmsetup"}
+	testPackages(t, "node", packages)
+	testPackages(t, "lvm", append(packages, "lvm2", "thin-provisioning-tools"))
+}
+
+func testPackages(t *testing.T, image string, packages []string) {
+	t.Helper()
+	root, _, _ := unpack(t, image)
 	release, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	if err != nil || !strings.Contains(string(release), "ID=debian") {
-		t.Errorf("/etc/os-release = %q, %v", release, err)
+		t.Errorf("%s: /etc/os-release = %q, %v", image, release, err)
 	}
-	for _, name := range []string{"libc6", "mount", "e2fsprogs", "xfsprogs", "btrfs-progs", "cryptsetup-bin", "dmsetup"} {
+	for _, name := range packages {
 		entry, err := os.ReadFile(filepath.Join(root, "var/lib/dpkg/status.d", name))
 		if err != nil || !strings.Contains(string(entry), "\nVersion: ") {
-			t.Errorf("the entry of %s = %q, %v", name, entry, err)
+			t.Errorf("%s: the entry of %s = %q, %v", image, name, entry, err)
+		}
+	}
+}
+
+// Each licence that a program contains asks for its text to go with it.
+func TestTheImagesHaveTheTermsOfWhatIsInThem(t *testing.T) {
+	for name, modules := range map[string][]string{
+		"controller": {"google.golang.org/grpc v", "github.com/hashicorp/go-retryablehttp v", "Go go1."},
+		"node":       {"google.golang.org/grpc v", "k8s.io/mount-utils v", "Go go1."},
+	} {
+		root, _, _ := unpack(t, name)
+		text, err := os.ReadFile(filepath.Join(root, "licenses/third-party"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, module := range modules {
+			if !strings.Contains(string(text), "\n"+module) {
+				t.Errorf("the %s image has no terms of %s", name, module)
+			}
+		}
+		own, err := os.ReadFile(filepath.Join(root, "licenses/cloudblock-csi"))
+		if err != nil || !strings.Contains(string(own), "Apache License") {
+			t.Errorf("the %s image has the project's terms %.40q, %v", name, own, err)
 		}
 	}
 }
 
 func TestTheControllerIsOneProgramAndItsCertificates(t *testing.T) {
 	root, c, _ := unpack(t, "controller")
-	if got, want := files(t, root), []string{"/cloudblock-controller", "/etc/ssl/certs/ca-certificates.crt"}; !slices.Equal(got, want) {
+	if got, want := files(t, root), []string{
+		"/cloudblock-controller", "/etc/ssl/certs/ca-certificates.crt", "/licenses/cloudblock-csi", "/licenses/third-party",
+	}; !slices.Equal(got, want) {
 		t.Errorf("the image holds %v, want %v", got, want)
 	}
 	if c.Config.User != "65532:65532" {
 		t.Errorf("it runs as %q, want a number that is not root", c.Config.User)
 	}
-	checkProgram(t, root, c, "cloudblock-controller")
+	checkStarts(t, root, c, "cloudblock-controller")
 }
 
 func TestTheNodeImageHoldsItsToolsAndNothingToLogInWith(t *testing.T) {
 	root, c, _ := unpack(t, "node")
-	checkProgram(t, root, c, "cloudblock-node")
-	want := append(tools(t), "cloudblock-node")
+	checkStarts(t, root, c, "cloudblock-node")
+	checkPrograms(t, root, append(tools(t), "cloudblock-node"))
+}
+
+func TestTheImageForThinPoolsHoldsBothProgramsAndTheirTools(t *testing.T) {
+	root, c, _ := unpack(t, "lvm")
+	checkStarts(t, root, c, "cloudblock-controller")
+	checkVersion(t, root, c, "cloudblock-node")
+	checkPrograms(t, root, append(tools(t), append(lvmTools, "cloudblock-controller", "cloudblock-node")...))
+}
+
+// checkPrograms: the image has these programs and no others.
+func checkPrograms(t *testing.T, root string, want []string) {
+	t.Helper()
 	for _, file := range files(t, root) {
 		info, err := os.Lstat(root + file)
 		if err != nil {
@@ -207,12 +254,17 @@ func TestTheNodeImageHoldsItsToolsAndNothingToLogInWith(t *testing.T) {
 	}
 }
 
-// checkProgram: the image starts the program, whose version is the one that the image is labelled with.
-func checkProgram(t *testing.T, root string, c config, name string) {
+// checkStarts: the image starts the program, whose version is the one that the image is labelled with.
+func checkStarts(t *testing.T, root string, c config, name string) {
 	t.Helper()
 	if !slices.Equal(c.Config.Entrypoint, []string{"/" + name}) {
 		t.Errorf("the image starts %v", c.Config.Entrypoint)
 	}
+	checkVersion(t, root, c, name)
+}
+
+func checkVersion(t *testing.T, root string, c config, name string) {
+	t.Helper()
 	out, err := run(t, root, c, "/"+name, "--version")
 	want := fmt.Sprintf("%s %s %s\n", name, c.Config.Labels["org.opencontainers.image.version"], c.Config.Labels["org.opencontainers.image.revision"])
 	if err != nil || out != want {

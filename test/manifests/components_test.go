@@ -95,6 +95,37 @@ func TestUnbound(t *testing.T) {
 	}
 }
 
+// TestLVM: both programs have lvm and share its locks on the node.
+func TestLVM(t *testing.T) {
+	pod := parse(t, combination{"local", []string{"lvm"}}.render(t)).pods["DaemonSet/cloudblock-node"]
+	programs := 0
+	for _, c := range pod.Containers {
+		if !withLVM(c) {
+			continue
+		}
+		programs++
+		if want := []string{"/cloudblock-" + c.Name}; !slices.Equal(c.Command, want) {
+			t.Errorf("container %s runs %v, want %v", c.Name, c.Command, want)
+		}
+		for _, path := range []string{"/dev", "/etc/lvm", "/run/lock/lvm", "/run/lvm", "/run/cloudblock-csi"} {
+			shared := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.MountPath == path && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+					return v.Name == m.Name && v.HostPath != nil && v.HostPath.Path == path
+				})
+			})
+			if !shared {
+				t.Errorf("container %s has not the node's %s", c.Name, path)
+			}
+		}
+		if s := c.SecurityContext; s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || s.AllowPrivilegeEscalation != nil {
+			t.Errorf("container %s: %+v, want it to be privileged and nothing that contradicts it", c.Name, s)
+		}
+	}
+	if programs != 2 {
+		t.Errorf("%d containers have lvm, want both programs", programs)
+	}
+}
+
 // TestKubeletDir: each path of the kubelet is in its folder, and the folder is inside the container where it is outside.
 func TestKubeletDir(t *testing.T) {
 	for _, overlay := range overlays(t) {

@@ -154,6 +154,7 @@ type snapshotClass struct {
 	Kind       string `json:"kind"`
 	Metadata   struct {
 		Name, Namespace string
+		Labels          map[string]string
 		Annotations     map[string]string
 	}
 	Driver         string            `json:"driver"`

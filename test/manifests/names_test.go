@@ -18,14 +18,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// scopes says what the volumes of each cloud are bound to.
-var scopes = map[string]string{
-	"local": profile.ScopeNode, "digitalocean": profile.ScopeRegion, "linode": profile.ScopeRegion, "yandex": profile.ScopeZone,
-}
-
 func TestNamesAreTheDrivers(t *testing.T) {
 	for _, cloud := range overlays(t) {
-		names, err := driver.NewNames(cloud, scopes[cloud], "", nil)
+		is, known := profile.Of(cloud)
+		if !known {
+			t.Fatalf("%s is no cloud that the programs know", cloud)
+		}
+		names, err := driver.NewNames(cloud, is.Scope, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +101,8 @@ func checkSocket(t *testing.T, kubelet, name string, pod corev1.PodSpec) {
 
 // A base that names a cloud is no base.
 func TestBasesNameNoCloud(t *testing.T) {
-	cloud := regexp.MustCompile(`(?i)\blocal\b|digitalocean|linode|yandex`)
+	names := slices.DeleteFunc(profile.Names(), func(name string) bool { return name == "local" })
+	cloud := regexp.MustCompile(`(?i)\blocal\b|` + strings.Join(names, "|"))
 	for _, dir := range []string{"base", "components"} {
 		err := filepath.WalkDir(filepath.Join(deploy, dir), func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || strings.Contains(path, "components/vendor-") {

@@ -12,8 +12,8 @@ import (
 // TestSecondPoolOfTheDocument renders what docs/backends/local.md tells to write for a second pool.
 func TestSecondPoolOfTheDocument(t *testing.T) {
 	all := kustomizations(t)[filepath.Join(documents, "backends/local.md")]
-	if len(all) != 1 {
-		t.Fatalf("docs/backends/local.md has %d kustomizations, want the one with a second pool", len(all))
+	if len(all) != 2 {
+		t.Fatalf("docs/backends/local.md has %d kustomizations, want those with a second pool and with LVM", len(all))
 	}
 	o := all[0].objects(t)
 	pod := o.pods["DaemonSet/cloudblock-node"]
@@ -32,6 +32,12 @@ func TestSecondPoolOfTheDocument(t *testing.T) {
 	}
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "fast" && v.HostPath.Path == folder }) {
 		t.Errorf("volumes: %v, want %s", pod.Volumes, folder)
+	}
+	for _, c := range all[1].objects(t).pods["DaemonSet/cloudblock-node"].Containers {
+		want := corev1.EnvVar{Name: "CLOUDBLOCK_FLAG_LOCAL_POOL", Value: "/var/lib/cloudblock-csi/pool,thin=lvm:vg/thin"}
+		if withLVM(c) != slices.Contains(c.Env, want) {
+			t.Errorf("container %s: image %s, environment %v", c.Name, c.Image, c.Env)
+		}
 	}
 	if !slices.ContainsFunc(o.classes, func(c storagev1.StorageClass) bool { return c.Parameters["pool"] == "fast" }) {
 		t.Error("no class is of the pool")

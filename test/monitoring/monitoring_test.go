@@ -3,8 +3,6 @@
 package monitoring
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,18 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -62,30 +61,53 @@ type site struct {
 	cloud, here *programs.Pair
 	others      *others
 	targets     []target
+	recording   *recording
 }
 
-// TestAlertsAndDashboard plants faults into the real programs. With minutes made seconds, each alert fires and clears.
-// At the end each query of the dashboard has an answer.
+// TestAlertsAndDashboard plants faults into the real programs while one controller serves many volumes. With minutes made
+// seconds, each alert fires and clears. All calls succeed in the end, and then each query of the dashboard has an answer.
 func TestAlertsAndDashboard(t *testing.T) {
 	s := start(t)
-	for _, a := range []struct {
-		name string
-		run  func(*testing.T, *site)
-	}{
-		{"the volumes of a node", nodeAlerts}, {"a pool", poolAlert}, {"slots", slotAlert},
-		{"the cloud", cloudAlerts}, {"sidecars and kubelet", otherAlerts},
-	} {
-		if !t.Run(a.name, func(t *testing.T) { a.run(t, s) }) {
-			return
+	l := newLoad(s)
+	run := func(name string, check func(*testing.T, *site)) {
+		if !t.Run(name, func(t *testing.T) { check(t, s) }) {
+			t.FailNow()
 		}
 	}
-	if firing := s.firing(t); len(firing) > 0 {
-		t.Errorf("at the end fire %v", firing)
-	}
+	attached := s.begin(t, 0, volumes, "created and attached", l.attached)
+	run("the volumes of a node", nodeAlerts)
+	run("a pool", poolAlert)
+	run("slots", slotAlert)
+	attached()
+	eventually(t, "most of the API budget is there again", func() bool {
+		return s.query(t, `cloudblock_api_budget_left{window="1m0s"} > 150`) > 0
+	})
+	drained := s.begin(t, 0, moved, "moved", l.moved)
+	run("the cloud", cloudAlerts)
+	deleted := s.begin(t, moved, volumes, "detached and deleted", l.deleted)
+	run("the credentials file", fileAlert)
+	run("the rate limit", limitAlert)
+	drained()
+	deletedToo := s.begin(t, 0, moved, "detached and deleted", l.deleted)
+	deleted()
+	deletedToo()
+	l.gone(t)
+
+	s.quiet(t)
 	for _, target := range s.targets[:4] {
 		checkMetrics(t, target.address)
 	}
 	checkDashboard(t, s.prometheus)
+	checkEveryAlert(t, s.prometheus)
+	if file := os.Getenv("CLOUDBLOCK_RECORDING"); file != "" {
+		s.recording.write(t, s.prometheus, file)
+	}
+}
+
+// quiet waits until no alert fires.
+func (s *site) quiet(t *testing.T) {
+	t.Helper()
+	eventually(t, "no alert fires", func() bool { return len(s.firing(t)) == 0 })
 }
 
 func start(t *testing.T) *site {
@@ -97,7 +119,7 @@ func start(t *testing.T) *site {
 	dir, err := os.MkdirTemp("", "cloudblock-monitoring-")
 	must(t, err)
 	t.Cleanup(func() { must(t, programs.Clean(dir)) })
-	s := &site{others: &others{}}
+	s := &site{others: &others{}, recording: &recording{began: time.Now()}}
 	stub := httptest.NewServer(s.others)
 	t.Cleanup(stub.Close)
 	for _, pod := range []string{"cloud-controller", "cloud-node", "local-controller", "local-node"} {
@@ -105,9 +127,15 @@ func start(t *testing.T) *site {
 	}
 	s.targets = append(s.targets, target{"others", strings.TrimPrefix(stub.URL, "http://")})
 	s.prometheus = startPrometheus(t, s.targets)
+	end := s.recording.begin("fault", "no program runs")
 	s.fires(t, "CloudblockAbsent")
+	end()
 
-	s.account, err = accounts.Start("digitalocean", accounts.Options{DataDir: filepath.Join(dir, "data"), Takes: clock.Fixed(300 * time.Millisecond)})
+	s.account, err = accounts.Start("digitalocean", accounts.Options{
+		DataDir: filepath.Join(dir, "data"), Machines: machines, Takes: clock.Span{Least: time.Second, Spread: 2 * time.Second},
+		// Twice what an account has by default, and twice as fast a test.
+		Limits: []rest.Limit{{Requests: 500, Window: time.Minute}, {Requests: 10000, Window: time.Hour}},
+	})
 	must(t, err)
 	t.Cleanup(func() { _ = s.account.Close() })
 	must(t, s.account.Listen(t.Context(), "127.0.0.1:0"))
@@ -138,6 +166,7 @@ func nodeAlerts(t *testing.T, s *site) {
 	v, err := s.here.Create(t.Context(), programs.Claim{Name: "served", Filesystem: "ext4", Size: 64 * mib})
 	must(t, err)
 	must(t, v.Stage(t.Context()))
+	end := s.recording.begin("fault", "a staged volume is in use")
 	busy, err := os.Create(filepath.Join(v.Staging, "open"))
 	must(t, err)
 	eventually(t, "CloudblockUnstageInUse fires", func() bool {
@@ -146,9 +175,11 @@ func nodeAlerts(t *testing.T, s *site) {
 		}
 		return s.firing(t)["CloudblockUnstageInUse"] != nil
 	})
+	end()
 	must(t, v.Publish(t.Context()))
 	_, err = v.Stats(t.Context())
 	must(t, err)
+	end = s.recording.begin("fault", "a filesystem has shut down")
 	must(t, unix.IoctlSetPointerInt(int(busy.Fd()), 0x8004587d, 2)) // shut down, as when its device is lost
 	must(t, busy.Close())
 	_, err = v.Stats(t.Context())
@@ -161,6 +192,7 @@ func nodeAlerts(t *testing.T, s *site) {
 	}
 	s.fires(t, "CloudblockDeadMount")
 	must(t, errors.Join(v.Unpublish(t.Context()), v.Unstage(t.Context())))
+	end()
 	s.clears(t, "CloudblockVolumeAbnormal")
 	s.clears(t, "CloudblockDeadMount")
 	s.clears(t, "CloudblockUnstageInUse")
@@ -173,14 +205,16 @@ func nodeAlerts(t *testing.T, s *site) {
 	must(t, err)
 	_, err = f.WriteAt([]byte("data"), mib)
 	must(t, errors.Join(err, f.Close()))
+	end = s.recording.begin("fault", "a disk has unknown data")
 	if err := other.Stage(t.Context()); err == nil {
 		t.Error("stage of unknown data succeeded")
 	}
-	if l := s.fires(t, "CloudblockFormatRefused"); l["reason"] != "not_blank" {
+	if l := s.fires(t, "CloudblockFormatRefused"); l["reason"] != "CB-FORMAT-NOT-BLANK" {
 		t.Errorf("CloudblockFormatRefused has the labels %v", l)
 	}
-	s.clears(t, "CloudblockFormatRefused")
 	must(t, other.Delete(t.Context()))
+	end()
+	s.clears(t, "CloudblockFormatRefused")
 }
 
 // image returns the path of a volume's image.
@@ -196,56 +230,82 @@ func (s *site) image(t *testing.T, v *programs.Volume) string {
 }
 
 func poolAlert(t *testing.T, s *site) {
+	end := s.recording.begin("fault", "a pool is nearly full")
 	v, err := s.here.Create(t.Context(), programs.Claim{Name: "large", Size: 820 * mib})
 	must(t, err)
 	s.fires(t, "CloudblockPoolNearlyFull")
 	must(t, v.Delete(t.Context()))
+	end()
 	s.clears(t, "CloudblockPoolNearlyFull")
 }
 
 func slotAlert(t *testing.T, s *site) {
 	v, err := s.cloud.Create(t.Context(), programs.Claim{Name: "attached", Filesystem: "ext4", Size: s.account.Size()})
 	must(t, err)
+	end := s.recording.begin("fault", "a machine has no free slot")
 	must(t, v.Attach(t.Context()))
 	s.fires(t, "CloudblockNoAttachSlot")
 	must(t, errors.Join(v.Stage(t.Context()), v.Unstage(t.Context()), v.Detach(t.Context()), v.Delete(t.Context())))
+	end()
 	s.clears(t, "CloudblockNoAttachSlot")
 }
 
-// cloudAlerts: the API fails, then it refuses the token, then it works again.
+// cloudAlerts: the API fails, then it refuses the token, then it works again. The metrics of the sidecars and the kubelet are
+// played, in their words.
 func cloudAlerts(t *testing.T, s *site) {
+	end := s.recording.begin("fault", "the API answers 503")
 	s.account.Arm(faults.Fault{Effect: faults.Effect{Status: http.StatusServiceUnavailable}})
-	ctx, stop := context.WithCancel(t.Context())
-	var calls sync.WaitGroup
-	calls.Go(func() {
-		for ctx.Err() == nil {
-			call, cancel := context.WithTimeout(ctx, time.Second)
-			_, _ = csi.NewControllerClient(s.cloud.Controller.Conn).DeleteVolume(call, &csi.DeleteVolumeRequest{VolumeId: "6a2c6b9e-7e0a-4f2c-9d3f-000000000000"})
-			<-call.Done() // not more than one a second
-			cancel()
-		}
-	})
-	defer calls.Wait()
-	defer stop()
-	s.fires(t, "CloudblockCallsFail")
-	s.fires(t, "CloudblockCloudUnreachable")
+	s.others.fail(true)
+	for _, alert := range []string{"CloudblockCallsFail", "CloudblockSidecarCallsFail", "CloudblockKubeletCallsFail", "CloudblockCloudUnreachable"} {
+		s.fires(t, alert)
+	}
 	s.account.Disarm()
+	end()
+	end = s.recording.begin("fault", "the API answers 401")
 	s.account.Arm(faults.Fault{Effect: faults.Effect{Status: http.StatusUnauthorized, Message: "Unable to authenticate you"}})
 	s.fires(t, "CloudblockCredentialsRefused")
 	s.clears(t, "CloudblockCloudUnreachable")
 	s.account.Disarm()
-	s.clears(t, "CloudblockCredentialsRefused")
-	s.clears(t, "CloudblockCallsFail")
+	s.others.fail(false)
+	end()
+	for _, alert := range []string{"CloudblockCredentialsRefused", "CloudblockCallsFail", "CloudblockSidecarCallsFail", "CloudblockKubeletCallsFail"} {
+		s.clears(t, alert)
+	}
 }
 
-// otherAlerts: the metrics of the sidecars and the kubelet are played, in their words.
-func otherAlerts(t *testing.T, s *site) {
-	s.others.fail(true)
-	s.fires(t, "CloudblockSidecarCallsFail")
-	s.fires(t, "CloudblockKubeletCallsFail")
-	s.others.fail(false)
-	s.clears(t, "CloudblockSidecarCallsFail")
-	s.clears(t, "CloudblockKubeletCallsFail")
+// fileAlert: a file without a token takes the place of the credentials.
+func fileAlert(t *testing.T, s *site) {
+	file := s.credentials(t)
+	held, err := os.ReadFile(file)
+	must(t, err)
+	end := s.recording.begin("fault", "the credentials file has no token")
+	must(t, os.WriteFile(file, []byte("no token"), 0o600))
+	s.fires(t, "CloudblockCredentialsUnreadable")
+	must(t, os.WriteFile(file, held, 0o600))
+	end()
+	s.clears(t, "CloudblockCredentialsUnreadable")
+}
+
+// limitAlert: others have used up the budget of the token.
+func limitAlert(t *testing.T, s *site) {
+	end := s.recording.begin("fault", "the API answers 429")
+	s.account.Arm(faults.Fault{Effect: faults.Effect{Status: http.StatusTooManyRequests, Message: "API Rate limit exceeded."}})
+	s.fires(t, "CloudblockAPIThrottled")
+	s.account.Disarm()
+	end()
+	s.clears(t, "CloudblockAPIThrottled")
+}
+
+// credentials returns the path of the file that the controller of the cloud reads its token from.
+func (s *site) credentials(t *testing.T) string {
+	t.Helper()
+	for _, arg := range s.cloud.Controller.Args() {
+		if file, found := strings.CutPrefix(arg, "--credentials-file="); found {
+			return file
+		}
+	}
+	t.Fatal("the controller has no credentials file")
+	return ""
 }
 
 // others shows what the sidecars and the kubelet show, of which each scrape sees one more call.
@@ -284,17 +344,8 @@ func (o *others) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // checkDashboard asks each query of each panel.
 func checkDashboard(t *testing.T, p *prometheus) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(source, "dashboard.json"))
-	must(t, err)
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	must(t, json.Unmarshal(text, &dashboard))
 	queries := 0
-	for _, panel := range dashboard.Panels {
+	for _, panel := range dashboard(t) {
 		for _, target := range panel.Targets {
 			queries++
 			if p.query(t, target.Expr) == 0 {
@@ -304,6 +355,21 @@ func checkDashboard(t *testing.T, p *prometheus) {
 	}
 	if queries < 20 {
 		t.Errorf("the dashboard has only %d queries", queries)
+	}
+}
+
+var alert = regexp.MustCompile(`alert(?:name)?: (\w+)`)
+
+// checkEveryAlert: each alert has fired, or has a case for promtool.
+func checkEveryAlert(t *testing.T, p *prometheus) {
+	t.Helper()
+	cases, err := os.ReadFile(filepath.Join("testdata", "rules.yaml"))
+	must(t, err)
+	for _, found := range alert.FindAllStringSubmatch(rules(t), -1) {
+		fired := p.query(t, fmt.Sprintf(`max_over_time(ALERTS{alertname=%q,alertstate="firing"}[1h])`, found[1])) > 0
+		if !fired && !strings.Contains(string(cases), "alertname: "+found[1]+"\n") {
+			t.Errorf("%s has never fired, and testdata/rules.yaml has no case", found[1])
+		}
 	}
 }
 

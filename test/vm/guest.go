@@ -31,6 +31,8 @@ type Config struct {
 	Dir string
 	// Memory in MiB; 0: 768.
 	Memory int
+	// Kernel are more arguments of the kernel.
+	Kernel string
 }
 
 // Guest is a running virtual machine. Its methods are for one goroutine at a time, but for Run.
@@ -97,7 +99,7 @@ func (g *Guest) startQEMU(cfg Config, archive string) error {
 		"-smbios", "type=1,manufacturer=DigitalOcean,serial="+MachineID,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", filepath.Join(cfg.Image, "vmlinuz"), "-initrd", archive,
-		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off",
+		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off "+cfg.Kernel,
 		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file="+filepath.Join(cfg.Image, "root.img"),
 		"-device", "nvme,drive=root,serial=root",
 		"-device", "virtio-scsi-pci,id=scsi0",

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# image.sh makes what the virtual machine of the suite starts from, as root: Debian's kernel for clouds and a root
-# disk with the programs that the node program runs. Nothing of this project is in it: the guest's own program and
-# the node program come with each start. Prints the folder with vmlinuz and root.img.
+# image.sh [SUITE] makes what the virtual machine of the suite starts from, as root: the kernel for clouds of a release of
+# Debian (default: bookworm) and a root disk with the programs that the node program runs. Nothing of this project is in
+# it: the guest's own program and the node program come with each start. Prints the folder with vmlinuz and root.img.
+#
+#   bullseye has Linux 5.10, which is too old for the node program.
 #
 #   CACHE    where it is kept (default ~/.cache/cloudblock-csi), under a name that depends on this script
 #   MIRROR   another Debian mirror
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
 
-suite=bookworm
+suite="${1:-bookworm}"
 packages=udev,kmod,e2fsprogs,xfsprogs,btrfs-progs,dosfstools,cryptsetup-bin,lvm2,thin-provisioning-tools,dmsetup,mdadm,mount,util-linux,fdisk,procps,iproute2
 
 cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}/vm"
-dir="$cache/$(sha256sum <"${BASH_SOURCE[0]}" | cut -c1-16)"
+dir="$cache/$suite-$(sha256sum <"${BASH_SOURCE[0]}" | cut -c1-16)"
 mkdir -p "$cache"
 # One at a time.
 exec 9>"$cache/lock"
@@ -39,7 +41,7 @@ in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive "$@"; }
 	kernel="$(in_root apt-cache depends linux-image-cloud-amd64 | awk '/Depends:/ { print $2; exit }')"
 	in_root sh -c "cd /tmp && apt-get download $kernel"
 	dpkg -x "$root"/tmp/linux-image-*.deb "$work/kernel" # not into the root: its /lib is a link there
-	mv "$work/kernel/lib/modules" "$root/lib/"
+	mv "$(find "$work/kernel" -maxdepth 3 -type d -name modules)" "$root/lib/" # below /usr/lib in newer releases
 	in_root depmod "${kernel#linux-image-}"
 } >>"$log" 2>&1
 cp "$work/kernel/boot/vmlinuz-${kernel#linux-image-}" "$work/out/vmlinuz"
@@ -50,6 +52,6 @@ mke2fs -q -F -t ext4 -L root -E root_owner=0:0 -d "$root" "$work/out/root.img" 1
 rm -rf "$dir" "$root" "$work/kernel"
 mv "$work/out" "$dir"
 # Images of earlier versions of this script.
-find "$cache" -mindepth 1 -maxdepth 1 -type d ! -path "$dir" -exec rm -rf {} +
+find "$cache" -mindepth 1 -maxdepth 1 -type d -name "$suite-*" ! -path "$dir" -exec rm -rf {} +
 made=yes
 echo "$dir"

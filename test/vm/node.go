@@ -44,16 +44,20 @@ type Node struct {
 // answers. A node program of the same cloud must have been stopped.
 func (g *Guest) StartNode(ctx context.Context, cloud string, flags ...string) (*Node, error) {
 	n := &Node{guest: g, cloud: cloud, flags: flags}
-	// Waiting for the socket's server is left to the client.
-	conn, err := grpc.NewClient("passthrough:///"+n.Socket(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return g.Dial(ctx, path) }))
+	conn, err := g.Client(n.Socket())
 	if err != nil {
 		return nil, err
 	}
 	n.conn, n.NodeClient = conn, csi.NewNodeClient(conn)
 	return n, n.Start(ctx)
+}
+
+// Client returns a client of a program's socket in the guest. Its calls wait until the program answers.
+func (g *Guest) Client(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return g.Dial(ctx, path) }))
 }
 
 // Folder is where the node program keeps its socket and its records.
@@ -67,14 +71,22 @@ func (n *Node) Log(ctx context.Context) (string, error) {
 	return n.guest.Run(ctx, "cat /run/node-"+n.cloud+".log")
 }
 
-// Start starts the program again, after Stop or a reset of the guest, and puts up the metadata service.
-func (n *Node) Start(ctx context.Context) error {
+// ServeMetadata puts up the metadata services of the three clouds.
+func (g *Guest) ServeMetadata(ctx context.Context) error {
 	var script strings.Builder
 	for path, content := range metadataFiles {
 		fmt.Fprintf(&script, "mkdir -p $(dirname /run/metadata/%[1]s) && printf %%s '%[2]s' >/run/metadata/%[1]s\n", path, content)
 	}
-	if out, err := n.guest.Run(ctx, script.String()); err != nil {
+	if out, err := g.Run(ctx, script.String()); err != nil {
 		return fmt.Errorf("put up the metadata service: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Start starts the program again, after Stop or a reset of the guest, and puts up the metadata service.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.guest.ServeMetadata(ctx); err != nil {
+		return err
 	}
 	return n.StartWith(ctx)
 }

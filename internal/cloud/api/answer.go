@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// requestIDHeader is where a cloud names a request for its support.
+const requestIDHeader = "X-Request-Id"
+
 // maxWords bounds what is repeated of an answer, which may be a page of HTML.
 const maxWords = 300
 
@@ -32,14 +35,16 @@ type Refusal struct {
 // NewAnswer returns an answer in one short line. Words that hold the token, as a proxy's may that repeats the
 // request, are dropped: errors reach the claim's namespace.
 func NewAnswer(status int, words, requestID, token string) *Answer {
-	line := func(s string) string {
-		if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
-			return "(it repeats the request)"
-		}
-		s = strings.Join(strings.Fields(s), " ")
-		return s[:min(len(s), maxWords)]
+	return &Answer{Status: status, Words: line(words, token), RequestID: line(requestID, token)}
+}
+
+// line is a text of the cloud in one short line without the token.
+func line(s, token string) string {
+	if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
+		return "(it repeats the request)"
 	}
-	return &Answer{Status: status, Words: line(words), RequestID: line(requestID)}
+	s = strings.Join(strings.Fields(s), " ")
+	return s[:min(len(s), maxWords)]
 }
 
 // answerOf reads a refusal. A body that is not in the API's form is repeated as it is.
@@ -54,7 +59,7 @@ func (c *Client) answerOf(resp *http.Response, token string) *Answer {
 		said = Refusal{Words: string(body)}
 	}
 	if said.RequestID == "" {
-		said.RequestID = resp.Header.Get("X-Request-Id")
+		said.RequestID = resp.Header.Get(requestIDHeader)
 	}
 	a := NewAnswer(resp.StatusCode, said.Words, said.RequestID, token)
 	a.Fields = said.Fields

@@ -15,9 +15,13 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -40,11 +44,14 @@ type Client struct {
 	Route func(path string) string
 	// Throttled reports whether a 429 is the budget's, and not a rule about what was asked for.
 	Throttled func(Request, *http.Response) bool
-	// Refusal reads the body of a refusal; false: it is not in the API's form. Nil: {"message":..,"request_id":..}.
+	// Refusal reads the body of a refusal; false: it is not in the API's form. Nil: {"message":..,"request_id":..}. Where the
+	// API has codes, the words begin with the code and a colon, which Kind can then read.
 	Refusal func(body []byte) (Refusal, bool)
 	// Kind is the API's table of answers and kinds.
 	Kind    func(*Answer) fault.Kind
 	Metrics *budget.Metrics
+	// Log gets a debug line for each request; nil: none.
+	Log *zap.Logger
 }
 
 // Request is one request.
@@ -134,13 +141,13 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	// The transport itself repeats a read whose connection has broken.
 	connections := 0
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connections++ }})
+	began := time.Now()
 	resp, err := c.send(ctx, r, body, token)
-	route := c.Route(r.Path)
 	for ; connections > 1; connections-- {
-		c.Metrics.Requested(route, r.Method, "error")
+		c.Metrics.Requested(c.Route(r.Path), r.Method, "error")
 	}
 	if err != nil {
-		c.Metrics.Requested(route, r.Method, "error")
+		c.sent(ctx, r, began, "error")
 		c.learn(r, budget.Rate{})
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -148,7 +155,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	c.Metrics.Requested(route, r.Method, fmt.Sprint(resp.StatusCode))
+	c.sent(ctx, r, began, fmt.Sprint(resp.StatusCode), zap.String("cloud_request", line(resp.Header.Get(requestIDHeader), token)))
 	if r.Received != nil {
 		*r.Received = resp.Header
 	}
@@ -163,6 +170,18 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	}
 	c.learn(r, rate)
 	return false, c.read(resp, r, token, into)
+}
+
+// sent counts and logs a request that was sent. Its code is that of the answer.
+func (c *Client) sent(ctx context.Context, r Request, began time.Time, code string, more ...zap.Field) {
+	route := c.Route(r.Path)
+	c.Metrics.Requested(route, r.Method, code)
+	if c.Log != nil {
+		c.Log.Debug("api request", append([]zap.Field{
+			requestid.Field(ctx), zap.String("verb", r.Method), zap.String("route", route), zap.String("code", code),
+			zap.Duration("duration", time.Since(began)),
+		}, more...)...)
+	}
 }
 
 func (c *Client) send(ctx context.Context, r Request, body []byte, token string) (*http.Response, error) {

@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -104,8 +107,31 @@ func (l *list[T, K]) same(a, b []T) bool {
 	return slices.EqualFunc(a, b, func(a, b T) bool { return l.id(a) == l.id(b) })
 }
 
-// Cut returns the part of a list that the page asks for, in the order of the ids, and the token of the next
-// one. A token is the last id of the page before, so entries that come and go, that one included, move nothing.
+// PageOf reads the token of a page, before anything is sent. It leaves the id in it, which Cut goes on behind.
+func PageOf(page cloud.Page) (cloud.Page, error) {
+	id, _, _ := strings.Cut(page.Token, tokenMark)
+	if page.Token != tokenOf(id) {
+		return page, fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
+	}
+	page.Token = id
+	return page, nil
+}
+
+// tokenMark stands in a token between an id and its check, and in no id.
+const tokenMark = "."
+
+// tokenOf is the token of the page that begins behind an id. It has a check because any number could be an id.
+func tokenOf(id string) string {
+	if id == "" {
+		return ""
+	}
+	check := fnv.New32a()
+	_, _ = check.Write([]byte(id))
+	return id + tokenMark + strconv.FormatUint(uint64(check.Sum32()), 36)
+}
+
+// Cut returns the part of a list that a page from PageOf asks for, in the order of the ids, and the token of the next
+// one. A token has the last id of the page before, so entries that come and go, that one included, move nothing.
 func Cut[T any](all []T, page cloud.Page, compare func(a, b string) int, id func(T) string) (part []T, next string) {
 	slices.SortFunc(all, func(a, b T) int { return compare(id(a), id(b)) })
 	from, found := slices.BinarySearchFunc(all, page.Token, func(v T, token string) int { return compare(id(v), token) })
@@ -118,7 +144,7 @@ func Cut[T any](all []T, page cloud.Page, compare func(a, b string) int, id func
 	part = all[from:]
 	if page.Most > 0 && len(part) > page.Most {
 		part = part[:page.Most]
-		next = id(part[len(part)-1])
+		next = tokenOf(id(part[len(part)-1]))
 	}
 	return part, next
 }

@@ -101,10 +101,31 @@ func TestCut(t *testing.T) {
 		"a page as long as it all": {cloud.Page{Most: 4}, []string{"a", "b", "c", "d"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			part, next := api.Cut(all(), tc.page, strings.Compare, func(s string) string { return s })
-			if !slices.Equal(part, tc.want) || next != tc.next {
-				t.Errorf("Cut = %q, %q, want %q, %q", part, next, tc.want, tc.next)
+			part, token := api.Cut(all(), tc.page, strings.Compare, func(s string) string { return s })
+			next, err := api.PageOf(cloud.Page{Token: token})
+			if !slices.Equal(part, tc.want) || next.Token != tc.next || err != nil {
+				t.Errorf("Cut = %q, %q (%v), want %q, %q", part, next.Token, err, tc.want, tc.next)
 			}
 		})
+	}
+}
+
+// Where ids are numbers, a number that no page returned is not taken for a token.
+func TestATokenThatNoPageReturnedIsStale(t *testing.T) {
+	_, token := api.Cut([]string{"1", "2"}, cloud.Page{Most: 1}, api.ByNumber, func(s string) string { return s })
+	for _, other := range []string{"1", "1.", ".", "2" + token[1:], token + "x", token + "." + token} {
+		_, err := api.PageOf(cloud.Page{Token: other})
+		cloudtest.Want(t, err, fault.StalePage)
+	}
+}
+
+func TestIDsThatAreNumbers(t *testing.T) {
+	for id, want := range map[string]int{"1": 1, "9007199254740993": 9007199254740993, "": 0, "0": 0, "-1": 0, "+1": 0, "01": 0, "1x": 0, "1e3": 0, "99999999999999999999": 0} {
+		if n, ok := api.Number(id); ok != (want > 0) || ok && n != want {
+			t.Errorf("Number(%q) = %d, %v", id, n, ok)
+		}
+	}
+	if got := slices.SortedFunc(slices.Values([]string{"10", "9", "100", "11"}), api.ByNumber); !slices.Equal(got, []string{"9", "10", "11", "100"}) {
+		t.Errorf("by number: %q", got)
 	}
 }

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +21,9 @@ const (
 	// mostGap. Every request that is not refused takes a tenth off, and below leastGap it is over.
 	firstGap, mostGap, leastGap = 100 * time.Millisecond, 2 * time.Second, 20 * time.Millisecond
 )
+
+// ErrNotSent is in the error of a request that waited for the budget until its context ended.
+var ErrNotSent = errors.New("wait for the API budget")
 
 // Config is what a Governor needs.
 type Config struct {
@@ -74,7 +78,7 @@ func New(cfg Config) *Governor {
 }
 
 // Acquire waits until a request may be sent. If the context ends first, the error is
-// fault.Unavailable, wraps the context's and has the words of the last refusal: nothing was sent.
+// fault.Unavailable and ErrNotSent, wraps the context's and has the words of the last refusal: nothing was sent.
 func (g *Governor) Acquire(ctx context.Context, p Priority) error {
 	if p = p.known(); p == Default {
 		p = Write
@@ -118,7 +122,7 @@ func (g *Governor) refuse(ctx context.Context) error {
 	if g.words != "" {
 		said = "the cloud refused with: " + g.words
 	}
-	return fmt.Errorf("wait for the API budget%s: %w: %w: %s", name, fault.Unavailable, ctx.Err(), said)
+	return fmt.Errorf("%w%s: %w: %w: %s", ErrNotSent, name, fault.Unavailable, ctx.Err(), said)
 }
 
 // Learn takes in what an answer says. It is called after every request; the zero Rate is fine.

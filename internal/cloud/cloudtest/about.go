@@ -121,7 +121,7 @@ func (h Harness) testCheck(t *testing.T) {
 	if h.Denied == nil {
 		return
 	}
-	t.Run("fault.Denied when the credentials are not accepted", func(t *testing.T) {
+	h.run(t, "fault.Denied when the credentials are not accepted", func(t *testing.T) {
 		e := h.env(t, h.Denied(t))
 		e.want(e.c.Check(e.Context()), "Check", fault.Denied)
 	})

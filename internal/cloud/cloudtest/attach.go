@@ -26,6 +26,7 @@ func (h Harness) testAttach(t *testing.T) {
 		e.attach(vol.ID, e.h.Nodes[0])
 		_, err := e.c.Attach(e.Context(), vol.ID, e.h.Nodes[1])
 		e.want(err, "Attach to a second node", fault.Precondition)
+		e.reason(err, "Attach to a second node", fault.AttachedElsewhere)
 		if err != nil && !strings.Contains(err.Error(), string(e.h.Nodes[0])) {
 			e.Errorf("%q does not name %s", err, e.h.Nodes[0])
 		}
@@ -52,6 +53,7 @@ func (h Harness) testAttach(t *testing.T) {
 				continue
 			}
 			e.want(err, "Attach to a full node", fault.Exhausted)
+			e.reason(err, "Attach to a full node", fault.NoSlot)
 			e.at(next.ID)
 			return
 		}

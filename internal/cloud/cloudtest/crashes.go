@@ -55,9 +55,13 @@ func (cr Crashes) in(t *testing.T, play func(t *testing.T)) {
 // A step is a call that a controller may be killed in, what comes before it, and what has to be true after
 // a new controller has repeated it.
 type step struct {
+	// needs reports whether the cloud can do this at all; nil: each cloud can.
+	needs  func(caps cloud.Capabilities) bool
 	before func(t *testing.T, c cloud.Cloud) cloud.VolumeID
 	call   func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error
-	after  func(t *testing.T, account Account, c cloud.Cloud, id cloud.VolumeID)
+	// then is what the controller after a killed one is asked; nil: call.
+	then  func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error
+	after func(t *testing.T, account Account, c cloud.Cloud, id cloud.VolumeID)
 }
 
 // Kill kills a controller at each of its requests in turn, before and after the request's effect. A new one that
@@ -97,7 +101,11 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	}
 	kill()
 	next := account.Open(t, nil)
-	if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(next), id) }); err != nil {
+	then := s.then
+	if then == nil {
+		then = s.call
+	}
+	if err := Repeat(func() error { return then(t.Context(), cr.Stack(next), id) }); err != nil {
 		t.Fatalf("killed at request %d (after its effect: %v): %v", n, after, err)
 	}
 	s.after(t, account, next, id)
@@ -108,7 +116,9 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 // correctness.
 func (cr Crashes) Race(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
-		cr.in(t, func(t *testing.T) { cr.race(t, s) })
+		if s.then == nil { // else the two would not want the same
+			cr.in(t, func(t *testing.T) { cr.race(t, s) })
+		}
 	})
 }
 
@@ -133,8 +143,8 @@ func (cr Crashes) race(t *testing.T, s step) {
 func (cr Crashes) each(t *testing.T, play func(t *testing.T, s step)) {
 	caps := cr.Fresh(t).Open(t, nil).Capabilities()
 	for name, s := range cr.steps() {
-		if name == "snapshot" && !caps.Snapshots {
-			continue
+		if s.needs != nil && !s.needs(caps) {
+			continue // the contract suite demands the refusal
 		}
 		t.Run(name, func(t *testing.T) { play(t, s) })
 	}
@@ -142,25 +152,31 @@ func (cr Crashes) each(t *testing.T, play func(t *testing.T, s step)) {
 
 func (cr Crashes) steps() map[string]step {
 	free, there := cr.origin, cr.attached
+	attaches := func(caps cloud.Capabilities) bool { return caps.Attach }
 	return map[string]step{
 		"create": {before: free, call: cr.create(func(*cloud.CreateVolumeRequest, cloud.VolumeID) {}), after: left(2, 0)},
 		"create in a second zone": {before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, _ cloud.VolumeID) {
 			r.Zones = cr.Elsewhere
 		}), after: left(2, 0)},
-		"clone to a larger size": {before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, id cloud.VolumeID) {
+		"clone to a larger size": {needs: func(caps cloud.Capabilities) bool { return caps.Clones }, before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, id cloud.VolumeID) {
 			r.Source.Volume, r.Size = id, 2*r.Size
 		}), after: left(2, 0)},
-		"attach": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		"attach": {needs: attaches, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			_, err := c.Attach(ctx, id, cr.Node)
 			return err
 		}, after: on(cr.Node)},
-		"detach": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		// An attach that is under way must not land behind a detach that has succeeded.
+		"attach, and then detach and delete": {needs: attaches, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+			_, err := c.Attach(ctx, id, cr.Node)
+			return err
+		}, then: cr.detachAndDelete(), after: left(0, 0)},
+		"detach": {needs: attaches, before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			return c.Detach(ctx, id, cr.Node)
 		}, after: on("")},
-		"detach from wherever it is": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		"detach from wherever it is": {needs: attaches, before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			return c.Detach(ctx, id, "")
 		}, after: on("")},
-		"expand while attached": {before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		"expand while attached": {needs: func(caps cloud.Capabilities) bool { return caps.Attach && caps.Expand }, before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			size := 2 * cr.Request("origin").Size
 			exp, err := c.ExpandVolume(ctx, id, size)
 			if err == nil && exp.Size != size {
@@ -168,7 +184,7 @@ func (cr Crashes) steps() map[string]step {
 			}
 			return err
 		}, after: on(cr.Node)},
-		"snapshot": {before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		"snapshot": {needs: func(caps cloud.Capabilities) bool { return caps.Snapshots }, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: id})
 			return err
 		}, after: left(1, 1)},
@@ -194,6 +210,20 @@ func (cr Crashes) attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// detachAndDelete detaches until that has succeeded once.
+func (cr Crashes) detachAndDelete() func(context.Context, cloud.Cloud, cloud.VolumeID) error {
+	return func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		if err := Repeat(func() error { return c.Detach(ctx, id, cr.Node) }); err != nil {
+			return err
+		}
+		err := c.DeleteVolume(ctx, id)
+		if fault.Of(err) == fault.Precondition {
+			return errors.New("it is attached again: " + err.Error()) // without the kind, so that it is not repeated
+		}
+		return err
+	}
 }
 
 func (cr Crashes) create(edit func(*cloud.CreateVolumeRequest, cloud.VolumeID)) func(context.Context, cloud.Cloud, cloud.VolumeID) error {

@@ -150,6 +150,7 @@ func (h Harness) testZones(t *testing.T) {
 			req.Zones = []string{zone}
 			_, err := e.c.CreateVolume(e.Context(), req)
 			e.want(err, "CreateVolume in no zone that exists", fault.Exhausted)
+			e.reason(err, "CreateVolume in no zone that exists", fault.NoZone)
 		}
 		e.left()
 	})
@@ -317,7 +318,7 @@ func (h Harness) testClusters(t *testing.T) {
 		x, y := h.Pair(t)
 		return h.env(t, x), h.env(t, y)
 	}
-	t.Run("a name held by another cluster's volume is fault.Conflict or free, never that volume", func(t *testing.T) {
+	h.run(t, "a name held by another cluster's volume is fault.Conflict or free, never that volume", func(t *testing.T) {
 		a, b := pair(t)
 		first := a.volume("shared")
 		second, err := b.conflicting(b.request("shared"))
@@ -333,7 +334,7 @@ func (h Harness) testClusters(t *testing.T) {
 			t.Errorf("FindVolume in the first cluster = %s, %v, want %s", found.ID, err, first.ID)
 		}
 	})
-	t.Run("a delete in one cluster leaves the other's volume of that name", func(t *testing.T) {
+	h.run(t, "a delete in one cluster leaves the other's volume of that name", func(t *testing.T) {
 		a, b := pair(t)
 		first := a.volume("shared")
 		second, err := b.conflicting(b.request("shared"))

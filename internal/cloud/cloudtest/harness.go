@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -61,6 +62,9 @@ type Harness struct {
 	CapacitySlack cloud.Bytes
 	// Slow makes the suite do fewer rounds, for backends whose calls take real time.
 	Slow bool
+	// Simulated runs each subtest in simulated time, for backends that reach nothing outside of the process.
+	// Requests have to take some of that time: the suite also ends contexts within it.
+	Simulated bool
 	// Patience is how long the suite waits for what must happen. Zero: 30 seconds.
 	Patience time.Duration
 	// Requests counts the requests that left the program so far. Nil: none ever leave it.
@@ -130,13 +134,23 @@ type env struct {
 	size cloud.Bytes
 }
 
-// check runs one subtest. Nothing it started may be running when it has cleaned up.
+// check runs one subtest with a cloud of its own.
 func (h Harness) check(t *testing.T, sentence string, test func(e *env)) {
 	t.Helper()
+	h.run(t, sentence, func(t *testing.T) { test(h.env(t, h.New(t))) })
+}
+
+// run runs one subtest. Nothing it started may be running when it has cleaned up.
+func (h Harness) run(t *testing.T, sentence string, test func(t *testing.T)) {
+	t.Helper()
 	t.Run(sentence, func(t *testing.T) {
+		if h.Simulated {
+			synctest.Test(t, test) // panics if a goroutine is left
+			return
+		}
 		running := goleak.IgnoreCurrent()
 		t.Cleanup(func() { goleak.VerifyNone(t, running) }) // first in, so it runs after the backend's own
-		test(h.env(t, h.New(t)))
+		test(t)
 	})
 }
 
@@ -261,6 +275,14 @@ func (e *env) want(err error, call string, kinds ...fault.Kind) {
 		}
 	}
 	e.Errorf("%s = %v, want the kind %q", call, err, kinds)
+}
+
+// reason fails the test unless the error carries the reason.
+func (e *env) reason(err error, call string, want fault.Reason) {
+	e.Helper()
+	if got := fault.ReasonOf(err); got != want {
+		e.Errorf("%s = %v has the reason %q, want %q", call, err, string(got), string(want))
+	}
 }
 
 // ok fails the test on an error.

@@ -64,6 +64,7 @@ func (h Harness) testElsewhere(t *testing.T) {
 			req.Source = source
 			_, err := e.c.CreateVolume(e.Context(), req)
 			e.refusal(err, fmt.Sprintf("CreateVolume from %+v", source), fault.Exhausted)
+			e.reason(err, fmt.Sprintf("CreateVolume from %+v", source), fault.SourceElsewhere)
 		}
 		e.left()
 	})

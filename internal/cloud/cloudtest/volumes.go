@@ -49,7 +49,9 @@ func (h Harness) testDelete(t *testing.T) {
 			return // the backend cannot see use
 		}
 		before := e.get(vol.ID)
-		e.want(e.c.DeleteVolume(e.Context(), vol.ID), "DeleteVolume of a used volume", fault.Precondition)
+		err := e.c.DeleteVolume(e.Context(), vol.ID)
+		e.want(err, "DeleteVolume of a used volume", fault.Precondition)
+		e.reason(err, "DeleteVolume of a used volume", fault.VolumeInUse)
 		if after := e.get(vol.ID); !reflect.DeepEqual(before, after) {
 			e.Errorf("the volume is now %+v, it was %+v", after, before)
 		}

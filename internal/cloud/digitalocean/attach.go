@@ -16,7 +16,7 @@ import (
 
 // Attach makes the volume a disk of the droplet.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-	onto, ok := dropletID(node)
+	onto, ok := api.Number(node)
 	switch {
 	case !objectID(id):
 		return cloud.Device{}, fmt.Errorf("attach volume %.80q: %w: no volume has such an id", id, fault.NotFound)
@@ -70,13 +70,13 @@ func decideAttach(at placement, settled bool, refusal error) error {
 		return nil
 	case len(at.vol.DropletIDs) > 0:
 		return fmt.Errorf("it is attached to droplet %d; it can be attached here when it is detached there: %w: %w",
-			at.vol.DropletIDs[0], fault.Precondition, refusal)
+			at.vol.DropletIDs[0], fault.AttachedElsewhere, refusal)
 	case at.target == nil:
 		return fmt.Errorf("%w: there is no such droplet: %w", fault.NotFound, refusal)
 	case len(at.target.VolumeIDs) >= profile.DigitalOcean.Slots || fault.Of(refusal) == fault.Exhausted:
-		return fmt.Errorf("the droplet has no free slot, %d volumes are attached to it: %w: %w", len(at.target.VolumeIDs), fault.Exhausted, refusal)
+		return fmt.Errorf("the droplet has no free slot, %d volumes are attached to it: %w: %w", len(at.target.VolumeIDs), fault.NoSlot, refusal)
 	case at.target.Region != nil && at.target.Region.Slug != regionOf(at.vol):
-		return fmt.Errorf("the volume is in %s and the droplet in %s: %w: %w", regionOf(at.vol), at.target.Region.Slug, fault.Precondition, refusal)
+		return fmt.Errorf("the volume is in %s and the droplet in %s: %w: %w", regionOf(at.vol), at.target.Region.Slug, fault.WrongZone, refusal)
 	}
 	// The refusal was about a state that has changed since, or about something that the API does not show.
 	return fmt.Errorf("the volume is free and the droplet has a free slot now: %w: %w", fault.Busy, refusal)
@@ -86,7 +86,7 @@ func decideAttach(at placement, settled bool, refusal error) error {
 // same on all of them.
 func attachError(err error) error {
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Exhausted {
-		return fmt.Errorf("%w: %w", fault.Unavailable, a)
+		return fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if node == "" {
 		return c.detachAll(ctx, id)
 	}
-	from, ok := dropletID(node)
+	from, ok := api.Number(node)
 	if !ok {
 		return nil // a volume is never a disk of what is no droplet
 	}

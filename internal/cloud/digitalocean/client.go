@@ -124,7 +124,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c.api = client{&api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
-		Route:    routeOf, Throttled: throttled, Kind: kindOf, Metrics: cfg.Metrics.Budget,
+		Route:    routeOf, Throttled: throttled, Kind: kindOf, Metrics: cfg.Metrics.Budget, Log: cfg.Log,
 	}}
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,

@@ -35,7 +35,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body g
 	zones := slices.DeleteFunc(c.zones(req), func(zone string) bool { return !slices.Contains(snap.Regions, zone) })
 	if len(zones) == 0 {
 		c.drop(ctx, snap)
-		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, c.zones(req), fault.Exhausted)
+		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, c.zones(req), fault.SourceElsewhere)
 	}
 	vol, err := c.createIn(ctx, doing, body, zones)
 	switch fault.Of(err) {

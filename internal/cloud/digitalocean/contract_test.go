@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
 // open returns a controller's view of the account.
@@ -60,16 +61,20 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 
 func harness(opts emulator.Options) cloudtest.Harness {
 	var newest *emulator.Cloud
+	opts.Decide = func(emulator.Call) faults.Effect { // requests take time, so that contexts end within them
+		return faults.Effect{Delay: clock.Fixed(time.Millisecond), DelayAnswer: clock.Fixed(time.Millisecond)}
+	}
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
 		return newest
 	}
 	return cloudtest.Harness{
-		Zones: []string{emulator.DefaultRegion, "nyc3"},
-		Nodes: []cloud.NodeID{node1, node2},
-		Slots: profile.DigitalOcean.Slots,
-		Slow:  opts.Durations != emulator.Durations{},
-		New:   func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
+		Zones:     []string{emulator.DefaultRegion, "nyc3"},
+		Nodes:     []cloud.NodeID{node1, node2},
+		Slots:     profile.DigitalOcean.Slots,
+		Slow:      opts.Durations != emulator.Durations{},
+		Simulated: true,
+		New:       func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			account := fresh(t)
 			return open(t, account), open(t, account, inCluster("two"))
@@ -84,6 +89,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	slow := emulator.Actions(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
 	for name, opts := range map[string]emulator.Options{
 		"actions are over at once":      {},
@@ -93,6 +99,7 @@ func TestContract(t *testing.T) {
 		"the token has custom scopes":   {Rules: emulator.Rules{Scopes: emulator.DocumentedScopes}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules != (emulator.Rules{}) {
 				return // what the cloud's rules change is below the stack

@@ -30,7 +30,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	}
 	zones := c.zones(req)
 	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a region: %w", doing, req.Zones, fault.Exhausted)
+		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a region: %w", doing, req.Zones, fault.NoZone)
 	}
 	// A name is taken once per region only. Where an earlier call may have made the volume elsewhere, and
 	// before the long way of a clone is taken, it has to be looked for. Usually there is one region.
@@ -102,10 +102,10 @@ func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCrea
 		case serves:
 			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.InvalidArgument, err)
 		case i == len(zones)-1:
-			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.Exhausted, err)
+			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.NoZone, err)
 		}
 	}
-	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.Exhausted)
+	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.NoZone)
 }
 
 // create sends a create, and once more without the cluster's tag to a token that must not write tags: the record in the

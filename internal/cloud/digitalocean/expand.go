@@ -69,7 +69,7 @@ func decideResize(vol *volume, want int64, settled bool, refusal error) error {
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	case len(vol.DropletIDs) > 0 && a != nil && a.Says(textNoResize):
 		return fmt.Errorf("droplet %d does not let it grow while it is attached; scale the workload to zero, wait until the VolumeAttachment "+
-			"is gone: the volume grows with the next attempt, within a minute or two; then scale up: %w: %w", vol.DropletIDs[0], fault.Precondition, a)
+			"is gone: the volume grows with the next attempt, within a minute or two; then scale up: %w: %w", vol.DropletIDs[0], fault.GrowDetach, a)
 	default:
 		return fmt.Errorf("%w: %w", fault.Precondition, refusal)
 	}

@@ -24,12 +24,6 @@ var (
 // become part of a request, where they could lead to another object.
 func objectID[T ~string](id T) bool { return uuid.MatchString(string(id)) }
 
-// dropletID returns the number of a machine, or false for an id that the cloud cannot have made.
-func dropletID(node cloud.NodeID) (int, bool) {
-	n, err := strconv.Atoi(string(node))
-	return n, err == nil && n > 0 && strconv.Itoa(n) == string(node)
-}
-
 func nodeID(droplet int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(droplet)) }
 
 // cloudName is the cloud's name for a request name.

@@ -110,3 +110,12 @@ func (c *Cloud) check(ctx context.Context, path string) error {
 	}
 	return err
 }
+
+// CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.
+func (c *Cloud) CheckRegion(ctx context.Context) error {
+	regions, err := c.regions.Get(ctx, struct{}{})
+	if err == nil && !regions[c.region] {
+		err = fmt.Errorf("the region %s has no volumes, or does not exist: %w", c.region, fault.NoZone)
+	}
+	return err
+}

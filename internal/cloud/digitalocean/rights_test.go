@@ -178,7 +178,11 @@ func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 	}
 	c = open(t, account)
 	account.SetRules(scoped("other:read"))
-	want(t, c.Check(t.Context()), fault.Denied, readable...)
+	err := c.Check(t.Context())
+	want(t, err, fault.Denied, readable...)
+	if fault.ReasonOf(err) != fault.AccessDenied {
+		t.Errorf("%v has the reason %q", err, string(fault.ReasonOf(err)))
+	}
 }
 
 // Tags are optional unless a request has them; then the refusal names the missing scope.

@@ -78,7 +78,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	case fault.Of(err) != fault.InvalidArgument || a == nil:
 		return nil, tagsRefused(err, words)
 	case len(of) >= maxSnapshots:
-		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), maxSnapshots, fault.Exhausted, a)
+		return nil, fmt.Errorf("the volume has %d snapshots, the cloud keeps %d; delete some: %w: %w", len(of), maxSnapshots, fault.Quota, a)
 	}
 	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
 }
@@ -171,11 +171,11 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 // ListSnapshots returns one page of all snapshots, or of one volume's. Those through which clones go are
 // not shown: no request asked for them.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	if err := checkToken(page.Token); err != nil {
+	page, err := api.PageOf(page)
+	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
 	var all []snapshot
-	var err error
 	switch {
 	case of == "":
 		all, err = c.allSnapshots(ctx, budget.List)

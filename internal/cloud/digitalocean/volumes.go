@@ -44,7 +44,7 @@ func decideDelete(vol *volume, settled bool, refusal error) error {
 	case vol == nil:
 		return nil
 	case settled && len(vol.DropletIDs) > 0:
-		return fmt.Errorf("it is attached to droplet %d; it can be deleted when it is detached: %w: %w", vol.DropletIDs[0], fault.Precondition, refusal)
+		return fmt.Errorf("it is attached to droplet %d; it can be deleted when it is detached: %w: %w", vol.DropletIDs[0], fault.VolumeInUse, refusal)
 	default:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
 	}
@@ -154,7 +154,8 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 // ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
 // which never change: the attacher compares the list with what should be attached.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	if err := checkToken(page.Token); err != nil {
+	page, err := api.PageOf(page)
+	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
 	id := func(v volume) string { return v.ID }
@@ -169,14 +170,6 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 		list.Volumes = append(list.Volumes, volumeOf(&part[i]))
 	}
 	return list, nil
-}
-
-// checkToken accepts what a page could have ended with: an id.
-func checkToken(token string) error {
-	if token != "" && !objectID(token) {
-		return fmt.Errorf("token %.80q: %w", token, fault.StalePage)
-	}
-	return nil
 }
 
 // readRegions reads which regions have volumes.

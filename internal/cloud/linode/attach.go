@@ -19,7 +19,7 @@ import (
 // its device is ready. What is refused twice is requested without persistence, unless the state shows another reason.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	n, isVolume := volumeNumber(id)
-	onto, isLinode := linodeNumber(node)
+	onto, isLinode := api.Number(node)
 	switch {
 	case !isVolume:
 		return cloud.Device{}, fmt.Errorf("attach volume %.80q: %w: no volume has such an id", id, fault.NotFound)
@@ -80,14 +80,14 @@ func decideAttach(at placement, settled bool, refusal error) error {
 		return nil
 	case linodeOf(at.vol) != 0:
 		return fmt.Errorf("it is attached to Linode %d; it can be attached here when it is detached there: %w: %w",
-			linodeOf(at.vol), fault.Precondition, refusal)
+			linodeOf(at.vol), fault.AttachedElsewhere, refusal)
 	case at.target == nil:
 		return fmt.Errorf("%w: there is no such Linode: %w", fault.NotFound, refusal)
 	case at.target.region != at.vol.Region:
-		return fmt.Errorf("the volume is in %s and the Linode in %s: %w: %w", at.vol.Region, at.target.region, fault.Precondition, refusal)
+		return fmt.Errorf("the volume is in %s and the Linode in %s: %w: %w", at.vol.Region, at.target.region, fault.WrongZone, refusal)
 	case at.target.used >= at.target.slots:
 		return fmt.Errorf("the Linode has no free slot, %d of %d are taken by volumes and local disks: %w: %w",
-			at.target.used, at.target.slots, fault.Exhausted, refusal)
+			at.target.used, at.target.slots, fault.NoSlot, refusal)
 	case at.target.status == linodego.InstanceOffline:
 		return fmt.Errorf("the Linode is powered off, and a volume can be attached to a running one only: %w: %w", fault.Precondition, refusal)
 	}
@@ -150,7 +150,7 @@ func (c *Cloud) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if node == "" {
 		return c.detachAll(ctx, n)
 	}
-	from, ok := linodeNumber(node)
+	from, ok := api.Number(node)
 	if !ok {
 		return nil // a volume is never a disk of what is no Linode
 	}

@@ -42,3 +42,12 @@ func missingScopes(header string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return slices.Contains(has, scope) })
 }
+
+// CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.
+func (c *Cloud) CheckRegion(ctx context.Context) error {
+	regions, err := c.regions.Get(ctx, struct{}{})
+	if err == nil && !regions[c.region].volumes {
+		err = fmt.Errorf("the region %s lacks the capability %q, or does not exist: %w", c.region, hasVolumes, fault.NoZone)
+	}
+	return err
+}

@@ -60,9 +60,9 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	case gone(v):
 		return nil, fmt.Errorf("%w: there is no volume %d to copy", fault.NotFound, n)
 	case v.Status == statusBroken:
-		return nil, fmt.Errorf("%w: %w", fault.Precondition, errBroken(v))
+		return nil, fmt.Errorf("%w: %w", fault.VolumeDamaged, errBroken(v))
 	case len(req.Zones) > 0 && !slices.Contains(req.Zones, v.Region):
-		return nil, fmt.Errorf("volume %d is in %s and cannot be copied to any of %q: %w", n, v.Region, req.Zones, fault.Exhausted)
+		return nil, fmt.Errorf("volume %d is in %s and cannot be copied to any of %q: %w", n, v.Region, req.Zones, fault.SourceElsewhere)
 	case req.Limit > 0 && sizeOf(v) > req.Limit:
 		return nil, fmt.Errorf("volume %d has %d GiB, so its copy has more than the limit %s: %w", n, v.Size, req.Limit, fault.OutOfRange)
 	case body.Encryption != "" && body.Encryption != v.Encryption:

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -60,6 +61,9 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 
 func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harness {
 	var newest *emulator.Cloud
+	opts.Decide = func(emulator.Call) faults.Effect { // requests take time, so that contexts end within them
+		return faults.Effect{Delay: clock.Fixed(time.Millisecond), DelayAnswer: clock.Fixed(time.Millisecond)}
+	}
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
 		return newest
@@ -70,6 +74,7 @@ func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harn
 		// Not what a region does by itself.
 		Parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
 		Slow:       opts.Durations != emulator.Durations{},
+		Simulated:  true,
 		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t), edit...) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			account := fresh(t)
@@ -93,6 +98,7 @@ func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harn
 }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})
 	slow.Delete = slow.Attach
 	for name, opts := range map[string]emulator.Options{
@@ -101,6 +107,7 @@ func TestContract(t *testing.T) {
 		"a device that shows as it goes": {Durations: slow, Rules: emulator.Rules{ReadyWhileDetaching: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules.ReadyWhileDetaching {
 				return // what the cloud's rules change is below the stack
@@ -109,6 +116,7 @@ func TestContract(t *testing.T) {
 		})
 	}
 	t.Run("few rights and slots, and volumes without a mark", func(t *testing.T) {
+		t.Parallel()
 		opts := emulator.Options{Rules: emulator.Restricted(true)}
 		opts.Rules.ConfigSlots = 3
 		cloudtest.Run(t, harness(opts, inCluster("")).InStack(stack))

@@ -94,7 +94,7 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 	}
 	zones = slices.DeleteFunc(slices.Clone(zones), func(zone string) bool { return !slug.MatchString(zone) })
 	if len(zones) == 0 {
-		return nil, fmt.Errorf("none of %q is the id of a region: %w", req.Zones, fault.Exhausted)
+		return nil, fmt.Errorf("none of %q is the id of a region: %w", req.Zones, fault.NoZone)
 	}
 	// Labels are taken once for all regions as far as is known. Where an earlier call may have made the volume
 	// in another one, it has to be looked for all the same.
@@ -119,7 +119,7 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 }
 
 // errRegion is a region that cannot serve a create.
-var errRegion = fmt.Errorf("%w in this region", fault.Exhausted)
+var errRegion = fmt.Errorf("%w in this region", fault.NoZone)
 
 // creation is what explains a refused create.
 type creation struct {

@@ -57,7 +57,7 @@ func (e *brokenError) Error() string {
 
 // errBroken is fault.Unavailable for a broken volume.
 func errBroken(v *volume) error {
-	return fmt.Errorf("%w: %w", fault.Unavailable, &brokenError{v.ID, v.Label})
+	return fault.VolumeDamaged.Explain(fmt.Errorf("%w: %w", fault.Unavailable, &brokenError{v.ID, v.Label}))
 }
 
 // errRotating is a change that waits for the encryption key.

@@ -1,11 +1,9 @@
 package linode
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
@@ -38,23 +36,9 @@ func volumeNumber(id cloud.VolumeID) (int, bool) {
 	return n, err == nil
 }
 
-// linodeNumber returns the number of a machine, or false for an id that the cloud cannot have made.
-func linodeNumber(node cloud.NodeID) (int, bool) {
-	n, err := strconv.Atoi(string(node))
-	return n, err == nil && n > 0 && strconv.Itoa(n) == string(node)
-}
-
 func volumeID(n int) cloud.VolumeID { return cloud.VolumeID(strconv.Itoa(n)) }
 
 func nodeID(linode int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(linode)) }
-
-// byNumber compares two ids as numbers.
-func byNumber(a, b string) int {
-	if order := cmp.Compare(len(a), len(b)); order != 0 {
-		return order
-	}
-	return strings.Compare(a, b)
-}
 
 // labelOf is the cloud's name for a request name.
 func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }

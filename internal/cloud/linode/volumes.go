@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,9 +90,9 @@ func decideDelete(rest remainder, settled bool, refusal error) error {
 	}
 	switch {
 	case linodeOf(v) != 0 && (settled || refusal == nil):
-		return because(fmt.Errorf("it is attached to Linode %d; it can be deleted when it is detached: %w", linodeOf(v), fault.Precondition))
+		return because(fmt.Errorf("it is attached to Linode %d; it can be deleted when it is detached: %w", linodeOf(v), fault.VolumeInUse))
 	case len(rest.locks) > 0:
-		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", strings.Join(rest.locks, ", "), fault.Precondition))
+		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", strings.Join(rest.locks, ", "), fault.VolumeInUse))
 	case refusal != nil && v.Status == statusRotating:
 		return because(errRotating)
 	default:
@@ -214,31 +213,20 @@ func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]v
 	return same, err
 }
 
-// A token is the last id of the page before it. It does not look like one, because any number could be an id.
-const tokenPrefix = "after-"
-
-var tokens = regexp.MustCompile(`^` + tokenPrefix + `([1-9][0-9]{0,17})$`)
-
 // ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
 // which never change: the attacher compares the list with what should be attached.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	if page.Token != "" {
-		token := tokens.FindStringSubmatch(page.Token)
-		if token == nil {
-			return cloud.VolumeList{}, fmt.Errorf("list volumes: token %.80q: %w", page.Token, fault.StalePage)
-		}
-		page.Token = token[1]
+	page, err := api.PageOf(page)
+	if err != nil {
+		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
 	all, err := api.Complete(ctx, pages[volume](c, listOf{doing: "list volumes", path: volumesPath, priority: budget.List}),
 		func(v volume) int { return v.ID })
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	part, next := api.Cut(all, page, byNumber, func(v volume) string { return string(volumeID(v.ID)) })
-	var list cloud.VolumeList
-	if next != "" {
-		list.Next = tokenPrefix + next
-	}
+	part, next := api.Cut(all, page, api.ByNumber, func(v volume) string { return string(volumeID(v.ID)) })
+	list := cloud.VolumeList{Next: next}
 	for i := range part {
 		if !gone(&part[i]) {
 			list.Volumes = append(list.Volumes, volumeOf(&part[i]))

@@ -20,7 +20,7 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
-	entries, err := l.entries(ctx, (*pool.Pool).List)
+	entries, err := l.entries(ctx, pool.Storage.List)
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
@@ -34,19 +34,19 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 			list.Next = token(last, l.volumeHandle)
 			break
 		}
-		list.Volumes, last = append(list.Volumes, volume(e.Pool, e.Entry)), e.ID
+		list.Volumes, last = append(list.Volumes, volume(e.Storage, e.Entry)), e.ID
 	}
 	return list, nil
 }
 
 // entry is an entry and its pool.
 type entry struct {
-	*pool.Pool
+	pool.Storage
 	pool.Entry
 }
 
 // entries lists all pools, in the order of the ids. While a pool is missing it returns an error.
-func (l *Local) entries(ctx context.Context, list func(*pool.Pool, context.Context) ([]pool.Entry, error)) ([]entry, error) {
+func (l *Local) entries(ctx context.Context, list func(pool.Storage, context.Context) ([]pool.Entry, error)) ([]entry, error) {
 	usable, err := l.pools.Pools(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func hasData(e pool.Entry) bool {
 	return e.Kind == pool.Whole || e.Kind == pool.NoRecord || ((e.Kind == pool.Damaged || e.Kind == pool.Newer) && e.Size > 0)
 }
 
-func volume(p *pool.Pool, e pool.Entry) cloud.Volume {
+func volume(p pool.Storage, e pool.Entry) cloud.Volume {
 	v := cloud.Volume{
 		ID:         cloud.VolumeID(p.Handle(e.ID).String()),
 		Name:       e.Record.Name,
@@ -99,7 +99,7 @@ func volume(p *pool.Pool, e pool.Entry) cloud.Volume {
 		Zone:       p.Node(),
 		Source:     sourceOf(p, e.Record),
 		Parameters: []cloud.Parameter{{Name: ParamPool, Value: p.Name()}},
-		Device:     cloud.Device{Name: e.ID.ImageName()},
+		Device:     cloud.Device{Name: e.File},
 		Health:     health(e),
 	}
 	if e.Kind != pool.Whole {

@@ -35,10 +35,13 @@ type Config struct {
 type Pool struct {
 	// Name is what classes call it, or empty.
 	Name string
-	// Dir is its folder, an absolute path.
+	// Dir is its folder, an absolute path, or lvm:VG/POOL.
 	Dir string
 	// IDFile keeps its id outside of it; see pool.Config.
 	IDFile string
+	// LockDir and LVM are for thin pools; see pool.Config.
+	LockDir string
+	LVM     func(args ...string) ([]byte, error)
 }
 
 // Local is the backend of one node.
@@ -57,7 +60,8 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	var configs []pool.Config
 	for _, p := range cfg.Pools {
 		configs = append(configs, pool.Config{
-			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
+			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, LockDir: p.LockDir, LVM: p.LVM,
+			Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
 		})
 	}
 	set, err := pool.OpenSet(ctx, configs...)
@@ -70,11 +74,7 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 			cfg.Log.Warn("pool is not open", zap.Error(err))
 			continue
 		}
-		by := "copy"
-		if p.Reflink() {
-			by = "reflink"
-		}
-		cfg.Log.Info("pool is open", zap.String("pool", p.Dir()), zap.String("name", p.Name()), zap.String("snapshots_by", by))
+		cfg.Log.Info("pool is open", zap.String("pool", p.Location()), zap.String("name", p.Name()), zap.String("snapshots_by", p.SnapshotsBy()))
 	}
 	return &Local{node: cfg.Node, pools: set}, nil
 }
@@ -169,14 +169,14 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	case err != nil:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	case len(req.Zones) > 0 && !slices.Contains(req.Zones, l.node):
-		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, l.node, req.Zones, fault.Exhausted)
+		return cloud.Volume{}, fmt.Errorf("create volume %q: this is node %s, asked for %q: %w", req.Name, l.node, req.Zones, fault.NoZone)
 	case req.Limit > 0 && req.Limit < req.Size:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: size %s is above the limit %s: %w", req.Name, req.Size, req.Limit, fault.OutOfRange)
 	}
 	p, err := l.pools.Named(ctx, name)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.Exhausted, err)
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.NoZone, err)
 	case err != nil:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
@@ -184,11 +184,11 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
-	r, err := p.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), From: from, Tags: pairs(req.Tags)})
+	r, err := p.Create(ctx, pool.NewVolume{Name: req.Name, Size: int64(req.Size), Limit: int64(req.Limit), From: from, Tags: pairs(req.Tags)})
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size}), nil
+	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size, File: p.FileName(r.ID)}), nil
 }
 
 // FindVolume returns the volume with this name. It waits for a volume that is being copied.

@@ -89,14 +89,14 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
-	entries, err := l.entries(ctx, (*pool.Pool).ListSnapshots)
+	entries, err := l.entries(ctx, pool.Storage.ListSnapshots)
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
 	var list cloud.SnapshotList
 	var last pool.ID
 	for _, e := range entries {
-		s := snapshot(e.Pool, e.Record)
+		s := snapshot(e.Storage, e.Record)
 		if e.Kind != pool.Whole || e.ID <= after || (of != "" && s.Volume != of) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 
 func (l *Local) snapshotHandle(id pool.ID) string { return pool.SnapshotHandle(l.node, id) }
 
-func snapshot(p *pool.Pool, r pool.Record) cloud.Snapshot {
+func snapshot(p pool.Storage, r pool.Record) cloud.Snapshot {
 	return cloud.Snapshot{
 		ID:      cloud.SnapshotID(p.SnapshotHandle(r.ID)),
 		Name:    r.Name,
@@ -124,13 +124,13 @@ func snapshot(p *pool.Pool, r pool.Record) cloud.Snapshot {
 }
 
 // otherNodeError is the error for a volume or a snapshot of another node.
-func (l *Local) otherNodeError(what, of string, h pool.Handle, kind fault.Kind) error {
-	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.node, kind)
+func (l *Local) otherNodeError(what, of string, h pool.Handle, why error) error {
+	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.node, why)
 }
 
 // source translates the source of a new volume in pool p. A source in another pool of this node is
 // fault.InvalidArgument: copies do not leave their pool.
-func (l *Local) source(ctx context.Context, p *pool.Pool, s cloud.Source) (pool.From, error) {
+func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (pool.From, error) {
 	var h pool.Handle
 	var err error
 	var from pool.From
@@ -150,7 +150,7 @@ func (l *Local) source(ctx context.Context, p *pool.Pool, s cloud.Source) (pool.
 	case err != nil:
 		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.node, fault.NotFound, err)
 	case h.Node != l.node:
-		return from, l.otherNodeError("copy", "source", h, fault.Exhausted)
+		return from, l.otherNodeError("copy", "source", h, fault.SourceElsewhere)
 	}
 	with := l.pools.WithVolume
 	if from.Snapshot != "" {
@@ -169,7 +169,7 @@ func (l *Local) source(ctx context.Context, p *pool.Pool, s cloud.Source) (pool.
 	return from, nil
 }
 
-func poolInWords(p *pool.Pool) string {
+func poolInWords(p pool.Storage) string {
 	if p.Name() == "" {
 		return "the pool without a name"
 	}
@@ -177,7 +177,7 @@ func poolInWords(p *pool.Pool) string {
 }
 
 // sourceOf returns the source of an existing volume.
-func sourceOf(p *pool.Pool, r pool.Record) cloud.Source {
+func sourceOf(p pool.Storage, r pool.Record) cloud.Source {
 	switch from := r.SourceOf(); {
 	case from.Snapshot != "":
 		return cloud.Source{Snapshot: cloud.SnapshotID(p.SnapshotHandle(from.Snapshot))}

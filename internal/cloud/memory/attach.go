@@ -30,11 +30,11 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		case slices.Contains(vol.AttachedTo, node):
 			return vol.Device, nil
 		case len(vol.AttachedTo) > 0:
-			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w: it is attached to %s", id, node, fault.Precondition, vol.AttachedTo[0])
+			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w: it is attached to %s", id, node, fault.AttachedElsewhere, vol.AttachedTo[0])
 		case vol.Zone != n.Zone:
-			return cloud.Device{}, fmt.Errorf("attach %s in %s to %s in %s: %w", id, vol.Zone, node, n.Zone, fault.Precondition)
+			return cloud.Device{}, fmt.Errorf("attach %s in %s to %s in %s: %w", id, vol.Zone, node, n.Zone, fault.WrongZone)
 		case slots > 0 && s.attached(node) >= slots:
-			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w: it has its %d volumes", id, node, fault.Exhausted, slots)
+			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w: it has its %d volumes", id, node, fault.NoSlot, slots)
 		}
 		vol.AttachedTo = []cloud.NodeID{node}
 		s.volumes[id] = vol

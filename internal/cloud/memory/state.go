@@ -70,12 +70,12 @@ func (s state) snapshot(id cloud.SnapshotID) (snapshot, error) {
 }
 
 // elsewhere refuses an id that another place may have made.
-func (a *Account) elsewhere(id string, kind fault.Kind) error {
+func (a *Account) elsewhere(id string, why error) error {
 	place, _, _ := strings.Cut(id, "/")
 	if place == id || !slices.Contains(a.cfg.Places, place) {
 		return nil
 	}
-	return fmt.Errorf("%s is in %s, and only there it can be asked for: %w", id, place, kind)
+	return fmt.Errorf("%s is in %s, and only there it can be asked for: %w", id, place, why)
 }
 
 // out returns what the contract shows of a volume, in memory of its own.

@@ -29,7 +29,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 			return slices.Contains(a.cfg.Zones, zone) && a.room(s, zone) >= req.Size
 		})
 		if at < 0 {
-			return cloud.Volume{}, fmt.Errorf("create volume %q: %w: none of the zones %q has %s", req.Name, fault.Exhausted, zones, req.Size)
+			return cloud.Volume{}, fmt.Errorf("create volume %q: %w: none of the zones %q has %s", req.Name, fault.NoZone, zones, req.Size)
 		}
 		size := req.Size
 		if f.half && !req.Source.Blank() {
@@ -70,8 +70,8 @@ func (c *Cloud) checkCreate(req cloud.CreateVolumeRequest) error {
 		return fmt.Errorf("%w: this cloud cannot copy volumes", fault.InvalidArgument)
 	}
 	if err := errors.Join(
-		c.account.elsewhere(string(req.Source.Snapshot), fault.Exhausted),
-		c.account.elsewhere(string(req.Source.Volume), fault.Exhausted),
+		c.account.elsewhere(string(req.Source.Snapshot), fault.SourceElsewhere),
+		c.account.elsewhere(string(req.Source.Volume), fault.SourceElsewhere),
 	); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *Account) placement(s state, req cloud.CreateVolumeRequest) (zones []str
 		}
 		switch bound := a.cfg.Capabilities.SnapshotZones; {
 		case bound && len(req.Zones) > 0 && !slices.Contains(req.Zones, snap.zone):
-			return nil, 0, fmt.Errorf("%w: snapshot %s is in zone %s and can be restored only there", fault.Exhausted, snap.ID, snap.zone)
+			return nil, 0, fmt.Errorf("%w: snapshot %s is in zone %s and can be restored only there", fault.SourceElsewhere, snap.ID, snap.zone)
 		case bound, len(req.Zones) == 0:
 			zones = []string{snap.zone}
 		}
@@ -116,7 +116,7 @@ func (a *Account) placement(s state, req cloud.CreateVolumeRequest) (zones []str
 			return nil, 0, err
 		}
 		if len(req.Zones) > 0 && !slices.Contains(req.Zones, from.Zone) {
-			return nil, 0, fmt.Errorf("%w: volume %s is in zone %s and can be copied only there", fault.Exhausted, from.ID, from.Zone)
+			return nil, 0, fmt.Errorf("%w: volume %s is in zone %s and can be copied only there", fault.SourceElsewhere, from.ID, from.Zone)
 		}
 		zones, least = []string{from.Zone}, from.Size
 	}
@@ -174,9 +174,9 @@ func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 		vol := s.volumes[id]
 		switch {
 		case len(vol.AttachedTo) > 0:
-			return none, fmt.Errorf("delete volume %s: %w: it is attached to %s, detach it first", id, fault.Precondition, vol.AttachedTo[0])
+			return none, fmt.Errorf("delete volume %s: %w: it is attached to %s, detach it first", id, fault.VolumeInUse, vol.AttachedTo[0])
 		case vol.inUse:
-			return none, fmt.Errorf("delete volume %s: %w: it is in use", id, fault.Precondition)
+			return none, fmt.Errorf("delete volume %s: %w: it is in use", id, fault.VolumeInUse)
 		}
 		delete(s.volumes, id)
 		return none, nil

@@ -16,7 +16,7 @@ import (
 const digitalOceanBase = "http://169.254.169.254"
 
 var (
-	dropletID  = regexp.MustCompile(`^[1-9][0-9]{0,18}$`)
+	number     = regexp.MustCompile(`^[1-9][0-9]{0,18}$`)
 	regionSlug = regexp.MustCompile(`^[a-z][a-z0-9]{0,30}$`)
 )
 
@@ -36,7 +36,7 @@ func DigitalOcean(ctx context.Context, base string) (Machine, error) {
 		if err != nil {
 			return Machine{}, err
 		}
-		if !dropletID.MatchString(id) || !regionSlug.MatchString(region) {
+		if !number.MatchString(id) || !regionSlug.MatchString(region) {
 			return Machine{}, fmt.Errorf("the metadata service at %s says that this is droplet %.40q in region %.40q; is this a droplet?: %w: %w",
 				base, id, region, fault.Unavailable, errFinal)
 		}
@@ -54,7 +54,7 @@ func DigitalOceanItself(root string) (Machine, error) {
 		return Machine{}, fmt.Errorf("read the droplet's id: %w: %w", fault.Unavailable, err)
 	}
 	maker, id := strings.TrimSpace(string(vendor)), strings.TrimSpace(string(serial))
-	if maker != "DigitalOcean" || !dropletID.MatchString(id) {
+	if maker != "DigitalOcean" || !number.MatchString(id) {
 		return Machine{}, fmt.Errorf("the SMBIOS has the manufacturer %.40q and the serial number %.40q; is this a droplet?: %w", maker, id, fault.Unavailable)
 	}
 	return Machine{ID: id}, nil

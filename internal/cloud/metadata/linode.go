@@ -85,7 +85,7 @@ func LinodeItself(root string) (Machine, error) {
 		return Machine{}, fmt.Errorf("read the Linode's id: %w: %w", fault.Unavailable, err)
 	}
 	id := strings.TrimSpace(string(serial))
-	if !dropletID.MatchString(id) {
+	if !number.MatchString(id) {
 		return Machine{}, fmt.Errorf("the machine's serial number %.40q is no id of a Linode; is this one?: %w", id, fault.Unavailable)
 	}
 	info, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))

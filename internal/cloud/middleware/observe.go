@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -44,13 +45,13 @@ func NewObserve(c cloud.Cloud, log *zap.Logger, calls *prometheus.HistogramVec) 
 }
 
 // done is deferred with the time of the call and the place where its error will be.
-func (o *Observe) done(call string, began time.Time, err *error, ids ...zap.Field) {
+func (o *Observe) done(ctx context.Context, call string, began time.Time, err *error, ids ...zap.Field) {
 	took, kind := time.Since(began), kindLabel(*err)
 	if o.calls != nil {
 		o.calls.WithLabelValues(call, kind).Observe(took.Seconds())
 	}
 	if entry := o.log.Check(zap.DebugLevel, "cloud call"); entry != nil {
-		ids = append(ids, zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
+		ids = append(ids, requestid.Field(ctx), zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
 		if *err != nil {
 			ids = append(ids, zap.Error(*err))
 		}
@@ -82,97 +83,97 @@ func snapshotID(id cloud.SnapshotID) zap.Field { return zap.String("snapshot_id"
 
 // Capacity observes the call.
 func (o *Observe) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (size cloud.Bytes, err error) {
-	defer o.done("Capacity", time.Now(), &err, zap.String("zone", zone))
+	defer o.done(ctx, "Capacity", time.Now(), &err, zap.String("zone", zone))
 	return o.Cloud.Capacity(ctx, zone, class)
 }
 
 // Check observes the call.
 func (o *Observe) Check(ctx context.Context) (err error) {
-	defer o.done("Check", time.Now(), &err)
+	defer o.done(ctx, "Check", time.Now(), &err)
 	return o.Cloud.Check(ctx)
 }
 
 // CreateVolume observes the call.
 func (o *Observe) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (vol cloud.Volume, err error) {
-	defer o.done("CreateVolume", time.Now(), &err, zap.String("name", req.Name), zap.Stringer("size", req.Size))
+	defer o.done(ctx, "CreateVolume", time.Now(), &err, zap.String("name", req.Name), zap.Stringer("size", req.Size))
 	return o.Cloud.CreateVolume(ctx, req)
 }
 
 // FindVolume observes the call.
 func (o *Observe) FindVolume(ctx context.Context, name string) (vol cloud.Volume, err error) {
-	defer o.done("FindVolume", time.Now(), &err, zap.String("name", name))
+	defer o.done(ctx, "FindVolume", time.Now(), &err, zap.String("name", name))
 	return o.Cloud.FindVolume(ctx, name)
 }
 
 // GetVolume observes the call.
 func (o *Observe) GetVolume(ctx context.Context, id cloud.VolumeID) (vol cloud.Volume, err error) {
-	defer o.done("GetVolume", time.Now(), &err, volumeID(id))
+	defer o.done(ctx, "GetVolume", time.Now(), &err, volumeID(id))
 	return o.Cloud.GetVolume(ctx, id)
 }
 
 // DeleteVolume observes the call.
 func (o *Observe) DeleteVolume(ctx context.Context, id cloud.VolumeID) (err error) {
-	defer o.done("DeleteVolume", time.Now(), &err, volumeID(id))
+	defer o.done(ctx, "DeleteVolume", time.Now(), &err, volumeID(id))
 	return o.Cloud.DeleteVolume(ctx, id)
 }
 
 // ListVolumes observes the call.
 func (o *Observe) ListVolumes(ctx context.Context, page cloud.Page) (list cloud.VolumeList, err error) {
-	defer o.done("ListVolumes", time.Now(), &err)
+	defer o.done(ctx, "ListVolumes", time.Now(), &err)
 	return o.Cloud.ListVolumes(ctx, page)
 }
 
 // ExpandVolume observes the call.
 func (o *Observe) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (exp cloud.Expansion, err error) {
-	defer o.done("ExpandVolume", time.Now(), &err, volumeID(id), zap.Stringer("size", size))
+	defer o.done(ctx, "ExpandVolume", time.Now(), &err, volumeID(id), zap.Stringer("size", size))
 	return o.Cloud.ExpandVolume(ctx, id, size)
 }
 
 // ModifyVolume observes the call.
 func (o *Observe) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) (err error) {
-	defer o.done("ModifyVolume", time.Now(), &err, volumeID(id))
+	defer o.done(ctx, "ModifyVolume", time.Now(), &err, volumeID(id))
 	return cloud.Modify(ctx, o.Cloud, id, tags)
 }
 
 // Attach observes the call.
 func (o *Observe) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (dev cloud.Device, err error) {
-	defer o.done("Attach", time.Now(), &err, volumeID(id), nodeID(node))
+	defer o.done(ctx, "Attach", time.Now(), &err, volumeID(id), nodeID(node))
 	return o.Cloud.Attach(ctx, id, node)
 }
 
 // Detach observes the call.
 func (o *Observe) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (err error) {
-	defer o.done("Detach", time.Now(), &err, volumeID(id), nodeID(node))
+	defer o.done(ctx, "Detach", time.Now(), &err, volumeID(id), nodeID(node))
 	return o.Cloud.Detach(ctx, id, node)
 }
 
 // CreateSnapshot observes the call.
 func (o *Observe) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (snap cloud.Snapshot, err error) {
-	defer o.done("CreateSnapshot", time.Now(), &err,
+	defer o.done(ctx, "CreateSnapshot", time.Now(), &err,
 		zap.String("name", req.Name), volumeID(req.Volume))
 	return o.Cloud.CreateSnapshot(ctx, req)
 }
 
 // FindSnapshot observes the call.
 func (o *Observe) FindSnapshot(ctx context.Context, name string) (snap cloud.Snapshot, err error) {
-	defer o.done("FindSnapshot", time.Now(), &err, zap.String("name", name))
+	defer o.done(ctx, "FindSnapshot", time.Now(), &err, zap.String("name", name))
 	return o.Cloud.FindSnapshot(ctx, name)
 }
 
 // GetSnapshot observes the call.
 func (o *Observe) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (snap cloud.Snapshot, err error) {
-	defer o.done("GetSnapshot", time.Now(), &err, snapshotID(id))
+	defer o.done(ctx, "GetSnapshot", time.Now(), &err, snapshotID(id))
 	return o.Cloud.GetSnapshot(ctx, id)
 }
 
 // DeleteSnapshot observes the call.
 func (o *Observe) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) (err error) {
-	defer o.done("DeleteSnapshot", time.Now(), &err, snapshotID(id))
+	defer o.done(ctx, "DeleteSnapshot", time.Now(), &err, snapshotID(id))
 	return o.Cloud.DeleteSnapshot(ctx, id)
 }
 
 // ListSnapshots observes the call.
 func (o *Observe) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (list cloud.SnapshotList, err error) {
-	defer o.done("ListSnapshots", time.Now(), &err, volumeID(of))
+	defer o.done(ctx, "ListSnapshots", time.Now(), &err, volumeID(of))
 	return o.Cloud.ListSnapshots(ctx, of, page)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 )
 
 // Op is one change of one object. S is what the backend needs to know of the object to decide, and what
@@ -66,6 +67,8 @@ type Operation struct {
 	ID string
 	// Began is when the request was answered; zero for an operation that was found running.
 	Began time.Time
+	// request is the id of the request that waits for it.
+	request string
 }
 
 // Outcome is how an operation stands.
@@ -105,7 +108,7 @@ func Each(
 		group.Go(func() {
 			var out Outcome
 			err := Guard(func() (err error) {
-				out, err = one(ctx, op)
+				out, err = one(requestid.With(ctx, op.request), op)
 				return err
 			})
 			mu.Lock()

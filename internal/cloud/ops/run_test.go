@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -319,6 +320,13 @@ func TestPanicsOfABackendAreSurvived(t *testing.T) {
 		op.Submit = func(context.Context, *ops.Write) (int, string, error) { panic("an odd answer") }
 		_, err := ops.Run(t.Context(), r, op)
 		wantKind(t, err, fault.Uncertain)
+		op.Submit = func(context.Context, *ops.Write) (int, string, error) {
+			panic(struct{ header string }{"Bearer canary"})
+		}
+		_, err = ops.Run(t.Context(), r, op)
+		if wantKind(t, err, fault.Uncertain); strings.Contains(err.Error(), "canary") {
+			t.Errorf("%v repeats a value that may be the request", err)
+		}
 		reads := ops.NewReads(r, func(context.Context, int) (int, error) { panic("an odd answer") }, nil)
 		if _, err := reads.Get(t.Context(), 1); err == nil {
 			t.Error("a read that panicked has an answer")

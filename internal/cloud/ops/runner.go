@@ -141,11 +141,16 @@ func (r *Runner) spawn(do func()) bool {
 }
 
 // Guard returns what do returns. Where do panics, as an SDK may that gets nonsense for an answer, the
-// program lives on, and the outcome of what was sent is not known.
+// program lives on, and the outcome of what was sent is not known. The words of an error or a string are in the error; any
+// other value might be the request.
 func Guard(do func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case error, string:
 			err = fmt.Errorf("%w: the answer could not be understood: %v", fault.Uncertain, p)
+		default:
+			err = fmt.Errorf("%w: the answer could not be understood: a panic of type %T", fault.Uncertain, p)
 		}
 	}()
 	return do()

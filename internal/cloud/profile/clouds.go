@@ -5,6 +5,14 @@ import (
 	"hash/fnv"
 )
 
+// clouds are all clouds, by what --cloud takes.
+var clouds = map[string]Cloud{
+	"digitalocean": DigitalOcean,
+	"linode":       Linode,
+	"local":        Local,
+	"yandex":       Yandex,
+}
+
 // Local is the cloud that is a folder of the node.
 var Local = Cloud{Scope: ScopeNode, SnapshotZones: true}
 

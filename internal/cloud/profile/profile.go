@@ -55,14 +55,6 @@ const (
 	LUKSKeySize = "512" // bits
 )
 
-// clouds are all clouds, by what --cloud takes.
-var clouds = map[string]Cloud{
-	"digitalocean": DigitalOcean,
-	"linode":       Linode,
-	"local":        Local,
-	"yandex":       Yandex,
-}
-
 // Of returns the cloud that --cloud names, and false if there is none.
 func Of(name string) (Cloud, bool) {
 	c, known := clouds[name]

@@ -143,6 +143,19 @@ func SourceOf(words []string) cloud.Source {
 	}
 }
 
+// ownTags are the driver's own of an object that is made for a request.
+func ownTags(name, cluster string, source cloud.Source) []cloud.Tag {
+	own := []cloud.Tag{{Key: Hash, Value: cloud.FullHash(name)}}
+	for _, t := range []cloud.Tag{
+		{Key: Cluster, Value: cluster}, {Key: FromSnapshot, Value: string(source.Snapshot)}, {Key: FromVolume, Value: string(source.Volume)},
+	} {
+		if t.Value != "" {
+			own = append(own, t)
+		}
+	}
+	return own
+}
+
 // Owner is the cluster that a backend works for.
 type Owner struct {
 	Rule    Rule
@@ -151,18 +164,9 @@ type Owner struct {
 
 // Words returns the tags of a new object: the request's and the driver's own.
 func (o Owner) Words(name string, tags []cloud.Tag, source cloud.Source, own ...cloud.Tag) ([]string, error) {
-	own = append(own, cloud.Tag{Key: Hash, Value: cloud.FullHash(name)})
-	if o.Cluster != "" {
-		own = append(own, cloud.Tag{Key: Cluster, Value: o.Cluster})
-	}
-	if source.Snapshot != "" {
-		own = append(own, cloud.Tag{Key: FromSnapshot, Value: string(source.Snapshot)})
-	}
-	if source.Volume != "" {
-		own = append(own, cloud.Tag{Key: FromVolume, Value: string(source.Volume)})
-	}
-	words := make([]string, 0, len(tags)+len(own))
-	for _, t := range slices.Concat(tags, own) {
+	tags = slices.Concat(tags, own, ownTags(name, o.Cluster, source))
+	words := make([]string, 0, len(tags))
+	for _, t := range tags {
 		word, err := o.Rule.Write(t)
 		if err != nil {
 			return nil, err

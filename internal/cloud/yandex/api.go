@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/iam/v1"
 	ycsdk "github.com/yandex-cloud/go-sdk/v2"
 	"github.com/yandex-cloud/go-sdk/v2/credentials"
 	"github.com/yandex-cloud/go-sdk/v2/pkg/authentication"
 	"github.com/yandex-cloud/go-sdk/v2/pkg/options"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	transport "google.golang.org/grpc/credentials"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -41,6 +44,7 @@ type channel struct {
 	tokens   tokens
 	governor *budget.Governor
 	metrics  *budget.Metrics
+	log      *zap.Logger
 }
 
 var _ grpc.ClientConnInterface = (*channel)(nil)
@@ -56,6 +60,7 @@ func newChannel(ctx context.Context, cfg Config) (*channel, error) {
 	a := &channel{
 		governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
 		metrics:  cfg.Metrics.Budget,
+		log:      cfg.Log,
 		dialing:  newGate(),
 	}
 	var err error
@@ -227,6 +232,14 @@ func (r request) explained(err error) error {
 	}
 }
 
+// secret is what a request with this token must not show.
+func (r request) secret(token string) string {
+	if exchange, is := r.args.(*iam.CreateIamTokenRequest); is {
+		return exchange.GetJwt()
+	}
+	return token
+}
+
 // send makes one attempt. An error without a kind is an answer of the cloud.
 func (a *channel) send(ctx context.Context, r request, token string) error {
 	conn, err := a.connection(ctx, fullName(r.method))
@@ -254,9 +267,13 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	}
 	departed := &atomic.Bool{}
 	var header metadata.MD
+	began := time.Now()
 	err = conn.Invoke(context.WithValue(going, departedKey{}, departed), r.method, r.args, r.reply,
 		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
-	a.metrics.Requested(route(r.method), "grpc", status.Code(err).String())
+	code := status.Code(err).String()
+	a.metrics.Requested(route(r.method), "grpc", code)
+	a.log.Debug("api request", requestid.Field(ctx), zap.String("verb", "grpc"), zap.String("route", route(r.method)),
+		zap.String("code", code), zap.Duration("duration", time.Since(began)), zap.String("cloud_request", requestIDOf(header, r.secret(token))))
 	switch {
 	case err == nil:
 		return nil
@@ -269,7 +286,7 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	case strings.HasPrefix(status.Convert(err).Message(), textTooLarge): // the client's own words, of no quota
 		return fmt.Errorf("%w: the answer cannot be read: %w", without, unwrapped(err))
 	}
-	return newAnswer(status.Convert(err), header, token)
+	return newAnswer(status.Convert(err), header, r.secret(token))
 }
 
 // connection returns the one for a method. One at a time: two that ask for the first connection to an address

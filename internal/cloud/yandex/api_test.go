@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/iam/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
@@ -219,4 +222,28 @@ func TestOperationsAreAskedForAsTheCloudWants(t *testing.T) {
 			t.Errorf("%d looks at an operation of 12 s in %s, though the cloud wants one in 5 s", looks, took)
 		}
 	})
+}
+
+// P3: what a key has signed opens the API for an hour, as the token does that it is exchanged for. An answer that repeats it
+// reaches no error.
+func TestTheSignedStatementLeavesInNoAnswer(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	authorized := key(t, folder)
+	var signed string
+	c := open(t, folder, func(cfg *yandex.Config) {
+		cfg.Credentials = func() (string, error) { return authorized, nil }
+		cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			exchange, is := ask.(*iam.CreateIamTokenRequest)
+			if !is {
+				return send(ctx, method, ask, answer, conn, opts...)
+			}
+			signed = exchange.GetJwt()
+			_ = send(ctx, method, ask, answer, conn, opts...) // it leaves
+			return status.Error(codes.Internal, "cannot parse "+signed)
+		}
+	})
+	err := c.Check(t.Context())
+	if err == nil || signed == "" || strings.Contains(err.Error(), signed[:20]) {
+		t.Errorf("the error is %v, want one without the statement %.10q...", err, signed)
+	}
 }

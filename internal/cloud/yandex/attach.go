@@ -109,17 +109,17 @@ func decideAttach(at placement, onto string, settled bool, refusal error) error 
 		return decideAttached(at, refusal)
 	case len(at.disk.GetInstanceIds()) > 0:
 		return fmt.Errorf("it is attached to instance %s; it can be attached here when it is detached there: %w: %w",
-			at.disk.GetInstanceIds()[0], fault.Precondition, refusal)
+			at.disk.GetInstanceIds()[0], fault.AttachedElsewhere, refusal)
 	case at.disk.GetStatus() != compute.Disk_READY:
 		return fmt.Errorf("%w: %w", notReady(at.disk), refusal)
 	case at.instance == nil:
 		return fmt.Errorf("%w: there is no such instance: %w", fault.NotFound, refusal)
 	case at.instance.GetZoneId() != at.disk.GetZoneId():
 		return fmt.Errorf("the disk is in %s and the instance in %s; a disk is attached in its own zone only: %w: %w",
-			at.disk.GetZoneId(), at.instance.GetZoneId(), fault.Precondition, refusal)
+			at.disk.GetZoneId(), at.instance.GetZoneId(), fault.WrongZone, refusal)
 	case fault.Of(refusal) == fault.Exhausted:
 		return fmt.Errorf("the instance has no free slot, %d disks are attached to it besides its boot disk; does its node report too large a limit (--max-volumes)?: %w: %w",
-			len(at.instance.GetSecondaryDisks()), fault.Exhausted, refusal)
+			len(at.instance.GetSecondaryDisks()), fault.NoSlot, refusal)
 	}
 	return decideInstance(at.instance, refusal)
 }

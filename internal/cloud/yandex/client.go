@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -108,10 +110,11 @@ type Cloud struct {
 	operations operation.OperationServiceClient
 	ops        *ops.Runner
 
-	folder, zone, cluster, prefix string
-	vendorNames                   bool
-	orphanAge, interval           time.Duration
-	log                           *zap.Logger
+	folder, zone, prefix string
+	owner                tags.LabelOwner
+	vendorNames          bool
+	orphanAge, interval  time.Duration
+	log                  *zap.Logger
 
 	volumes *ops.Reads[cloud.VolumeID, *compute.Disk]
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
@@ -147,7 +150,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		snapshots: compute.NewSnapshotServiceClient(conn), diskTypes: compute.NewDiskTypeServiceClient(conn),
 		groups:     compute.NewDiskPlacementGroupServiceClient(conn),
 		operations: operation.NewOperationServiceClient(conn),
-		folder:     cfg.Folder, zone: cfg.Zone, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
+		folder:     cfg.Folder, zone: cfg.Zone, owner: ownerOf(cfg.ClusterID), prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
 		orphanAge: cfg.OrphanAge, interval: cmp.Or(cfg.Interval, time.Second), log: cfg.Log,
 	}
 	c.ops = ops.New(ctx, ops.Config{
@@ -225,6 +228,15 @@ func (c *Cloud) Check(ctx context.Context) error {
 	err := errors.Join(about(disks, "read the disks of folder %s", c.folder), about(snapshots, "read the snapshots of folder %s", c.folder))
 	if a := answerOf(err); a != nil && a.code == codes.PermissionDenied {
 		return fmt.Errorf("the account lacks a right; compute.editor for the folder has all that are needed: %w", err)
+	}
+	return err
+}
+
+// CheckRegion reads whether the backend's own zone has disks; it is fault.NoZone if not.
+func (c *Cloud) CheckRegion(ctx context.Context) error {
+	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: usualType})
+	if err == nil && !slices.Contains(kind.GetZoneIds(), c.zone) {
+		err = fmt.Errorf("the zone %s has no disks of the type %s, or does not exist: %w", c.zone, usualType, fault.NoZone)
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) e
 
 // temporary makes the snapshot for a clone, or finds the one that an earlier call made.
 func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, error) {
-	labels, err := c.labels(req.Name, nil, cloud.Source{}, cloud.Tag{Key: labelTemporary, Value: "clone"})
+	labels, err := c.owner.Labels(req.Name, nil, cloud.Source{}, cloud.Tag{Key: labelTemporary, Value: "clone"})
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 		return nil, err
 	}
 	at := slices.IndexFunc(same, func(s *compute.Snapshot) bool {
-		return c.isTemporary(s) && c.madeFor(req.Name, s.GetLabels()) && s.GetSourceDiskId() == string(req.Source.Volume)
+		return c.isTemporary(s) && c.owner.MadeFor(req.Name, s.GetLabels()) && s.GetSourceDiskId() == string(req.Source.Volume)
 	})
 	if at < 0 {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
@@ -166,14 +166,14 @@ func (c *Cloud) drop(ctx context.Context, snap *compute.Snapshot) {
 }
 
 func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
-	return s.GetLabels()[labelTemporary] != "" && c.madeHere(s.GetLabels())
+	return s.GetLabels()[labelTemporary] != "" && c.owner.MadeHere(s.GetLabels())
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
 // broken off and never asked for again. One from which a disk is being made stays for as long as that takes, and so
 // does one that a call of this process has. Without a cluster id there is no telling whose they are.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.cluster == "" {
+	if c.owner.Cluster == "" {
 		return nil
 	}
 	all, err := c.allSnapshots(ctx, budget.List, "")

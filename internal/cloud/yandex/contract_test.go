@@ -9,6 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
@@ -60,7 +61,10 @@ func start(t *testing.T, opts emulator.Options) *emulator.Cloud {
 
 func harness(opts emulator.Options) cloudtest.Harness {
 	var newest *emulator.Cloud
-	opts.Rules.BootDisksElsewhere = true // what the machines boot from is not the suite's
+	opts.Rules.BootDisksElsewhere = true              // what the machines boot from is not the suite's
+	opts.Decide = func(emulator.Call) faults.Effect { // requests take time, so that contexts end within them
+		return faults.Effect{Delay: clock.Fixed(time.Millisecond), DelayAnswer: clock.Fixed(time.Millisecond)}
+	}
 	fresh := func(t *testing.T) *emulator.Cloud {
 		newest = start(t, opts)
 		return newest
@@ -71,6 +75,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 		Slots:      7,
 		Parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-ssd"}},
 		Slow:       opts.Durations != emulator.Durations{},
+		Simulated:  true,
 		New:        func(t *testing.T) cloud.Cloud { return open(t, fresh(t)) },
 		Pair: func(t *testing.T) (a, b cloud.Cloud) {
 			folder := fresh(t)
@@ -93,6 +98,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	slow := emulator.Each(clock.Span{Least: 2 * time.Millisecond, Spread: 2 * time.Millisecond})
 	for name, opts := range map[string]emulator.Options{
 		"operations are over at once":      {},
@@ -104,6 +110,7 @@ func TestContract(t *testing.T) {
 		"new operations are not known yet": {Rules: emulator.Rules{FreshNotFound: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules.ArrivesDone || opts.Rules.ChangeOnAccept || opts.Rules.FreshNotFound > 0 {
 				return // what the cloud's rules change is below the stack

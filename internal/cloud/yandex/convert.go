@@ -37,7 +37,7 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 		Source:     sourceOf(d),
 		Parameters: parametersOf(d),
 		Device:     deviceOf(c.deviceName(idOf(d))),
-		Tags:       tagsOf(d.GetLabels()),
+		Tags:       tags.ReadLabels(d.GetLabels()),
 		Health:     healthOf(d),
 	}
 	for _, id := range d.GetInstanceIds() {

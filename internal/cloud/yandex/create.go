@@ -29,7 +29,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	defer cancel()
 	zones := c.zones(req)
 	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a zone: %w", doing, req.Zones, fault.Exhausted)
+		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a zone: %w", doing, req.Zones, fault.NoZone)
 	}
 	if req.Source.Volume != "" {
 		return c.clone(ctx, req, body, zones)
@@ -67,7 +67,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	if len(params.schedules) > 0 {
 		own = append(own, cloud.Tag{Key: labelSchedules, Value: strings.Join(params.schedules, scheduleMark)})
 	}
-	labels, err := c.labels(req.Name, req.Tags, req.Source, own...)
+	labels, err := c.owner.Labels(req.Name, req.Tags, req.Source, own...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +125,10 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 			return cloud.Volume{}, err
 		case last && body.GetDiskPlacementPolicy() != nil:
 			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s is that of placement group %s, with disks of the type %s: %w: %w",
-				doing, strings.Join(zones, ", "), body.GetDiskPlacementPolicy().GetPlacementGroupId(), body.GetTypeId(), fault.Exhausted, err)
+				doing, strings.Join(zones, ", "), body.GetDiskPlacementPolicy().GetPlacementGroupId(), body.GetTypeId(), fault.NoZone, err)
 		case last:
 			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s has disks of the type %s: %w: %w",
-				doing, strings.Join(zones, ", "), body.GetTypeId(), fault.Exhausted, err)
+				doing, strings.Join(zones, ", "), body.GetTypeId(), fault.NoZone, err)
 		}
 	}
 }

@@ -48,14 +48,7 @@ type answer struct {
 // newAnswer takes in a status. What is said of a quota stands in the details. Words that hold the token, as a proxy's
 // may that repeats the request, are dropped: errors reach the claim's namespace.
 func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
-	line := func(text string) string {
-		if token != "" && strings.Contains(text, token) || strings.Contains(text, "Bearer ") {
-			return "(it repeats the request)"
-		}
-		text = strings.Join(strings.Fields(text), " ")
-		return text[:min(len(text), maxWords)]
-	}
-	a := &answer{code: s.Code(), words: line(s.Message())}
+	a := &answer{code: s.Code(), words: line(s.Message(), token), requestID: requestIDOf(header, token)}
 	for _, detail := range s.Details() {
 		failure, ok := detail.(*quota.QuotaFailure)
 		if !ok {
@@ -63,15 +56,29 @@ func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
 		}
 		for _, v := range failure.GetViolations() {
 			a.words += line(fmt.Sprintf("; quota %s: limit %d, in use %v, %d would be needed",
-				v.GetMetric().GetName(), v.GetMetric().GetLimit(), v.GetMetric().GetUsage(), v.GetRequired()))
-		}
-	}
-	for _, name := range []string{"x-server-trace-id", "x-request-id"} {
-		if ids := header.Get(name); len(ids) > 0 {
-			a.requestID = line(ids[0])
+				v.GetMetric().GetName(), v.GetMetric().GetLimit(), v.GetMetric().GetUsage(), v.GetRequired()), token)
 		}
 	}
 	return a
+}
+
+// line is a text of the cloud in one short line without the token.
+func line(text, token string) string {
+	if token != "" && strings.Contains(text, token) || strings.Contains(text, "Bearer ") {
+		return "(it repeats the request)"
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), maxWords)]
+}
+
+// requestIDOf is what the cloud's support asks for, or nothing.
+func requestIDOf(header metadata.MD, token string) string {
+	for _, name := range []string{"x-request-id", "x-server-trace-id"} {
+		if ids := header.Get(name); len(ids) > 0 {
+			return line(ids[0], token)
+		}
+	}
+	return ""
 }
 
 // failureOf is the error of an operation that has ended, or nil. The next attempt may succeed, but for want of space.

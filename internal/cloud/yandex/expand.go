@@ -85,7 +85,7 @@ func decideResize(d *compute.Disk, want cloud.Bytes, settled bool, refusal error
 	case len(d.GetInstanceIds()) > 0 && a != nil && a.says(textAttached):
 		return fmt.Errorf("the cloud does not let it grow while it is attached to instance %s; scale the workload to zero, wait until the "+
 			"VolumeAttachment is gone: the disk grows with the next attempt, within a minute or two; then scale up: %w: %w",
-			d.GetInstanceIds()[0], fault.Precondition, a)
+			d.GetInstanceIds()[0], fault.GrowDetach, a)
 	}
 	return fmt.Errorf("%w: %w", fault.Busy, refusal)
 }

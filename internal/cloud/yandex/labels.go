@@ -2,9 +2,7 @@ package yandex
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -79,47 +77,7 @@ func labelSafe(value string) string {
 	return value[:min(len(value), maxLabel)]
 }
 
-// labels returns those of a new disk or snapshot: the request's and the driver's own.
-func (c *Cloud) labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
-	own = append(own, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(name)})
-	if c.cluster != "" {
-		own = append(own, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
-	}
-	if source.Snapshot != "" {
-		own = append(own, cloud.Tag{Key: tags.FromSnapshot, Value: string(source.Snapshot)})
-	}
-	if source.Volume != "" {
-		own = append(own, cloud.Tag{Key: tags.FromVolume, Value: string(source.Volume)})
-	}
-	all := make(map[string]string, len(asked)+len(own))
-	for _, t := range slices.Concat(asked, own) {
-		value, err := labelOf(t)
-		if err != nil {
-			return nil, err
-		}
-		all[t.Key] = value
-	}
-	if len(all) > maxLabels {
-		return nil, fmt.Errorf("%d labels with the driver's own, the cloud takes %d: %w", len(all), maxLabels, fault.InvalidArgument)
-	}
-	return all, nil
-}
-
-// tagsOf returns labels in order, so that equal sets are equal lists.
-func tagsOf(labels map[string]string) []cloud.Tag {
-	tags := make([]cloud.Tag, 0, len(labels))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		tags = append(tags, cloud.Tag{Key: key, Value: labels[key]})
-	}
-	return tags
-}
-
-// madeHere reports whether these are the labels of an object of this cluster, whatever its name.
-func (c *Cloud) madeHere(labels map[string]string) bool {
-	return labels[tags.Cluster] == c.cluster && labels[tags.Hash] != ""
-}
-
-// madeFor reports whether these are the labels of the object that this cluster made for the request name.
-func (c *Cloud) madeFor(name string, labels map[string]string) bool {
-	return c.madeHere(labels) && labels[tags.Hash] == cloud.FullHash(name)
+// ownerOf is the cluster with this id.
+func ownerOf(cluster string) tags.LabelOwner {
+	return tags.LabelOwner{Value: labelOf, Max: maxLabels, Cluster: cluster}
 }

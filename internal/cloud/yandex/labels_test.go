@@ -44,16 +44,16 @@ func TestLabels(t *testing.T) {
 }
 
 func TestTooManyLabels(t *testing.T) {
-	c := &Cloud{cluster: "one"}
+	owner := ownerOf("one")
 	var tags []cloud.Tag
 	for n := range 63 {
 		tags = append(tags, cloud.Tag{Key: fmt.Sprintf("k%d", n)})
 	}
-	if _, err := c.labels("a", tags, cloud.Source{}); fault.Of(err) != fault.InvalidArgument {
+	if _, err := owner.Labels("a", tags, cloud.Source{}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("63 labels in addition to the driver's own = %v, want a refusal", err)
 	}
-	got, err := c.labels("a", tags[:62], cloud.Source{})
-	if err != nil || len(got) != 64 || !c.madeFor("a", got) || c.madeFor("b", got) || (&Cloud{cluster: "two"}).madeHere(got) {
+	got, err := owner.Labels("a", tags[:62], cloud.Source{})
+	if err != nil || len(got) != 64 || !owner.MadeFor("a", got) || owner.MadeFor("b", got) || ownerOf("two").MadeHere(got) {
 		t.Errorf("labels = %v, %v", got, err)
 	}
 }

@@ -3,9 +3,7 @@ package yandex
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -72,7 +70,7 @@ func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 // ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
 // which never change.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	page, err := pageOf(page)
+	page, err := api.PageOf(page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
@@ -81,7 +79,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 		return cloud.VolumeList{}, err
 	}
 	part, next := api.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
-	list := cloud.VolumeList{Next: tokenOf(next)}
+	list := cloud.VolumeList{Next: next}
 	for _, d := range part {
 		list.Volumes = append(list.Volumes, c.volumeOf(d))
 	}
@@ -91,7 +89,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 // ListSnapshots returns one page of all snapshots, or of one disk's. Those through which clones go are
 // not shown: no request asked for them.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	page, err := pageOf(page)
+	page, err := api.PageOf(page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
@@ -106,7 +104,7 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 		return c.isTemporary(s) || of != "" && s.GetSourceDiskId() != string(of)
 	})
 	part, next := api.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
-	list := cloud.SnapshotList{Next: tokenOf(next)}
+	list := cloud.SnapshotList{Next: next}
 	for _, s := range part {
 		list.Snapshots = append(list.Snapshots, snapshotOf(s))
 	}
@@ -127,31 +125,4 @@ func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string
 		return nil, about(err, "list the snapshots of folder %s", c.folder)
 	}
 	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
-}
-
-// pageOf reads the token of a page: an id, and a check that it was this backend that wrote it.
-func pageOf(page cloud.Page) (cloud.Page, error) {
-	id, check, _ := strings.Cut(page.Token, tokenMark)
-	if page.Token != "" && (!objectID(id) || check != checkOf(id)) {
-		return page, fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
-	}
-	page.Token = id
-	return page, nil
-}
-
-// tokenOf is the token of the page that begins behind an id.
-func tokenOf(id string) string {
-	if id == "" {
-		return ""
-	}
-	return id + tokenMark + checkOf(id)
-}
-
-// tokenMark stands between an id and its check, and in no id.
-const tokenMark = "-"
-
-func checkOf(id string) string {
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(id))
-	return strconv.FormatUint(uint64(sum.Sum32()), 36)
 }

@@ -68,7 +68,7 @@ var keySpace = sha1.Sum([]byte("cloudblock-csi idempotency keys")) //nolint:gose
 func (c *Cloud) idempotencyKey(kind, request, after string) string {
 	h := sha1.New() //nolint:gosec // as above
 	_, _ = h.Write(keySpace[:16])
-	for _, part := range []string{c.folder, c.cluster, kind, request, after} {
+	for _, part := range []string{c.folder, c.owner.Cluster, kind, request, after} {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
 		_, _ = h.Write(length[:])

@@ -93,6 +93,7 @@ func everyRPC(t *testing.T, folder *emulator.Cloud) error {
 // The calls in the documented table are enough for every RPC, and each of them is needed: where one is missing, an RPC
 // fails, and says that a right is missing.
 func TestEveryRightIsNeededAndNoOther(t *testing.T) {
+	t.Parallel()
 	rights := documentedRights(t)
 	if strict := emulator.DriverRights(); !slices.Equal(rights, strict) {
 		t.Errorf("the page has the rights %v, and the other tests run with %v", rights, strict)
@@ -110,6 +111,7 @@ func TestEveryRightIsNeededAndNoOther(t *testing.T) {
 	}
 	for n, call := range rights {
 		t.Run("without "+call, func(t *testing.T) {
+			t.Parallel()
 			err := with(t, slices.Delete(slices.Clone(rights), n, n+1))
 			if err == nil || !strings.Contains(err.Error(), "Permission denied") {
 				t.Errorf("every RPC = %v, want one that lacks a right", err)

@@ -32,7 +32,7 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if err := checkSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	labels, err := c.labels(req.Name, req.Tags, cloud.Source{})
+	labels, err := c.owner.Labels(req.Name, req.Tags, cloud.Source{})
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -119,7 +119,7 @@ func errLost(request, id string, why error) error {
 	err := fmt.Errorf("%w: snapshot %s, which was made for the request %q, is not there: the cloud has given it up, or it was deleted by hand; "+
 		"a request never gets another snapshot: delete the VolumeSnapshot, and make a new one; "+
 		"if the snapshot is still in the folder then, in the state ERROR, delete it too",
-		fault.Precondition, id, request)
+		fault.VolumeDamaged, id, request)
 	if why != nil {
 		return fmt.Errorf("%w: %w", err, why)
 	}
@@ -220,7 +220,7 @@ func (c *Cloud) findSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute
 
 // snapshotsFor returns those of some snapshots that this cluster made for a request.
 func (c *Cloud) snapshotsFor(request string, of []*compute.Snapshot) []*compute.Snapshot {
-	return slices.DeleteFunc(slices.Clone(of), func(s *compute.Snapshot) bool { return !c.madeFor(request, s.GetLabels()) })
+	return slices.DeleteFunc(slices.Clone(of), func(s *compute.Snapshot) bool { return !c.owner.MadeFor(request, s.GetLabels()) })
 }
 
 // DeleteSnapshot removes a snapshot.

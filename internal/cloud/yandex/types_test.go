@@ -64,7 +64,7 @@ func TestParametersAreReadBackFromTheDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := (&Cloud{}).createBody(cloud.CreateVolumeRequest{Name: "a", Parameters: given})
+			body, err := (&Cloud{owner: ownerOf("")}).createBody(cloud.CreateVolumeRequest{Name: "a", Parameters: given})
 			if err != nil {
 				t.Fatal(err)
 			}

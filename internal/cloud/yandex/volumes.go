@@ -37,7 +37,7 @@ func decideDelete(d *compute.Disk, settled bool, refusal error) error {
 	case d == nil:
 		return nil
 	case settled && len(d.GetInstanceIds()) > 0:
-		return fmt.Errorf("it is attached to instance %s; it can be deleted when it is detached: %w: %w", d.GetInstanceIds()[0], fault.Precondition, refusal)
+		return fmt.Errorf("it is attached to instance %s; it can be deleted when it is detached: %w: %w", d.GetInstanceIds()[0], fault.VolumeInUse, refusal)
 	default:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
 	}
@@ -159,5 +159,5 @@ func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, e
 
 // disksFor returns those of some disks that this cluster made for a request.
 func (c *Cloud) disksFor(request string, of []*compute.Disk) []*compute.Disk {
-	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.madeFor(request, d.GetLabels()) })
+	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.owner.MadeFor(request, d.GetLabels()) })
 }

@@ -9,74 +9,21 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
 
-// methods returns the methods of the controller's services, as the specification has them.
+// methods returns the methods of the controller's service, as the specification has them.
 func methods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
-	all := map[string]protoreflect.MethodDescriptor{}
-	for _, name := range []protoreflect.FullName{"csi.v1.Controller"} {
-		service, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list := service.(protoreflect.ServiceDescriptor).Methods()
-		for i := range list.Len() {
-			all[string(list.Get(i).Name())] = list.Get(i)
-		}
-	}
-	return all
-}
-
-func message(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
-	t.Helper()
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kind.New().Interface()
-}
-
-// fill sets every field of a message to something, strings and map entries to the text. Fields that
-// the specification marks as secret get the secret.
-func fill(m protoreflect.Message, text, secret string) {
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		field, value := fields.Get(i), text
-		if marked, ok := proto.GetExtension(field.Options(), csi.E_CsiSecret).(bool); ok && marked {
-			value = secret
-		}
-		switch {
-		case field.IsMap():
-			m.Mutable(field).Map().Set(protoreflect.ValueOfString(value).MapKey(), protoreflect.ValueOfString(value))
-		case field.IsList() && field.Message() != nil:
-			fill(m.Mutable(field).List().AppendMutable().Message(), text, secret)
-		case field.IsList():
-			m.Mutable(field).List().Append(protoreflect.ValueOfString(value))
-		case field.Message() != nil:
-			fill(m.Mutable(field).Message(), text, secret)
-		case field.Kind() == protoreflect.StringKind:
-			m.Set(field, protoreflect.ValueOfString(value))
-		case field.Kind() == protoreflect.Int64Kind:
-			m.Set(field, protoreflect.ValueOfInt64(3*gib))
-		case field.Kind() == protoreflect.Int32Kind:
-			m.Set(field, protoreflect.ValueOfInt32(1))
-		case field.Kind() == protoreflect.BoolKind:
-			m.Set(field, protoreflect.ValueOfBool(true))
-		case field.Kind() == protoreflect.EnumKind:
-			m.Set(field, protoreflect.ValueOfEnum(1))
-		}
-	}
+	return drivertest.Methods(t, "csi.v1.Controller")
 }
 
 func (r *rig) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message) error {
 	t.Helper()
-	path := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-	return r.conn.Invoke(ctxOf(t), path, req, message(t, method.Output()))
+	return drivertest.Call(t, r.conn, method, req)
 }
 
 // implementedBy maps each capability to the calls it promises.
@@ -121,9 +68,9 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 			}
 			for name, method := range methods(t) {
 				for _, text := range []string{"", "x", id, "../x", "\x01", strings.Repeat("long", 500)} {
-					req := message(t, method.Input())
+					req := drivertest.Message(t, method.Input())
 					if text != "" {
-						fill(req.ProtoReflect(), text, "secret")
+						drivertest.Fill(req.ProtoReflect(), text, "secret")
 					}
 					code := status.Code(r.call(t, method, req))
 					if (code == codes.Unimplemented) == promised[name] {
@@ -214,8 +161,8 @@ func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapabil
 	}
 	for _, method := range methods(t) {
 		for _, text := range []string{"", "x", "../x"} {
-			req := message(t, method.Input())
-			fill(req.ProtoReflect(), text, canary)
+			req := drivertest.Message(t, method.Input())
+			drivertest.Fill(req.ProtoReflect(), text, canary)
 			note(r.call(t, method, req))
 		}
 	}

@@ -40,7 +40,7 @@ type rig struct {
 	http  string
 }
 
-func start(t *testing.T, cfg memory.Config, tags ...cloud.Tag) *rig {
+func start(t testing.TB, cfg memory.Config, tags ...cloud.Tag) *rig {
 	t.Helper()
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 		return err
 	case !slices.Contains(zones, vol.Zone):
 		return fmt.Errorf("%s: snapshots of volume %s can be restored only in %s, asked for is %s: %w",
-			field, vol.ID, vol.Zone, strings.Join(zones, " or "), fault.Exhausted)
+			field, vol.ID, vol.Zone, strings.Join(zones, " or "), fault.SourceElsewhere)
 	}
 	return nil
 }

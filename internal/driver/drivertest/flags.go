@@ -24,7 +24,7 @@ func WrongFlags() map[string]CommandLine {
 		"a relative pool":         {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
 		"pools with bad names and folders": {
 			[]string{"--cloud=local", "--node-id=a", "--local-pool=A=/a", "--local-pool=b=b", "--local-pool==/c", "--local-pool=d=lvm:d"},
-			[]string{`--local-pool "A=/a"`, `--local-pool "b=b": not an absolute path`, `--local-pool "=/c"`, `--local-pool "d=lvm:d": not an absolute path`},
+			[]string{`--local-pool "A=/a"`, `--local-pool "b=b": not an absolute path`, `--local-pool "=/c"`, `--local-pool "d=lvm:d": not of the form lvm:VG/THINPOOL; a volume group alone is no pool`},
 		},
 		"pools of one name or folder": {
 			[]string{"--cloud=local", "--node-id=a", "--local-pool=/a", "--local-pool=/b", "--local-pool=c=/c", "--local-pool=c=/d", "--local-pool=e=/a/"},

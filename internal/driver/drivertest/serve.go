@@ -18,6 +18,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -27,7 +28,7 @@ import (
 const Patience = 20 * time.Second
 
 // Waiting returns a context for what a test waits for.
-func Waiting(t *testing.T) context.Context {
+func Waiting(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
@@ -36,7 +37,7 @@ func Waiting(t *testing.T) context.Context {
 
 // Serve serves what register adds until the end of the test, on a socket of its own unless the config names
 // one, and returns a connection to it when it is ready.
-func Serve(t *testing.T, cfg driver.Config, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+func Serve(t testing.TB, cfg driver.Config, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	t.Helper()
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = Endpoint(t)
@@ -59,7 +60,7 @@ func Serve(t *testing.T, cfg driver.Config, register func(grpc.ServiceRegistrar)
 }
 
 // Endpoint returns the address of a socket that nobody has. Its path is short, as that of a socket has to be.
-func Endpoint(t *testing.T) string {
+func Endpoint(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "csi")
 	if err != nil {
@@ -69,10 +70,13 @@ func Endpoint(t *testing.T) string {
 	return "unix://" + filepath.Join(dir, "csi.sock")
 }
 
-// Dial returns a connection for the length of the test. The server may come later.
-func Dial(t *testing.T, endpoint string) *grpc.ClientConn {
+// Dial returns a connection for the length of the test. The server may come later; the usual pause between two attempts
+// to connect would be a second.
+func Dial(t testing.TB, endpoint string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	often := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: often, MinConnectTimeout: Patience}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,7 @@ func Dial(t *testing.T, endpoint string) *grpc.ClientConn {
 }
 
 // Ready waits until the server says that it is ready.
-func Ready(t *testing.T, conn *grpc.ClientConn) {
+func Ready(t testing.TB, conn *grpc.ClientConn) {
 	t.Helper()
 	probe, err := csi.NewIdentityClient(conn).Probe(Waiting(t), &csi.ProbeRequest{}, grpc.WaitForReady(true))
 	if err != nil || !probe.GetReady().GetValue() {
@@ -91,7 +95,7 @@ func Ready(t *testing.T, conn *grpc.ClientConn) {
 
 // FreeAddress returns a loopback address that nobody listens on. Its port is none of those that the kernel gives to
 // whoever asks for any (32768 and more), which might be taken again before the test listens there.
-func FreeAddress(t *testing.T) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	var err error
 	for range 100 {
@@ -126,5 +130,13 @@ func (l *Log) Sync() error { return nil }
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Take returns what was logged so far, and empties the log.
+func (l *Log) Take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
 	return l.text.String()
 }

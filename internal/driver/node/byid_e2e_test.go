@@ -65,6 +65,7 @@ func (m *cloudMachine) attach(id, fs string, size int64) *volume {
 // a path. The disk is found all the same, by another program than the one that staged it, and also
 // when nothing was ever written down, as after a vendor's driver was replaced.
 func TestCloudDiskIsKnownByItsVolume(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs", "btrfs", ""} {
 		for _, remembered := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s remembered=%v", kindName(fs), remembered), func(t *testing.T) {
@@ -134,6 +135,7 @@ func growCloudDisk(t *testing.T, v *volume) int64 {
 
 // What is another volume's is left alone, whatever path a call names.
 func TestCloudDiskOfAnotherVolumeIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	m := newCloudMachine(t, newDir(t))
 	a, b := m.attach("a", "ext4", 64*mib), m.attach("b", "", 64*mib)
 	a.ok(a.stage, a.publish)
@@ -168,6 +170,7 @@ func TestCloudDiskOfAnotherVolumeIsLeftAlone(t *testing.T) {
 
 // A stage that failed leaves nothing written down, one that left a mount behind does.
 func TestFailedStageOfACloudDiskIsForgotten(t *testing.T) {
+	t.Parallel()
 	m := newCloudMachine(t, newDir(t))
 	v := m.attach("v", "ext4", 64*mib)
 	v.write(t, 0, "somebody's data")
@@ -180,6 +183,7 @@ func TestFailedStageOfACloudDiskIsForgotten(t *testing.T) {
 // The record of a volume that went without an unstage, as from a machine that died, keeps no later volume
 // with the same disk's name from it.
 func TestRecordOfAVolumeThatIsGoneGivesWay(t *testing.T) {
+	t.Parallel()
 	m := newCloudMachine(t, newDir(t))
 	old := m.attach("old", "ext4", 64*mib)
 	old.ok(old.stage)

@@ -18,6 +18,7 @@ import (
 // TestEncryptedFormatThatOutlivesItsCall: P2. The kubelet gives the first stage up while mkfs runs behind the header. The
 // filesystem is completed, and the next stage mounts it.
 func TestEncryptedFormatThatOutlivesItsCall(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "ext4", 96*mib)
 	v.mapper.hold("mkfs.")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,6 +45,7 @@ func TestEncryptedFormatThatOutlivesItsCall(t *testing.T) {
 // TestEncryptedStageWhileAPodHasTheMapping: F8, F11. The staging bind of a raw block volume is gone, and its pod has the
 // mapping: it stays open, because its number would be the next mapping's.
 func TestEncryptedStageWhileAPodHasTheMapping(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "", 96*mib)
 	v.ok(v.stage, v.publish)
 	must(t, unix.Unmount(filepath.Join(v.staging, "device"), 0))
@@ -58,6 +60,7 @@ func TestEncryptedStageWhileAPodHasTheMapping(t *testing.T) {
 
 // TestEncryptedUnstageWhileAPodHasTheMapping: the same after its disk has gone, when the mapping stands on nothing.
 func TestEncryptedUnstageWhileAPodHasTheMapping(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "", 96*mib)
 	v.ok(v.stage, v.publish)
 	loop := v.mapper.loop(luks.Name(v.id))
@@ -72,6 +75,7 @@ func TestEncryptedUnstageWhileAPodHasTheMapping(t *testing.T) {
 
 // TestEncryptedTargetWithTheDisk: a target that has the disk itself, where the pod is to have the mapping, is not kept.
 func TestEncryptedTargetWithTheDisk(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "", 96*mib)
 	v.ok(v.stage)
 	must(t, os.WriteFile(v.target, nil, 0o600))
@@ -84,6 +88,7 @@ func TestEncryptedTargetWithTheDisk(t *testing.T) {
 // TestEncryptedUnstageIsRepeated: a mapping with the name of another driver that cannot be closed at once is found by the
 // next unstage, when nothing is mounted any more.
 func TestEncryptedUnstageIsRepeated(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", ""} {
 		t.Run("as "+fs, func(t *testing.T) {
 			v := newEncrypted(t, fs, 96*mib)
@@ -101,6 +106,7 @@ func TestEncryptedUnstageIsRepeated(t *testing.T) {
 // TestEncryptedHalfMadeMapping: a cryptsetup that was killed left a mapping without a table, which sysfs does not list, or one
 // whose table is not in use. It is removed, and where that fails the volume waits.
 func TestEncryptedHalfMadeMapping(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "ext4", 96*mib)
 	v.mapper.add("loop255", luks.Name(v.id), "")
 	v.mapper.fail("dmsetup remove")
@@ -118,6 +124,7 @@ func TestEncryptedHalfMadeMapping(t *testing.T) {
 // TestEncryptedStageThatFails: what a stage opened is closed. Where that fails the answer is not final for the kubelet,
 // which would let the disk be detached below the mapping.
 func TestEncryptedStageThatFails(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "ext4", ordinary)
 	v.ok(v.stage, v.unstage)
 	v.capability = mountCapability("xfs", oneNode)
@@ -133,6 +140,7 @@ func TestEncryptedStageThatFails(t *testing.T) {
 // TestEncryptedGrowthNeedsItsKey: E2. The mapping grows between the disk and the filesystem. The key is needed where it is
 // opened or grows.
 func TestEncryptedGrowthNeedsItsKey(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "xfs", ordinary)
 	v.key = ""
 	wantCode(t, "first stage without the key", v.stage(t.Context()), codes.InvalidArgument)
@@ -160,6 +168,7 @@ func TestEncryptedGrowthNeedsItsKey(t *testing.T) {
 // TestEncryptedReadOnlyAfterACrash: a filesystem whose machine died is mounted read-only with what was synced: its journal
 // is replayed, as on a disk that is not encrypted.
 func TestEncryptedReadOnlyAfterACrash(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			v := newEncrypted(t, fs, ordinary)
@@ -186,6 +195,7 @@ func TestEncryptedReadOnlyAfterACrash(t *testing.T) {
 // TestEncryptedVolumeAsAPlainDisk: F1. A class that lost its luks does not give a pod the header to write over; a header that
 // a pod made on its own raw block volume is its data.
 func TestEncryptedVolumeAsAPlainDisk(t *testing.T) {
+	t.Parallel()
 	v := newEncrypted(t, "", 96*mib)
 	v.ok(v.stage, v.unstage)
 	delete(v.context, names.Driver+"/luks")

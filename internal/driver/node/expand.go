@@ -129,7 +129,7 @@ func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.Capa
 	switch {
 	case size < required:
 		return 0, fmt.Errorf("the device has %d of %d bytes; scale the workload to zero, wait until the VolumeAttachment is gone, "+
-			"then scale it up: %w", size, required, fault.Precondition)
+			"then scale it up: %w", size, required, fault.GrowDetach)
 	case limit > 0 && size > limit:
 		return 0, fmt.Errorf("capacity_range: limit_bytes: the volume has %d bytes, more than %d, and never shrinks: %w",
 			size, limit, fault.OutOfRange)

@@ -28,6 +28,7 @@ func needsToGrow(t *testing.T, fs string) {
 // TestExt4WithoutTheCapability: the image grows, the answer names the capability, and the volume is staged with the
 // size that its filesystem has.
 func TestExt4WithoutTheCapability(t *testing.T) {
+	t.Parallel()
 	if mayGrowMountedExt4(t) {
 		t.Skip("this root has CAP_SYS_RESOURCE")
 	}
@@ -76,6 +77,7 @@ func (v *volume) total(t *testing.T) int64 {
 // TestExpandPublishedVolume (failures E1, E3 and E5 of the catalogue): device and filesystem grow, a
 // repeat is cheap, nothing shrinks, and the grown volume unmounts, checks clean and mounts again.
 func TestExpandPublishedVolume(t *testing.T) {
+	t.Parallel()
 	for _, fs := range append(filesystems, "") {
 		t.Run("kind "+fs, func(t *testing.T) {
 			needsToGrow(t, fs)
@@ -143,6 +145,7 @@ func sizeOf(t *testing.T, path string) int64 {
 
 // TestExpandRefusals (failure E3 of the catalogue): too large is OutOfRange at once, and nothing grew.
 func TestExpandRefusals(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("xfs", sizeFor("xfs"))
 	v.ok(v.stage, v.publish)
@@ -185,6 +188,7 @@ func TestExpandRefusals(t *testing.T) {
 
 // TestExpandThroughAReadOnlyTarget: the filesystem grows through the staging path.
 func TestExpandThroughAReadOnlyTarget(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	for _, fs := range []string{"xfs", "btrfs"} {
 		v := m.newVolume(fs, sizeFor(fs))
@@ -206,6 +210,7 @@ func TestExpandThroughAReadOnlyTarget(t *testing.T) {
 // TestStageGrowsAFilesystemThatIsSmallerThanItsDevice (failure C9 of the catalogue): what was restored
 // from a smaller volume has the size that was asked for.
 func TestStageGrowsAFilesystemThatIsSmallerThanItsDevice(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	for _, fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // TestVolumeThatWasWrittenIsNeverFormatted: a raw block volume holds data where nothing but the pool knows of it,
 // and is then staged as a filesystem.
 func TestVolumeThatWasWrittenIsNeverFormatted(t *testing.T) {
+	t.Parallel()
 	const size, gap = 1024 * mib, 203 * mib // the probe reads 4 KiB of every 8 MiB
 	for _, fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
@@ -41,6 +42,7 @@ func TestVolumeThatWasWrittenIsNeverFormatted(t *testing.T) {
 // TestCopyOfAVolumeThatWasNeverFormatted: where the pool proves that nothing was ever written into the copy, it is
 // as blank as its source.
 func TestCopyOfAVolumeThatWasNeverFormatted(t *testing.T) {
+	t.Parallel()
 	for _, fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
 			m := newMachine(t, machineConfig{})

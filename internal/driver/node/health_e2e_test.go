@@ -50,6 +50,7 @@ func (v *volume) health(t *testing.T) []string {
 // while it was mounted. Publish and stage refuse it, it is counted, and unstage and stage bring the
 // volume back with its data.
 func TestDeadMountIsNeverUsedAgain(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			m := newMachine(t, machineConfig{})
@@ -94,6 +95,7 @@ func TestDeadMountIsNeverUsedAgain(t *testing.T) {
 // TestDiskThatFailsWhileMounted: the image below the device is cut off, so that every read and write of
 // the disk fails. The health says so, and the volume can be unstaged.
 func TestDiskThatFailsWhileMounted(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", 64*mib)
 	v.ok(v.stage, v.publish)
@@ -117,6 +119,7 @@ func TestDiskThatFailsWhileMounted(t *testing.T) {
 // TestHealthOfWhatIsNotStaged: a volume may be asked about before it is staged, and at a path where
 // something else is mounted.
 func TestHealthOfWhatIsNotStaged(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v, other := m.newVolume("ext4", 32*mib), m.newVolume("ext4", 32*mib)
 	if got := v.health(t); got != nil {
@@ -147,6 +150,7 @@ func TestHealthOfWhatIsNotStaged(t *testing.T) {
 
 // TestStorageHealthOfASoundPool: nothing is wrong, and that is not an error.
 func TestStorageHealthOfASoundPool(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	answer, err := m.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
 	if err != nil || len(answer.GetBackendHealth()) > 0 {
@@ -157,6 +161,7 @@ func TestStorageHealthOfASoundPool(t *testing.T) {
 // TestUnstageRefusesUntilTheLastTargetIsGone (failure F11 of the catalogue) on a filesystem with open files:
 // an error means that nothing changed, and a retry succeeds.
 func TestUnstageRefusesUntilTheLastTargetIsGone(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("xfs", sizeFor("xfs"))
 	v.ok(v.stage, v.publish)

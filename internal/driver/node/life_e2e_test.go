@@ -25,6 +25,7 @@ var filesystems = []string{"ext4", "xfs", "btrfs"}
 
 // TestLifeOfAVolume takes a volume of each kind through its life, every step twice, with real data.
 func TestLifeOfAVolume(t *testing.T) {
+	t.Parallel()
 	for _, fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
 			m := newMachine(t, machineConfig{})
@@ -59,6 +60,7 @@ func TestLifeOfAVolume(t *testing.T) {
 }
 
 func TestLifeOfARawBlockVolume(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("", 32*mib)
 	v.ok(v.stage, v.stage, v.publish, v.publish)
@@ -94,6 +96,7 @@ func TestLifeOfARawBlockVolume(t *testing.T) {
 
 // TestStatsOfFilesystemAndBlock: both kinds are measured, at the staging and at the target path.
 func TestStatsOfFilesystemAndBlock(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	for _, fs := range append(filesystems, "") {
 		t.Run("kind "+fs, func(t *testing.T) {
@@ -134,6 +137,7 @@ func TestStatsOfFilesystemAndBlock(t *testing.T) {
 // TestReadOnlyModesNeverWrite: a read-only volume is mounted read-only, and a blank one is refused
 // instead of being formatted.
 func TestReadOnlyModesNeverWrite(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", 32*mib)
 	v.capability = mountCapability("ext4", oneNodeRead)
@@ -168,6 +172,7 @@ func TestReadOnlyModesNeverWrite(t *testing.T) {
 
 // TestReadWriteOncePod: SINGLE_NODE_SINGLE_WRITER allows one target, the other modes several.
 func TestReadWriteOncePod(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", ""} {
 		for mode, want := range map[csi.VolumeCapability_AccessMode_Mode]codes.Code{
 			oneNodeOne: codes.FailedPrecondition, oneNodeMany: codes.OK, oneNode: codes.OK,
@@ -196,6 +201,7 @@ func TestReadWriteOncePod(t *testing.T) {
 // TestManyPublishesAtOnce: targets of one volume do not exclude one another, and of writers that must
 // be alone at most one gets in.
 func TestManyPublishesAtOnce(t *testing.T) {
+	t.Parallel()
 	for mode, most := range map[csi.VolumeCapability_AccessMode_Mode]int{oneNodeOne: 1, oneNodeMany: 8} {
 		t.Run(mode.String(), func(t *testing.T) {
 			m := newMachine(t, machineConfig{})
@@ -306,6 +312,7 @@ func sumOf(t *testing.T, path string) string {
 
 // TestContextIsOptional: a volume written down by hand has no context and is staged all the same.
 func TestContextIsOptional(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", 32*mib)
 	v.context = nil

@@ -51,8 +51,6 @@ type Config struct {
 type Metrics interface {
 	// Begin adds an operation that holds a volume, until end is called.
 	Begin() (end func())
-	// UnstageInUse counts an unstage that is refused because something on this machine uses the volume.
-	UnstageInUse()
 	// Condition sets what is wrong with a volume that is served, by the reasons of its health; none: nothing is, or the
 	// volume is not staged any more.
 	Condition(volume string, reasons []string)
@@ -62,7 +60,6 @@ type Metrics interface {
 type noMetrics struct{}
 
 func (noMetrics) Begin() (end func())        { return func() {} }
-func (noMetrics) UnstageInUse()              {}
 func (noMetrics) Condition(string, []string) {}
 
 // Server is the Node service.

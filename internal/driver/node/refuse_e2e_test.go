@@ -45,6 +45,7 @@ func (v *volume) files(t *testing.T) string { return listing(t, filepath.Dir(v.s
 
 // TestStagingPathThatHoldsSomethingElse (failure F9 of the catalogue): AlreadyExists, never OK.
 func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	other := m.newVolume("ext4", 32*mib)
 	other.ok(other.stage)
@@ -81,6 +82,7 @@ func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
 // TestSameVolumeStagedInAnotherWay (failure F9 of the catalogue): what is mounted fits the request or
 // the answer is AlreadyExists.
 func TestSameVolumeStagedInAnotherWay(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", sizeFor("xfs"))
 	v.ok(v.stage, v.publish)
@@ -113,6 +115,7 @@ func TestSameVolumeStagedInAnotherWay(t *testing.T) {
 // TestPublishNeedsALiveStage (failure F12 of the catalogue): with the staging path unmounted behind the
 // driver's back, or never mounted, nothing is bound.
 func TestPublishNeedsALiveStage(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", "btrfs", ""} {
 		t.Run("kind "+fs, func(t *testing.T) {
 			m := newMachine(t, machineConfig{})
@@ -142,6 +145,7 @@ func TestPublishNeedsALiveStage(t *testing.T) {
 
 // TestTargetThatHoldsSomethingElse: publish and unpublish leave it alone.
 func TestTargetThatHoldsSomethingElse(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	other := m.newVolume("ext4", 32*mib)
 	other.ok(other.stage)
@@ -190,6 +194,7 @@ func TestTargetThatHoldsSomethingElse(t *testing.T) {
 
 // TestPublishTwiceWithAnotherMode: the same target with other arguments is AlreadyExists.
 func TestPublishTwiceWithAnotherMode(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	for _, fs := range []string{"ext4", ""} {
 		v := m.newVolume(fs, 32*mib)
@@ -206,6 +211,7 @@ func TestPublishTwiceWithAnotherMode(t *testing.T) {
 
 // TestUnstageOfWhatIsInUse (failure F11 of the catalogue): an error, and the mount table as it was.
 func TestUnstageOfWhatIsInUse(t *testing.T) {
+	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs", "btrfs", ""} {
 		t.Run("kind "+fs, func(t *testing.T) {
 			m := newMachine(t, machineConfig{})
@@ -239,6 +245,7 @@ func TestUnstageOfWhatIsInUse(t *testing.T) {
 
 // TestUnstageWaitsForTheLastUserOfARawDevice (failure F11 of the catalogue): an open device is in use.
 func TestUnstageWaitsForTheLastUserOfARawDevice(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("", 32*mib)
 	v.ok(v.stage, v.publish)
@@ -255,6 +262,7 @@ func TestUnstageWaitsForTheLastUserOfARawDevice(t *testing.T) {
 
 // TestUnpublishThatCannotUnmount (failure P7 of the catalogue): the target and its content stay.
 func TestUnpublishThatCannotUnmount(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", 32*mib)
 	v.ok(v.stage, v.publish)
@@ -281,6 +289,7 @@ func TestUnpublishThatCannotUnmount(t *testing.T) {
 
 // TestUndoOnlyWhatIsOurs: a request that names one volume and the paths of another changes nothing.
 func TestUndoOnlyWhatIsOurs(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	a, b := m.newVolume("ext4", 32*mib), m.newVolume("ext4", 32*mib)
 	a.ok(a.stage, a.publish)
@@ -304,6 +313,7 @@ func TestUndoOnlyWhatIsOurs(t *testing.T) {
 
 // TestHostileTargets: paths through symbolic links lead nowhere, also when they lead to a real mount.
 func TestHostileTargets(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("ext4", 32*mib)
 	v.ok(v.stage, v.publish)

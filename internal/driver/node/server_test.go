@@ -29,7 +29,13 @@ func serve(t *testing.T, devices device.Resolver, m *mounter.Mounter) csi.NodeCl
 	return serveWith(t, node.Config{Devices: devices, Mounter: m}, driver.Config{})
 }
 
-func serveWith(t *testing.T, cfg node.Config, around driver.Config) csi.NodeClient {
+func serveWith(t testing.TB, cfg node.Config, around driver.Config) csi.NodeClient {
+	t.Helper()
+	return csi.NewNodeClient(connect(t, cfg, around))
+}
+
+// connect is serveWith for calls of any method.
+func connect(t testing.TB, cfg node.Config, around driver.Config) *grpc.ClientConn {
 	t.Helper()
 	cfg.Names, cfg.Info = names, driver.NodeInfo{ID: "node-a", Zone: "node-a"}
 	server := node.New(cfg)
@@ -41,8 +47,7 @@ func serveWith(t *testing.T, cfg node.Config, around driver.Config) csi.NodeClie
 		}
 	})
 	around.Names, around.Grace = names, time.Minute
-	conn := drivertest.Serve(t, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
-	return csi.NewNodeClient(conn)
+	return drivertest.Serve(t, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
 }
 
 func mountCapability(fs string, mode csi.VolumeCapability_AccessMode_Mode, flags ...string) *csi.VolumeCapability {

@@ -303,7 +303,7 @@ func (s *Server) checkUnused(table *mounter.Table, dev *device.Device, staging s
 	}
 	if len(used) > 0 {
 		return fmt.Errorf("its device %s is in use at %s; unpublish and unstage there first: %w",
-			dev.Path(), strings.Join(used, ", "), fault.Precondition)
+			dev.Path(), strings.Join(used, ", "), fault.DeviceInUse.Explain(fault.Precondition))
 	}
 	entries, err := os.ReadDir(staging)
 	if err != nil {

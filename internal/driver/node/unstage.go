@@ -28,14 +28,21 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	}
 	// Writing back what is still in memory may take longer than the call; the volume stays locked until it ends.
 	err = s.runDetached(ctx, release, func(work context.Context) error { return s.unstage(work, id, staging) })
-	if kind := fault.Of(err); kind == fault.Busy || kind == fault.Precondition {
-		s.metrics.UnstageInUse()
-	}
 	if err != nil {
+		err = explainUnstage(err)
 		return nil, fmt.Errorf("unstage volume %s from %s: %w", id, staging, err)
 	}
 	s.metrics.Condition(id, nil)
 	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// explainUnstage gives its reason to a refusal that has none of its own: something on this machine uses the volume.
+func explainUnstage(err error) error {
+	kind, reason := fault.Of(err), fault.ReasonOf(err)
+	if (kind == fault.Busy || kind == fault.Precondition) && (reason == fault.NoReason || reason == fault.DeviceInUse) {
+		return fault.UnstageInUse.Explain(err)
+	}
+	return err
 }
 
 func (s *Server) unstage(ctx context.Context, id, staging string) error {

@@ -26,6 +26,7 @@ func hidden(t *testing.T, path string) (end func()) {
 // F11: while another mount namespace has the filesystem, unstage is no success, since the cloud would take the disk
 // away from below it; but what the pod wrote is on the disk. A repeat says the same until the other has ended.
 func TestUnstageWaitsForOtherMountNamespaces(t *testing.T) {
+	t.Parallel()
 	for _, fs := range filesystems {
 		for _, remembered := range []bool{true, false} {
 			name := fs

@@ -107,11 +107,13 @@ func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 		case <-changes:
 		case <-tick.C:
 		case <-ctx.Done():
-			kind := fault.Unavailable // it may come yet
+		}
+		if ctx.Err() != nil { // also when the tick came at the same moment
+			reason := fault.DeviceMissing // it may come yet
 			if errors.Is(err, fault.Precondition) {
-				kind = fault.Precondition
+				reason = fault.DeviceIdentity
 			}
-			return nil, fmt.Errorf("%w: %w (waited for it: %w)", kind, err, ctx.Err())
+			return nil, fmt.Errorf("%w: %w (waited for it: %w)", reason, err, ctx.Err())
 		}
 	}
 }
@@ -224,7 +226,7 @@ func (b *ByID) search(ctx context.Context, claim Claim) (kernel string, byLink b
 }
 
 func errSeveral(kernels []string) error {
-	return fmt.Errorf("disks %s all have its identity: %w", strings.Join(kernels, ", "), fault.Precondition)
+	return fmt.Errorf("disks %s all have its identity: %w", strings.Join(kernels, ", "), fault.DeviceIdentity)
 }
 
 // alone returns an error if other disks have the claimed identity too, wherever the link leads: a volume
@@ -257,7 +259,7 @@ func (b *ByID) matches(ctx context.Context, claim Claim) ([]string, error) {
 }
 
 // prove returns an error if the disk is not the claimed one: fault.NotFound for another disk, and
-// fault.Precondition for one that cannot or must not be used.
+// fault.DeviceIdentity for one that cannot or must not be used.
 func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 	id, err := b.identity(ctx, kernel)
 	switch {
@@ -266,10 +268,10 @@ func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 	case errors.Is(err, fault.Unavailable): // it does not answer in time, which proves nothing
 		return err
 	case err != nil:
-		return fmt.Errorf("device %s: %w: %w", kernel, fault.Precondition, err)
+		return fmt.Errorf("device %s: %w: %w", kernel, fault.DeviceIdentity, err)
 	case id.loop && !b.allowLoop:
 		return fmt.Errorf("device %s: %w: a loop device has no identity of its own and %s is for real disks",
-			kernel, fault.Precondition, b.deviceDir)
+			kernel, fault.DeviceIdentity, b.deviceDir)
 	case !id.loop && !b.isVolume(id):
 		return fmt.Errorf("%w: %s is no volume of this cloud (its identity is %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	case !id.proves(claim):

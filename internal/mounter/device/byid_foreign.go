@@ -83,7 +83,7 @@ func (b *ByID) checkFree(kernel string) error {
 		return fmt.Errorf("device %s: look for mounts of it: %w: %w", kernel, fault.Unavailable, err)
 	}
 	if mounted {
-		return fmt.Errorf("device %s: %w: this machine has it mounted outside of the kubelet's folder, so it is no volume", kernel, fault.Precondition)
+		return fmt.Errorf("device %s: %w: this machine has it mounted outside of the kubelet's folder, so it is no volume", kernel, fault.DeviceIdentity)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 	dev, err := b.Lookup(ctx, claim)
 	if err == nil && dev.Number() != number {
 		err = errors.Join(fmt.Errorf("volume %s: %w: another disk than %s has the identity %s%s",
-			volume, fault.Precondition, kernel, claim.Name, claim.Serial), dev.Close())
+			volume, fault.DeviceIdentity, kernel, claim.Name, claim.Serial), dev.Close())
 	}
 	if err != nil {
 		return nil, err

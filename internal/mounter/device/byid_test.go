@@ -178,6 +178,9 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 			if kernel != tc.kernel || fault.Of(err) != tc.kind {
 				t.Errorf("find(%+v) = %q, %v, want %q and kind %q", tc.claim, kernel, err, tc.kernel, tc.kind)
 			}
+			if is := errors.Is(err, fault.DeviceIdentity); is != (tc.kind == fault.Precondition) {
+				t.Errorf("the reason of %v is %q", err, string(fault.ReasonOf(err)))
+			}
 		})
 	}
 }
@@ -259,8 +262,8 @@ func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
 		t.Errorf("alone = %v for one disk", err)
 	}
 	m.scsi("sdb", "Linode", name)
-	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); fault.Of(err) != fault.Precondition {
-		t.Errorf("alone = %v for two disks, want %v", err, fault.Precondition)
+	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); !errors.Is(err, fault.DeviceIdentity) {
+		t.Errorf("alone = %v for two disks, want %v", err, fault.DeviceIdentity)
 	}
 	if kernel, _, err := m.resolver().find(t.Context(), claim); kernel != "sda" || err != nil {
 		t.Errorf("find = %q, %v: the one that is in use can be put away no more", kernel, err)
@@ -274,8 +277,8 @@ func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rescanEvery*2)
 	defer cancel()
 	_, err := m.resolver().Open(ctx, Claim{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
-	if !errors.Is(err, context.DeadlineExceeded) || fault.Of(err) != fault.Unavailable {
-		t.Errorf("Open = %v, want %v after the deadline", err, fault.Unavailable)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fault.DeviceMissing) || fault.Of(err) != fault.Unavailable {
+		t.Errorf("Open = %v, want %v after the deadline", err, fault.DeviceMissing)
 	}
 }
 
@@ -283,8 +286,8 @@ func TestANodeIsNotADisk(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
 	m.write("dev/vdb", "a plain file where the device node should be")
-	if _, err := m.resolver().Lookup(t.Context(), Claim{Serial: "epd1"}); !errors.Is(err, fault.Precondition) {
-		t.Errorf("Lookup = %v, want %v", err, fault.Precondition)
+	if _, err := m.resolver().Lookup(t.Context(), Claim{Serial: "epd1"}); !errors.Is(err, fault.DeviceIdentity) {
+		t.Errorf("Lookup = %v, want %v", err, fault.DeviceIdentity)
 	}
 }
 

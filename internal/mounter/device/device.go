@@ -52,7 +52,7 @@ func newDevice(f *os.File, path string, claim Claim, verify func(ctx context.Con
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		_ = f.Close()
-		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, claim.Volume, fault.Precondition)
+		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, claim.Volume, fault.DeviceIdentity)
 	}
 	return &Device{file: f, path: path, number: st.Rdev, claim: claim, verify: verify}, nil
 }
@@ -100,7 +100,7 @@ func (d *Device) checkSize() error {
 	if size < d.claim.Size {
 		return fmt.Errorf("device %s of volume %s has %d bytes but %d were promised; "+
 			"the kernel may not have seen a growth yet (detach and attach the volume again): %w",
-			d.path, d.claim.Volume, size, d.claim.Size, fault.Precondition)
+			d.path, d.claim.Volume, size, d.claim.Size, fault.DeviceTooSmall)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -260,8 +259,8 @@ func (l *Loop) parse(claim Claim) (pool.ID, error) {
 	if h.Node != l.node {
 		return "", fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.node, fault.NotFound)
 	}
-	if claim.Name != "" && strings.TrimSuffix(claim.Name, ".img") != string(h.ID) {
-		return "", fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.Precondition)
+	if claim.Name != "" && !pool.IsFileName(h.ID, claim.Name) {
+		return "", fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.DeviceIdentity)
 	}
 	return h.ID, nil
 }

@@ -144,7 +144,7 @@ func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*o
 	})
 }
 
-// openNode opens the node of a loop device, and makes it where it is missing: the /dev of a
+// openNode opens the node of a device, and makes it where it is missing: the /dev of a
 // container does not follow the kernel.
 func (l *Loop) openNode(name string, flags int) (*os.File, error) {
 	path := filepath.Join(l.devDir, name)
@@ -167,12 +167,12 @@ func (l *Loop) openNode(name string, flags int) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != number {
-		return nil, errors.Join(fmt.Errorf("%s is not the node of that loop device", path), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is not the node of that device", path), f.Close())
 	}
 	return f, nil
 }
 
-// number returns the device number of a loop device as the kernel lists it.
+// number returns the device number of a device as the kernel lists it.
 func (l *Loop) number(name string) (uint64, error) {
 	data, err := os.ReadFile(filepath.Join(l.sysDir, name, "dev"))
 	if err != nil {

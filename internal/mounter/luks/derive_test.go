@@ -77,14 +77,14 @@ func TestOneKeyAtATime(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				if _, err := c.Open(t.Context(), disk, "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument {
-					t.Errorf("Open = %v, want %v", err, fault.InvalidArgument)
+				if _, err := c.Open(t.Context(), disk, "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument || fault.ReasonOf(err) != fault.LUKSKey {
+					t.Errorf("Open = %v, want %v for %q", err, fault.InvalidArgument, string(fault.LUKSKey))
 				}
 			})
 			all.Go(func() {
 				err := c.Grow(t.Context(), &Mapping{below: disk, mounts: m, file: smaller.file}, text("k"))
-				if fault.Of(err) != fault.Precondition {
-					t.Errorf("Grow = %v, want %v", err, fault.Precondition)
+				if fault.Of(err) != fault.Precondition || fault.ReasonOf(err) != fault.LUKSKey {
+					t.Errorf("Grow = %v, want %v for %q", err, fault.Precondition, string(fault.LUKSKey))
 				}
 			})
 		}

@@ -42,10 +42,10 @@ const (
 // disk is the path by which cryptsetup reaches the first of its Command.Files.
 const disk = "/proc/self/fd/3"
 
-// Check reports whether this machine has what opens encrypted devices. fault.Precondition says what is missing.
+// Check reports whether this machine has what opens encrypted devices. fault.ProgramMissing says what is missing.
 func (c Cryptsetup) Check() error {
 	if _, err := exec.LookPath("cryptsetup"); err != nil {
-		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.Precondition, err)
+		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.ProgramMissing, err)
 	}
 	if err := c.mounts.CheckDeviceMapper(); err != nil {
 		return fmt.Errorf("the volume is encrypted with LUKS: %w", err)
@@ -160,10 +160,10 @@ func (c Cryptsetup) output(ctx context.Context, cmd mounter.Command) (mounter.Ou
 	if err != nil || out.ExitCode == 0 {
 		return out, err
 	}
-	kind := fault.Precondition
+	kind := error(fault.Precondition)
 	switch out.ExitCode {
 	case exitNoKey:
-		kind = fault.InvalidArgument
+		kind = fault.LUKSKey.Explain(fault.InvalidArgument)
 	case exitNoDevice:
 		kind = fault.Unavailable
 	case exitBusy:

@@ -112,7 +112,7 @@ func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, er
 	}
 	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Number == number })
 	if i < 0 {
-		return nil, fmt.Errorf("block device %d:%d is no mapping of dm-crypt: %w", unix.Major(number), unix.Minor(number), fault.Precondition)
+		return nil, fmt.Errorf("block device %d:%d is no mapping of dm-crypt: %w", unix.Major(number), unix.Minor(number), fault.DeviceIdentity)
 	}
 	m := &Mapping{Crypt: all[i], below: below, mounts: c.mounts}
 	if err := m.stands(); err != nil {
@@ -131,7 +131,7 @@ func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, er
 // stands proves that the mapping, as it was listed, stands on the disk and on no other.
 func (m *Mapping) stands() error {
 	if !slices.Equal(m.Below, []uint64{m.below.Number()}) {
-		return fmt.Errorf("mapping %s does not stand on %s, or its disk has gone: %w", m.Name, m.below.Path(), fault.Precondition)
+		return fmt.Errorf("mapping %s does not stand on %s, or its disk has gone: %w", m.Name, m.below.Path(), fault.DeviceIdentity)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (m *Mapping) Verify(ctx context.Context) error {
 		return err
 	}
 	if disk != m.below.Number() {
-		return fmt.Errorf("mapping %s no longer stands on %s: %w", m.Name, m.below.Path(), fault.Precondition)
+		return fmt.Errorf("mapping %s no longer stands on %s: %w", m.Name, m.below.Path(), fault.DeviceIdentity)
 	}
 	return m.below.Verify(ctx)
 }
@@ -195,7 +195,7 @@ func (c Cryptsetup) Close(ctx context.Context, name string) error {
 // sector is what a mapping may lack of its disk: sizes are counted in sectors of up to 4 KiB.
 const sector = 4 << 10
 
-// Grow makes the mapping as large as its disk. One that is needs no key; else a missing one is fault.Precondition.
+// Grow makes the mapping as large as its disk. One that is needs no key; else a missing one is fault.LUKSKey.
 func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 	full, err := c.full(ctx, m)
 	if err != nil || full {
@@ -203,12 +203,12 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 	}
 	if key.Reveal() == "" {
 		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
-			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.Precondition)
+			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.LUKSKey)
 	}
 	switch err := c.derive(ctx, nil, key, "resize", "--key-file", "-", m.Name); {
 	case errors.Is(err, fault.InvalidArgument):
 		// The secret can be put right, and the kubelet takes an invalid argument of a growth for final.
-		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.Precondition, err)
+		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.LUKSKey, err)
 	case err != nil:
 		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
 	}

@@ -160,7 +160,7 @@ func (c Command) Verb() string {
 
 // harmless are the flags that keep a verb from changing anything that lasts, and from waiting long.
 var harmless = map[string][]string{
-	"get": nil, "exec": nil, "logs": nil, "describe": nil, "rollout history": nil,
+	"get": nil, "exec": nil, "logs": nil, "describe": nil, "rollout history": nil, "kustomize": nil, "cloudblock": nil,
 	"wait": {"--timeout=1s"}, "rollout status": {"--timeout=1m"},
 	"delete": {"--dry-run=server", "--ignore-not-found", "--wait=false"},
 	"apply":  {"--dry-run=server"}, "create": {"--dry-run=server"}, "patch": {"--dry-run=server"}, "scale": {"--dry-run=server"},
@@ -188,6 +188,7 @@ func (c Command) Harmless() ([]string, error) {
 // Placeholders are the words that users replace in all documents, with what each is.
 var Placeholders = map[string]string{
 	"NODE": "a node", "NAME": "a PersistentVolume, and the user of a registry", "V": "a PersistentVolume", "NAMESPACE": "a vendor driver's namespace",
+	"CLAIM": "a PersistentVolumeClaim", "POD": "a pod", "SNAPSHOT": "a VolumeSnapshot",
 	"TOKEN-FILE": "a file", "KEY-FILE": "a file", "PASSWORD": "any word", "TAG": "any word", "RELEASE": "a release of Helm", "$pod": "a pod of the driver",
 }
 

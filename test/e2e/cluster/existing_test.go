@@ -65,7 +65,7 @@ func (s *story) keep(ctx context.Context, p kube.Pod, volume string) error {
 	if err := s.reclaim(ctx, volume, "Retain"); err != nil {
 		return err
 	}
-	before, _, err := s.env.store.look(ctx)
+	before, err := s.stored(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,11 +82,23 @@ func (s *story) keep(ctx context.Context, p kube.Pod, volume string) error {
 	if err := s.UntilGone(ctx, "pv", volume, patience); err != nil {
 		return err
 	}
-	after, _, err := s.env.store.look(ctx)
-	if err == nil && len(after) != len(before) {
-		err = fmt.Errorf("there are %d volumes and snapshots after a kept PersistentVolume was deleted, want %d as before", len(after), len(before))
+	after, err := s.stored(ctx)
+	if err == nil && after != before {
+		err = fmt.Errorf("there are %d volumes and snapshots after a kept PersistentVolume was deleted, want %d as before", after, before)
 	}
 	return err
+}
+
+// stored counts the volumes and snapshots that the cloud has. The driver's pods, which show those of local, may have been
+// deleted the moment before.
+func (s *story) stored(ctx context.Context) (int, error) {
+	var held []thing
+	err := s.Until(ctx, "what is stored can be read", patience, func(ctx context.Context) (bool, string, error) {
+		var err error
+		held, _, err = s.env.store.look(ctx)
+		return err == nil, "", err
+	})
+	return len(held), err
 }
 
 // reclaim sets what becomes of a volume whose claim is deleted.

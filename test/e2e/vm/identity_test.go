@@ -40,7 +40,7 @@ func (v *volume) stageWithout() error {
 
 // wantNotThere wants the error of a disk that did not come in time. At the end of the time the caller may be faster
 // than the answer.
-func wantNotThere(t *testing.T, what string, err error) {
+func wantNotThere(t testing.TB, what string, err error) {
 	t.Helper()
 	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		t.Errorf("%s = %v (%v), want %v", what, code, err, codes.Unavailable)

@@ -60,13 +60,10 @@ func prepare(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	image := exec.Command("../../vm/image.sh")
-	image.Stderr = os.Stderr
-	out, err := image.Output()
-	if err != nil {
-		return 0, fmt.Errorf("make the image of the virtual machine: %w", err)
+	config = vm.Config{Init: filepath.Join(dir, "init")}
+	if config.Image, err = image("bookworm"); err != nil {
+		return 0, err
 	}
-	config = vm.Config{Image: strings.TrimSpace(string(out)), Init: filepath.Join(dir, "init")}
 	if config.Node, err = filepath.Abs(filepath.Join("../../../bin", "cloudblock-node")); err != nil {
 		return 0, err
 	}
@@ -90,6 +87,17 @@ func prepare(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
+// image returns the image of a release of Debian. It is made, if need be.
+func image(suite string) (folder string, err error) {
+	cmd := exec.Command("../../vm/image.sh", suite)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("make the image of the virtual machine: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // machine is a guest and the node programs in it, one for each cloud that a test has asked for.
 type machine struct {
 	guest *vm.Guest
@@ -102,15 +110,25 @@ type machine struct {
 var noBoot atomic.Pointer[error]
 
 // boot starts a guest.
-func boot(t *testing.T) *machine {
+func boot(t testing.TB) *machine {
 	t.Helper()
 	if err := noBoot.Load(); err != nil {
 		t.Fatalf("as before: %v", *err)
 	}
-	cfg := config
+	m, err := bootWith(t, config)
+	if err != nil {
+		noBoot.Store(&err)
+		t.Fatal(err)
+	}
+	return m
+}
+
+// bootWith starts a guest that is made of this.
+func bootWith(t testing.TB, cfg vm.Config) (*machine, error) {
+	t.Helper()
 	var err error
 	if cfg.Dir, err = os.MkdirTemp("", "cloudblock-vm-guest-"); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
@@ -118,15 +136,24 @@ func boot(t *testing.T) *machine {
 	guest, err := vm.Start(ctx, cfg)
 	if err != nil {
 		_ = os.RemoveAll(cfg.Dir)
-		noBoot.Store(&err)
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Logf("the guest has booted in %.1fs", time.Since(start).Seconds())
-	return &machine{guest: guest, nodes: map[string]*vm.Node{}, dir: cfg.Dir}
+	return &machine{guest: guest, nodes: map[string]*vm.Node{}, dir: cfg.Dir}, nil
+}
+
+// endWith ends the machine with the test.
+func (m *machine) endWith(t testing.TB) {
+	t.Cleanup(func() {
+		m.guest.Kill()
+		if err := os.RemoveAll(m.dir); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // sharedMachine returns the machine that most tests of a cloud share.
-func sharedMachine(t *testing.T, cloud string) *host {
+func sharedMachine(t testing.TB, cloud string) *host {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
@@ -137,28 +164,29 @@ func sharedMachine(t *testing.T, cloud string) *host {
 }
 
 // ownMachine boots a machine for this test alone, whose node programs have these flags more.
-func ownMachine(t *testing.T, cloud string, flags ...string) *host {
+func ownMachine(t testing.TB, cloud string, flags ...string) *host {
+	t.Helper()
+	return ownGuest(t, flags...).host(t, cloud)
+}
+
+// ownGuest is ownMachine before its first node program.
+func ownGuest(t testing.TB, flags ...string) *machine {
 	t.Helper()
 	m := boot(t)
 	m.flags = flags
-	t.Cleanup(func() {
-		m.guest.Kill()
-		if err := os.RemoveAll(m.dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return m.host(t, cloud)
+	m.endWith(t)
+	return m
 }
 
 // host is a machine of one cloud as a test sees it.
 type host struct {
 	*machine
 	*vm.Node
-	t     *testing.T
+	t     testing.TB
 	cloud string
 }
 
-func (m *machine) host(t *testing.T, cloud string) *host {
+func (m *machine) host(t testing.TB, cloud string) *host {
 	t.Helper()
 	if m.nodes[cloud] == nil {
 		n, err := m.guest.StartNode(within(t), cloud, m.flags...)
@@ -200,14 +228,14 @@ func (h *host) number(format string, args ...any) int64 {
 }
 
 // within returns a context for one step of a test, or of what follows it.
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

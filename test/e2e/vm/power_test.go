@@ -108,7 +108,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 }
 
 // begun reports whether something has been written to each disk.
-func begun(t *testing.T, volumes []*volume) bool {
+func begun(t testing.TB, volumes []*volume) bool {
 	t.Helper()
 	for _, v := range volumes {
 		var st unix.Stat_t

@@ -247,7 +247,7 @@ func random(n int) string {
 	return string(b[:n])
 }
 
-func wantCode(t *testing.T, what string, err error, want codes.Code) {
+func wantCode(t testing.TB, what string, err error, want codes.Code) {
 	t.Helper()
 	if got := status.Code(err); got != want {
 		t.Errorf("%s = %v (%v), want %v", what, got, err, want)

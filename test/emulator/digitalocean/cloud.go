@@ -71,8 +71,10 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
-	if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
-		return nil, err
+	if c.disks = opts.Disks; c.disks == nil {
+		if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
+			return nil, err
+		}
 	}
 	c.Web, err = account.NewWeb(account.WebConfig{
 		Cloud: "digitalocean", Machines: "droplets", Metadata: c.metadataRoutes, Control: c.control,

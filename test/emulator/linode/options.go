@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/disks"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	// DataDir is where the volumes' data is kept. It is needed for Linodes with a device folder;
 	// empty means that volumes have no data.
 	DataDir string
+	// Disks, if there is one, keeps the data instead, and decides what attaching to such a machine means.
+	Disks disks.Store
 	// Regions replaces the usual regions, by id.
 	Regions map[string]Region
 }

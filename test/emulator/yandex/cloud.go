@@ -80,8 +80,10 @@ func New(opts Options) (*Cloud, error) {
 	c.access = newAccess()
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
-	if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
-		return nil, err
+	if c.disks = opts.Disks; c.disks == nil {
+		if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
+			return nil, err
+		}
 	}
 	c.server = rpc.New(rpc.Config{
 		Clock: c.clock, Seed: opts.Seed, Kind: kindOf, Admit: c.admit, Decide: c.decide,

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/disks"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// DataDir is where the disks' data is kept. It is needed for instances with a device folder; empty means
 	// that disks have no data.
 	DataDir string
+	// Disks, if there is one, keeps the data instead, and decides what attaching to such a machine means.
+	Disks disks.Store
 	// Zones replaces the usual zones, by id.
 	Zones map[string]Zone
 }

@@ -102,7 +102,7 @@ func components(name string, content []byte) ([]cyclonedx.Component, error) {
 	case path.Dir(name) == "var/lib/dpkg/status.d":
 		c, err := debianPackage(content)
 		return []cyclonedx.Component{c}, err
-	case strings.HasPrefix(path.Base(name), "cloudblock-"):
+	case path.Base(name) == "cloudblock-controller", path.Base(name) == "cloudblock-node":
 		info, err := buildinfo.Read(bytes.NewReader(content))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -91,6 +91,25 @@ subjects:
   namespace: {{ $root.Release.Namespace | quote }}
 {{- end }}
 
+{{/* Where both programs of local mount their pools. */}}
+{{- define "cloudblock.poolMounts" -}}
+- name: pool
+  mountPath: {{ .Values.local.pool }}
+{{- range .Values.local.morePools }}
+{{- if not (hasPrefix "lvm:" .dir) }}
+- {name: "pool-{{ .name }}", mountPath: {{ .dir }}, mountPropagation: HostToContainer}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What LVM shares with the node, and the locks of its pools. */}}
+{{- define "cloudblock.lvmMounts" -}}
+- {name: lvm-settings, mountPath: /etc/lvm}
+- {name: lvm-locks, mountPath: /run/lock/lvm}
+- {name: lvm-runtime, mountPath: /run/lvm}
+- {name: pool-locks, mountPath: /run/cloudblock-csi}
+{{- end }}
+
 {{/* The pools of local, as the flag --local-pool takes them. */}}
 {{- define "cloudblock.pools" -}}
 {{ .Values.local.pool }}{{ range .Values.local.morePools }},{{ .name }}={{ .dir }}{{ end }}

@@ -86,7 +86,7 @@ func (p *Pool) openSource(ref objectRef) (source, error) {
 		src.file, user, err = p.lockImage(ref)
 		if err == nil && user != "" {
 			err = fmt.Errorf("copy %s: it is in use by %s, and snapshots and clones in the pool %s are copies; stop the pod that uses it, or use a pool on an xfs of its own: %w",
-				p.name(ref), user, p.dir, fault.Precondition)
+				p.name(ref), user, p.dir, fault.SourceInUse)
 		}
 	}
 	return src, err

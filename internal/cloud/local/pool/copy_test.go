@@ -141,6 +141,7 @@ func TestCopyOfAVolumeInUseIsRefused(t *testing.T) {
 	release := hold(t, p, a.ID)
 	_, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
 	wantKind(t, "CreateSnapshot of a volume in use", err, fault.Precondition)
+	wantReason(t, "CreateSnapshot of a volume in use", err, fault.SourceInUse)
 	for _, way := range []string{"stop the pod", "xfs", p.Handle(a.ID).String()} {
 		if err == nil || !strings.Contains(err.Error(), way) {
 			t.Errorf("CreateSnapshot of a volume in use = %v, want %q in it", err, way)
@@ -188,6 +189,7 @@ func TestRestoreHasTheContentAndTheSize(t *testing.T) {
 	wantKind(t, "a restore of nothing", err, fault.NotFound)
 	_, err = p.Create(t.Context(), NewVolume{Name: "huge", Size: 21 * small, From: From{Volume: big.ID}})
 	wantKind(t, "a clone without space", err, fault.Exhausted)
+	wantReason(t, "a clone without space", err, fault.PoolFull)
 }
 
 // C14: whatever is lost of a snapshot, what is there stays until it is removed by name.

@@ -31,8 +31,10 @@ const sharedBlock = 4096
 type NewVolume struct {
 	// Name is unique within the pool.
 	Name string
-	// Size is rounded up to SizeStep.
+	// Size is rounded up to SizeStep, in a ThinPool to whole extents.
 	Size int64
+	// Limit is what the rounded size may be; 0: any.
+	Limit int64
 	// From is what the content is copied from. The size may be larger than the source's.
 	From From
 	Tags []Pair
@@ -45,18 +47,9 @@ type NewVolume struct {
 // context ends, the create of a blank volume is undone, and a copy continues: fault.Uncertain, and
 // FindByName waits for it. fault.Uncertain too when a failed create could not be undone.
 func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
-	size, err := roundUp(v.Size)
-	if err == nil {
-		if nameErr := checkName(v.Name); nameErr != nil {
-			err = fmt.Errorf("%w: %w", fault.InvalidArgument, nameErr)
-		}
-	}
+	r, err := v.record()
 	if err != nil {
-		return Record{}, fmt.Errorf("create volume %q: %w", v.Name, err)
-	}
-	r := Record{
-		ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(),
-		BlockSize: sharedBlock, Tags: v.Tags,
+		return Record{}, err
 	}
 	if v.From != (From{}) {
 		return p.createCopy(ctx, r, v.From.ref())
@@ -73,6 +66,20 @@ func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 		return Record{}, p.undoCreate(err, r)
 	}
 	return r, nil
+}
+
+// record returns the first record of a new volume.
+func (v NewVolume) record() (Record, error) {
+	size, err := roundUp(v.Size)
+	if err == nil {
+		if nameErr := checkName(v.Name); nameErr != nil {
+			err = fmt.Errorf("%w: %w", fault.InvalidArgument, nameErr)
+		}
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("create volume %q: %w", v.Name, err)
+	}
+	return Record{ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: now(), BlockSize: sharedBlock, Tags: v.Tags}, nil
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
@@ -97,17 +104,7 @@ func (p *Pool) checkSpace(entries []Entry, r Record) error {
 		return err
 	}
 	if r.Size > free {
-		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has %d bytes available: %w", r.Name, r.Size, p.node, p.dir, free, fault.Exhausted)
-	}
-	return nil
-}
-
-// checkFree refuses a name that an object in the same folder has.
-func (p *Pool) checkFree(entries []Entry, in folder, name string) error {
-	for _, e := range named(entries, name) {
-		if e.ref().folder == in {
-			return fmt.Errorf("the name %q belongs to %s: %w", name, p.name(e.ref()), fault.Conflict)
-		}
+		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has %d bytes available: %w", r.Name, r.Size, p.node, p.dir, free, fault.PoolFull)
 	}
 	return nil
 }

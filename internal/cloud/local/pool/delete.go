@@ -13,27 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Delete removes the volume with exactly this id, also if its record or its image is missing.
-// fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so
-// that an operator has to decide, fault.Busy while it is being copied. fault.Uncertain when the disk
-// failed in the middle; a repeated call continues.
-func (p *Pool) Delete(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), false) }
-
-// Remove is Delete for an operator: it removes damaged volumes too. It refuses a volume in use, a record
-// of a newer version, and an image that is not a regular file.
-func (p *Pool) Remove(ctx context.Context, id ID) error { return p.delete(ctx, volumeRef(id), true) }
-
-// DeleteSnapshot is Delete for a snapshot. It changes no volume and no other snapshot: each has a file of
-// its own, even where they share blocks.
-func (p *Pool) DeleteSnapshot(ctx context.Context, id ID) error {
-	return p.delete(ctx, snapshotRef(id), false)
-}
-
-// RemoveSnapshot is Remove for a snapshot.
-func (p *Pool) RemoveSnapshot(ctx context.Context, id ID) error {
-	return p.delete(ctx, snapshotRef(id), true)
-}
-
 func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -54,14 +33,14 @@ func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error
 		}
 		return p.deleteError(ref, p.erase(ref))
 	case err != nil:
-		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(ref), fault.Precondition, err)
+		return fmt.Errorf("delete %s: remove that file by hand: %w: %w", p.name(ref), fault.VolumeDamaged, err)
 	}
 	image, user, err := p.lockImage(ref)
 	if err != nil {
 		return err
 	}
 	if user != "" {
-		return fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), user, fault.Precondition)
+		return fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), user, fault.VolumeInUse)
 	}
 	defer func() { _ = image.Close() }()
 	if err := p.checkRemovable(ref); err != nil {
@@ -78,7 +57,7 @@ func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error
 func (p *Pool) checkNoLoop(ref objectRef) error {
 	loops, err := p.loopsOf(ref.id)
 	if err == nil && len(loops) > 0 {
-		err = fmt.Errorf("its image was removed, but /dev/%s still has it; copy it from there or detach it first: %w", strings.Join(loops, ", /dev/"), fault.Precondition)
+		err = fmt.Errorf("its image was removed, but /dev/%s still has it; copy it from there or detach it first: %w", strings.Join(loops, ", /dev/"), fault.VolumeInUse)
 	}
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", p.name(ref), err)

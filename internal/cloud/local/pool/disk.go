@@ -220,7 +220,7 @@ func (d disk) probe(name string) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return nil
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("this filesystem cannot reserve space for a file (fallocate); use ext4, xfs or btrfs: %w: %w", fault.Precondition, err)
+		return fmt.Errorf("this filesystem cannot reserve space for a file (fallocate); use ext4, xfs or btrfs: %w: %w", fault.PoolUnusable, err)
 	case err != nil:
 		return kindOf(err)
 	}

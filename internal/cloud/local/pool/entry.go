@@ -61,12 +61,6 @@ func (e Entry) ref() objectRef {
 	return volumeRef(e.ID)
 }
 
-// List returns all volumes and orphans of volumes, sorted by id, unknown files last.
-func (p *Pool) List(ctx context.Context) ([]Entry, error) { return p.list(ctx, volumes) }
-
-// ListSnapshots is List for snapshots.
-func (p *Pool) ListSnapshots(ctx context.Context) ([]Entry, error) { return p.list(ctx, snapshots) }
-
 func (p *Pool) list(ctx context.Context, in folder) ([]Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -76,14 +70,6 @@ func (p *Pool) list(ctx context.Context, in folder) ([]Entry, error) {
 	return p.recoverFolder(in)
 }
 
-// Get returns the entry of a volume. fault.NotFound when there is neither a record nor an image.
-func (p *Pool) Get(ctx context.Context, id ID) (Entry, error) { return p.get(ctx, volumeRef(id)) }
-
-// GetSnapshot is Get for a snapshot.
-func (p *Pool) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
-	return p.get(ctx, snapshotRef(id))
-}
-
 func (p *Pool) get(ctx context.Context, ref objectRef) (Entry, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -91,62 +77,6 @@ func (p *Pool) get(ctx context.Context, ref objectRef) (Entry, error) {
 	}
 	defer unlock()
 	return p.entry(ref)
-}
-
-// FindByName returns the volume that was created under this name, and waits for it while it is being
-// copied. fault.NotFound when there is none, fault.Precondition when there is only its record.
-func (p *Pool) FindByName(ctx context.Context, name string) (Entry, error) {
-	return p.find(ctx, volumes, name)
-}
-
-// FindSnapshot is FindByName for a snapshot.
-func (p *Pool) FindSnapshot(ctx context.Context, name string) (Entry, error) {
-	return p.find(ctx, snapshots, name)
-}
-
-func (p *Pool) find(ctx context.Context, in folder, name string) (Entry, error) {
-	for {
-		entries, err := p.list(ctx, in)
-		if err != nil {
-			return Entry{}, err
-		}
-		found := named(entries, name)
-		if len(found) == 0 {
-			return Entry{}, fmt.Errorf("pool %s has none of its %s under the name %q: %w", p.dir, in, name, fault.NotFound)
-		}
-		switch e := found[0]; e.Kind {
-		case Whole:
-			return e, nil
-		case UnderWay:
-			if err := wait(ctx, longPause); err != nil {
-				return Entry{}, fmt.Errorf("%s is being copied: %w", p.name(e.ref()), err)
-			}
-		default:
-			return Entry{}, p.refuse(e)
-		}
-	}
-}
-
-func named(entries []Entry, name string) []Entry {
-	var found []Entry
-	for _, e := range entries {
-		if name != "" && e.Record.Name == name {
-			found = append(found, e)
-		}
-	}
-	return found
-}
-
-// refuse returns the error for an entry that is not Whole.
-func (p *Pool) refuse(e Entry) error {
-	if e.Kind == UnderWay {
-		return fmt.Errorf("%s: %s: %w", p.name(e.ref()), e.Kind, fault.Busy)
-	}
-	if e.Kind == Newer {
-		return fmt.Errorf("%s: %s; use that version: %w", p.name(e.ref()), e.Problem, fault.Precondition)
-	}
-	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put the file back, or remove the rest with --delete: %w",
-		p.name(e.ref()), e.Kind, e.Problem, fault.Precondition)
 }
 
 // recover completes or undoes every change that a killed process interrupted, then returns all entries.

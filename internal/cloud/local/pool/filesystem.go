@@ -44,7 +44,12 @@ func isBtrfs(f *os.File) (bool, error) {
 // checkApart refuses a pool on the filesystem of another one: the reservations of one would not count for the
 // other. It runs before anything is written into the folder.
 func (p *Pool) checkApart() error {
-	others := p.others()
+	var others []*Pool
+	for _, s := range p.others() {
+		if other, ok := s.(*Pool); ok { // only those have a filesystem
+			others = append(others, other)
+		}
+	}
 	if len(others) == 0 {
 		return nil
 	}
@@ -59,7 +64,7 @@ func (p *Pool) checkApart() error {
 		}
 		if own == theirs {
 			return fmt.Errorf("the pool in %s would be on the filesystem of the pool in %s; is its disk mounted? Each pool needs a filesystem of its own: %w",
-				p.dir, other.dir, fault.Precondition)
+				p.dir, other.dir, fault.PoolUnusable)
 		}
 	}
 	return nil
@@ -196,17 +201,17 @@ func statfs(dir string) (space, error) {
 // kindOf puts the kind before an error of the filesystem. An error that has one, or is the
 // context's, stays as it is.
 func kindOf(err error) error {
-	kind := fault.Unavailable
+	kind := error(fault.Unavailable)
 	switch {
 	case err == nil, fault.Of(err) != fault.None,
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		kind = fault.Exhausted
+		kind = fault.PoolFull
 	case errors.Is(err, unix.EFBIG):
 		kind = fault.OutOfRange
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
-		kind = fault.Precondition
+		kind = fault.PoolUnusable
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }

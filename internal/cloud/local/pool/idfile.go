@@ -34,7 +34,7 @@ func readIDFile(file string) (idFile, error) {
 		_, err = ParseID(n.ID)
 	}
 	if err != nil {
-		return idFile{}, fmt.Errorf("read the id of this node's pool from %s: %w: %w", file, fault.Precondition, err)
+		return idFile{}, fmt.Errorf("read the id of this node's pool from %s: %w: %w", file, fault.PoolUnusable, err)
 	}
 	return n, nil
 }
@@ -46,32 +46,32 @@ func (p *Pool) checkPresent(file string, n idFile) error {
 		return nil
 	}
 	return fmt.Errorf("the pool of this node, id %s, was in %s and is not in %s; is its disk mounted? To begin with an empty pool, remove %s: %w",
-		n.ID, n.Dir, p.dir, file, fault.Precondition)
+		n.ID, n.Dir, p.dir, file, fault.PoolUnusable)
 }
 
-// checkIDFile compares the opened pool with the id file, and writes the file if it is missing. The pool
+// checkIDFile compares the opened pool with the content of the id file, and writes the file if it is missing. The pool
 // serves no call before the file is durable. The caller holds the lock.
-func (p *Pool) checkIDFile(file string, n idFile) error {
+func checkIDFile(d disk, file string, n, opened idFile) error {
 	switch {
-	case file == "", n.ID == p.id:
+	case file == "", n.ID == opened.ID:
 		return nil
 	case n.ID != "":
 		return fmt.Errorf("the pool in %s has the id %s, but the pool of this node, last in %s, has the id %s; is the right disk mounted? To take this pool instead, remove %s: %w",
-			p.dir, p.id, n.Dir, n.ID, file, fault.Precondition)
+			opened.Dir, opened.ID, n.Dir, n.ID, file, fault.PoolUnusable)
 	}
-	data, err := json.Marshal(idFile{ID: p.id, Dir: p.dir})
+	data, err := json.Marshal(opened)
 	if err == nil {
 		// Mkdir, not MkdirAll: a mistyped path must fail.
 		err = os.Mkdir(filepath.Dir(file), folderPerm)
 	}
 	if err == nil {
-		err = p.disk.syncFolder(filepath.Dir(filepath.Dir(file)))
+		err = d.syncFolder(filepath.Dir(filepath.Dir(file)))
 	}
 	if err == nil || errors.Is(err, fs.ErrExist) {
-		err = p.disk.replace(file, append(data, '\n'))
+		err = d.replace(file, append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("write the id of pool %s to %s: %w", p.dir, file, kindOf(err))
+		return fmt.Errorf("write the id of pool %s to %s: %w", opened.Dir, file, kindOf(err))
 	}
 	return nil
 }

@@ -18,9 +18,19 @@ const (
 	longPause  = 20 * time.Millisecond
 )
 
+// changeLock is flock(2) on a file, which orders the changes of a pool between processes and within one.
+type changeLock struct {
+	lockPath string
+	// lockSem admits one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
+	// so that waiting for it ends with the context.
+	lockSem chan struct{}
+}
+
+func newChangeLock(path string) changeLock { return changeLock{path, make(chan struct{}, 1)} }
+
 // lock acquires the pool's lock and returns the function that releases it. The kernel releases it when the
 // process dies. flock(2) cannot wait until a context ends, so lock polls.
-func (p *Pool) lock(ctx context.Context) (unlock func(), err error) {
+func (p changeLock) lock(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -40,14 +50,14 @@ func (p *Pool) lock(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
-func (p *Pool) lockFile(ctx context.Context) (*os.File, error) {
+func (p changeLock) lockFile(ctx context.Context) (*os.File, error) {
 	for pause := shortPause; ; pause = min(2*pause, longPause) {
 		f, err := p.tryLock()
 		if err == nil {
 			return f, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock pool %s: %w", p.dir, kindOf(err))
+			return nil, fmt.Errorf("lock pool by %s: %w", p.lockPath, kindOf(err))
 		}
 		if err := wait(ctx, pause); err != nil {
 			return nil, err
@@ -56,8 +66,8 @@ func (p *Pool) lockFile(ctx context.Context) (*os.File, error) {
 }
 
 // tryLock returns EWOULDBLOCK when another process holds the lock, or the file was replaced meanwhile.
-func (p *Pool) tryLock() (*os.File, error) {
-	name := p.path(lockFile)
+func (p changeLock) tryLock() (*os.File, error) {
+	name := p.lockPath
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, filePerm)
 	if err != nil {
 		return nil, err
@@ -85,7 +95,7 @@ func (p *Pool) tryLock() (*os.File, error) {
 func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
 	// Without this check the open of the lock file would create it in the empty mount point.
 	if _, err := os.Lstat(p.path(metaFile)); err != nil {
-		return nil, fmt.Errorf("pool %s is gone; is its disk mounted? %w: %w", p.dir, fault.Precondition, err)
+		return nil, fmt.Errorf("pool %s is gone; is its disk mounted? %w: %w", p.dir, fault.PoolUnusable, err)
 	}
 	unlock, err = p.lock(ctx)
 	if err != nil {

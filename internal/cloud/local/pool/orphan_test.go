@@ -200,6 +200,7 @@ func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
 	wantKind(t, "Create", err, fault.Conflict)
 	_, err = p.FindByName(t.Context(), "a")
 	wantKind(t, "FindByName", err, fault.Precondition)
+	wantReason(t, "FindByName", err, fault.VolumeDamaged)
 	_, err = p.FindByName(t.Context(), "")
 	wantKind(t, "FindByName of no name", err, fault.NotFound)
 	must(t, os.Truncate(p.ImagePath(r.ID), small))

@@ -63,7 +63,8 @@ const (
 type Config struct {
 	// Name is the pool's name in classes. One pool of a node may have no name.
 	Name string
-	// Dir is the pool's folder, an absolute path. It should be on a disk of its own.
+	// Dir is the pool's folder, an absolute path. It should be on a disk of its own. Or it is a thin pool of LVM:
+	// lvm:VG/POOL.
 	Dir string
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
@@ -76,6 +77,10 @@ type Config struct {
 	IDFile string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
+	// LockDir is where thin pools have their locks; empty means /run/cloudblock-csi.
+	LockDir string
+	// LVM runs a command of LVM, without a time limit, and returns its output; nil means the program lvm.
+	LVM func(args ...string) ([]byte, error)
 	// Progress, if set, is called with the progress of copies, from other goroutines.
 	Progress func(Progress)
 }
@@ -83,15 +88,13 @@ type Config struct {
 // Pool is an open pool. It holds no descriptor and caches no state of the folder; Close only ends running
 // copies.
 type Pool struct {
-	label  string
+	objects
+	changeLock
+
 	dir    string
-	node   string
 	id     string
 	sysDir string
-	// lockSem admits one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
-	// so that waiting for it ends with the context.
-	lockSem chan struct{}
-	disk    disk
+	disk   disk
 	// reflink: snapshots and clones share blocks with their source; see canReflink.
 	reflink  bool
 	progress func(Progress)
@@ -100,7 +103,7 @@ type Pool struct {
 	cancelCopies context.CancelFunc
 	jobs         sync.WaitGroup
 	// others returns the open pools of this node, for claimName.
-	others func() []*Pool
+	others func() []Storage
 }
 
 // meta is the content of pool.json.
@@ -112,15 +115,15 @@ type meta struct {
 }
 
 // Open opens the pool in a folder, and creates it if the folder is empty or missing. It recovers the
-// changes that a killed process interrupted. fault.Precondition when the folder is not usable: it is not
+// changes that a killed process interrupted. fault.PoolUnusable when the folder is not usable: it is not
 // empty and not a pool, it is not the pool of Config.IDFile, it belongs to another node, another user can
 // write to it, or its filesystem cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
-	return openMember(ctx, cfg, func() []*Pool { return nil })
+	return openMember(ctx, cfg, func() []Storage { return nil })
 }
 
-// openMember is Open for a pool of a set. A pool on the filesystem of one of the others is fault.Precondition.
-func openMember(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, error) {
+// openMember is Open for a pool of a set. A pool on the filesystem of one of the others is fault.PoolUnusable.
+func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func openMember(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, 
 			return nil, fmt.Errorf("make pool folder %s: %w", p.dir, kindOf(err))
 		}
 	} else if _, err := os.Stat(p.path(metaFile)); err != nil {
-		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.Precondition, err)
+		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.PoolUnusable, err)
 	}
 	if err := p.checkOwner(); err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func openMember(ctx context.Context, cfg Config, others func() []*Pool) (*Pool, 
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
-	if err := p.checkIDFile(cfg.IDFile, known); err != nil {
+	if err := checkIDFile(p.disk, cfg.IDFile, known, idFile{ID: p.id, Dir: p.dir}); err != nil {
 		return nil, err
 	}
 	// A pool of an older version has no folder for snapshots.
@@ -183,35 +186,34 @@ func newPool(cfg Config) (*Pool, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("pool folder %q is not an absolute path: %w", cfg.Dir, fault.InvalidArgument)
 	}
-	if cfg.Node != "" || !cfg.MustExist {
-		if err := CheckNode(cfg.Node); err != nil {
-			return nil, err
-		}
+	if err := cfg.checkNode(); err != nil {
+		return nil, err
 	}
 	if cfg.SysDir == "" {
 		cfg.SysDir = defaultSys
 	}
-	p := &Pool{label: cfg.Name, dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir, lockSem: make(chan struct{}, 1)}
+	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir}
+	p.objects = objects{label: cfg.Name, location: p.dir, of: p}
+	p.changeLock = newChangeLock(p.path(lockFile))
 	p.disk.statfs, p.progress = statfs, cfg.Progress
 	p.copyCtx, p.cancelCopies = context.WithCancel(context.Background())
 	return p, nil
 }
 
-// Reflink reports whether snapshots and clones in this pool are reflinks, which initially take no space:
-// on an xfs that is mounted at the pool's folder. Otherwise the pool copies the data.
-func (p *Pool) Reflink() bool { return p.reflink }
-
-// Name returns the pool's name in classes, or "".
-func (p *Pool) Name() string { return p.label }
+// SnapshotsBy returns "reflink" if snapshots and clones in this pool are reflinks, which initially take no space:
+// on an xfs that is mounted at the pool's folder. Otherwise the pool copies the data: "copy".
+func (p *Pool) SnapshotsBy() string {
+	if p.reflink {
+		return "reflink"
+	}
+	return "copy"
+}
 
 // Dir returns the pool's folder.
 func (p *Pool) Dir() string { return p.dir }
 
-// Node returns the name of the node that the pool belongs to.
-func (p *Pool) Node() string { return p.node }
-
-// Handle returns the id of a volume of this pool as CSI callers see it.
-func (p *Pool) Handle(id ID) Handle { return Handle{Node: p.node, ID: id} }
+// FileName returns the base name of a volume's image.
+func (p *Pool) FileName(id ID) string { return id.ImageName() }
 
 // ImagePath returns the path of a volume's image.
 func (p *Pool) ImagePath(id ID) string { return p.file(volumeRef(id), imageExt) }
@@ -243,7 +245,7 @@ func (p *Pool) checkIdentity() error {
 	}
 	if m.ID != p.id || m.Node != p.node {
 		return fmt.Errorf("pool %s is not the one that was opened (id %s, now %s); start the program again when the right disk is mounted: %w",
-			p.dir, p.id, m.ID, fault.Precondition)
+			p.dir, p.id, m.ID, fault.PoolUnusable)
 	}
 	return nil
 }
@@ -263,7 +265,7 @@ func (p *Pool) load(cfg Config) error {
 	}
 	if cfg.Node != "" && m.Node != cfg.Node {
 		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or give this node a folder of its own: %w",
-			p.dir, m.Node, cfg.Node, m.Node, fault.Precondition)
+			p.dir, m.Node, cfg.Node, m.Node, fault.PoolUnusable)
 	}
 	p.node, p.id = m.Node, m.ID
 	return nil
@@ -274,20 +276,20 @@ func (p *Pool) readMeta() (meta, error) {
 	name := p.path(metaFile)
 	data, err := readFile(name)
 	if err != nil {
-		return meta{}, fmt.Errorf("read pool %s: %w: %w", p.dir, fault.Precondition, err)
+		return meta{}, fmt.Errorf("read pool %s: %w: %w", p.dir, fault.PoolUnusable, err)
 	}
 	var m meta
 	if err := json.Unmarshal(data, &m); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.Precondition, err)
+		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.PoolUnusable, err)
 	}
 	if m.Format != format {
-		return meta{}, fmt.Errorf("%s has format %d, this program knows %d; use the version that wrote it: %w", name, m.Format, format, fault.Precondition)
+		return meta{}, fmt.Errorf("%s has format %d, this program knows %d; use the version that wrote it: %w", name, m.Format, format, fault.PoolUnusable)
 	}
 	if _, err := ParseID(m.ID); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: its id %q is not 32 hexadecimal digits: %w", name, m.ID, fault.Precondition)
+		return meta{}, fmt.Errorf("%s is damaged: its id %q is not 32 hexadecimal digits: %w", name, m.ID, fault.PoolUnusable)
 	}
 	if err := CheckNode(m.Node); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.Precondition, err)
+		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.PoolUnusable, err)
 	}
 	return m, nil
 }
@@ -328,7 +330,7 @@ func (p *Pool) checkOwner() error {
 			return fmt.Errorf("read pool folder %s: %w", dir, kindOf(err))
 		case int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0:
 			return fmt.Errorf("pool folder %s belongs to user %d and has mode %#o; it must belong to user %d, and no other user may write to it: %w",
-				dir, st.Uid, st.Mode&0o7777, os.Geteuid(), fault.Precondition)
+				dir, st.Uid, st.Mode&0o7777, os.Geteuid(), fault.PoolUnusable)
 		}
 	}
 	return nil
@@ -344,7 +346,7 @@ func (p *Pool) checkEmpty(node string) error {
 	}
 	for _, e := range found {
 		if !known[e.Name()] {
-			return fmt.Errorf("%s is not a pool and not empty (it holds %q); choose an empty folder: %w", p.dir, e.Name(), fault.Precondition)
+			return fmt.Errorf("%s is not a pool and not empty (it holds %q); choose an empty folder: %w", p.dir, e.Name(), fault.PoolUnusable)
 		}
 	}
 	files, err := os.ReadDir(p.path(string(volumes)))
@@ -353,7 +355,7 @@ func (p *Pool) checkEmpty(node string) error {
 	}
 	if len(files) > 0 {
 		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"id":%[5]q,"created":%[6]q} into it: %[7]w`,
-			p.dir, metaFile, len(files), node, NewID(), time.Now().UTC().Format(time.RFC3339), fault.Precondition)
+			p.dir, metaFile, len(files), node, NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
 	}
 	return nil
 }

@@ -60,6 +60,13 @@ func wantKind(t *testing.T, what string, err error, want fault.Kind) {
 	}
 }
 
+func wantReason(t *testing.T, what string, err error, want fault.Reason) {
+	t.Helper()
+	if got := fault.ReasonOf(err); got != want {
+		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -172,6 +179,7 @@ func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
 	wantKind(t, "Get", err, fault.Precondition)
 	wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
 	wantKind(t, "Check", p.Check(t.Context()), fault.Precondition)
+	wantReason(t, "Check", p.Check(t.Context()), fault.PoolUnusable)
 	if found, err := os.ReadDir(dir); err != nil || len(found) > 0 {
 		t.Errorf("the bare folder now holds %v, %v", found, err)
 	}

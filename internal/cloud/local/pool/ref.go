@@ -34,16 +34,13 @@ func (p *Pool) file(ref objectRef, ext string) string {
 	return p.path(string(ref.folder), string(ref.id)+ext)
 }
 
-// name returns the name of an object for messages.
-func (p *Pool) name(ref objectRef) string {
+// nameOf returns the name of an object for messages.
+func nameOf(node string, ref objectRef) string {
 	if ref.isSnapshot() {
-		return "snapshot " + p.SnapshotHandle(ref.id)
+		return "snapshot " + SnapshotHandle(node, ref.id)
 	}
-	return "volume " + p.Handle(ref.id).String()
+	return "volume " + Handle{Node: node, ID: ref.id}.String()
 }
-
-// SnapshotHandle returns the id of a snapshot of this pool as CSI callers see it.
-func (p *Pool) SnapshotHandle(id ID) string { return SnapshotHandle(p.node, id) }
 
 // SnapshotHandle returns the id of a snapshot of a node as CSI callers see it.
 func SnapshotHandle(node string, id ID) string { return node + "/" + snapshotPrefix + string(id) }

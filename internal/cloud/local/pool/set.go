@@ -33,7 +33,7 @@ type Set struct {
 // member is one pool of a set.
 type member struct {
 	cfg  Config
-	pool atomic.Pointer[Pool] // nil until it is open
+	pool atomic.Pointer[Storage] // nil until it is open
 }
 
 // OpenSet opens the pools of one node, which have different names and folders. It returns an error if none can be
@@ -56,7 +56,7 @@ func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
 }
 
 // Pools returns the pools that can be used. The error says which are missing, and why. It leaves out absent ones.
-func (s *Set) Pools(ctx context.Context) (usable []*Pool, missing error) {
+func (s *Set) Pools(ctx context.Context) (usable []Storage, missing error) {
 	var errs []error
 	for _, m := range s.members {
 		p, err := s.open(ctx, m)
@@ -101,7 +101,7 @@ func (s *Set) checkConfigured() error {
 			n, err := readIDFile(file)
 			if err == nil && n.ID != "" && !members[n.ID] {
 				err = fmt.Errorf("the pool with the id %s, last in %s, is not configured; start with it in --local-pool, or if it is gone for good, remove %s: %w",
-					n.ID, n.Dir, file, fault.Precondition)
+					n.ID, n.Dir, file, fault.PoolUnusable)
 			}
 			errs = append(errs, err)
 		}
@@ -125,7 +125,7 @@ func (s *Set) Close(ctx context.Context) error {
 }
 
 // Named returns the pool with this name. fault.NotFound when none has the name or the pool is absent.
-func (s *Set) Named(ctx context.Context, name string) (*Pool, error) {
+func (s *Set) Named(ctx context.Context, name string) (Storage, error) {
 	var names []string
 	for _, m := range s.members {
 		if m.cfg.Name == name {
@@ -139,16 +139,16 @@ func (s *Set) Named(ctx context.Context, name string) (*Pool, error) {
 
 // WithVolume returns the pool that has the volume with this id. fault.NotFound when none has it;
 // fault.Precondition when none of the usable pools has it and one is missing.
-func (s *Set) WithVolume(ctx context.Context, id ID) (*Pool, error) {
+func (s *Set) WithVolume(ctx context.Context, id ID) (Storage, error) {
 	return s.with(ctx, volumeRef(id))
 }
 
 // WithSnapshot is WithVolume for a snapshot.
-func (s *Set) WithSnapshot(ctx context.Context, id ID) (*Pool, error) {
+func (s *Set) WithSnapshot(ctx context.Context, id ID) (Storage, error) {
 	return s.with(ctx, snapshotRef(id))
 }
 
-func (s *Set) with(ctx context.Context, ref objectRef) (*Pool, error) {
+func (s *Set) with(ctx context.Context, ref objectRef) (Storage, error) {
 	if len(s.members) == 1 && s.checkConfigured() == nil {
 		return s.open(ctx, s.members[0])
 	}
@@ -167,23 +167,23 @@ func (s *Set) with(ctx context.Context, ref objectRef) (*Pool, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case missing != nil:
-		return nil, fmt.Errorf("%s is in no pool that can be used: %w: %w", what, fault.Precondition, missing)
+		return nil, fmt.Errorf("%s is in no pool that can be used: %w: %w", what, fault.PoolUnusable, missing)
 	}
 	return nil, fmt.Errorf("%s is in no pool of this node: %w", what, fault.NotFound)
 }
 
 // FindByName returns the volume with this name, and its pool; see Pool.FindByName. fault.Precondition when
 // none of the usable pools has the name and one is missing.
-func (s *Set) FindByName(ctx context.Context, name string) (*Pool, Entry, error) {
+func (s *Set) FindByName(ctx context.Context, name string) (Storage, Entry, error) {
 	return s.find(ctx, volumes, name)
 }
 
 // FindSnapshot is FindByName for a snapshot.
-func (s *Set) FindSnapshot(ctx context.Context, name string) (*Pool, Entry, error) {
+func (s *Set) FindSnapshot(ctx context.Context, name string) (Storage, Entry, error) {
 	return s.find(ctx, snapshots, name)
 }
 
-func (s *Set) find(ctx context.Context, in folder, name string) (*Pool, Entry, error) {
+func (s *Set) find(ctx context.Context, in folder, name string) (Storage, Entry, error) {
 	usable, missing := s.Pools(ctx)
 	for _, p := range usable {
 		if e, err := p.find(ctx, in, name); !errors.Is(err, fault.NotFound) {
@@ -194,15 +194,15 @@ func (s *Set) find(ctx context.Context, in folder, name string) (*Pool, Entry, e
 	case ctx.Err() != nil:
 		return nil, Entry{}, ctx.Err()
 	case missing != nil:
-		return nil, Entry{}, fmt.Errorf("the name %q is in no pool that can be used: %w: %w", name, fault.Precondition, missing)
+		return nil, Entry{}, fmt.Errorf("the name %q is in no pool that can be used: %w: %w", name, fault.PoolUnusable, missing)
 	}
 	return nil, Entry{}, fmt.Errorf("no pool has one of its %s under the name %q: %w", in, name, fault.NotFound)
 }
 
 // open returns the pool of a member, and opens it if it is not open yet. fault.NotFound when it is absent.
-func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
+func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 	if p := m.pool.Load(); p != nil {
-		return p, nil
+		return *p, nil
 	}
 	select {
 	case s.opening <- struct{}{}:
@@ -211,25 +211,25 @@ func (s *Set) open(ctx context.Context, m *member) (*Pool, error) {
 	}
 	defer func() { <-s.opening }()
 	if p := m.pool.Load(); p != nil {
-		return p, nil
+		return *p, nil
 	}
 	if err := m.cfg.checkThere(); err != nil {
 		return nil, err
 	}
-	p, err := openMember(ctx, m.cfg, s.opened)
+	p, err := openStorage(ctx, m.cfg, s.opened)
 	if err != nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", nameForMessage(m.cfg.Name), err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.pool.Store(p)
+	m.pool.Store(&p)
 	return p, nil
 }
 
 // checkThere returns fault.NotFound if the pool is absent.
 func (c Config) checkThere() error {
-	if c.Name == "" || c.MustExist {
+	if c.Name == "" || c.MustExist || strings.HasPrefix(c.Dir, thinPrefix) { // openThin tells for itself
 		return nil
 	}
 	if _, err := os.Lstat(c.IDFile); err == nil {
@@ -246,41 +246,59 @@ func (c Config) checkThere() error {
 }
 
 // opened returns the pools that were opened, also those that are missing by now.
-func (s *Set) opened() []*Pool {
-	var pools []*Pool
+func (s *Set) opened() []Storage {
+	var pools []Storage
 	for _, m := range s.members {
 		if p := m.pool.Load(); p != nil {
-			pools = append(pools, p)
+			pools = append(pools, *p)
 		}
 	}
 	return pools
 }
 
-// holder returns the pool that has a file of this object, or nil. It reads without the lock: an object has a record,
-// an image or a tombstone from the first step of its create to the last of its removal.
-func holder(pools []*Pool, ref objectRef) (*Pool, error) {
+// holder returns the pool that has this object, or nil. A pool that cannot be read hides no other; the error says which
+// cannot.
+func holder(pools []Storage, ref objectRef) (Storage, error) {
+	var errs []error
 	for _, p := range pools {
-		for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
-			_, err := os.Lstat(p.file(ref, ext))
-			if err == nil {
-				return p, nil
-			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
-			}
+		found, err := p.holds(ref)
+		if found {
+			return p, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// holds reports whether the pool has a file of this object. It reads without the lock: an object has a record,
+// an image or a tombstone from the first step of its create to the last of its removal.
+func (p *Pool) holds(ref objectRef) (bool, error) {
+	for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
+		_, err := os.Lstat(p.file(ref, ext))
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 		}
 	}
-	return nil, nil
+	return false, nil
 }
 
 // claimName writes the first record of an object, and returns fault.Conflict if an object of another pool has its
 // name. It writes before it reads: of two creates of one name in two pools at least one reads the record of the
-// other, so both never succeed. No lock is held on two pools at once. A pool that is missing is not read.
+// other, so both never succeed. No lock is held on two pools at once.
 func (p *Pool) claimName(r Record) error {
 	if err := p.writeRecord(r.ref(), r); err != nil {
 		return err
 	}
-	for _, other := range p.others() {
+	return checkOtherNames(p, p.others(), r)
+}
+
+// checkOtherNames returns fault.Conflict if an object of another pool has the name of this record. A pool that is
+// missing is not read.
+func checkOtherNames(p Storage, others []Storage, r Record) error {
+	for _, other := range others {
 		if other == p || other.checkIdentity() != nil {
 			continue
 		}
@@ -289,7 +307,8 @@ func (p *Pool) claimName(r Record) error {
 			return err
 		}
 		if id != "" {
-			return fmt.Errorf("the name %q belongs to %s in the pool %s: %w", r.Name, other.name(objectRef{r.ref().folder, id}), other.dir, fault.Conflict)
+			return fmt.Errorf("the name %q belongs to %s in the pool %s: %w",
+				r.Name, nameOf(other.Node(), objectRef{r.ref().folder, id}), other.Location(), fault.Conflict)
 		}
 	}
 	return nil

@@ -15,16 +15,18 @@ import (
 func pair(t *testing.T, dir string) (*Set, *Pool, *Pool) {
 	t.Helper()
 	s := &Set{opening: make(chan struct{}, 1)}
+	var pools []*Pool
 	for _, name := range []string{"", "fast"} {
 		cfg := Config{Name: name, Dir: filepath.Join(dir, "pool"+name), Node: "n1", IDFile: filepath.Join(dir, "state", "pool-id"+name)}
 		p, err := Open(t.Context(), cfg)
 		must(t, err)
 		p.disk.statfs, p.others = diskOf(100), s.opened
 		m := &member{cfg: cfg}
-		m.pool.Store(p)
-		s.members = append(s.members, m)
+		storage := Storage(p)
+		m.pool.Store(&storage)
+		s.members, pools = append(s.members, m), append(pools, p)
 	}
-	return s, s.members[0].pool.Load(), s.members[1].pool.Load()
+	return s, pools[0], pools[1]
 }
 
 // hide takes the disk of a pool away, as if it was not mounted.
@@ -89,7 +91,7 @@ func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			idFile := filepath.Join(home, "state", "pool-id-fast")
-			_, err := openMember(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []*Pool { return []*Pool{first} })
+			_, err := openMember(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []Storage { return []Storage{first} })
 			wantKind(t, "the second pool", err, fault.Precondition)
 			if err == nil || !strings.Contains(err.Error(), "is its disk mounted?") || !strings.Contains(err.Error(), first.dir) {
 				t.Errorf("the second pool = %v, want the folder of the first named", err)
@@ -239,7 +241,7 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 
 	check := func(what string, s *Set) {
 		t.Helper()
-		if got, err := s.WithVolume(t.Context(), here.ID); err != nil || got.dir != first.dir {
+		if got, err := s.WithVolume(t.Context(), here.ID); err != nil || got.Dir() != first.dir {
 			t.Errorf("%s: WithVolume of the other pool = %v, %v", what, got, err)
 		}
 		if _, e, err := s.FindByName(t.Context(), "here"); err != nil || e.ID != here.ID {
@@ -250,7 +252,7 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 		_, _, err = s.FindByName(t.Context(), "lost")
 		wantKind(t, what+": FindByName", err, fault.Precondition)
 		wantKind(t, what+": Check", s.Check(t.Context()), fault.Precondition)
-		if usable, _ := s.Pools(t.Context()); len(usable) != 1 || usable[0].dir != first.dir {
+		if usable, _ := s.Pools(t.Context()); len(usable) != 1 || usable[0].Dir() != first.dir {
 			t.Errorf("%s: usable are %v", what, usable)
 		}
 	}
@@ -298,7 +300,8 @@ func TestPoolThatIsNoLongerConfiguredIsMissing(t *testing.T) {
 	renamed.cfg.Name, renamed.cfg.IDFile = "slow", filepath.Join(dir, "state", "pool-idslow")
 	_, err = Open(t.Context(), renamed.cfg)
 	must(t, err)
-	renamed.pool.Store(fast)
+	storage := Storage(fast)
+	renamed.pool.Store(&storage)
 	both := &Set{opening: make(chan struct{}, 1), members: []*member{s.members[0], renamed}}
 	wantKind(t, "Check with the pool renamed", both.Check(t.Context()), fault.None)
 

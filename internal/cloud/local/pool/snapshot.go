@@ -28,11 +28,19 @@ type NewSnapshot struct {
 // is no space for the copy, or for what the volume may write once its content is shared. After an
 // error no file remains. When the context ends a copy continues, as for Create.
 func (p *Pool) CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, error) {
+	r, err := req.record()
+	if err != nil {
+		return Record{}, err
+	}
+	return p.createCopy(ctx, r, volumeRef(req.Volume))
+}
+
+// record returns the first record of a new snapshot.
+func (req NewSnapshot) record() (Record, error) {
 	if err := checkName(req.Name); err != nil {
 		return Record{}, fmt.Errorf("snapshot %.200q: %w: %w", req.Name, fault.InvalidArgument, err)
 	}
-	r := Record{ID: NewID(), Name: req.Name, State: Creating, Created: now(), Volume: req.Volume, Tags: req.Tags}
-	return p.createCopy(ctx, r, volumeRef(req.Volume))
+	return Record{ID: NewID(), Name: req.Name, State: Creating, Created: now(), Volume: req.Volume, Tags: req.Tags}, nil
 }
 
 // admitSnapshot refuses a snapshot that exceeds the available space. A copy takes the space of the written
@@ -51,7 +59,7 @@ func (p *Pool) admitSnapshot(entries []Entry, r Record, src source) error {
 	}
 	if available < need {
 		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for it and for later writes to the volume: %w",
-			r.Name, p.node, p.dir, need-available, fault.Exhausted)
+			r.Name, p.node, p.dir, need-available, fault.PoolFull)
 	}
 	return nil
 }

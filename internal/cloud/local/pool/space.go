@@ -20,31 +20,16 @@ const (
 	maxFloor     int64 = 4 << 30
 )
 
-// Free returns how many bytes of new volumes fit: the free space of the filesystem, less the reservations
-// of existing volumes that are not allocated yet, less the floor. Never negative.
-func (p *Pool) Free(ctx context.Context) (int64, error) {
-	unlock, err := p.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	entries, err := p.recover()
-	if err != nil {
-		return 0, err
-	}
-	return p.free(entries)
-}
-
 // Usage is what a pool holds.
 type Usage struct {
-	// Size is that of the filesystem. Free is what Pool.Free returns. Reserved is what existing volumes and snapshots may
-	// still allocate.
+	// Size is that of the filesystem or the thin pool. Free is how many bytes of new volumes fit. Reserved is what existing
+	// volumes and snapshots may still allocate.
 	Size, Free, Reserved int64
 	// Entries are the volumes, snapshots and orphans.
 	Entries []Entry
 }
 
-// Usage returns what the pool holds.
+// Usage returns what the pool holds. Free is the free space of the filesystem, less what is reserved and the floor.
 func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
@@ -68,7 +53,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	}, nil
 }
 
-// free is Free under the lock.
+// free returns Usage.Free. The caller holds the lock.
 func (p *Pool) free(entries []Entry) (int64, error) {
 	available, err := p.available(entries, nil)
 	return max(0, available), err

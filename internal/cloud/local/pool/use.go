@@ -77,7 +77,7 @@ func (p *Pool) Grow(ctx context.Context, id ID, size int64) (int64, error) {
 		return 0, err
 	}
 	if r.Size < want {
-		return 0, fmt.Errorf("grow volume %s to %d bytes: the disk of the pool is full: %w", p.Handle(id), want, fault.OutOfRange)
+		return 0, fmt.Errorf("grow volume %s to %d bytes: the disk of the pool is full: %w", p.Handle(id), want, fault.PoolFull.Explain(fault.OutOfRange))
 	}
 	return r.Size, nil
 }
@@ -94,7 +94,7 @@ func (p *Pool) reserveGrowth(r *Record, want int64) error {
 	}
 	if want-r.Size > free {
 		return fmt.Errorf("grow volume %s from %d to %d bytes: the pool %s has %d bytes available: %w",
-			p.Handle(r.ID), r.Size, want, p.dir, free, fault.OutOfRange)
+			p.Handle(r.ID), r.Size, want, p.dir, free, fault.PoolFull.Explain(fault.OutOfRange))
 	}
 	r.GrowTo = want
 	if err := p.writeRecord(volumeRef(r.ID), *r); err != nil {

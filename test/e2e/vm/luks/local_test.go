@@ -4,16 +4,12 @@ package luks_test
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/vm"
 )
@@ -23,42 +19,26 @@ const (
 	nodeFlag = "--node-id=node-a"
 )
 
-// localController starts the controller program of `local` in the guest. It comes there as a disk.
+// localController builds the controller program and starts it in the guest for `local`.
 func localController(t *testing.T) csi.ControllerClient {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "controller")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "../../../../cmd/controller")
+	program := filepath.Join(t.TempDir(), "cloudblock-controller")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../../../../cmd/controller")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, text)
 	}
-	program, err := os.Stat(file)
+	_, err := guest.Run(t.Context(), "mkdir -p /var/lib/cloudblock-csi")
 	check(t, err)
-	check(t, os.Truncate(file, (program.Size()+mib-1)/mib*mib))
-	disk := &vm.Disk{Cloud: vm.DigitalOcean, Name: "controller", File: file}
-	check(t, guest.Plug(t.Context(), disk))
-	_, err = guest.WaitForLink(t.Context(), disk)
-	check(t, err)
-	const socket = vm.KubeletDir + "/plugins/local-controller.sock"
-	_, err = guest.Run(t.Context(), fmt.Sprintf(`set -e
-		head -c %d /dev/disk/by-id/%s >/usr/local/bin/cloudblock-controller
-		chmod +x /usr/local/bin/cloudblock-controller; mkdir -p /var/lib/cloudblock-csi %s/plugins
-		setsid cloudblock-controller --cloud=local --endpoint=unix://%s %s %s >/run/controller.log 2>&1 </dev/null &
-		echo $! >/run/controller.pid`, program.Size(), disk.Link(), vm.KubeletDir, socket, poolFlag, nodeFlag))
-	check(t, err)
-	check(t, guest.Unplug(t.Context(), disk))
-	conn, err := grpc.NewClient("passthrough:///"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return guest.Dial(ctx, path) }))
+	c, err := guest.StartController(t.Context(), program, poolFlag, nodeFlag)
 	check(t, err)
 	t.Cleanup(func() {
-		log, _ := guest.Run(context.Background(), "kill $(cat /run/controller.pid); cat /run/controller.log")
+		log, err := c.Stop(context.WithoutCancel(t.Context()))
 		if t.Failed() {
-			t.Logf("the controller's log:\n%s", log)
+			t.Logf("the controller's log (%v):\n%s", err, log)
 		}
-		_ = conn.Close()
 	})
-	return csi.NewControllerClient(conn)
+	return c
 }
 
 // TestLocal: a volume of a pool is encrypted, grows and comes back like a cloud's.

@@ -1,0 +1,42 @@
+# Both programs of `local` for the component deploy/overlays/local/lvm, with what the node image has and the programs
+# of LVM.
+#
+#   docker buildx build -f build/lvm.Dockerfile .    or    make images
+ARG GO_IMAGE=docker.io/library/golang:1.26.8-trixie
+ARG DEBIAN_IMAGE=docker.io/library/debian:trixie-slim
+
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+ARG TARGETOS=linux
+ARG TARGETARCH
+ARG VERSION=unknown
+ARG COMMIT=unknown
+# Where Go keeps modules and what it has compiled; build/images-local.sh lends it the machine's own.
+ARG GOMODCACHE=/go/pkg/mod
+ARG GOCACHE=/root/.cache/go-build
+WORKDIR /src
+COPY go.mod go.sum ./
+COPY cmd cmd
+COPY internal internal
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    for program in controller node; do \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
+    -o /out/cloudblock-$program ./cmd/$program || exit 1; done
+
+FROM ${DEBIAN_IMAGE} AS tools
+COPY build/node-tools.sh /node-tools.sh
+# LVM runs thin_check when it activates a thin pool.
+RUN /node-tools.sh install lvm2 thin-provisioning-tools && /node-tools.sh collect /out lvm thin_check
+
+FROM scratch
+ARG VERSION=unknown
+ARG COMMIT=unknown
+LABEL org.opencontainers.image.title="cloudblock-csi with LVM" \
+      org.opencontainers.image.source="https://github.com/cloudblock-csi/cloudblock-csi" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$COMMIT
+COPY --from=tools /out /
+COPY --from=build /out/cloudblock-controller /out/cloudblock-node /
+ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin
+ENTRYPOINT ["/cloudblock-controller"]

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+)
+
+// finding is what doctor has to say of a planted fault.
+type finding struct {
+	check  string
+	state  doctor.State
+	reason fault.Reason
+	says   string // in the message
+	remedy string
+}
+
+// yandexRead matches the calls of Yandex Cloud that change nothing.
+var yandexRead = regexp.MustCompile(`/(Get|List)$|^IamTokenService/Create$`)
+
+// findings runs doctor as the real program.
+func findings(t *testing.T, args ...string) (report doctor.Report, exit int) {
+	t.Helper()
+	cmd := program(t, append([]string{"doctor", "--output=json"}, args...)...)
+	out, _ := cmd.Output()
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("doctor %q prints %q: %v", args, out, err)
+	}
+	return report, cmd.ProcessState.ExitCode()
+}
+
+// wants fails the test unless the report has the finding, and nothing else that is wrong.
+func (want finding) wants(t *testing.T, report doctor.Report, exit int) {
+	t.Helper()
+	is := func(f doctor.Finding) bool {
+		return f.Check == want.check && f.State == want.state && f.Reason == want.reason &&
+			strings.Contains(f.Message, want.says) && strings.Contains(f.Remedy, want.remedy)
+	}
+	if !slices.ContainsFunc(report, is) {
+		t.Errorf("doctor finds %+v, want %+v", report, want)
+	}
+	others := slices.ContainsFunc(report, func(f doctor.Finding) bool { return f.State != doctor.OK && !is(f) })
+	if wrong := want.state == doctor.Wrong; others || (exit == 1) != wrong || exit > 1 {
+		t.Errorf("doctor exits with %d and finds %+v, want only %+v", exit, report, want)
+	}
+}
+
+// without leaves out a flag that is given as --name=value, and adds others.
+func without(flags []string, name string, more ...string) []string {
+	return append(slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return strings.HasPrefix(f, "--"+name+"=") }), more...)
+}
+
+func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
+	const nowhere = "http://127.0.0.1:1"
+	token := func(text string) func(*testing.T, accounts.Account, []string) []string {
+		return func(t *testing.T, _ accounts.Account, flags []string) []string {
+			file := filepath.Join(t.TempDir(), "token")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return without(flags, "credentials-file", "--credentials-file="+file)
+		}
+	}
+	region := func(name string) func(*testing.T, accounts.Account, []string) []string {
+		return func(_ *testing.T, _ accounts.Account, flags []string) []string {
+			return without(flags, "region", "--region="+name)
+		}
+	}
+	plain := func(_ *testing.T, _ accounts.Account, flags []string) []string { return flags }
+	wrong, denied := doctor.Wrong, fault.AccessDenied
+	tests := map[string]struct {
+		cloud string
+		plant func(t *testing.T, a accounts.Account, flags []string) []string
+		want  finding
+	}{
+		"digitalocean: nothing":          {"digitalocean", plain, finding{"region", doctor.OK, "", "fra1 has volumes", ""}},
+		"linode: nothing":                {"linode", plain, finding{"region", doctor.OK, "", "us-ord has volumes", ""}},
+		"yandex: nothing":                {"yandex", plain, finding{"region", doctor.OK, "", "ru-central1-a has volumes", ""}},
+		"digitalocean: a bad token":      {"digitalocean", token("dop_v1_bad"), finding{"credentials", wrong, denied, "401", "docs/backends/digitalocean.md#rights"}},
+		"linode: a bad token":            {"linode", token("bad"), finding{"credentials", wrong, denied, "401", "docs/backends/linode.md#rights"}},
+		"yandex: a bad token":            {"yandex", token("t1.bad"), finding{"credentials", wrong, denied, "Unauthenticated", "docs/backends/yandex.md#rights"}},
+		"digitalocean: no token at all":  {"digitalocean", token(" "), finding{"credentials", wrong, "", "the token is empty", "docs/backends/digitalocean.md#credentials"}},
+		"digitalocean: no volumes there": {"digitalocean", region("nyc2"), finding{"region", wrong, fault.NoZone, "nyc2", "--region"}},
+		"linode: no volumes there":       {"linode", region("us-den-edge-1"), finding{"region", wrong, fault.NoZone, "us-den-edge-1", "--region"}},
+		"yandex: no disks there":         {"yandex", region("ru-central1-x"), finding{"region", wrong, fault.NoZone, "ru-central1-x", "--region"}},
+		"digitalocean: a missing right": {"digitalocean", func(_ *testing.T, a accounts.Account, flags []string) []string {
+			a.(accounts.DigitalOcean).SetRules(func(r *digitalocean.Rules) { r.Scopes = "block_storage:read" })
+			return flags
+		}, finding{"credentials", wrong, denied, "snapshot:read", "docs/backends/digitalocean.md#rights"}},
+		"linode: a missing right": {"linode", func(_ *testing.T, a accounts.Account, flags []string) []string {
+			a.(*accounts.Linode).SetRules(func(r *linode.Rules) { r.Scopes = []string{"volumes:read_write"} })
+			return flags
+		}, finding{"credentials", wrong, denied, "linodes:read_write", "docs/backends/linode.md#rights"}},
+		"yandex: a missing right": {"yandex", func(_ *testing.T, a accounts.Account, flags []string) []string {
+			a.(*accounts.Yandex).SetRules(func(r *yandex.Rules) { r.Rights = []string{"DiskService/List"} })
+			return flags
+		}, finding{"credentials", wrong, denied, "read the snapshots of folder", "docs/backends/yandex.md#rights"}},
+		"yandex: a wrong folder": {"yandex", func(_ *testing.T, _ accounts.Account, flags []string) []string {
+			return without(flags, "yandex-folder-id", "--yandex-folder-id=b1gsomebodyelses0000")
+		}, finding{"credentials", wrong, denied, "b1gsomebodyelses0000", "--yandex-folder-id"}},
+		"linode: no metadata service": {"linode", func(_ *testing.T, _ accounts.Account, flags []string) []string {
+			return without(flags, "region", "--metadata-endpoint="+nowhere)
+		}, finding{"metadata", wrong, "", "127.0.0.1:1", "host-network"}},
+		"yandex: no metadata service": {"yandex", func(_ *testing.T, _ accounts.Account, flags []string) []string {
+			return without(flags, "yandex-folder-id", "--metadata-endpoint="+nowhere)
+		}, finding{"metadata", wrong, "", "127.0.0.1:1", "--yandex-folder-id"}},
+		"linode: no way to the API": {"linode", func(_ *testing.T, _ accounts.Account, flags []string) []string {
+			return without(flags, "api-endpoint", "--api-endpoint="+nowhere)
+		}, finding{"api", wrong, "", "127.0.0.1:1", "firewall"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			account, err := accounts.Start(tc.cloud, accounts.Options{Machines: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = account.Close() })
+			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+				t.Fatal(err)
+			}
+			flags, err := account.Controller(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, exit := findings(t, append([]string{"--cloud=" + tc.cloud}, tc.plant(t, account, flags)...)...)
+			tc.want.wants(t, report, exit)
+			for _, e := range account.Exchanges() {
+				if reads := e.Method == http.MethodGet || yandexRead.MatchString(e.Route); !reads {
+					t.Errorf("doctor sends %s %s", e.Method, e.Route)
+				}
+			}
+		})
+	}
+}
+
+func TestDoctorFindsWhatIsWrongWithAPool(t *testing.T) {
+	// dir is a folder, which may be on any filesystem, as on the root disk.
+	tests := map[string]struct {
+		plant func(t *testing.T, dir string)
+		want  finding
+	}{
+		"a pool on the root disk": {func(*testing.T, string) {}, finding{"pool", doctor.Warning, "", "holds other files too", "mount a disk of its own"}},
+		"a folder for everybody":  {func(t *testing.T, dir string) { ok(t, os.Chmod(dir, 0o777)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "0777", "chmod 0700"}},
+		"other files":             {func(t *testing.T, dir string) { ok(t, os.WriteFile(dir+"/f", nil, 0o600)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "not empty", "--local-pool"}},
+		"no folder":               {func(t *testing.T, dir string) { ok(t, os.Remove(dir)) }, finding{"pool", doctor.Warning, "", "no folder", "mount the disk"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "pool")
+			ok(t, os.Mkdir(dir, 0o700))
+			tc.plant(t, dir)
+			report, exit := findings(t, "--cloud=local", "--node-id=n", "--local-pool="+dir, "--endpoint=unix://"+filepath.Dir(dir)+"/c.sock")
+			tc.want.wants(t, report, exit)
+		})
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctorForPeople(t *testing.T) {
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"a wrong flag":       {[]string{"doctor", "--cloud=mars"}, 2, "mars"},
+		"a wrong output":     {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--output=xml"}, 2, "table or json"},
+		"help":               {[]string{"doctor", "--help"}, 0, "cloudblock-controller doctor"},
+		"a warning is no 1":  {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir + "/pool"}, 0, "warning  pool"},
+		"the remedy follows": {[]string{"doctor", "--cloud=linode", "--region=us-ord", "--credentials-file=" + dir + "/none"}, 1, "=> put the credentials into that file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := program(t, tc.args...)
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != tc.code || !strings.Contains(string(out), tc.says) {
+				t.Errorf("%q exits with %d, want %d and %q in:\n%s", tc.args, got, tc.code, tc.says, out)
+			}
+		})
+	}
+}

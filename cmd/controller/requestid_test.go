@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+)
+
+// logLine is what the test reads of a line of the program's log.
+type logLine struct {
+	Msg, Request, Method, Code, Call, Verb, Route string
+	CloudRequest                                  string `json:"cloud_request"`
+}
+
+func logLines(t *testing.T, text string) (lines []logLine) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var l logLine
+		if !strings.HasSuffix(line, "\n") { // is being written
+			continue
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// One id joins the line of an RPC, that of the call of the backend, and those of its requests to the cloud's API, next to
+// the id that the cloud gives each. A change that continues without its caller keeps the id of that call.
+func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
+	for _, cloud := range accounts.Names() {
+		t.Run(cloud, func(t *testing.T) {
+			t.Parallel()
+			account, err := accounts.Start(cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(1500 * time.Millisecond)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = account.Close() })
+			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+				t.Fatal(err)
+			}
+			dir, log := t.TempDir(), &drivertest.Log{}
+			flags, err := account.Controller(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			endpoint := "unix://" + filepath.Join(dir, "c.sock")
+			cmd := program(t, append(flags, "--cloud="+cloud, "--endpoint="+endpoint, "--log-level=debug")...)
+			cmd.Stderr = log
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
+			id := leaveWhileItAttaches(t, client, account)
+			eventually(t, "the program reads how the attach stands after its caller has gone", func() bool {
+				lines := logLines(t, log.String())
+				at := slices.IndexFunc(lines, func(l logLine) bool { return l.Msg == "rpc" && l.Method == "ControllerPublishVolume" })
+				return at >= 0 && slices.ContainsFunc(lines[at:], func(l logLine) bool {
+					return l.Msg == "api request" && l.Request == lines[at].Request
+				})
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: account.Machines()[0]}); err != nil {
+				t.Error(err)
+			}
+			if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+				t.Error(err)
+			}
+			_, _ = cmd.Process.Kill(), cmd.Wait()                        // now log holds every line that the program has written
+			checkJoined(t, logLines(t, log.String()), cloud != "linode") // whose API names no request
+		})
+	}
+}
+
+// leaveWhileItAttaches makes a volume, has it attached, and goes when the cloud has begun to. It returns the volume's id.
+func leaveWhileItAttaches(t *testing.T, client csi.ControllerClient, account accounts.Account) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req := createRequest("pvc-1")
+	made, err := client.CreateVolume(ctx, req, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := made.GetVolume()
+	calling, leave := context.WithCancel(ctx)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.ControllerPublishVolume(calling, &csi.ControllerPublishVolumeRequest{
+			VolumeId: vol.GetVolumeId(), NodeId: account.Machines()[0], VolumeContext: vol.GetVolumeContext(),
+			VolumeCapability: req.GetVolumeCapabilities()[0],
+		})
+		answered <- err
+	}()
+	eventually(t, "the cloud attaches", func() bool { return account.Busy(vol.GetVolumeId()) })
+	leave()
+	if err := <-answered; err == nil {
+		t.Error("ControllerPublishVolume ended well before its caller went, so the test proves nothing")
+	}
+	return vol.GetVolumeId()
+}
+
+// checkJoined looks at the lines of each call.
+func checkJoined(t *testing.T, lines []logLine, named bool) {
+	t.Helper()
+	seen := map[string]string{}
+	for _, rpc := range lines {
+		if rpc.Msg != "rpc" {
+			continue
+		}
+		if other, twice := seen[rpc.Request]; twice || rpc.Request == "" {
+			t.Errorf("%s has the id %q of %s", rpc.Method, rpc.Request, other)
+		}
+		seen[rpc.Request] = rpc.Method
+		if !slices.Contains([]string{"CreateVolume", "DeleteVolume", "ControllerPublishVolume", "ControllerUnpublishVolume"}, rpc.Method) {
+			continue
+		}
+		calls, requests := 0, 0
+		for _, l := range lines {
+			switch {
+			case l.Request != rpc.Request:
+			case l.Msg == "cloud call":
+				calls++
+			case l.Msg == "api request":
+				requests++
+				if l.Verb == "" || l.Route == "" || l.Code == "" || named && l.CloudRequest == "" {
+					t.Errorf("a request of %s is logged as %+v", rpc.Method, l)
+				}
+			}
+		}
+		if calls == 0 || requests == 0 {
+			t.Errorf("%s (%s) has %d lines of the backend and %d of requests to the API", rpc.Method, rpc.Request, calls, requests)
+		}
+	}
+	for _, l := range lines {
+		if l.Msg == "api request" && (l.Verb == "POST" || l.Verb == "DELETE") && seen[l.Request] == "" {
+			t.Errorf("%+v belongs to no call", l)
+		}
+	}
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !is(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}

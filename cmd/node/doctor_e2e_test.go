@@ -1,0 +1,54 @@
+//go:build e2e
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
+)
+
+// TestDoctorOfTheRealProgram: on this machine it finds no fault but a planted one, in a mount namespace of its own like a
+// container's.
+func TestDoctorOfTheRealProgram(t *testing.T) {
+	dir := tempDir(t)
+	binary := build(t, dir)
+	const own = "mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/pods && mkdir -m 700 /var/lib/pool && "
+	for name, tc := range map[string]struct {
+		mounts string
+		wrong  string // the check, and what it says
+		says   string
+	}{
+		"nothing":              {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
+		"a pool beside others": {own, "", "holds other files too"},
+		"no mount propagation": {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
+		"a read-only /sys":     {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "sh", "-c",
+				tc.mounts+"exec "+binary+" doctor --output json --cloud local --node-id n --local-pool /var/lib/pool")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+			out, err := cmd.Output()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			var report doctor.Report
+			if err := json.Unmarshal(out, &report); err != nil {
+				t.Fatalf("%q: %v", out, err)
+			}
+			is := func(f doctor.Finding) bool {
+				return strings.Contains(f.Message, tc.says) && (tc.wrong == "" || f.Check == tc.wrong && f.State == doctor.Wrong && f.Remedy != "")
+			}
+			if code := cmd.ProcessState.ExitCode(); !slices.ContainsFunc(report, is) || code != min(len(tc.wrong), 1) {
+				t.Errorf("doctor exits with %d and finds %+v, want %q %q", code, report, tc.wrong, tc.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+)
+
+// A secret in each call (failure P3 of the catalogue), of volumes that do not exist: at the highest verbosity, the errors,
+// the log, the metrics, the command line and the environment of the real program have nothing of it, and no file has.
+// test/e2e does the same with volumes that exist, and looks at the programs that are run for them.
+func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
+	const canary = "canary-of-calls-e7"
+	dir, address, log := t.TempDir(), drivertest.FreeAddress(t), &drivertest.Log{}
+	binary, kubelet := filepath.Join(dir, "cloudblock-node"), filepath.Join(dir, "kubelet")
+	compile := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Mkdir(kubelet, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := drivertest.Endpoint(t)
+	cmd := exec.CommandContext(t.Context(), binary, "--cloud=local", "--local-pool="+filepath.Join(dir, "pool"), "--node-id=node-a",
+		"--kubelet-dir="+kubelet, "--endpoint="+endpoint, "--http-endpoint="+address, "--log-level=debug")
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), fakePath(t, everyTool()...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	conn := drivertest.Dial(t, endpoint)
+	drivertest.Ready(t, conn)
+
+	seen := map[string]string{}
+	for name, method := range drivertest.Methods(t, "csi.v1.Node") {
+		for _, text := range []string{"", "x", "ext4", "../x", "node-a/" + strings.Repeat("a", 32), filepath.Join(kubelet, "staging")} {
+			req := drivertest.Message(t, method.Input())
+			drivertest.Fill(req.ProtoReflect(), text, canary)
+			seen["the errors"] += fmt.Sprintln(name, drivertest.Call(t, conn, method, req))
+		}
+	}
+	for _, file := range []string{"cmdline", "environ"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[file] = string(text)
+	}
+	seen["/metrics"] = pageOf(t, "http://"+address+"/metrics")
+	_, _ = cmd.Process.Kill(), cmd.Wait() // now log holds every line that the program has written
+	seen["the log"] = log.String()
+	for where, text := range seen {
+		if text == "" || strings.Contains(text, canary) {
+			t.Errorf("%s is empty or has the canary:\n%s", where, text)
+		}
+	}
+	if !strings.Contains(seen["the log"], `"method":"NodeStageVolume"`) || !strings.Contains(seen["/metrics"], `method="NodeStageVolume"`) {
+		t.Errorf("the test does not see what it should:\n%s", seen["the log"])
+	}
+	for _, folder := range []string{filepath.Join(dir, "pool"), kubelet} {
+		err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if strings.Contains(string(text), canary) {
+				t.Errorf("the canary is in %s", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pageOf(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,97 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// P3: an answer that redirects takes the token nowhere.
+func TestARedirectTakesTheTokenNowhere(t *testing.T) {
+	var asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer elsewhere.Close()
+	for _, code := range []int{300, 301, 302, 303, 307, 308} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", elsewhere.URL+"/it")
+				w.WriteHeader(code)
+			}))
+			defer home.Close()
+			c := client(api.DefaultTransport())
+			c.Endpoint = home.URL
+			if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, nil); fault.Of(err) != fault.Unavailable {
+				t.Errorf("a read ends with %v, want %q", err, fault.Unavailable)
+			}
+			w := ops.NewWrite(t.Context(), budget.Write)
+			if err := c.Do(t.Context(), api.Request{Method: "DELETE", Path: "/it", Write: w, NoContent: true}, nil); err == nil {
+				t.Error("a write that is redirected succeeds")
+			}
+		})
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+}
+
+// endless is a body without an end.
+type endless struct{ read *atomic.Int64 }
+
+func (e endless) Read(p []byte) (int, error) {
+	e.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// An answer without an end is an error when it exceeds its bound: 32 MiB, or 64 KiB of a refusal.
+func TestAnAnswerWithoutEndIsAnError(t *testing.T) {
+	for status, limit := range map[int]int64{200: 32 << 20, 422: 64 << 10, 503: 64 << 10} {
+		var read atomic.Int64
+		c := client(transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(endless{&read})}, nil
+		}))
+		var into struct{}
+		if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err == nil {
+			t.Errorf("status %d without an end succeeds", status)
+		}
+		if n := read.Load(); n > limit+4096 {
+			t.Errorf("%d bytes of an answer with status %d were read, want max. %d", n, status, limit)
+		}
+	}
+}
+
+// An answer that stops in the middle occupies a call until the call's own end, and no longer.
+func TestAnAnswerThatStopsEndsWithItsCall(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"n":`)
+		_ = http.NewResponseController(w).Flush()
+		close(began)
+		<-release
+	}))
+	defer home.Close()
+	defer close(release)
+	c := client(api.DefaultTransport())
+	c.Endpoint = home.URL
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		var into struct{ N int }
+		ended <- c.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &into)
+	}()
+	<-began
+	cancel()
+	if err := <-ended; fault.Of(err) != fault.Unavailable {
+		t.Errorf("the read ends with %v, want %q", err, fault.Unavailable)
+	}
+}

@@ -1,0 +1,70 @@
+package pool
+
+import (
+	"context"
+	"strings"
+)
+
+// Storage is one pool of a node: a Pool, which keeps volumes as files, or a ThinPool, which keeps them as
+// logical volumes. The methods of Pool and objects state what each does.
+type Storage interface {
+	Name() string
+	Node() string
+	Location() string
+	Handle(id ID) Handle
+	SnapshotHandle(id ID) string
+	// Dir is the folder with the pool's lock.
+	Dir() string
+	// SnapshotsBy is how the pool makes snapshots, for the log.
+	SnapshotsBy() string
+	// FileName is the base name of what has a volume's bytes: a file or a logical volume.
+	FileName(id ID) string
+
+	Check(ctx context.Context) error
+	Free(ctx context.Context) (int64, error)
+	Usage(ctx context.Context) (Usage, error)
+	Close(ctx context.Context) error
+
+	Create(ctx context.Context, v NewVolume) (Record, error)
+	Get(ctx context.Context, id ID) (Entry, error)
+	List(ctx context.Context) ([]Entry, error)
+	InUse(ctx context.Context, e Entry) (string, error)
+	Delete(ctx context.Context, id ID) error
+	Remove(ctx context.Context, id ID) error
+
+	CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, error)
+	GetSnapshot(ctx context.Context, id ID) (Entry, error)
+	ListSnapshots(ctx context.Context) ([]Entry, error)
+	DeleteSnapshot(ctx context.Context, id ID) error
+	RemoveSnapshot(ctx context.Context, id ID) error
+
+	// What a Set needs.
+	find(ctx context.Context, in folder, name string) (Entry, error)
+	holds(ref objectRef) (bool, error)
+	idOf(in folder, name string) (ID, error)
+	checkIdentity() error
+}
+
+var _, _ Storage = (*Pool)(nil), (*ThinPool)(nil)
+
+// IsFileName reports whether a name is the Storage.FileName of this volume, whatever pool it is in.
+func IsFileName(id ID, name string) bool {
+	return name == id.ImageName() || name == string(id) || name == lvName(volumeRef(id))
+}
+
+// openStorage opens the pool at Config.Dir.
+func openStorage(ctx context.Context, cfg Config, others func() []Storage) (Storage, error) {
+	place, thin := strings.CutPrefix(cfg.Dir, thinPrefix)
+	if thin {
+		p, err := openThin(ctx, cfg, place, others)
+		if err != nil {
+			return nil, err // a nil *ThinPool would be a Storage that is not nil
+		}
+		return p, nil
+	}
+	p, err := openMember(ctx, cfg, others)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

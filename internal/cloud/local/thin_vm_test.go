@@ -1,0 +1,57 @@
+//go:build vm
+
+package local_test
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+)
+
+// TestContractOnLVM runs in the virtual machine of test/e2e/vm, which has an empty thin pool vg/thin.
+func TestContractOnLVM(t *testing.T) {
+	zeros := strings.Repeat("0", 32)
+	cloudtest.Run(t, cloudtest.Harness{
+		New: func(t *testing.T) cloud.Cloud {
+			run(t, "lvremove", "-y", "-S", "pool_lv=thin", "vg")
+			return openThin(t, local.Pool{Dir: "lvm:vg/thin"})
+		},
+		InUse: func(t *testing.T, id cloud.VolumeID) func() {
+			run(t, "lvchange", "-ay", "-K", "vg/"+logicalVolume(id))
+			return func() { run(t, "lvchange", "-an", "vg/"+logicalVolume(id)) }
+		},
+		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
+			tags := run(t, "lvs", "--noheadings", "-o", "lv_tags", "vg/"+logicalVolume(id))
+			for tag := range strings.SplitSeq(strings.TrimSpace(tags), ",") {
+				run(t, "lvchange", "--deltag", tag, "vg/"+logicalVolume(id))
+			}
+			return cloud.Health{
+				Kind: cloud.Inaccessible, Reason: "RecordMissing",
+				Message: "its tags with the record are missing; the data is there, put the record back to use it",
+			}
+		},
+		Elsewhere: cloudtest.Elsewhere{
+			Place: "n-2", Volume: cloud.VolumeID("n-2/" + zeros), Snapshot: cloud.SnapshotID("n-2/snap-" + zeros),
+		},
+		Zones: []string{node},
+		Slow:  true,
+	})
+}
+
+// run runs a command of LVM as the node's operator does, with udev.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("lvm", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("lvm %v: %v: %s", args, err, stderr.Bytes())
+	}
+	return string(out)
+}

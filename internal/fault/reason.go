@@ -1,0 +1,177 @@
+package fault
+
+import (
+	"errors"
+	"maps"
+	"slices"
+)
+
+// Reason is a stable short code of a refusal that a person has to act on. It stands in an error in the place of its kind:
+//
+//	fmt.Errorf("the droplet has no free slot: %w: %w", fault.NoSlot, err)
+//
+// internal/driver puts the code before the message of the RPC and counts it; docs/troubleshooting.md has a heading for each.
+type Reason string
+
+// The reasons, with their codes.
+const (
+	// NoReason is what ReasonOf returns for an error that carries no reason.
+	NoReason Reason = ""
+
+	// Of the cloud and its account.
+
+	// AccessDenied: the cloud does not accept the credentials, or a right is missing.
+	AccessDenied Reason = "CB-ACCESS-DENIED"
+	// Quota: a quota of the account, or of the object, is used up.
+	Quota Reason = "CB-QUOTA"
+	// NoZone: none of the zones, regions or nodes that the request accepts can serve it.
+	NoZone Reason = "CB-NO-ZONE"
+	// WrongZone: the volume and the machine are in different zones.
+	WrongZone Reason = "CB-WRONG-ZONE"
+	// NoSlot: the machine has as many disks as it takes.
+	NoSlot Reason = "CB-NO-SLOT"
+	// AttachedElsewhere: the volume is attached to another machine.
+	AttachedElsewhere Reason = "CB-ATTACHED-ELSEWHERE"
+	// GrowDetach: the volume grows, or shows its growth, only after it was detached.
+	GrowDetach Reason = "CB-GROW-DETACH"
+
+	// Of volumes and their sources.
+
+	// VolumeInUse: a volume that is attached or in use is not deleted.
+	VolumeInUse Reason = "CB-VOLUME-IN-USE"
+	// VolumeDamaged: the volume's record or data is damaged, or the cloud reports that it is broken.
+	VolumeDamaged Reason = "CB-VOLUME-DAMAGED"
+	// SourceInUse: the source of a copy is in use, and this pool copies only what is not.
+	SourceInUse Reason = "CB-SOURCE-IN-USE"
+	// SourceElsewhere: the source of a copy is where the copy cannot be.
+	SourceElsewhere Reason = "CB-SOURCE-ELSEWHERE"
+	// PoolFull: the pool has too little space.
+	PoolFull Reason = "CB-POOL-FULL"
+	// PoolUnusable: the pool is missing, or is not fit for use.
+	PoolUnusable Reason = "CB-POOL-UNUSABLE"
+
+	// Of the disk on the node.
+
+	// DeviceMissing: the volume's disk does not appear on the machine.
+	DeviceMissing Reason = "CB-DEVICE-MISSING"
+	// DeviceIdentity: a disk that should be the volume's does not prove that it is.
+	DeviceIdentity Reason = "CB-DEVICE-IDENTITY"
+	// DeviceTooSmall: the disk is smaller than the volume.
+	DeviceTooSmall Reason = "CB-DEVICE-TOO-SMALL"
+	// DeviceUnreadable: the disk gives errors.
+	DeviceUnreadable Reason = "CB-DEVICE-UNREADABLE"
+	// DeviceInUse: the disk is mounted or open elsewhere, so it is not staged.
+	DeviceInUse Reason = "CB-DEVICE-IN-USE"
+	// UnstageInUse: something on the node still uses the volume.
+	UnstageInUse Reason = "CB-UNSTAGE-IN-USE"
+
+	// Of the format gate. The alert CloudblockFormatRefused matches CB-FORMAT-.
+
+	// FormatContent: the disk has another filesystem, partitions or a known signature.
+	FormatContent Reason = "CB-FORMAT-OTHER-CONTENT"
+	// FormatDamaged: what is found on the disk contradicts itself.
+	FormatDamaged Reason = "CB-FORMAT-DAMAGED"
+	// FormatNotBlank: nothing known is on the disk, and it is not blank or was written to.
+	FormatNotBlank Reason = "CB-FORMAT-NOT-BLANK"
+	// FormatForbidden: the disk has no filesystem, and this use never formats.
+	FormatForbidden Reason = "CB-FORMAT-FORBIDDEN"
+	// FormatUnfinished: the disk has an unfinished format that is not the volume's.
+	FormatUnfinished Reason = "CB-FORMAT-UNFINISHED"
+	// FormatFailed: mkfs failed, or made something else.
+	FormatFailed Reason = "CB-FORMAT-FAILED"
+
+	// Of filesystems and mounts.
+
+	// FsckFailed: the filesystem is damaged so that a person has to decide.
+	FsckFailed Reason = "CB-FSCK-FAILED"
+	// MountFailed: the kernel does not mount the filesystem as requested.
+	MountFailed Reason = "CB-MOUNT-FAILED"
+	// MountDead: the filesystem is mounted, and its disk is gone or gives errors.
+	MountDead Reason = "CB-MOUNT-DEAD"
+	// GrowCapability: the node program lacks the capability to grow a mounted ext4.
+	GrowCapability Reason = "CB-GROW-CAPABILITY"
+	// LUKSKey: the passphrase of an encrypted volume is missing or wrong.
+	LUKSKey Reason = "CB-LUKS-KEY"
+	// ProgramMissing: the node lacks a program, or a part of the kernel, that the volume needs.
+	ProgramMissing Reason = "CB-PROGRAM-MISSING"
+	// TargetInUse: something that is not the volume is at a path of the kubelet.
+	TargetInUse Reason = "CB-TARGET-IN-USE"
+)
+
+// kindOfReason is the kind that each reason is.
+var kindOfReason = map[Reason]Kind{
+	AccessDenied: Denied, Quota: Exhausted, NoZone: Exhausted, WrongZone: Precondition, NoSlot: Exhausted,
+	AttachedElsewhere: Precondition, GrowDetach: Precondition,
+	VolumeInUse: Precondition, VolumeDamaged: Precondition, SourceInUse: Precondition, SourceElsewhere: Exhausted,
+	PoolFull: Exhausted, PoolUnusable: Precondition,
+	DeviceMissing: Unavailable, DeviceIdentity: Precondition, DeviceTooSmall: Precondition, DeviceUnreadable: Precondition,
+	DeviceInUse: Busy, UnstageInUse: Busy,
+	FormatContent: Precondition, FormatDamaged: Precondition, FormatNotBlank: Precondition, FormatForbidden: Precondition,
+	FormatUnfinished: Precondition, FormatFailed: Precondition,
+	FsckFailed: Precondition, MountFailed: Precondition, MountDead: Precondition, GrowCapability: Precondition,
+	LUKSKey: Precondition, ProgramMissing: Precondition, TargetInUse: Precondition,
+}
+
+// Reasons returns all of them, sorted.
+func Reasons() []Reason { return slices.Sorted(maps.Keys(kindOfReason)) }
+
+// Error returns the words of the kind: Text has the code.
+func (r Reason) Error() string { return r.kind().Error() }
+
+// Unwrap returns the kind.
+func (r Reason) Unwrap() error { return r.kind() }
+
+func (r Reason) kind() Kind { return kindOfReason[r] }
+
+// Explain gives a reason to an error that keeps its own kind and words.
+func (r Reason) Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &explained{error: err, reason: r}
+}
+
+type explained struct {
+	error
+	reason Reason
+}
+
+func (e *explained) Unwrap() error { return e.error }
+
+// Is finds the reason, and not its kind.
+func (e *explained) Is(target error) bool { return target == e.reason }
+
+// As finds the reason.
+func (e *explained) As(target any) bool {
+	r, ok := target.(*Reason)
+	if ok {
+		*r = e.reason
+	}
+	return ok
+}
+
+// ReasonOf returns the reason that err carries: the outermost, depth first. Without one, access denied has a reason, and so
+// has a cloud's answer that there is no room left. An outcome that is not known has none.
+func ReasonOf(err error) Reason {
+	kind := Of(err)
+	var r Reason
+	switch {
+	case kind == Uncertain:
+		return NoReason
+	case errors.As(err, &r):
+		return r
+	case kind == Denied:
+		return AccessDenied
+	case kind != Busy && errors.Is(err, Exhausted) && FromCloud(err):
+		return Quota
+	}
+	return NoReason
+}
+
+// Text returns the words of err, after the code of its reason.
+func Text(err error) string {
+	if r := ReasonOf(err); r != NoReason {
+		return string(r) + ": " + err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,142 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Pools finds the volumes of all pools of a node. A volume that may be in a missing pool is fault.Precondition,
+// never fault.NotFound; its number is known all the same.
+type Pools struct {
+	pools *pool.Set
+	// blank is a Loop without a pool. Its parts that the pools share are the kernel's.
+	blank Loop
+}
+
+var _ poolResolver = (*Pools)(nil)
+
+// poolResolver finds the volumes of one pool.
+type poolResolver interface {
+	Resolver
+	// NeverWritten reports whether the pool proves that all of a device reads as zeros.
+	NeverWritten(ctx context.Context, d *Device) (bool, error)
+}
+
+// NewPools returns the resolver of the pools of a node.
+func NewPools(pools *pool.Set, node string, cfg LoopConfig) *Pools {
+	return &Pools{pools: pools, blank: newLoop(node, cfg)}
+}
+
+// Check proves that all pools are there and can be written, and that the settings of loop devices can be if a pool
+// needs them.
+func (l *Pools) Check(ctx context.Context) error {
+	usable, missing := l.pools.Pools(ctx)
+	if slices.ContainsFunc(usable, isFiles) {
+		return errors.Join(missing, l.blank.checkSys())
+	}
+	return missing
+}
+
+// Open is Loop.Open.
+func (l *Pools) Open(ctx context.Context, claim Claim) (*Device, error) {
+	one, err := l.of(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return one.Open(ctx, claim)
+}
+
+// Lookup is Loop.Lookup.
+func (l *Pools) Lookup(ctx context.Context, claim Claim) (*Device, error) {
+	one, err := l.of(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return one.Lookup(ctx, claim)
+}
+
+// Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down.
+func (l *Pools) Number(ctx context.Context, claim Claim) (uint64, error) {
+	number, err := l.blank.Number(ctx, claim)
+	if errors.Is(err, fault.NotFound) {
+		return (&thin{blank: l.blank}).Number(ctx, claim)
+	}
+	return number, err
+}
+
+// ByNumber is Loop.ByNumber.
+func (l *Pools) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
+	one, err := l.of(ctx, Claim{Volume: volume})
+	if err != nil {
+		return nil, err
+	}
+	return one.ByNumber(ctx, volume, number)
+}
+
+// Release is Loop.Release.
+func (l *Pools) Release(ctx context.Context, claim Claim) error {
+	one, err := l.of(ctx, claim)
+	if err != nil {
+		return err
+	}
+	return one.Release(ctx, claim)
+}
+
+// Grow is Loop.Grow.
+func (l *Pools) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
+	one, err := l.of(ctx, claim)
+	if err != nil {
+		return 0, err
+	}
+	return one.Grow(ctx, claim, size)
+}
+
+// NeverWritten is Loop.NeverWritten.
+func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
+	one, err := l.of(ctx, d.Claim())
+	if err != nil {
+		return false, err
+	}
+	return one.NeverWritten(ctx, d)
+}
+
+// of returns the resolver of the pool that has the volume. For a volume that no pool has, the first usable pool of files
+// answers: a loop device on a removed image can be released under any such pool's lock.
+func (l *Pools) of(ctx context.Context, claim Claim) (poolResolver, error) {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.pools.WithVolume(ctx, id)
+	if errors.Is(err, fault.NotFound) {
+		var usable []pool.Storage
+		if usable, err = l.pools.Pools(ctx); err == nil && len(usable) == 0 {
+			err = errNoDevice(claim)
+		}
+		if err == nil {
+			p = usable[max(0, slices.IndexFunc(usable, isFiles))]
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch p := p.(type) {
+	case *pool.ThinPool:
+		return &thin{blank: l.blank, pool: p}, nil
+	case *pool.Pool:
+		one := l.blank
+		one.pool = p
+		return &one, nil
+	}
+	return nil, fmt.Errorf("pool %s has no devices: %w", p.Location(), fault.Unsupported)
+}
+
+func isFiles(p pool.Storage) bool {
+	_, files := p.(*pool.Pool)
+	return files
+}

@@ -1,0 +1,190 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// thin finds the volumes of one thin pool of LVM: device-mapper devices. A volume is in use exactly as long as its
+// device lives. The kernel has its identity: the name with the volume's id, and the UUID with that of the volume group.
+type thin struct {
+	pool *pool.ThinPool // nil: any, for Number
+	// blank has the kernel's view of the devices.
+	blank Loop
+}
+
+var _ poolResolver = (*thin)(nil)
+
+// Open returns the device of a volume and makes it if there is none.
+func (l *thin) Open(ctx context.Context, claim Claim) (*Device, error) {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.pool.Activate(ctx, id); err != nil {
+		return nil, err
+	}
+	return l.open(ctx, claim, id)
+}
+
+// Lookup returns the device of a volume if there is one.
+func (l *thin) Lookup(ctx context.Context, claim Claim) (*Device, error) {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return l.open(ctx, claim, id)
+}
+
+// open opens the device for reading and proves what it is. While it is open, its number is not another one's.
+func (l *thin) open(ctx context.Context, claim Claim, id pool.ID) (*Device, error) {
+	name, err := l.find(claim, id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := l.blank.open(ctx, name, os.O_RDONLY, func(*os.File) error { return nil })
+	if isGone(err) {
+		return nil, errNoDevice(claim)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the device of volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+	}
+	dev, err := newDevice(f, f.Name(), claim, func(_ context.Context, d *Device) error {
+		if !l.is(fmt.Sprintf("dm-%d", unix.Minor(d.number)), id) {
+			return fmt.Errorf("%s is no longer the device of volume %s: %w", d.path, claim.Volume, fault.DeviceIdentity)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := dev.Verify(ctx); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// find returns the kernel's name of a volume's device.
+func (l *thin) find(claim Claim, id pool.ID) (string, error) {
+	disks, err := os.ReadDir(l.blank.sysDir)
+	if err != nil {
+		return "", fmt.Errorf("list block devices: %w: %w", fault.Unavailable, err)
+	}
+	for _, disk := range disks {
+		if strings.HasPrefix(disk.Name(), "dm-") && l.is(disk.Name(), id) {
+			return disk.Name(), nil
+		}
+	}
+	return "", fmt.Errorf("volume %s is not active: %w", claim.Volume, fault.NotFound)
+}
+
+// is reports whether the device with this name of the kernel is a volume's.
+func (l *thin) is(kernel string, id pool.ID) bool {
+	name, err := readText(filepath.Join(l.blank.sysDir, kernel, "dm", "name"))
+	if err != nil {
+		return false
+	}
+	uuid, err := readText(filepath.Join(l.blank.sysDir, kernel, "dm", "uuid"))
+	if err != nil {
+		return false
+	}
+	if l.pool == nil {
+		return pool.MayBeDevice(id, name, uuid)
+	}
+	return l.pool.IsDevice(id, name, uuid)
+}
+
+// Number returns the number of a volume's device by what sysfs says, without opening it.
+func (l *thin) Number(_ context.Context, claim Claim) (uint64, error) {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return 0, err
+	}
+	name, err := l.find(claim, id)
+	if err != nil {
+		return 0, err
+	}
+	number, err := l.blank.number(name)
+	if err != nil {
+		return 0, fmt.Errorf("volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+	}
+	return number, nil
+}
+
+// ByNumber is Lookup: the id is in the device's name, so the device is the volume's or it is not.
+func (l *thin) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
+	dev, err := l.Lookup(ctx, Claim{Volume: volume})
+	if err == nil && dev.Number() != number {
+		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
+	}
+	return dev, err
+}
+
+// Release removes the device. fault.Busy while a program has it open or mounted.
+func (l *thin) Release(ctx context.Context, claim Claim) error {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		err = l.pool.Deactivate(ctx, id)
+		// A container that starts has a copy of every mount for a moment, also of one that is unmounted here.
+		if !errors.Is(err, fault.Busy) || try == maxAlone || pause(ctx, alonePause) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
+	}
+	return nil
+}
+
+// Grow makes the volume and its device larger and returns the size. fault.OutOfRange when the pool has too little
+// space; nothing changed.
+func (l *thin) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
+	id, err := l.blank.parse(claim)
+	if err != nil {
+		return 0, err
+	}
+	grown, err := l.pool.Grow(ctx, id, size)
+	if err != nil {
+		return 0, err
+	}
+	dev, err := l.open(ctx, Claim{Volume: claim.Volume}, id)
+	if errors.Is(err, fault.NotFound) {
+		return grown, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	now, err := dev.Size()
+	if err == nil && now < grown { // an earlier growth was killed before the kernel was told
+		err = l.pool.Activate(ctx, id)
+	}
+	return grown, errors.Join(err, dev.Close())
+}
+
+// NeverWritten reports whether the pool proves that all of the device reads as zeros.
+func (l *thin) NeverWritten(ctx context.Context, d *Device) (bool, error) {
+	id, err := l.blank.parse(d.Claim())
+	if err != nil {
+		return false, err
+	}
+	// A write may still be in the device's cache only, where the pool does not see it.
+	if err := d.File().Sync(); err != nil {
+		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Claim().Volume, fault.Unavailable, err)
+	}
+	return l.pool.NeverWritten(ctx, id)
+}
