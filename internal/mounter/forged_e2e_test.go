@@ -198,7 +198,7 @@ func TestForeignMount(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "db"), []byte("of another tenant"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			must(t, "umount", dir)
+			mustUnmount(t, dir)
 			if k, err := readMarker(dev.file, small); err != nil || k.volume != "v1" {
 				t.Fatalf("readMarker after the mount = %+v, %v: this test shows nothing", k, err)
 			}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // TestHoldersWhileOthersMountAndUnmount: a btrfs that comes and goes elsewhere on the machine never
@@ -54,7 +56,7 @@ func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := m.Holders(dev.number)
-	if umountErr := unix.Unmount(cover, 0); umountErr != nil {
+	if umountErr := mounts.Unmount(cover); umountErr != nil {
 		t.Fatal(umountErr)
 	}
 	if err != nil || !slices.Contains(got, staging) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 const moments = 20
@@ -131,7 +132,7 @@ func TestKilledMkfsBesideForeignData(t *testing.T) {
 	if err := os.Mkdir(staging, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Mount(dev.Path(), staging, "ext4", 0, ""), unix.Unmount(staging, 0)); err != nil {
+	if err := errors.Join(unix.Mount(dev.Path(), staging, "ext4", 0, ""), mounts.Unmount(staging)); err != nil {
 		t.Fatal(err)
 	}
 	forged, err := marker{"v1", Ext4, small}.encode(markerPlaces[1])

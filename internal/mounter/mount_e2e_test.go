@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 var allFilesystems = []Filesystem{Ext4, XFS, Btrfs}
@@ -222,7 +223,7 @@ func TestPublishNeedsAStagedVolume(t *testing.T) {
 	t.Parallel()
 	m, dir := New(Config{}), t.TempDir()
 	dev, staging := staged(t, m, Ext4, small)
-	if err := unix.Unmount(staging, 0); err != nil { // behind the driver's back
+	if err := mounts.Unmount(staging); err != nil { // behind the driver's back
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "target")

@@ -50,10 +50,10 @@ func TestEverMounted(t *testing.T) {
 			}
 			shows("when a file is synced", true)
 			_ = f.Close()
-			must(t, "umount", dir)
+			mustUnmount(t, dir)
 			shows("after the unmount", true)
 			must(t, "mount", "-t", string(tc.fs), dev.Path(), dir)
-			must(t, "umount", dir)
+			mustUnmount(t, dir)
 			shows("after another mount", true)
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -128,7 +129,9 @@ func (c takenOver) persistentVolume(name, kind string) *programs.Volume {
 		at := c.TempDir()
 		command(c.T, "mount", link, at)
 		write(c.T, filepath.Join(at, "data"), 7, mib)
-		command(c.T, "umount", at)
+		if err := mounts.Unmount(at); err != nil {
+			c.Fatal(err)
+		}
 	}
 	if err := c.detach(c.Context(), v.ID, c.machine); err != nil {
 		c.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
 )
 
@@ -27,7 +28,9 @@ func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
 		p.Stop()
 	}
 
-	command(t, "umount", mountpoint)
+	if err := mounts.Unmount(mountpoint); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range both {
 		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "is its disk mounted?") {
 			t.Errorf("start without the pool's disk = %v, want a refusal", err)

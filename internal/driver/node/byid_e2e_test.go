@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // cloudMachine is this computer as a machine of a cloud: disks are attached from outside, and only
@@ -187,7 +188,7 @@ func TestRecordOfAVolumeThatIsGoneGivesWay(t *testing.T) {
 	m := newCloudMachine(t, newDir(t))
 	old := m.attach("old", "ext4", 64*mib)
 	old.ok(old.stage)
-	sh(t, "umount", old.staging)
+	must(t, mounts.Unmount(old.staging))
 	young := *old
 	young.id = "young"
 	young.ok(young.stage, young.publish)

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // lostDisk is a volume that was in use when its disk was taken away by force, and attached anew.
@@ -161,7 +162,7 @@ func TestUnstageLeavesWhatItsMountCovers(t *testing.T) {
 	v, other := m.attach("v", "ext4", 64*mib), m.attach("other", "ext4", 64*mib)
 	other.ok(other.stage)
 	v.ok(v.stage)
-	sh(t, "umount", v.staging)
+	must(t, mounts.Unmount(v.staging))
 	sh(t, "mount", "--bind", other.staging, v.staging)
 	loop := must1(os.Readlink(filepath.Join(m.dir, "by-id", strings.TrimSuffix(filepath.Base(v.image), ".img"))))(t)
 	sh(t, "mount", loop, v.staging)

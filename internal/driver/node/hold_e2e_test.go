@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // openPublished opens a raw block volume as its pod does.
@@ -154,7 +156,7 @@ func TestBlockStageRefusesADiskThatIsMountedElsewhere(t *testing.T) {
 			must(t, os.Mkdir(at, 0o700))
 			sh(t, "mount", loop, at)
 			leave := hidden(t, at)
-			sh(t, "umount", at)
+			must(t, mounts.Unmount(at))
 			wantCode(t, "stage of a disk that the machine has mounted", v.stage(t.Context()), codes.Aborted)
 			if left := mountsBelow(t, m.dir); len(left) > 0 {
 				t.Errorf("mounted: %v, want nothing", left)

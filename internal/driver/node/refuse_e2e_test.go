@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // refused checks an answer that is not OK, and that the mount table, the folder and the image are what
@@ -72,7 +74,7 @@ func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
 				if got := len(loopsBelow(m.dir)); got != 1 {
 					t.Errorf("%d loop devices are left, want the other volume's alone", got)
 				}
-				unix.Unmount(v.staging, 0)
+				mounts.Unmount(v.staging)
 			})
 		}
 	}
@@ -127,14 +129,14 @@ func TestPublishNeedsALiveStage(t *testing.T) {
 			if fs == "" {
 				mounted = filepath.Join(v.staging, "device")
 			}
-			must(t, unix.Unmount(mounted, 0))
+			must(t, mounts.Unmount(mounted))
 			v.refused(t, "publish after somebody else's umount", publish, codes.FailedPrecondition, "stage")
 
 			other := m.newVolume("ext4", 32*mib)
 			other.ok(other.stage)
 			must(t, unix.Mount(other.staging, v.staging, "", unix.MS_BIND, ""))
 			v.refused(t, "publish from a mount of another volume", publish, codes.FailedPrecondition, "stage")
-			must(t, unix.Unmount(v.staging, 0))
+			must(t, mounts.Unmount(v.staging))
 			other.gone()
 
 			v.ok(v.stage, v.publish)
@@ -178,7 +180,7 @@ func TestTargetThatHoldsSomethingElse(t *testing.T) {
 				tc.prepare(t, v)
 				v.refused(t, "publish", func() error { return v.publish(t.Context()) }, tc.publish, v.target)
 				v.refused(t, "unpublish", func() error { return v.unpublish(t.Context()) }, tc.unpublish, v.target)
-				unix.Unmount(v.target, 0)
+				mounts.Unmount(v.target)
 				must(t, os.RemoveAll(v.target))
 				v.gone()
 			})

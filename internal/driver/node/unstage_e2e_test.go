@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // hidden is another mount of what is mounted at path, which this program cannot see. It stands for that of a program
@@ -75,6 +77,6 @@ func onOtherMachine(t *testing.T, v *volume, fs string) string {
 	}
 	must(t, os.Mkdir(at, 0o700))
 	sh(t, "mount", "-t", fs, "-o", options, disk, at)
-	defer sh(t, "umount", at)
+	defer func() { must(t, mounts.Unmount(at)) }()
 	return sumOf(t, filepath.Join(at, "data"))
 }

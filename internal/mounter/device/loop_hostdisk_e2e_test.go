@@ -18,6 +18,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // mkfs has the command that makes each filesystem a pool can lie on.
@@ -48,8 +49,8 @@ func hostDisk(t *testing.T, fs string, size int64) string {
 	command(t, mkfs[fs][0], append(mkfs[fs][1:], image)...)
 	command(t, "mount", "-o", "loop", image, dir)
 	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
+		if err := mounts.Unmount(dir); err != nil {
+			t.Error(err)
 		}
 	})
 	return dir
@@ -213,7 +214,11 @@ func fillFilesystem(t *testing.T, d *Device) {
 	command(t, "mkfs.ext4", "-q", "-F", d.Path())
 	dir := t.TempDir()
 	command(t, "mount", d.Path(), dir)
-	defer command(t, "umount", dir)
+	defer func() {
+		if err := mounts.Unmount(dir); err != nil {
+			t.Error(err)
+		}
+	}()
 	f, err := os.Create(filepath.Join(dir, "big"))
 	if err != nil {
 		t.Fatal(err)

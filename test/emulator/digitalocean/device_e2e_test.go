@@ -13,6 +13,7 @@ import (
 	"github.com/digitalocean/godo"
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // machine is an account one of whose droplets is this machine.
@@ -78,7 +79,7 @@ func TestAnAttachedVolumeIsADevice(t *testing.T) {
 	unmount := func() {
 		if mounted {
 			mounted = false
-			command(t, "umount", mountpoint)
+			mustUnmount(t, mountpoint)
 		}
 	}
 	t.Cleanup(unmount)
@@ -132,7 +133,7 @@ func TestADetachOfAMountedDeviceIsSeenAndTheMachineStaysClean(t *testing.T) {
 	mounted := true
 	t.Cleanup(func() {
 		if mounted {
-			command(t, "umount", mountpoint)
+			mustUnmount(t, mountpoint)
 		}
 	})
 
@@ -156,7 +157,7 @@ func TestADetachOfAMountedDeviceIsSeenAndTheMachineStaysClean(t *testing.T) {
 		t.Errorf("attached again as %s beside %s", again, loop)
 	}
 	mounted = false
-	command(t, "umount", mountpoint)
+	mustUnmount(t, mountpoint)
 	detachVolume(t, api, v.ID, droplet)
 	if got := c.Violations(); len(got) != 1 {
 		t.Errorf("Violations() = %+v, want no second one", got)
@@ -177,5 +178,13 @@ func TestADetachOfAnOpenDeviceIsSeen(t *testing.T) {
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// mustUnmount unmounts what is mounted at a path.
+func mustUnmount(t *testing.T, mountpoint string) {
+	t.Helper()
+	if err := mounts.Unmount(mountpoint); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/linode/linodego"
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // machine is an account one of whose Linodes is this machine.
@@ -119,7 +120,7 @@ func TestADetachOfAMountedDeviceIsSeen(t *testing.T) {
 	link, mountpoint := filepath.Join(devices, "scsi-0Linode_Volume_pvc-1"), t.TempDir()
 	command(t, "mkfs.ext4", "-q", link)
 	command(t, "mount", link, mountpoint)
-	t.Cleanup(func() { command(t, "umount", mountpoint) })
+	t.Cleanup(func() { mustUnmount(t, mountpoint) })
 	if err := api.DetachVolume(t.Context(), v.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -128,5 +129,13 @@ func TestADetachOfAMountedDeviceIsSeen(t *testing.T) {
 	}
 	if _, err := os.Lstat(link); !os.IsNotExist(err) {
 		t.Errorf("link after detach: %v, want none", err)
+	}
+}
+
+// mustUnmount unmounts what is mounted at a path.
+func mustUnmount(t *testing.T, mountpoint string) {
+	t.Helper()
+	if err := mounts.Unmount(mountpoint); err != nil {
+		t.Fatal(err)
 	}
 }

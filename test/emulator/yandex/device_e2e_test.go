@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // machine is a folder one of whose instances is this machine.
@@ -99,12 +100,20 @@ func TestADetachOfAMountedDeviceIsSeen(t *testing.T) {
 	link, mountpoint := filepath.Join(devices, "virtio-"+disk), t.TempDir()
 	command(t, "mkfs.ext4", "-q", link)
 	command(t, "mount", link, mountpoint)
-	t.Cleanup(func() { command(t, "umount", mountpoint) })
+	t.Cleanup(func() { mustUnmount(t, mountpoint) })
 	must(t, "DetachDisk")(a.instances.DetachDisk(as(t.Context()), detachRequest(disk, instance)))
 	if got := c.Violations(); len(got) != 1 || !strings.Contains(got[0].What, "mounted or open") {
 		t.Errorf("Violations() = %+v, want that the device was mounted", got)
 	}
 	if _, err := os.Lstat(link); !os.IsNotExist(err) {
 		t.Errorf("link after detach: %v, want none", err)
+	}
+}
+
+// mustUnmount unmounts what is mounted at a path.
+func mustUnmount(t *testing.T, mountpoint string) {
+	t.Helper()
+	if err := mounts.Unmount(mountpoint); err != nil {
+		t.Fatal(err)
 	}
 }

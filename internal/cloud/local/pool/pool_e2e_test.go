@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )
 
 // filesystems are those that a pool can lie on, with the command that makes each.
@@ -34,8 +35,8 @@ func mounted(t *testing.T, args ...string) string {
 		t.Fatalf("mount %v: %v: %s", args, err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
+		if err := mounts.Unmount(dir); err != nil {
+			t.Error(err)
 		}
 	})
 	return dir
