@@ -3,8 +3,11 @@ package cloudtest
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -18,6 +21,56 @@ type Objects struct {
 	Node     cloud.NodeID
 	Zone     string
 }
+
+const (
+	// FuzzedHost is where the backend under FuzzHTTPAnswers expects its API.
+	FuzzedHost = "api.example"
+	// FuzzedToken is its token.
+	FuzzedToken = "canary-token-6d"
+)
+
+// FuzzHTTPAnswers checks a backend of an HTTP API against any answer, from the API or from a program between: each call ends
+// with a kind, no token is in an error, and none goes anywhere but to the API. The word TOKEN in an answer becomes the token.
+//
+// good is the body of an answer that fits as many requests as one can. backend returns the cloud under test, which sends its
+// requests to https:// and FuzzedHost, with FuzzedToken, through that transport.
+func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testing.T, through http.RoundTripper) cloud.Cloud) {
+	const json = "application/json"
+	for _, status := range []int{200, 201, 202, 204, 301, 307, 400, 401, 403, 404, 409, 422, 429, 500, 503} {
+		for _, body := range []string{good, "", "{}", "[]", "null", "TOKEN", `{"message":"TOKEN"}`, `{"errors":[{"reason":"TOKEN"}]}`} {
+			f.Add(status, json, "https://elsewhere.example/", body)
+		}
+	}
+	f.Add(200, "text/html", "", "<html>")
+	for _, cut := range []int{1, len(good) / 3, len(good) / 2, len(good) - 1} {
+		f.Add(200, json, "", good[:cut])
+	}
+	for from, to := range map[string]string{"\"new\"": "1", "20": "\"20\"", ":[{": ":{\"a\":{", "1": "-1", "active": "TOKEN", "null": "{}"} {
+		f.Add(200, json, "", strings.ReplaceAll(good, from, to))
+	}
+	f.Fuzz(func(t *testing.T, status int, kind, location, body string) {
+		if status < 100 || status > 999 || strings.ContainsFunc(kind+location, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Skip("HTTP cannot carry this answer")
+		}
+		body = strings.ReplaceAll(body, "TOKEN", FuzzedToken)
+		synctest.Test(t, func(t *testing.T) {
+			c := backend(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Host != FuzzedHost {
+					t.Errorf("a request with the token %q goes to %s", r.Header.Get("Authorization"), r.URL)
+				}
+				return &http.Response{
+					StatusCode: status, Header: http.Header{"Content-Type": {kind}, "Location": {location}},
+					Body: io.NopCloser(strings.NewReader(body)), Request: r,
+				}, nil
+			}))
+			SurviveAnswers(t.Context(), t, c, o, FuzzedToken)
+		})
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // SurviveAnswers makes each call of a backend whose API answers with anything. Each must end within its time, and an error
 // must have a kind, or say that the time has ended, and not have the token.

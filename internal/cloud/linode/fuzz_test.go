@@ -1,56 +1,22 @@
 package linode_test
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"testing"
-	"testing/synctest"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
-const secretToken = "canary-token-6d"
-
-var objects = cloudtest.Objects{Volume: "7", Snapshot: "8", Node: node1, Zone: emulator.DefaultRegion}
-
-// Whatever the API answers, or whoever answers for it: each call ends with a kind, no token is in an error, and none goes
-// anywhere but to the API. The word TOKEN in an answer becomes the token.
 func FuzzAnswers(f *testing.F) {
-	const json = "application/json"
 	good := `{"data":[{"id":7,"label":"new","status":"active","size":20,"region":"us-ord","linode_id":null}],"page":1,"pages":1,"results":1,"id":7,"label":"new","status":"active","size":20,"region":"us-ord","linode_id":101,"filesystem_path":"/dev/disk/by-id/scsi-0Linode_Volume_new"}`
-	for _, status := range []int{200, 201, 202, 204, 301, 307, 400, 401, 403, 404, 409, 422, 429, 500, 503} {
-		for _, body := range []string{good, "", "{}", "[]", "null", "TOKEN", `{"message":"TOKEN"}`, `{"errors":[{"reason":"TOKEN"}]}`} {
-			f.Add(status, json, "https://elsewhere.example/", body)
-		}
-	}
-	f.Add(200, "text/html", "", "<html>")
-	for _, cut := range []int{1, len(good) / 3, len(good) / 2, len(good) - 1} {
-		f.Add(200, json, "", good[:cut])
-	}
-	for from, to := range map[string]string{"\"new\"": "1", "20": "\"20\"", ":[{": ":{\"a\":{", "1": "-1", "active": "TOKEN", "null": "{}"} {
-		f.Add(200, json, "", strings.ReplaceAll(good, from, to))
-	}
-	f.Fuzz(func(t *testing.T, status int, kind, location, body string) {
-		if status < 100 || status > 999 || strings.ContainsFunc(kind+location, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Skip("is no answer of HTTP")
-		}
-		synctest.Test(t, func(t *testing.T) {
-			c := open(t, start(t, emulator.Options{}), func(cfg *linode.Config) {
-				cfg.Endpoint, cfg.Token = "https://api.example", func() (string, error) { return secretToken, nil }
-				cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-					if r.URL.Host != "api.example" {
-						t.Errorf("a request with the token %q goes to %s", r.Header.Get("Authorization"), r.URL)
-					}
-					return &http.Response{
-						StatusCode: status, Header: http.Header{"Content-Type": {kind}, "Location": {location}},
-						Body: io.NopCloser(strings.NewReader(strings.ReplaceAll(body, "TOKEN", secretToken))), Request: r,
-					}, nil
-				})
-			})
-			cloudtest.SurviveAnswers(t.Context(), t, c, objects, secretToken)
+	objects := cloudtest.Objects{Volume: "7", Snapshot: "8", Node: node1, Zone: emulator.DefaultRegion}
+	cloudtest.FuzzHTTPAnswers(f, objects, good, func(t *testing.T, through http.RoundTripper) cloud.Cloud {
+		return open(t, start(t, emulator.Options{}), func(cfg *linode.Config) {
+			cfg.Endpoint, cfg.Token = "https://"+cloudtest.FuzzedHost, func() (string, error) { return cloudtest.FuzzedToken, nil }
+			cfg.Transport = through
 		})
 	})
 }

@@ -70,8 +70,8 @@ func answersAll(t *testing.T, code codes.Code, words string, body []byte) *bufco
 	return listener
 }
 
-// Whatever the API answers, or whoever answers for it: each call ends with a kind, and no token is in an error. The word
-// TOKEN in an answer becomes the token.
+// FuzzAnswers checks the backend against any answer, from the API or from a program between: each call ends with a kind,
+// and no token is in an error. The word TOKEN in an answer becomes the token.
 func FuzzAnswers(f *testing.F) {
 	add := func(m proto.Message) {
 		body, err := proto.Marshal(m)
@@ -97,7 +97,7 @@ func FuzzAnswers(f *testing.F) {
 	objects := cloudtest.Objects{Volume: "fhmdisk0000000000001", Snapshot: "fd8snapshot000000001", Node: node1, Zone: emulator.DefaultZone}
 	f.Fuzz(func(t *testing.T, code uint32, words string, body []byte) {
 		if strings.ContainsFunc(words, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Skip("is no header")
+			t.Skip("gRPC cannot carry these words in a header")
 		}
 		words = strings.ReplaceAll(words, "TOKEN", secretToken)
 		body = []byte(strings.ReplaceAll(string(body), "TOKEN", secretToken))
