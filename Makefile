@@ -52,6 +52,7 @@ test: ## Run every test that needs no root
 
 .PHONY: quick
 quick: formatted ## Answer soon after a change: formatting, vet, and the tests of the programs without -race
+	@test/require.sh mkfs.ext4 mkfs.xfs mkfs.btrfs
 	$(GO) vet ./cmd/... ./internal/...
 	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -parallel 4 ./cmd/... ./internal/... ./test/architecture
 

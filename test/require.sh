@@ -60,5 +60,5 @@ done
 
 [ -z "$missing" ] && exit 0
 echo "This target cannot start; missing here:$missing" >&2
-[ -n "$packages" ] && echo "On Debian or Ubuntu: apt-get install -y$packages" >&2
+[ -n "$packages" ] && echo "On Debian or Ubuntu: apt-get update && apt-get install -y$packages" >&2
 exit 1
