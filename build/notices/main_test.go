@@ -31,11 +31,11 @@ func TestWhatIsNotAcceptedIsRefused(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"one that is accepted":            {map[string]string{"LICENSE": mit}, ""},
-		"below the root, beside a notice": {map[string]string{"sub/License.txt": mit, "NOTICE": "thanks"}, ""},
-		"none":                            {map[string]string{"README": mit, "NOTICE": mit}, "there is no licence"},
-		"another":                         {map[string]string{"COPYING": "GNU GENERAL PUBLIC LICENSE Version 3"}, "COPYING is no licence"},
-		"another of a part":               {map[string]string{"LICENSE": mit, "sub/LICENCE": "all rights reserved"}, "sub/LICENCE is no licence"},
+		"one that is accepted":          {map[string]string{"LICENSE": mit}, ""},
+		"in a subfolder, with a NOTICE": {map[string]string{"sub/License.txt": mit, "NOTICE": "thanks"}, ""},
+		"none":                          {map[string]string{"README": mit, "NOTICE": mit}, "there is no licence"},
+		"another":                       {map[string]string{"COPYING": "GNU GENERAL PUBLIC LICENSE Version 3"}, "COPYING is no licence"},
+		"another of a part":             {map[string]string{"LICENSE": mit, "sub/LICENCE": "all rights reserved"}, "sub/LICENCE is no licence"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &module{name: "example.org/m v1", dir: t.TempDir(), texts: map[string]string{}, licences: map[string]bool{}}

@@ -25,10 +25,10 @@ func TestDoctorOfTheRealProgram(t *testing.T) {
 		wrong  string // the check, and what it says
 		says   string
 	}{
-		"nothing":              {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
-		"a pool beside others": {own, "", "holds other files too"},
-		"no mount propagation": {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
-		"a read-only /sys":     {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
+		"nothing":                 {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
+		"a pool with other files": {own, "", "holds other files too"},
+		"no mount propagation":    {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
+		"a read-only /sys":        {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c",
