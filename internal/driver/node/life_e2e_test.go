@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -305,9 +306,13 @@ func randomFile(t *testing.T, path string, size int64) string {
 
 func sumOf(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	must(t, err)
-	return fmt.Sprintf("%x", sha256.Sum256(data))
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	must(t, err)
+	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
 // TestContextIsOptional: a volume written down by hand has no context and is staged all the same.
