@@ -17,14 +17,9 @@ import (
 // namespace, a device-mapper table, or a mkfs or fsck.
 var errInUse = errors.New("the device is in use")
 
-// reopen opens the same device again through its descriptor, never through a name. mode is added
-// to O_RDWR or, where the device only allows that, O_RDONLY.
+// reopen opens the same device again through its descriptor, never through a name.
 func reopen(dev *os.File, mode int) (*os.File, error) {
-	path := fmt.Sprintf("/proc/self/fd/%d", dev.Fd())
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|mode, 0)
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|mode, 0)
-	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", dev.Fd()), unix.O_CLOEXEC|mode, 0)
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return nil, fmt.Errorf("%s: %w: %w", dev.Name(), fault.DeviceInUse, errInUse)
@@ -34,9 +29,24 @@ func reopen(dev *os.File, mode int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dev.Name()), nil
 }
 
+// opened is a device that is read and written through the kernel's cache.
+type opened struct{ *os.File }
+
+// Flush writes everything to the device itself and forgets cached data.
+func (o opened) Flush() error {
+	if err := o.Sync(); err != nil {
+		return fmt.Errorf("write cached data to %s: %w: %w", o.Name(), fault.DeviceUnreadable, err)
+	}
+	if err := unix.IoctlSetInt(int(o.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("drop cached data of %s: %w: %w", o.Name(), fault.DeviceUnreadable, err)
+	}
+	return nil
+}
+
 // exclusive is a device opened with O_EXCL, which the kernel grants to one holder only. What is
-// read through it comes from the device and not from a cache that an earlier disk left behind.
-type exclusive struct{ *os.File }
+// read through it comes from the device and not from a cache that an earlier disk left behind. It is open for reading
+// only: when a descriptor for writing is closed, udev reads the whole device anew.
+type exclusive struct{ opened }
 
 // Close releases the device. A child that another goroutine has just forked holds a copy
 // of every descriptor until it executes its program, and while one holds the device e2fsck and mount
@@ -69,27 +79,16 @@ func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
 
 // hold is openExclusive for a caller that reads nothing through it: the cache stays.
 func hold(ctx context.Context, dev *os.File) (exclusive, error) {
-	f, err := reopen(dev, unix.O_EXCL)
+	f, err := reopen(dev, unix.O_RDONLY|unix.O_EXCL)
 	pause := time.NewTicker(exclusivePause)
 	defer pause.Stop()
 	for try := 1; errors.Is(err, errInUse) && try < maxExclusive; try++ {
 		select {
 		case <-pause.C:
-			f, err = reopen(dev, unix.O_EXCL)
+			f, err = reopen(dev, unix.O_RDONLY|unix.O_EXCL)
 		case <-ctx.Done():
 			return exclusive{}, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
 		}
 	}
-	return exclusive{f}, err
-}
-
-// Flush writes everything to the device itself and forgets cached data.
-func (x exclusive) Flush() error {
-	if err := x.Sync(); err != nil {
-		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
-	}
-	if err := unix.IoctlSetInt(int(x.Fd()), unix.BLKFLSBUF, 0); err != nil {
-		return fmt.Errorf("drop cached data of %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
-	}
-	return nil
+	return exclusive{opened{f}}, err
 }

@@ -80,9 +80,9 @@ func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
 // idle proves that nothing has the device in use: no mount in any mount namespace, no mapping on top,
 // no command.
 func idle(dev *loopDevice) error {
-	f, err := reopen(dev.File(), unix.O_EXCL)
+	f, err := reopen(dev.File(), unix.O_RDONLY|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-	return exclusive{f}.Close()
+	return exclusive{opened{f}}.Close()
 }

@@ -78,7 +78,7 @@ func TestEncrypt(t *testing.T) {
 		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
 		"a header, and the marker of a format that another driver finished": {func(d *loopDevice) {
 			noError(t, luksFormat(t, commands{})(t.Context(), d.file))
-			noError(t, writeMarker(exclusive{d.file}, minEncrypted, marker{volume: "v1", filesystem: LUKS, size: minEncrypted}))
+			noError(t, writeMarker(opened{d.file}, minEncrypted, marker{volume: "v1", filesystem: LUKS, size: minEncrypted}))
 		}, nil, 0, nil},
 		"a filesystem":                 {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
 		"random bytes":                 {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // mkfs is a mkfs that has passed the gate, with all it needs to run.
 type mkfs struct {
 	m    *Mounter
-	file *os.File // the device, a descriptor of its own
+	file opened // the device, a descriptor of its own for writing
 	size int64
 	req  FormatRequest
 }
@@ -33,12 +35,13 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 	case now != size:
 		return nil, fmt.Errorf("%w: its size changed from %d to %d bytes while it was read", fault.Unavailable, size, now)
 	}
-	file, err := reopen(dev.File(), 0)
+	writable, err := reopen(dev.File(), unix.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
+	file := opened{writable}
 	if req.Note == NoNote {
-		if err := writeMarker(x, size, marker{volume: req.Volume, filesystem: req.Filesystem, size: size}); err != nil {
+		if err := writeMarker(file, size, marker{volume: req.Volume, filesystem: req.Filesystem, size: size}); err != nil {
 			_ = file.Close()
 			return nil, err
 		}
@@ -54,7 +57,7 @@ func (k *mkfs) run(ctx context.Context) error {
 	if err := k.make(ctx); err != nil {
 		return err
 	}
-	x, err := openExclusive(ctx, k.file)
+	x, err := openExclusive(ctx, k.file.File)
 	if err != nil {
 		return err
 	}
@@ -74,16 +77,16 @@ func (k *mkfs) run(ctx context.Context) error {
 	if k.req.Note != NoNote {
 		return nil
 	}
-	return clearMarker(x, k.size)
+	return clearMarker(k.file, k.size)
 }
 
 // make runs the program that makes the filesystem, or the header of an encrypted device.
 func (k *mkfs) make(ctx context.Context) error {
 	if k.req.Filesystem == LUKS {
-		return k.req.Encrypt(ctx, k.file)
+		return k.req.Encrypt(ctx, k.file.File)
 	}
 	cmd := mkfsCommand(k.req)
-	cmd.Files = []*os.File{k.file}
+	cmd.Files = []*os.File{k.file.File}
 	out, err := k.m.runAlone(ctx, cmd)
 	switch {
 	case err != nil:

@@ -66,7 +66,7 @@ func (broken) Run(context.Context, Command) (Output, error) {
 
 func TestProgramsThatFailHaveTheirReasons(t *testing.T) {
 	m := New(Config{Runner: broken{}})
-	format := &mkfs{m: m, req: FormatRequest{Filesystem: Ext4}, file: os.Stdin}
+	format := &mkfs{m: m, req: FormatRequest{Filesystem: Ext4}, file: opened{os.Stdin}}
 	if err := format.make(t.Context()); !errors.Is(err, fault.FormatFailed) {
 		t.Errorf("mkfs = %v, want %v", err, fault.FormatFailed)
 	}
