@@ -95,8 +95,13 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 		"no mount":              {"yandex", func(p *patient) { p.remove("bin/mount") }, "tools", wrong, fault.ProgramMissing, "mount", "install them"},
 		"no mkfs.xfs":           {"yandex", func(p *patient) { p.remove("bin/mkfs.xfs") }, "tools", warning, fault.ProgramMissing, "mkfs.xfs", "a StorageClass uses xfs"},
 		"no kubelet's folder":   {"yandex", func(p *patient) { p.remove("kubelet") }, "kubelet", wrong, "", "kubelet", "--kubelet-dir"},
+		"AppArmor":              {"yandex", func(p *patient) { p.write("proc/self/attr/current", "docker-default (enforce)\n") }, "selinux", doctor.OK, "", "not in use", ""},
+		"AppArmor and LXD":      {"yandex", func(p *patient) { p.write("proc/self/attr/current", "lxd-a//&:lxd-a:unconfined (x)\n") }, "selinux", doctor.OK, "", "not in use", ""},
+		"SELinux that is permissive": {"yandex", func(p *patient) {
+			p.write("sys/fs/selinux/enforce", "0")
+			p.write("proc/self/attr/current", "system_u:system_r:container_t:s0\x00")
+		}, "selinux", doctor.OK, "", "not enforcing", ""},
 		"SELinux, and a plain container": {"yandex", func(p *patient) {
-			p.write("sys/fs/selinux/enforce", "1")
 			p.write("proc/self/attr/current", "system_u:system_r:container_t:s0:c1,c2\x00")
 		}, "selinux", wrong, "", "container_t", "component selinux"},
 		"SELinux, and the component": {"yandex", func(p *patient) {
