@@ -4,6 +4,7 @@
 # it: the guest's own program and the node program come with each start. Prints the folder with vmlinuz and root.img.
 #
 #   bullseye has Linux 5.10, which is too old for the node program.
+#   trixie has the policy of SELinux, whose older versions in Debian do not know containers.
 #
 #   CACHE    where it is kept (default ~/.cache/cloudblock-csi), under a name that depends on this script
 #   MIRROR   another Debian mirror
@@ -12,6 +13,7 @@ PATH="$PATH:/usr/sbin:/sbin"
 
 suite="${1:-bookworm}"
 packages=udev,kmod,e2fsprogs,xfsprogs,btrfs-progs,dosfstools,cryptsetup-bin,lvm2,thin-provisioning-tools,dmsetup,mdadm,mount,util-linux,fdisk,procps,iproute2
+[ "$suite" != trixie ] || packages+=,policycoreutils,selinux-utils,selinux-policy-default
 
 cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}/vm"
 dir="$cache/$suite-$(sha256sum <"${BASH_SOURCE[0]}" | cut -c1-16)"

@@ -36,6 +36,7 @@ type Node struct {
 	csi.NodeClient
 	guest *Guest
 	cloud string
+	under string
 	flags []string
 	conn  *grpc.ClientConn
 }
@@ -43,7 +44,12 @@ type Node struct {
 // StartNode starts the node program of a cloud in the guest, next to those of other clouds, and waits until it
 // answers. A node program of the same cloud must have been stopped.
 func (g *Guest) StartNode(ctx context.Context, cloud string, flags ...string) (*Node, error) {
-	n := &Node{guest: g, cloud: cloud, flags: flags}
+	return g.StartNodeUnder(ctx, "", cloud, flags...)
+}
+
+// StartNodeUnder is StartNode by a command of the guest that runs what follows it.
+func (g *Guest) StartNodeUnder(ctx context.Context, command, cloud string, flags ...string) (*Node, error) {
+	n := &Node{guest: g, cloud: cloud, under: command, flags: flags}
 	conn, err := g.Client(n.Socket())
 	if err != nil {
 		return nil, err
@@ -96,8 +102,8 @@ func (n *Node) StartWith(ctx context.Context, flags ...string) error {
 	args := slices.Concat([]string{"--cloud=" + n.cloud, "--endpoint=unix://" + n.Socket(), "--kubelet-dir=" + KubeletDir}, n.flags, flags)
 	out, err := n.guest.Run(ctx, fmt.Sprintf(`
 		mkdir -p %[1]s %[2]s/pods
-		setsid /usr/local/bin/cloudblock-node '%[3]s' >>/run/node-%[4]s.log 2>&1 </dev/null &
-		echo $! >/run/node-%[4]s.pid`, n.Folder(), KubeletDir, strings.Join(args, "' '"), n.cloud))
+		setsid %[5]s /usr/local/bin/cloudblock-node '%[3]s' >>/run/node-%[4]s.log 2>&1 </dev/null &
+		echo $! >/run/node-%[4]s.pid`, n.Folder(), KubeletDir, strings.Join(args, "' '"), n.cloud, n.under))
 	if err != nil {
 		return fmt.Errorf("start the node program: %w: %s", err, out)
 	}
