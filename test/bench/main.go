@@ -84,6 +84,7 @@ func run(ctx context.Context, bin string, rounds int, out io.Writer) (err error)
 		func() error { return sizes(table, bin) },
 		func() error { return memory(table, pair) },
 		func() error { return stage(ctx, table, pair, byHand, rounds) },
+		func() error { return firstStage(ctx, table, pair, byHand, rounds) },
 		func() error { return writes(ctx, table, pair, byHand) },
 		func() error { return snapshots(ctx, table, bin, dir) },
 	} {

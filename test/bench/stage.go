@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func stage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string
 		if err := v.Unstage(ctx); err != nil {
 			return err
 		}
-		took, err := checkAndMount(ctx, image, mountpoint)
+		took, err := mountAfter(ctx, image, mountpoint, "fsck", "-a")
 		if err != nil {
 			return err
 		}
@@ -49,15 +50,49 @@ func stage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string
 	return v.Delete(ctx)
 }
 
-// checkAndMount returns how long fsck and mount take on a loop device that is there already.
-func checkAndMount(ctx context.Context, image, mountpoint string) (took time.Duration, err error) {
+// firstStage compares the stage of a blank 1 GiB volume with mkfs.ext4, as the program calls it, and mount by hand. What the
+// program does more is the proof that the device is blank and the marker of an unfinished mkfs.
+func firstStage(ctx context.Context, t *table, pair *programs.Pair, mountpoint string, rounds int) error {
+	var byProgram, byHand []time.Duration
+	for i := range rounds {
+		v, err := pair.Create(ctx, programs.Claim{Name: fmt.Sprintf("bench-first-%d", i), Filesystem: "ext4", Size: 1 << 30})
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := v.Stage(ctx); err != nil {
+			return err
+		}
+		byProgram = append(byProgram, time.Since(begin))
+		if err := errors.Join(v.Unstage(ctx), v.Delete(ctx)); err != nil {
+			return err
+		}
+		image := filepath.Join(pair.Pool(), fmt.Sprintf("first-%d.img", i))
+		if err := command(ctx, "fallocate", "-l", "1G", image); err != nil {
+			return err
+		}
+		took, err := mountAfter(ctx, image, mountpoint, "mkfs.ext4", "-q", "-F", "-m", "0", "-e", "remount-ro", "-E", "nodiscard")
+		if err := errors.Join(err, os.Remove(image)); err != nil {
+			return err
+		}
+		byHand = append(byHand, took)
+	}
+	program, hand := median(byProgram), median(byHand)
+	t.row("first stage of a blank 1 GiB ext4 volume", ms(program), 0, "ms")
+	t.row("mkfs.ext4 + mount of the same by hand", ms(hand), 0, "ms")
+	t.row("first stage over mkfs.ext4 + mount by hand", float64(program)/float64(hand), 0, "x")
+	return nil
+}
+
+// mountAfter returns how long a command on a loop device that is there already, and mount, take.
+func mountAfter(ctx context.Context, image, mountpoint, name string, args ...string) (took time.Duration, err error) {
 	loop, err := attach(ctx, image)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, command(ctx, "losetup", "-d", loop)) }()
 	took, err = timed(func() error {
-		if err := command(ctx, "fsck", "-a", loop); err != nil {
+		if err := command(ctx, name, append(args, loop)...); err != nil {
 			return err
 		}
 		return command(ctx, "mount", loop, mountpoint)
