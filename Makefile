@@ -72,8 +72,16 @@ e2e: ## Run the tests on real loop devices and filesystems (root)
 e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and go: SMOKE=1, ONLY (tests), CHURN (cycles) (root)
 	@test/require.sh gcc root qemu-system-x86_64 debootstrap mkfs.ext4
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm $(if $(SMOKE),-short) $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
-	$(if $(SMOKE)$(CHURN),,@$(GO) test -count=1 -timeout 90m -tags vm $(if $(ONLY),-run '$(ONLY)') -v ./test/e2e/vm/luks)
+	@$(MAKE) --no-print-directory -j2 vm-disks $(if $(SMOKE)$(CHURN),,vm-luks)
+
+# One machine each, with one processor, at the same time.
+VM_TEST = CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm $(if $(SMOKE),-short) $(if $(ONLY),-run '$(ONLY)') -v
+
+.PHONY: vm-disks vm-luks
+vm-disks:
+	@$(VM_TEST) ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
+vm-luks:
+	@$(VM_TEST) ./test/e2e/vm/luks
 
 .PHONY: e2e-monitoring
 e2e-monitoring: ## Run a Prometheus over both programs and 200 volumes: the alerts fire and clear, the dashboard has data: PLOTS, a folder for plots (root)
