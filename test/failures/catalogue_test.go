@@ -9,15 +9,15 @@ import (
 func TestParse(t *testing.T) {
 	rows, err := parse("# x\n\n| id | harm | holds | source | tests |\n|---|---|---|---|---|\n" +
 		"| F1 | LOSS | never | x | `internal/mounter.TestGate`, `test/e2e.TestGate/with a space` |\n" +
-		"| F8 | LOSS | never | x | comes with LUKS |\n")
+		"| F8 | LOSS | never | x | in a real Kubernetes: the part `lost` of [`make e2e-cluster`](c.md) |\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != 2 || len(rows[0].tests) != 2 || rows[0].tests[1] != (test{"test/e2e", "TestGate/with a space"}) {
 		t.Errorf("parse = %+v", rows)
 	}
-	if rows[1].planned != "comes with LUKS" {
-		t.Errorf("planned = %q", rows[1].planned)
+	if rows[1].part != "lost" {
+		t.Errorf("part = %q", rows[1].part)
 	}
 }
 
@@ -26,7 +26,7 @@ func TestParseRefuses(t *testing.T) {
 		"a table without rows":                  "nothing here",
 		"a row that names no test":              "| F1 | LOSS | never | x | soon |",
 		"a row with too few cells":              "| F1 | LOSS | never |",
-		"a row that stands twice":               "| F1 | L | n | x | comes with y |\n| F1 | L | n | x | comes with y |",
+		"a row that stands twice":               "| F1 | L | n | x | `internal/mounter.TestY` |\n| F1 | L | n | x | `internal/mounter.TestY` |",
 		"a row whose test is not a test's name": "| F1 | LOSS | never | x | `internal/mounter.gate` |",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,5 +81,14 @@ func TestCatalogueIsReadable(t *testing.T) {
 	const first = 12 + 11 + 14 + 5 + 7 + 6 // F, A, C, E, P and L rows; none is ever removed
 	if len(rows) < first {
 		t.Errorf("%d rows, want at least %d", len(rows), first)
+	}
+	parts, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.part != "" && !strings.Contains(string(parts), "| `"+r.part+"` |") {
+			t.Errorf("row %s names the part %s, which docs/cluster.md does not have", r.id, r.part)
+		}
 	}
 }

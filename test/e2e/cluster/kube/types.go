@@ -243,6 +243,16 @@ type CSINode struct {
 	}
 }
 
+// Has says whether a driver is registered on the node.
+func (n CSINode) Has(driver string) bool {
+	for _, d := range n.Spec.Drivers {
+		if d.Name == driver {
+			return true
+		}
+	}
+	return false
+}
+
 // Count is how many volumes of a driver the node takes; 0 if it says no number.
 func (n CSINode) Count(driver string) int64 {
 	for _, d := range n.Spec.Drivers {
