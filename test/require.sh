@@ -52,7 +52,12 @@ for name; do
 	*)
 		if ! command -v "$name" >/dev/null 2>&1; then
 			lack "$name"
-			packages="$packages $(package_of "$name")"
+			for package in $(package_of "$name"); do
+				case "$packages " in
+				*" $package "*) ;;
+				*) packages="$packages $package" ;;
+				esac
+			done
 		fi
 		;;
 	esac
