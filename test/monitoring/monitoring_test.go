@@ -345,14 +345,25 @@ func (o *others) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func checkDashboard(t *testing.T, p *prometheus) {
 	t.Helper()
 	queries := 0
-	for _, panel := range dashboard(t) {
-		for _, target := range panel.Targets {
-			queries++
-			if p.query(t, target.Expr) == 0 {
-				t.Errorf("%s: no data for %s", panel.Title, target.Expr)
+	var empty []string
+	defer func() {
+		for _, query := range empty {
+			t.Errorf("no data for %s", query)
+		}
+	}()
+	// A scrape that was too slow leaves a gap of a second.
+	eventually(t, "each query of the dashboard has data", func() bool {
+		queries, empty = 0, nil
+		for _, panel := range dashboard(t) {
+			for _, target := range panel.Targets {
+				queries++
+				if p.query(t, target.Expr) == 0 {
+					empty = append(empty, panel.Title+": "+target.Expr)
+				}
 			}
 		}
-	}
+		return len(empty) == 0
+	})
 	if queries < 20 {
 		t.Errorf("the dashboard has only %d queries", queries)
 	}
