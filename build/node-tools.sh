@@ -7,7 +7,7 @@ set -eu
 
 # What cmd/node/tools.go names; a test compares the two.
 tools="mount umount blkid
-mkfs.ext4 e2fsck resize2fs
+mkfs.ext4 e2fsck
 mkfs.xfs xfs_growfs
 mkfs.btrfs btrfs
 cryptsetup dmsetup"

@@ -15,7 +15,7 @@ import (
 )
 
 // Grow grows the filesystem of the device that is mounted where at is to the size of the device. When there is nothing
-// to grow it runs no command. It never shrinks.
+// to grow it does nothing. It never shrinks.
 func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
 	if at.Use != Ours || at.Block {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
@@ -30,12 +30,17 @@ func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
 var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
 	"which the node program lacks; give its container that capability", fault.GrowCapability)
 
-// growStaged is growMounted for a volume that is being staged. Without the capability to grow an ext4 the
-// volume is used with the size that its filesystem has.
+// btrfsLeast is the size below which the kernel grows no btrfs (fs/btrfs/ioctl.c, btrfs_ioctl_resize).
+const btrfsLeast = 256 * mib
+
+var errBtrfsSmall = fmt.Errorf("%w: the kernel grows no btrfs to less than 256 MiB; ask for a volume of that size", fault.Precondition)
+
+// growStaged is growMounted for a volume that is being staged. Where the kernel does not grow the filesystem, the
+// volume is used with the size that that has.
 func (m *Mounter) growStaged(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
 	err := m.growMounted(ctx, dev, path, fs)
-	if errors.Is(err, errNoCapability) {
-		m.log("an ext4 stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
+	if errors.Is(err, errNoCapability) || errors.Is(err, errBtrfsSmall) {
+		m.log("a filesystem stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
 		return nil
 	}
 	return err
@@ -47,28 +52,49 @@ func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string,
 	if err != nil {
 		return err
 	}
-	cmd, err := growCommand(ctx, dev, path, fs, size)
+	if fs == Ext4 {
+		return growExt4(dev, path, size)
+	}
+	cmd, err := growCommand(ctx, path, fs, size)
 	if err != nil || cmd.Name == "" {
 		return err
-	}
-	if fs == Ext4 && !mayGrowExt4() {
-		return errNoCapability
 	}
 	if err := m.must(context.WithoutCancel(ctx), cmd); err != nil {
 		return err
 	}
-	switch again, err := growCommand(ctx, dev, path, fs, size); {
+	switch again, err := growCommand(ctx, path, fs, size); {
 	case err != nil:
 		return err
-	case again.Name != "" && fs != Ext4: // ext4's superblock may be written a little later
+	case again.Name != "":
 		return fmt.Errorf("%w: %s reported success but the filesystem is still smaller than its device", fault.Unavailable, cmd.Name)
+	}
+	return nil
+}
+
+// ext4Resize is EXT4_IOC_RESIZE_FS, with the new number of blocks. A size that leaves the last group too small the kernel
+// rounds down (fs/ext4/resize.c, ext4_resize_fs). resize2fs does the same to a mounted filesystem, but first opens the device
+// for writing, which a kernel may refuse (bdev_allow_write_mounted).
+const ext4Resize = 0x40086610
+
+// growExt4 grows a mounted ext4 if it is smaller than its device.
+func growExt4(dev BlockDevice, path string, size int64) error {
+	sb, err := readExtSuper(dev.File()) // of a mounted ext4 this is the kernel's own copy
+	if err != nil || !sb.canGrow(size) {
+		return err
+	}
+	if !mayGrowExt4() {
+		return errNoCapability
+	}
+	blocks := binary.NativeEndian.AppendUint64(nil, uint64(size/sb.blockSize))
+	if err := mountIoctl(path, ext4Resize, blocks); err != nil {
+		return fmt.Errorf("%w; see the kernel's log for why", err)
 	}
 	return nil
 }
 
 // growCommand returns the command that grows the mounted filesystem, or one without a name when it
 // is as large as its device already. It reads the size from the filesystem itself and runs nothing.
-func growCommand(ctx context.Context, dev BlockDevice, path string, fs Filesystem, size int64) (Command, error) {
+func growCommand(ctx context.Context, path string, fs Filesystem, size int64) (Command, error) {
 	switch fs {
 	case XFS:
 		grow, err := xfsCanGrow(path, size)
@@ -81,13 +107,10 @@ func growCommand(ctx context.Context, dev BlockDevice, path string, fs Filesyste
 		if err != nil || size-has < 64*kib { // it counts in sectors of up to 64 KiB
 			return Command{}, err
 		}
-		return Command{Name: "btrfs", Args: []string{"filesystem", "resize", strconv.FormatUint(id, 10) + ":max", path}}, nil
-	case Ext4:
-		sb, err := readExtSuper(dev.File()) // of a mounted ext4 this is the kernel's own copy
-		if err != nil || !sb.canGrow(size) {
-			return Command{}, err
+		if size < btrfsLeast {
+			return Command{}, errBtrfsSmall
 		}
-		return Command{Name: "resize2fs", Args: []string{dev.Path()}}, nil
+		return Command{Name: "btrfs", Args: []string{"filesystem", "resize", strconv.FormatUint(id, 10) + ":max", path}}, nil
 	}
 	return Command{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
 }
@@ -126,7 +149,7 @@ func (m *Mounter) must(ctx context.Context, cmd Command) error {
 	return nil
 }
 
-// mayGrowExt4 says whether the kernel lets a child of this process grow a mounted ext4.
+// mayGrowExt4 says whether the kernel lets this process grow a mounted ext4.
 func mayGrowExt4() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -69,8 +69,8 @@ func parseExtSuper(b []byte) (extSuper, error) {
 // mounted says whether the filesystem was ever mounted for writing.
 func (s extSuper) mounted() bool { return s.mountTime != 0 || s.mountCount != 0 }
 
-// canGrow says whether resize2fs would make the filesystem larger on a device of this size. It
-// drops a last group that could hold little more than its own tables, and then the filesystem
+// canGrow says whether a growth would make the filesystem larger on a device of this size. The kernel and
+// mke2fs drop a last group that could hold little more than its own tables, and then the filesystem
 // stays short of the device for good.
 func (s extSuper) canGrow(size int64) bool {
 	gain := size/s.blockSize - s.blocks

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -76,15 +77,22 @@ func TestReboot(t *testing.T) {
 		write(t, data(v), byte(i), 16*mib)
 		pair.Node.Kill()
 		pair.Controller.Kill()
-		for _, path := range []string{v.Target, v.Staging, v.Staging + "/device"} {
-			_ = unix.Unmount(path, 0)
-		}
+		unmountAll(t, v)
 		detachLoops(t, pair.Pool())
 		must(t, pair.Controller.Start, pair.Node.Start, v.Stage, v.Publish)
 		wantBytes(t, data(v), byte(i), 16*mib)
 		must(t, v.Unpublish, v.Unstage, v.Delete)
 	}
 	wantEmptyPool(t, pair)
+}
+
+// unmountAll ends a volume's mounts as a shutdown does; not all of the paths are mounts. A process that another test
+// forks has our open files until its exec, and keeps a mount busy.
+func unmountAll(t *testing.T, v *programs.Volume) {
+	t.Helper()
+	for _, path := range []string{v.Target, v.Staging, v.Staging + "/device"} {
+		eventually(t, "the mount at "+path+" ends", func() bool { return !errors.Is(unix.Unmount(path, 0), unix.EBUSY) })
+	}
 }
 
 // detachLoops does what a shutdown does to the loop devices of the pool.

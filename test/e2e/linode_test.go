@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -273,9 +272,7 @@ func TestABootKeepsTheVolume(t *testing.T) {
 				must(t, v.Attach, v.Stage, v.Publish)
 				write(t, data(v), 1, 8*mib)
 				w.Node.Kill()
-				for _, path := range []string{v.Target, v.Staging, v.Staging + "/device"} {
-					_ = unix.Unmount(path, 0) // as a boot does; not all are mounts
-				}
+				unmountAll(t, v)
 				account.Reboot(account.Linodes()[0])
 				must(t, w.Node.Start)
 				if rules.ConfigSlots > 0 {

@@ -60,10 +60,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 
 // open finds the device, and says whether it was this call that brought it to the machine.
 func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Device, attached bool, err error) {
-	if dev, err = s.lookup(ctx, claim); err != nil {
-		return nil, false, err
-	}
-	attached = dev == nil
+	dev, lookupErr := s.lookup(ctx, claim) // its error may pass while Open waits
+	attached = dev == nil && lookupErr == nil
 	if dev != nil {
 		if err := dev.Close(); err != nil {
 			return nil, false, err

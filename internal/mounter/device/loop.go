@@ -86,25 +86,24 @@ func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
 	return dev, err
 }
 
-// openOrAttach opens the loop device of an image for writing and sets it up.
+// openOrAttach opens the loop device of an image and sets it up. The descriptor is for reading: what is open for writing can
+// be mounted only where the kernel allows writes to mounted devices (bdev_allow_write_mounted, since Linux 6.8).
 func (l *Loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r pool.Record) (*os.File, error) {
-	found, err := l.find(ctx, id)
+	f, err := l.find(ctx, id)
 	if errors.Is(err, errNoLoop) {
-		f, err := l.attach(ctx, image, r.BlockSize)
-		if err != nil {
-			return nil, err
-		}
-		if err := l.setUp(f, r.Size); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		return f, nil
+		f, err = l.attach(ctx, image, r.BlockSize)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Open until the other descriptor is set up: with autoclear the last close detaches the device.
-	defer func() { _ = found.Close() }()
-	return l.open(ctx, filepath.Base(found.Name()), os.O_RDWR, func(f *os.File) error { return l.setUp(f, r.Size) })
+	return l.prepare(ctx, f, r.Size)
+}
+
+// prepare is setUp within openBound. It takes f over. Until the other descriptor is set up f is open: with autoclear the
+// last close detaches the device.
+func (l *Loop) prepare(ctx context.Context, f *os.File, size int64) (*os.File, error) {
+	defer func() { _ = f.Close() }()
+	return l.open(ctx, filepath.Base(f.Name()), os.O_RDONLY, func(f *os.File) error { return l.setUp(f, size) })
 }
 
 // Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing, and accepts the
@@ -226,11 +225,11 @@ func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	f, err := l.open(ctx, filepath.Base(found.Name()), os.O_RDWR, func(f *os.File) error { return l.setUp(f, grown) })
+	f, err := l.prepare(ctx, found, grown)
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("grow volume %s: %w", claim.Volume, err), found.Close())
+		return 0, fmt.Errorf("grow volume %s: %w", claim.Volume, err)
 	}
-	return grown, errors.Join(f.Close(), found.Close())
+	return grown, f.Close()
 }
 
 // NeverWritten reports whether the pool proves that no byte of the device was ever written, so that all

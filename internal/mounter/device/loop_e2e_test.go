@@ -206,9 +206,7 @@ func TestLoopLifecycle(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := d.File().WriteAt([]byte("precious"), 5*mib); err != nil {
-		t.Fatal(err)
-	}
+	write(t, d, []byte("precious"), 5*mib)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

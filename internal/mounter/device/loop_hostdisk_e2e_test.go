@@ -86,9 +86,31 @@ func fill(t *testing.T, dir string) {
 	}
 }
 
+// openToWrite opens a device as a pod with a raw block volume does.
+func openToWrite(t *testing.T, d *Device) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// write writes to a device, and flushes nothing.
+func write(t *testing.T, d *Device, data []byte, at int64) {
+	t.Helper()
+	f := openToWrite(t, d)
+	_, err := f.WriteAt(data, at)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatalf("write at %d: %v", at, err)
+	}
+}
+
 // pour writes random bytes over the whole device and returns their hash.
 func pour(t *testing.T, d *Device, size int64) [sha256.Size]byte {
 	t.Helper()
+	f := openToWrite(t, d)
+	defer func() { _ = f.Close() }()
 	var seed [32]byte
 	seed[0] = byte(rand.Uint32())
 	src, hash := rand.NewChaCha8(seed), sha256.New()
@@ -96,11 +118,11 @@ func pour(t *testing.T, d *Device, size int64) [sha256.Size]byte {
 	for at := int64(0); at < size; at += mib {
 		_, _ = src.Read(buf)
 		hash.Write(buf)
-		if _, err := d.File().WriteAt(buf, at); err != nil {
+		if _, err := f.WriteAt(buf, at); err != nil {
 			t.Fatalf("write at %d of %d: %v", at, size, err)
 		}
 	}
-	if err := d.File().Sync(); err != nil {
+	if err := f.Sync(); err != nil {
 		t.Fatalf("flush: %v", err)
 	}
 	return [sha256.Size]byte(hash.Sum(nil))
@@ -159,23 +181,24 @@ func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
 		a, b := r.create(t, "a", size), r.create(t, "b", size)
 		da, db := r.open(t, a), r.open(t, b)
 
+		fa, fb := openToWrite(t, da), openToWrite(t, db)
 		stop, done := make(chan struct{}), make(chan error, 1)
-		go func() { done <- scribble(db, size, stop) }()
+		go func() { done <- scribble(fb, size, stop) }()
 
 		// os.File.WriteAt does not tell how much of a write that failed was written.
-		fd := int(da.File().Fd())
+		fd := int(fa.Fd())
 		if n, err := unix.Pwrite(fd, bytes.Repeat([]byte{0xAA}, 2*mib), size-mib-3); n != mib+3 || err != nil {
 			t.Errorf("a write across the end = %d, %v, want it to stop after %d", n, err, mib+3)
 		}
 		if n, err := unix.Pwrite(fd, []byte{0xAA}, size); n > 0 || !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("a write at the end = %d, %v, want %v", n, err, unix.ENOSPC)
 		}
-		if err := da.File().Sync(); err != nil {
+		if err := errors.Join(fa.Sync(), fa.Close()); err != nil {
 			t.Error(err)
 		}
 		fillFilesystem(t, da)
 		close(stop)
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, fb.Close()); err != nil {
 			t.Errorf("the neighbour's write failed: %v", err)
 		}
 		for _, c := range []Claim{a, b} {
@@ -191,13 +214,13 @@ func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
 }
 
 // scribble overwrites a device again and again, each time to the disk, until stop is closed.
-func scribble(d *Device, size int64, stop <-chan struct{}) error {
+func scribble(f *os.File, size int64, stop <-chan struct{}) error {
 	buf := bytes.Repeat([]byte{0xBB}, mib)
 	for at := int64(0); ; at = (at + mib) % size {
-		if _, err := d.File().WriteAt(buf, at); err != nil {
+		if _, err := f.WriteAt(buf, at); err != nil {
 			return err
 		}
-		if err := d.File().Sync(); err != nil {
+		if err := f.Sync(); err != nil {
 			return err
 		}
 		select {
@@ -278,9 +301,7 @@ func TestNeverWrittenIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
 			t.Errorf("NeverWritten of a fresh volume = %v, %v, want true", blank, err)
 		}
 		// One byte in the device's cache, not flushed.
-		if _, err := d.File().WriteAt([]byte{1}, 17*mib); err != nil {
-			t.Fatal(err)
-		}
+		write(t, d, []byte{1}, 17*mib)
 		if blank, err := r.NeverWritten(t.Context(), d); err != nil || blank {
 			t.Errorf("NeverWritten after a write = %v, %v, want false", blank, err)
 		}

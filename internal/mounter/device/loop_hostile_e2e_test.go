@@ -34,9 +34,7 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 			c := r.create(t, "pvc-1", 16*mib)
 			d := r.open(t, c)
 			want := bytes.Repeat([]byte("precious"), 512)
-			if _, err := d.File().WriteAt(want, 0); err != nil {
-				t.Fatal(err)
-			}
+			write(t, d, want, 0)
 			info, err := unix.IoctlLoopGetStatus64(int(d.File().Fd()))
 			if err != nil {
 				t.Fatal(err)
@@ -70,9 +68,7 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 			if _, err := back.File().ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("the first bytes are %.8q, %v, want %.8q", got, err, want)
 			}
-			if _, err := back.File().WriteAt(want, 15*mib); err != nil {
-				t.Errorf("write to the end of the volume = %v", err)
-			}
+			write(t, back, want, 15*mib)
 			for setting, want := range map[string]string{"loop/offset": "0", "loop/sizelimit": "0", "loop/autoclear": "0", "ro": "0", "loop/dio": "1"} {
 				if got := read(t, "/sys/block/"+filepath.Base(back.Path())+"/"+setting); got != want {
 					t.Errorf("%s = %s after Open, want %s", setting, got, want)

@@ -26,11 +26,17 @@ type poolHost struct {
 	*vm.Controller
 }
 
-// newPoolHost boots a machine, plugs in the disk of the pool, mounts it and starts the programs.
+// newPoolHost boots a machine for a pool; see withPool.
 func newPoolHost(t *testing.T, disk *vm.Disk, prepare string) *poolHost {
 	t.Helper()
+	return ownGuest(t).withPool(t, disk, prepare)
+}
+
+// withPool plugs in the disk of the pool, mounts it and starts the programs.
+func (m *machine) withPool(t *testing.T, disk *vm.Disk, prepare string) *poolHost {
+	t.Helper()
 	flags := []string{"--local-pool=" + poolFolder, "--node-id=node-a"}
-	m := ownGuest(t, flags...)
+	m.flags = flags
 	must(t, m.guest.Plug(within(t), disk))
 	kernel, err := m.guest.WaitForLink(within(t), disk)
 	must(t, err)

@@ -14,39 +14,42 @@ func (v *volume) usable() (size int64) {
 func TestGrowthOfAMountedVolume(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		for _, fs := range kinds() {
-			t.Run(kindName(fs), func(t *testing.T) {
-				size := sizeFor(fs)
-				v := h.host(t, h.cloud).newVolume(fs, size)
-				kernel := v.attach()
-				v.ok(v.stage, v.publish)
-				want, before := "", int64(0)
-				if fs != "" {
-					want, before = v.fill("data", mib), v.usable()
-				}
-				must(t, v.guest.Grow(within(t), v.disk, 2*size))
-				v.run("until [ $(blockdev --getsize64 /dev/%s) = %d ]; do sleep 0.1; done", kernel, 2*size)
-				for range 2 {
-					if got, err := v.expand(2 * size); err != nil || got != 2*size {
-						t.Fatalf("expand = %d, %v, want %d", got, err, 2*size)
-					}
-				}
-				if fs == "" {
-					if got := v.number("blockdev --getsize64 %s", v.target); got != 2*size {
-						t.Errorf("the raw device has %d bytes, want %d", got, 2*size)
-					}
-					v.down()
-					return
-				}
-				if after := v.usable(); after < before+size*9/10 {
-					t.Errorf("the filesystem had %d bytes and has %d, want about %d more", before, after, size)
-				}
-				if got := v.sum("data"); got != want {
-					t.Errorf("the file has checksum %s, want %s", got, want)
-				}
-				v.down()
-			})
+			t.Run(kindName(fs), func(t *testing.T) { growInUse(t, h, fs) })
 		}
 	})
+}
+
+// growInUse brings up a volume, and grows it while it is used.
+func growInUse(t *testing.T, h *host, fs string) {
+	size := sizeFor(fs)
+	v := h.host(t, h.cloud).newVolume(fs, size)
+	kernel := v.attach()
+	v.ok(v.stage, v.stage, v.publish)
+	want, before := "", int64(0)
+	if fs != "" {
+		want, before = v.fill("data", mib), v.usable()
+	}
+	must(t, v.guest.Grow(within(t), v.disk, 2*size))
+	v.run("until [ $(blockdev --getsize64 /dev/%s) = %d ]; do sleep 0.1; done", kernel, 2*size)
+	for range 2 {
+		if got, err := v.expand(2 * size); err != nil || got != 2*size {
+			t.Fatalf("expand = %d, %v, want %d", got, err, 2*size)
+		}
+	}
+	if fs == "" {
+		if got := v.number("blockdev --getsize64 %s", v.target); got != 2*size {
+			t.Errorf("the raw device has %d bytes, want %d", got, 2*size)
+		}
+		v.down()
+		return
+	}
+	if after := v.usable(); after < before+size*9/10 {
+		t.Errorf("the filesystem had %d bytes and has %d, want about %d more", before, after, size)
+	}
+	if got := v.sum("data"); got != want {
+		t.Errorf("the file has checksum %s, want %s", got, want)
+	}
+	v.down()
 }
 
 // A disk that grew while it was detached has a larger filesystem after the next stage.

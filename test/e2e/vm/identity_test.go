@@ -105,10 +105,13 @@ func TestLinkOfADiskThatHasGone(t *testing.T) {
 	})
 }
 
-// A disk that is plugged in while stage waits for it is found.
+// A disk that is plugged in while stage waits for it is found, also where the link leads to a device without an identity
+// until then.
 func TestDiskThatComesDuringStage(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		v := h.newVolume("ext4", 64*mib)
+		h.run("modprobe loop && test -e /sys/block/loop0")
+		v.link("loop0")
 		staged := make(chan error, 1)
 		go func() { staged <- v.stage() }()
 		must(t, h.guest.Plug(within(t), v.disk))

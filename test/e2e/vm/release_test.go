@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/vm"
 )
 
@@ -39,5 +40,39 @@ func TestKernelThatIsTooOld(t *testing.T) {
 		if !errors.As(err, &ended) || ended.Code != 1 || !strings.Contains(out, "needs Linux 5.12 or newer") || !strings.Contains(out, "No such file") {
 			t.Errorf("cloudblock-node %s = %v\n%s", flags, err, out)
 		}
+	}
+}
+
+// TestKernelThatProtectsMountedDisks runs the node program where a disk that is mounted cannot be opened for writing, and one that
+// is open for writing cannot be mounted: bdev_allow_write_mounted=0, since Linux 6.8.
+func TestKernelThatProtectsMountedDisks(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	h := releaseMachine(t, "trixie", "bdev_allow_write_mounted=0")
+	h.run("disk=$(findmnt -n -o SOURCE /); ! (: 1<>$disk) && : <$disk")
+	for _, fs := range kinds() {
+		t.Run(kindName(fs), func(t *testing.T) { growInUse(t, h, fs) })
+	}
+	encrypted := h.host(t, h.cloud).newVolume("ext4", sizeFor("ext4"))
+	encrypted.context.LUKS, encrypted.secrets = true, map[string]string{driver.SecretLUKS: "correct horse"}
+	encrypted.attach()
+	encrypted.ok(encrypted.stage, encrypted.stage, encrypted.publish)
+	encrypted.down()
+
+	disk, err := vm.NewDisk(t.TempDir(), vm.Yandex, "pool", 2*gib)
+	must(t, err)
+	pool := h.withPool(t, disk, "mkfs.xfs -q -m reflink=1 $disk")
+	for _, fs := range kinds() {
+		size := sizeFor(fs)
+		v, err := pool.create("pvc-"+kindName(fs), size)
+		must(t, err)
+		v.fs = fs
+		v.ok(v.stage, v.stage, v.publish)
+		for range 2 {
+			if got, err := v.expand(2 * size); err != nil || got != 2*size {
+				t.Errorf("expand of local %s = %d, %v, want %d", kindName(fs), got, err, 2*size)
+			}
+		}
+		v.down()
 	}
 }
