@@ -100,6 +100,28 @@ func TestOneKeyAtATime(t *testing.T) {
 	})
 }
 
+// TestKeyThatIsNeverDerived: a cryptsetup whose disk hangs makes the other volumes wait, but not without end.
+func TestKeyThatIsNeverDerived(t *testing.T) {
+	disk := newPlain(t, sector)
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		c := New(mounter.New(mounter.Config{Runner: &tight{t: t, derive: func() { <-answers }}}))
+		var hung sync.WaitGroup
+		hung.Go(func() { _ = c.Format(t.Context(), disk.file, "v1", text("k")) })
+		synctest.Wait()
+		begin := time.Now()
+		_, err := c.Open(t.Context(), disk, "v2", text("k"), OpenOptions{})
+		if took := time.Since(begin); !errors.Is(err, fault.Unavailable) || took != maxWait {
+			t.Errorf("Open behind it = %v after %v, want %v after %v", err, took, fault.Unavailable, maxWait)
+		}
+		close(answers)
+		hung.Wait()
+		if _, err := c.Open(t.Context(), disk, "v2", text("k"), OpenOptions{}); !errors.Is(err, fault.InvalidArgument) {
+			t.Errorf("Open when the disk answers again = %v, want %v", err, fault.InvalidArgument)
+		}
+	})
+}
+
 // nameTaken is a machine in which a mapping without a table has each name, until it is removed.
 type nameTaken struct{ removed bool }
 

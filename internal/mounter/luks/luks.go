@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
@@ -28,6 +29,10 @@ type Cryptsetup struct {
 	// and the node program has a limit.
 	deriving chan struct{}
 }
+
+// maxWait is how long a volume waits for its turn to derive a key, as long as the kubelet waits for a call. A cryptsetup
+// whose disk hangs never ends, and the volumes that wait behind it must not keep their locks, or they could not be unstaged.
+const maxWait = 2 * time.Minute
 
 // New returns a Cryptsetup that runs programs and reads sysfs through a Mounter.
 func New(mounts *mounter.Mounter) Cryptsetup { return Cryptsetup{mounts, make(chan struct{}, 1)} }
@@ -131,10 +136,12 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 
 // derive is run for what derives a key from the passphrase: one at a time.
 func (c Cryptsetup) derive(ctx context.Context, on *os.File, key Key, args ...string) error {
+	waiting, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	select {
 	case c.deriving <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the key of another volume: %w: %w", fault.Unavailable, ctx.Err())
+	case <-waiting.Done():
+		return fmt.Errorf("wait for the key of another volume: %w: %w", fault.Unavailable, waiting.Err())
 	}
 	defer func() { <-c.deriving }()
 	return c.run(ctx, on, key.Reveal(), args...)
