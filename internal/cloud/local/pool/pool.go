@@ -224,7 +224,7 @@ func (p *Pool) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := p.checkIdentity(); err != nil {
+	if err := p.checkIdentity(ctx); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(p.path(lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -238,7 +238,7 @@ func (p *Pool) Check(ctx context.Context) error {
 }
 
 // checkIdentity checks that the folder still holds the pool that was opened.
-func (p *Pool) checkIdentity() error {
+func (p *Pool) checkIdentity(context.Context) error {
 	m, err := p.readMeta()
 	if err != nil {
 		return err

@@ -220,6 +220,24 @@ func TestCreateReservesInFull(t *testing.T) {
 	}
 }
 
+// Other files of the node are written all the time: whatever the free space, Reserved is what the volumes lack.
+func TestReservedDoesNotDependOnFreeSpace(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	must(t, os.Truncate(p.file(volumeRef(r.ID), imageExt), 0))
+	must(t, os.Truncate(p.file(volumeRef(r.ID), imageExt), small))
+	full, written := diskOf(20), int64(0)
+	p.disk.statfs = func(dir string) (space, error) {
+		s, err := full(dir)
+		written += 4096
+		s.free -= written
+		return s, err
+	}
+	if usage, err := p.Usage(t.Context()); err != nil || usage.Reserved != small {
+		t.Errorf("Usage = %+v, %v, want %d bytes reserved", usage, err, small)
+	}
+}
+
 func TestRefusedCreatesLeaveNothing(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	mustCreate(t, p, "taken", small)

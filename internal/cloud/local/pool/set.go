@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -152,11 +153,11 @@ func (s *Set) with(ctx context.Context, ref objectRef) (Storage, error) {
 	if len(s.members) == 1 && s.checkConfigured() == nil {
 		return s.open(ctx, s.members[0])
 	}
-	if p, err := holder(s.opened(), ref); p != nil || err != nil {
+	if p, err := holder(ctx, s.opened(), ref); p != nil || err != nil {
 		return p, err
 	}
 	usable, missing := s.Pools(ctx)
-	if p, err := holder(usable, ref); p != nil || err != nil {
+	if p, err := holder(ctx, usable, ref); p != nil || err != nil {
 		return p, err
 	}
 	what := "volume " + string(ref.id)
@@ -257,22 +258,48 @@ func (s *Set) opened() []Storage {
 }
 
 // holder returns the pool that has this object, or nil. A pool that cannot be read hides no other; the error says which
-// cannot.
-func holder(pools []Storage, ref objectRef) (Storage, error) {
+// cannot. Pools of files answer first, without a program, then thin pools, all at once: one whose disk hangs hides no other.
+func holder(ctx context.Context, pools []Storage, ref objectRef) (Storage, error) {
 	var errs []error
+	var thin []Storage
 	for _, p := range pools {
-		found, err := p.holds(ref)
+		if _, slow := p.(*ThinPool); slow {
+			thin = append(thin, p)
+			continue
+		}
+		found, err := p.holds(ctx, ref)
 		if found {
 			return p, nil
 		}
 		errs = append(errs, err)
+	}
+	type answer struct {
+		holder Storage // nil: the pool does not have it
+		err    error
+	}
+	answers := make(chan answer, len(thin))
+	for _, p := range thin {
+		go func() {
+			found, err := p.holds(ctx, ref)
+			if !found {
+				p = nil
+			}
+			answers <- answer{p, err}
+		}()
+	}
+	for range thin {
+		a := <-answers
+		if a.holder != nil {
+			return a.holder, nil
+		}
+		errs = append(errs, a.err)
 	}
 	return nil, errors.Join(errs...)
 }
 
 // holds reports whether the pool has a file of this object. It reads without the lock: an object has a record,
 // an image or a tombstone from the first step of its create to the last of its removal.
-func (p *Pool) holds(ref objectRef) (bool, error) {
+func (p *Pool) holds(_ context.Context, ref objectRef) (bool, error) {
 	for _, ext := range []string{recordExt, imageExt, tombstoneExt} {
 		_, err := os.Lstat(p.file(ref, ext))
 		if err == nil {
@@ -285,6 +312,9 @@ func (p *Pool) holds(ref objectRef) (bool, error) {
 	return false, nil
 }
 
+// namesBound is how long a create waits for the names of the other pools.
+const namesBound = 20 * time.Second
+
 // claimName writes the first record of an object, and returns fault.Conflict if an object of another pool has its
 // name. It writes before it reads: of two creates of one name in two pools at least one reads the record of the
 // other, so both never succeed. No lock is held on two pools at once.
@@ -296,13 +326,22 @@ func (p *Pool) claimName(r Record) error {
 }
 
 // checkOtherNames returns fault.Conflict if an object of another pool has the name of this record. A pool that is
-// missing is not read.
+// missing is not read. The wait for one whose disk hangs has a bound of its own: the caller holds the lock of p, and the call
+// that it works for may have ended.
 func checkOtherNames(p Storage, others []Storage, r Record) error {
+	ctx, cancel := context.WithTimeout(context.Background(), namesBound)
+	defer cancel()
 	for _, other := range others {
-		if other == p || other.checkIdentity() != nil {
+		if other == p {
 			continue
 		}
-		id, err := other.idOf(r.ref().folder, r.Name)
+		if err := other.checkIdentity(ctx); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			continue
+		}
+		id, err := other.idOf(ctx, r.ref().folder, r.Name)
 		if err != nil {
 			return err
 		}
@@ -316,7 +355,7 @@ func checkOtherNames(p Storage, others []Storage, r Record) error {
 
 // idOf returns the id of the object whose record has this name, or "". It reads without the lock, because
 // records are replaced atomically.
-func (p *Pool) idOf(in folder, name string) (ID, error) {
+func (p *Pool) idOf(_ context.Context, in folder, name string) (ID, error) {
 	files, err := os.ReadDir(p.path(string(in)))
 	if err != nil {
 		return "", fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))

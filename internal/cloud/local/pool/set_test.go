@@ -6,9 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
 )
 
 // pair returns a set of two pools, as on two disks: it leaves out the check that they are.
@@ -271,6 +275,50 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	if got, err := s.WithVolume(t.Context(), lost.ID); err != nil || got != fast {
 		t.Errorf("WithVolume with the disk back = %v, %v", got, err)
 	}
+}
+
+// A thin pool whose disk hangs hides no volume of another pool, thin or of files, and ends the creates there after a time,
+// without a trace.
+func TestPoolThatHangsStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := lvm.New(gib)
+		hang := make(chan struct{})
+		var hangs atomic.Bool
+		cfg := thinConfig(t, host)
+		cfg.Name, cfg.LVM = "thin", func(args ...string) ([]byte, error) {
+			if hangs.Load() {
+				<-hang
+			}
+			return host.Run(args...)
+		}
+		other := thinConfig(t, lvm.New(gib))
+		other.Name = "other"
+		s := &Set{opening: make(chan struct{}, 1), members: []*member{
+			{cfg: cfg}, {cfg: other}, {cfg: Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"}},
+		}}
+		usable, err := s.Pools(t.Context())
+		must(t, err)
+		files := usable[2].(*Pool)
+		files.disk.statfs = diskOf(100)
+		there := []Record{thinVolume(t, usable[1].(*ThinPool), "thin", 16<<20), mustCreate(t, files, "a", small)}
+		hangs.Store(true)
+
+		for i, r := range there {
+			if got, err := s.WithVolume(t.Context(), r.ID); err != nil || got != usable[1+i] {
+				t.Errorf("WithVolume of %s = %v, %v", r.Name, got, err)
+			}
+		}
+		began := time.Now()
+		_, err = files.Create(t.Context(), NewVolume{Name: "b", Size: small})
+		wantKind(t, "Create", err, fault.Uncertain)
+		if took := time.Since(began); took != namesBound {
+			t.Errorf("the create took %v, want %v", took, namesBound)
+		}
+		close(hang)
+		_, _, err = s.FindByName(t.Context(), "b")
+		wantKind(t, "FindByName", err, fault.NotFound)
+		mustCreate(t, files, "b", small)
+	})
 }
 
 // A pool whose flag was removed is missing as one without its disk is: what it has is not reported as gone.

@@ -40,17 +40,11 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	available, err := p.available(entries, nil)
+	reserved, s, err := p.measure(entries, nil)
 	if err != nil {
 		return Usage{}, err
 	}
-	s, err := p.disk.statfs(p.dir)
-	if err != nil {
-		return Usage{}, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
-	}
-	return Usage{
-		Size: s.total, Free: max(0, available), Reserved: max(0, s.free-floor(s.total)-available), Entries: entries,
-	}, nil
+	return Usage{Size: s.total, Free: max(0, s.free-floor(s.total)-reserved), Reserved: reserved, Entries: entries}, nil
 }
 
 // free returns Usage.Free. The caller holds the lock.
@@ -62,20 +56,24 @@ func (p *Pool) free(entries []Entry) (int64, error) {
 // available returns the free space beyond all reservations and the floor, on the assumption that a reflink
 // snapshot of each volume in snapshotted exists. It is negative when reservations exceed the free space.
 func (p *Pool) available(entries []Entry, snapshotted []ID) (int64, error) {
-	reserved, err := p.sharedReservation(entries, snapshotted)
-	if err != nil {
-		return 0, err
+	reserved, s, err := p.measure(entries, snapshotted)
+	return s.free - floor(s.total) - reserved, err
+}
+
+// measure returns the reservations of all entries, on the assumption that available makes, and the space of the filesystem.
+func (p *Pool) measure(entries []Entry, snapshotted []ID) (reserved int64, s space, err error) {
+	if reserved, err = p.sharedReservation(entries, snapshotted); err != nil {
+		return 0, space{}, err
 	}
 	for _, e := range entries {
 		reserved += e.reservation()
 	}
 	// Read after the reservations: a concurrent write to a volume reduces both the free space and the
 	// reservation. In the other order the sum would count neither.
-	s, err := p.disk.statfs(p.dir)
-	if err != nil {
-		return 0, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
+	if s, err = p.disk.statfs(p.dir); err != nil {
+		return 0, space{}, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
 	}
-	return s.free - floor(s.total) - reserved, nil
+	return reserved, s, nil
 }
 
 func floor(total int64) int64 { return min(max(total/floorDivisor, minFloor), maxFloor) }

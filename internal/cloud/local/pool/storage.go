@@ -40,9 +40,9 @@ type Storage interface {
 
 	// What a Set needs.
 	find(ctx context.Context, in folder, name string) (Entry, error)
-	holds(ref objectRef) (bool, error)
-	idOf(in folder, name string) (ID, error)
-	checkIdentity() error
+	holds(ctx context.Context, ref objectRef) (bool, error)
+	idOf(ctx context.Context, in folder, name string) (ID, error)
+	checkIdentity(ctx context.Context) error
 }
 
 var _, _ Storage = (*Pool)(nil), (*ThinPool)(nil)

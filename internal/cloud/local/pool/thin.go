@@ -54,6 +54,7 @@ type ThinPool struct {
 	uuid        string // what the kernel has as the pool's; see IsDevice
 	lvm         func(args ...string) ([]byte, error)
 	others      func() []Storage
+	observing   chan struct{} // has a place for one observe
 }
 
 // thinState is what a thin pool and its volumes are at one moment.
@@ -89,7 +90,7 @@ func newThinPool(cfg Config, place string) (*ThinPool, error) {
 	if err := cfg.checkNode(); err != nil {
 		return nil, err
 	}
-	p := &ThinPool{group: names[1], thin: names[2], lvm: cfg.LVM}
+	p := &ThinPool{group: names[1], thin: names[2], lvm: cfg.LVM, observing: make(chan struct{}, 1)}
 	p.objects = objects{label: cfg.Name, location: cfg.Dir, of: p}
 	if p.lvm == nil {
 		p.lvm = runLVM
@@ -199,11 +200,27 @@ func (p *ThinPool) usable(pool logicalVolume) (metadata int64, err error) {
 // locked runs f under the pool's lock. When the context ends, f goes on and keeps the lock: a command of LVM is
 // never interrupted. Then the error is fault.Uncertain.
 func locked[T any](ctx context.Context, p *ThinPool, f func() (T, error)) (T, error) {
-	var none T
 	unlock, err := p.lock(ctx)
 	if err != nil {
+		var none T
 		return none, err
 	}
+	return finish(ctx, p, unlock, f)
+}
+
+// observe reads the state without the lock. Where a disk that LVM reads hangs, one lvs hangs with it, however many calls ask,
+// and none of them waits for longer than its context.
+func (p *ThinPool) observe(ctx context.Context) (thinState, error) {
+	select {
+	case p.observing <- struct{}{}:
+		return finish(ctx, p, func() { <-p.observing }, p.read)
+	case <-ctx.Done():
+		return thinState{}, p.unfinished(ctx)
+	}
+}
+
+// finish runs f, and release after it, to their end, and waits for that as long as ctx lasts.
+func finish[T any](ctx context.Context, p *ThinPool, release func(), f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -211,15 +228,20 @@ func locked[T any](ctx context.Context, p *ThinPool, f func() (T, error)) (T, er
 	done := make(chan result, 1)
 	go func() {
 		value, err := f()
-		unlock()
+		release()
 		done <- result{value, err}
 	}()
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.location, fault.Uncertain, ctx.Err())
+		var none T
+		return none, p.unfinished(ctx)
 	}
+}
+
+func (p *ThinPool) unfinished(ctx context.Context) error {
+	return fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.location, fault.Uncertain, ctx.Err())
 }
 
 // within is locked with the state of the pool, after recover.
@@ -255,18 +277,15 @@ func (p *ThinPool) FileName(id ID) string { return lvName(volumeRef(id)) }
 
 // Check checks that the pool is there and healthy. It does not wait for the lock.
 func (p *ThinPool) Check(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s, err := p.read()
+	s, err := p.observe(ctx)
 	if err == nil && s.pool.Health != "" {
 		err = fmt.Errorf("pool %s: the thin pool is %q, see lvs: %w", p.location, s.pool.Health, fault.PoolUnusable)
 	}
 	return err
 }
 
-func (p *ThinPool) checkIdentity() error {
-	_, err := p.read()
+func (p *ThinPool) checkIdentity(ctx context.Context) error {
+	_, err := p.observe(ctx)
 	return err
 }
 

@@ -89,13 +89,13 @@ func (p *ThinPool) whole(s thinState, ref objectRef) (Entry, error) {
 	return e, err
 }
 
-func (p *ThinPool) holds(ref objectRef) (bool, error) {
-	s, err := p.read()
+func (p *ThinPool) holds(ctx context.Context, ref objectRef) (bool, error) {
+	s, err := p.observe(ctx)
 	return s.find(ref) != nil, err
 }
 
-func (p *ThinPool) idOf(in folder, name string) (ID, error) {
-	s, err := p.read()
+func (p *ThinPool) idOf(ctx context.Context, in folder, name string) (ID, error) {
+	s, err := p.observe(ctx)
 	for _, e := range named(s.entries(), name) {
 		if e.ref().folder == in {
 			return e.ID, err

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
@@ -355,6 +357,36 @@ func TestThinPoolOnADiskThatHangs(t *testing.T) {
 	if _, err := os.Stat(p.Dir()); err != nil {
 		t.Error(err)
 	}
+}
+
+// Without the lock, too: the calls that a hanging lvs stops wait as long as they last, and begin no other.
+func TestThinPoolWhoseReadHangs(t *testing.T) {
+	host := lvm.New(gib)
+	cfg := thinConfig(t, host)
+	var hangs atomic.Bool
+	var begun atomic.Int32
+	hang := make(chan struct{})
+	cfg.LVM = func(args ...string) ([]byte, error) {
+		if hangs.Load() && args[0] == "lvs" {
+			begun.Add(1)
+			<-hang
+		}
+		return host.Run(args...)
+	}
+	p := openThinPool(t, cfg)
+	hangs.Store(true)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		wantKind(t, "Check", p.Check(ctx), fault.Uncertain)
+		_, err := p.holds(ctx, volumeRef(ID(strings.Repeat("0", 32))))
+		wantKind(t, "holds", err, fault.Uncertain)
+		cancel()
+	}
+	if n := begun.Load(); n != 1 {
+		t.Errorf("%d programs were begun, want one", n)
+	}
+	close(hang)
+	must(t, p.Check(t.Context()))
 }
 
 // contextUntil returns a context that ends when something comes from the channel.
