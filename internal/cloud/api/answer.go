@@ -47,8 +47,9 @@ func line(s, token string) string {
 	return s[:min(len(s), maxWords)]
 }
 
-// answerOf reads a refusal. A body that is not in the API's form is repeated as it is.
-func (c *Client) answerOf(resp *http.Response, token string) *Answer {
+// answerOf reads a refusal, and reports whether its body is in the API's form. One that is not, such as the page of a
+// proxy, is repeated as it is.
+func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool) {
 	parse := c.Refusal
 	if parse == nil {
 		parse = message
@@ -61,9 +62,9 @@ func (c *Client) answerOf(resp *http.Response, token string) *Answer {
 	if said.RequestID == "" {
 		said.RequestID = resp.Header.Get(requestIDHeader)
 	}
-	a := NewAnswer(resp.StatusCode, said.Words, said.RequestID, token)
+	a = NewAnswer(resp.StatusCode, said.Words, said.RequestID, token)
 	a.Fields = said.Fields
-	return a
+	return a, ok
 }
 
 // message reads {"id":..,"message":..,"request_id":..}.
@@ -73,7 +74,7 @@ func message(body []byte) (Refusal, bool) {
 		RequestID string `json:"request_id"`
 	}
 	err := json.Unmarshal(body, &said)
-	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil
+	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil && said.Message != ""
 }
 
 // AnswerOf returns the cloud's answer behind an error, or nil if there was none.

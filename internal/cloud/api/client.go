@@ -140,16 +140,23 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	}
 	// The transport itself repeats a read whose connection has broken.
 	connections := 0
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connections++ }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connections++
+		if r.Write != nil {
+			r.Write.Connected()
+		}
+	}})
 	began := time.Now()
 	resp, err := c.send(ctx, r, body, token)
+	connected := connections > 0
 	for ; connections > 1; connections-- {
 		c.Metrics.Requested(c.Route(r.Path), r.Method, "error")
 	}
 	if err != nil {
 		c.sent(ctx, r, began, "error")
 		c.learn(r, budget.Rate{})
-		if cause := context.Cause(ctx); cause != nil {
+		// What was late at the moment of the connection may have been written.
+		if cause := context.Cause(ctx); cause != nil && (!connected || !errors.Is(cause, ops.ErrLate)) {
 			err = cause
 		}
 		return false, err
@@ -161,7 +168,8 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	}
 	rate := budget.StandardRate(resp)
 	if resp.StatusCode == http.StatusTooManyRequests && c.Throttled(r, resp) {
-		rate.Refused, rate.Words = true, c.answerOf(resp, token).Error()
+		answer, _ := c.answerOf(resp, token)
+		rate.Refused, rate.Words = true, answer.Error()
 		c.learn(r, rate)
 		if r.Write != nil {
 			r.Write.Undone()
@@ -216,7 +224,11 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 func (c *Client) read(resp *http.Response, r Request, token string, into any) error {
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case resp.StatusCode >= 300 || resp.StatusCode < 200:
-		return c.answerOf(resp, token)
+		answer, ok := c.answerOf(resp, token)
+		if !ok && answer.Refused() {
+			return fmt.Errorf("an answer with status %d that is not the cloud's: %q", answer.Status, answer.Words)
+		}
+		return answer
 	case r.NoContent && resp.StatusCode == http.StatusNoContent:
 		return nil
 	case r.NoContent:

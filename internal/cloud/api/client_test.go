@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,7 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 		"a failure of the cloud":                  {answers(500, json, `{}`), fault.Unavailable, fault.Uncertain},
 		"a gateway that gave up":                  {answers(504, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
 		"a timeout of the cloud":                  {answers(408, "", ""), fault.Unavailable, fault.Uncertain},
+		"a page of a proxy in place of a refusal": {answers(404, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
 		"a redirect":                              {answers(302, "", ""), fault.Unavailable, fault.Unavailable},
 		"an answer that is not JSON":              {answers(200, "text/html", `{"n":1}`), fault.Unavailable, fault.Uncertain},
 		"an answer that is cut":                   {answers(200, json, `{"n":`), fault.Unavailable, fault.Uncertain},
@@ -81,6 +83,73 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 		})
 	}
 }
+
+// A1: what must be sent soon after a read is not sent on a connection that comes too late. Its answer may take its time.
+func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dial, answer time.Duration
+		want         error
+		arrived      int32
+	}{
+		"a late connection": {dial: 10 * time.Second, want: ops.ErrLate},
+		"a late answer":     {dial: time.Second, answer: 10 * time.Second, arrived: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var arrived atomic.Int32
+				server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					arrived.Add(1)
+					time.Sleep(tc.answer)
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{}`)
+				})}
+				conns := make(listener)
+				go func() { _ = server.Serve(conns) }()
+				base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					time.Sleep(tc.dial)
+					client, server := net.Pipe()
+					conns <- server
+					return client, nil
+				}}
+				c := client(base)
+				c.Endpoint = "http://api.example"
+				w := ops.NewWrite(t.Context(), budget.Write)
+				w.Before = time.Now().Add(2 * time.Second)
+				var into struct{}
+				err := c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
+				if !errors.Is(err, tc.want) {
+					t.Errorf("Do = %v, want %v", err, tc.want)
+				}
+				time.Sleep(time.Minute)
+				if n := arrived.Load(); n != tc.arrived {
+					t.Errorf("%d requests arrived, want %d", n, tc.arrived)
+				}
+				base.CloseIdleConnections()
+				if err := server.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// listener gives a server the connections that it is sent.
+type listener chan net.Conn
+
+func (l listener) Accept() (net.Conn, error) {
+	c, open := <-l
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (l listener) Close() error {
+	close(l)
+	return nil
+}
+
+func (listener) Addr() net.Addr { return &net.UnixAddr{} }
 
 func TestAWriteThatTheBudgetHoldsBackWasNotSent(t *testing.T) {
 	c := client(answers(200, "application/json", "{}"))

@@ -38,8 +38,9 @@ func answering(when func(*http.Request) bool, status int, kind, body string) fun
 	}
 }
 
+// byMethod is for requests of a method; "": all.
 func byMethod(method string) func(*http.Request) bool {
-	return func(r *http.Request) bool { return r.Method == method }
+	return func(r *http.Request) bool { return method == "" || r.Method == method }
 }
 
 // A login page, or nothing, is no proof that something was deleted, that a list is empty, or of anything else.
@@ -63,6 +64,8 @@ func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
 		}, fault.Unavailable},
 		"find a volume":   {"GET", func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindVolume(ctx, "a"); return err }, fault.Unavailable},
 		"find a snapshot": {"GET", func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindSnapshot(ctx, "a"); return err }, fault.Unavailable},
+		"read a volume":   {"GET", func(ctx context.Context, c cloud.Cloud) error { _, err := c.GetVolume(ctx, id); return err }, fault.Unavailable},
+		"detach":          {"", func(ctx context.Context, c cloud.Cloud) error { return c.Detach(ctx, id, "1") }, fault.Uncertain},
 		"create a volume": {"POST", func(ctx context.Context, c cloud.Cloud) error {
 			_, err := c.CreateVolume(ctx, request("a"))
 			return err
@@ -74,7 +77,8 @@ func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
 	}{
 		"HTML": {200, html, page}, "nothing": {200, json, ""}, "no object": {200, json, "[]"}, "null": {200, json, "null"},
 		"an empty object": {200, json, "{}"}, "an object as HTML": {200, html, `{"volumes":[],"snapshots":[]}`},
-		"a null list": {200, json, `{"volumes":null,"snapshots":null}`},
+		"a null list":   {200, json, `{"volumes":null,"snapshots":null}`},
+		"a proxy's 404": {404, html, "default backend - 404"}, "a 404 of another API": {404, json, `{"errors":[{"reason":"Not found"}]}`}, "a proxy's 400": {400, html, page},
 	}
 	for what, call := range calls {
 		for name, a := range answers {

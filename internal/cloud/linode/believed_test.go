@@ -65,16 +65,21 @@ func TestOnlyAnAnswerThatSaysSoIsBelieved(t *testing.T) {
 		}, fault.Unavailable},
 		"detach": {"GET", func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.Detach(ctx, id, node1) }, fault.Unavailable},
 	}
-	answers := map[string]struct{ kind, body string }{
-		"HTML": {html, "<html>please log in</html>"}, "nothing": {json, ""}, "no object": {json, "[]"}, "null": {json, "null"},
-		"an object as HTML": {html, `{}`}, "a null list": {json, `{"data":null,"page":1,"pages":1}`}, "another page": {json, `{"data":[],"page":2,"pages":2}`},
+	answers := map[string]struct {
+		status     int
+		kind, body string
+	}{
+		"HTML": {200, html, "<html>please log in</html>"}, "nothing": {200, json, ""}, "no object": {200, json, "[]"}, "null": {200, json, "null"},
+		"an object as HTML": {200, html, `{}`}, "a null list": {200, json, `{"data":null,"page":1,"pages":1}`},
+		"another page":  {200, json, `{"data":[],"page":2,"pages":2}`},
+		"a proxy's 404": {404, html, "default backend - 404"}, "a 404 of another API": {404, json, `{"error":"not found"}`}, "a proxy's 400": {400, html, "<html>"},
 	}
 	for what, call := range calls {
 		for name, a := range answers {
 			t.Run(what+"/"+name, func(t *testing.T) {
 				account := start(t, emulator.Options{})
 				id := volume(t, open(t, account), "a").ID
-				want(t, call.call(t.Context(), open(t, account, answering(call.method, 200, a.kind, a.body)), id), call.kind)
+				want(t, call.call(t.Context(), open(t, account, answering(call.method, a.status, a.kind, a.body)), id), call.kind)
 			})
 		}
 	}

@@ -49,7 +49,8 @@ type Config struct {
 	OperationTimeout time.Duration
 	// SweepEvery is how often orphaned copies are looked for. Zero means an hour, a negative value never.
 	SweepEvery time.Duration
-	// OrphanAge is from which age an unfinished copy belongs to no call any more. Zero means an hour.
+	// OrphanAge is from which age an unfinished copy belongs to no call any more. Zero means a day: a copy is as old as its
+	// beginning, and nothing public says how long the cloud takes for a large one.
 	OrphanAge time.Duration
 	// Tick is the shortest time between two reads of running operations. Zero: listTick.
 	Tick time.Duration
@@ -87,7 +88,7 @@ func documented() *Classes {
 const (
 	defaultEndpoint = "https://api.linode.com"
 	defaultSweep    = time.Hour
-	defaultOrphan   = time.Hour
+	defaultOrphan   = 24 * time.Hour
 	// perPage is the largest page of a list, minPage the smallest.
 	perPage, minPage = 500, 25
 	// minSize and maxSize are the sizes of the smallest and the largest volume, in GiB.

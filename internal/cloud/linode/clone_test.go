@@ -147,7 +147,7 @@ func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
 		if n := len(account.Volumes()); n != 5 {
 			t.Errorf("a sweep before its time has left %d volumes, want 5", n)
 		}
-		time.Sleep(61 * time.Minute)
+		time.Sleep(24 * time.Hour)
 		must(t, c.Sweep(t.Context()))
 		metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 0})
 		for _, v := range account.Volumes() {
@@ -235,11 +235,11 @@ func TestAnOldCopyIsMadeAnew(t *testing.T) {
 		name string
 		left time.Duration
 		anew bool
-	}{{"left a moment ago", 20 * time.Minute, false}, {"left for half of what a sweep waits", 30 * time.Minute, true}} {
+	}{{"it took the cloud hours", 11 * time.Hour, false}, {"left for half of what a sweep waits", 12 * time.Hour, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				account := start(t, emulator.Options{})
-				c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery, cfg.OrphanAge = -1, time.Hour })
+				c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery = -1 })
 				req := copyOf("copy", volume(t, c, "origin").ID)
 				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
 				_, err := c.CreateVolume(t.Context(), req)

@@ -155,7 +155,7 @@ func refusalOf(body []byte) (said api.Refusal, ok bool) {
 		words = append(words, text)
 	}
 	said.Words = strings.Join(words, "; ")
-	return said, true
+	return said, root.Errors != nil
 }
 
 // statusNotFound reports whether the API says that something does not exist.

@@ -72,7 +72,7 @@ func (s *Reads[K, V]) read(b *batch[K, V]) {
 	s.mu.Lock()
 	s.next = nil
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(b.ctx, AnswerTimeout)
+	ctx, cancel := context.WithTimeout(b.ctx, s.r.cfg.Timeout) // as long as a change: one may wait for the API's budget here
 	defer cancel()
 	defer context.AfterFunc(s.r.life, cancel)()
 	b.answers, b.errs = map[K]V{}, map[K]error{}

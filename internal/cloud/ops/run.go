@@ -129,7 +129,7 @@ func (f *flight[S]) fly(release func()) {
 
 // perform sends the request until it is taken on or finally refused.
 func (f *flight[S]) perform() (answer S, err error) {
-	unexplained := 0
+	unexplained, began := 0, time.Now()
 	for attempt := 0; ; attempt++ {
 		if f.op.Lease > 0 {
 			if answer, err = f.check(); fault.Of(err) != fault.Busy {
@@ -148,7 +148,7 @@ func (f *flight[S]) perform() (answer S, err error) {
 			return answer, err
 		}
 		f.write.Undone()
-		if errors.Is(err, errLate) && pause(f.write.ctx, f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand())) == nil {
+		if errors.Is(err, ErrLate) && f.rest(attempt, began) == nil {
 			continue
 		}
 		busy := fault.Of(err) == fault.Busy
@@ -166,10 +166,16 @@ func (f *flight[S]) perform() (answer S, err error) {
 			}
 		}
 		f.r.cfg.Metrics.refused()
-		if why := pause(f.write.ctx, f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand())); why != nil {
+		if why := f.rest(attempt, began); why != nil {
 			return answer, fmt.Errorf("%w: sent %d times: %w", err, attempt+1, why)
 		}
 	}
+}
+
+// rest is the pause between two attempts. Like the reads of an operation, the attempts become rarer with time: a machine may
+// be busy for an hour, as with a backup, and each attempt costs a request of the API's budget.
+func (f *flight[S]) rest(attempt int, began time.Time) error {
+	return pause(f.write.ctx, max(f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand()), time.Since(began)/ageShare))
 }
 
 // check reads and decides before a request that must be sent soon after.

@@ -312,6 +312,45 @@ func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
 	}
 }
 
+// A machine that is busy for minutes costs few requests, and the change follows soon after.
+func TestAttemptsBecomeRarer(t *testing.T) {
+	const busy = 4 * time.Minute
+	s := newSite(0)
+	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+		op, began, sent := s.set(1), time.Now(), 0
+		op.State = nil
+		op.Submit = func(context.Context, *ops.Write) (int, string, error) {
+			if sent++; time.Since(began) < busy {
+				return 0, "", fmt.Errorf("%w: %w", fault.Busy, refusal{})
+			}
+			return 1, "", nil
+		}
+		if _, err := ops.Run(t.Context(), r, op); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); sent > 45 || took > busy*5/4 {
+			t.Errorf("%d requests were sent in %v", sent, took)
+		}
+	})
+}
+
+// A 429 delays a read as it does a change: what waits for the API's budget waits as long as its callers.
+func TestAReadMayWaitForMinutes(t *testing.T) {
+	simulated(t, newSite(time.Second), func(t *testing.T, r *ops.Runner) {
+		reads := ops.NewReads(r, func(ctx context.Context, key int) (int, error) {
+			select {
+			case <-time.After(3 * time.Minute):
+				return key, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}, nil)
+		if got, err := reads.Get(t.Context(), 1); err != nil || got != 1 {
+			t.Errorf("Get = %d, %v", got, err)
+		}
+	})
+}
+
 // C6: a panic of an SDK ends no program, wherever it comes from.
 func TestPanicsOfABackendAreSurvived(t *testing.T) {
 	s := newSite(time.Second)

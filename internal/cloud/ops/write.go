@@ -15,8 +15,8 @@ const AnswerTimeout = 60 * time.Second
 
 var errSilent = fmt.Errorf("the cloud has not answered for %s: %w", AnswerTimeout, context.DeadlineExceeded)
 
-// errLate is a request that was not sent because Write.Before had passed.
-var errLate = fmt.Errorf("%w: the state that it was decided by is too old by now", fault.Unavailable)
+// ErrLate is a request that was not sent because Write.Before had passed.
+var ErrLate = fmt.Errorf("%w: the state that it was decided by is too old by now", fault.Unavailable)
 
 // Write steers one request that changes something, and knows whether it was sent. Exactly one side wins:
 // either the request is sent, or its caller goes before that and it never is.
@@ -39,6 +39,8 @@ type Write struct {
 	// answered ends the wait for an answer, limit that for the operation.
 	answered context.CancelFunc
 	limit    *time.Timer
+	// late ends what has no connection by Before.
+	late *time.Timer
 }
 
 // NewWrite returns a Write whose request is bounded by ctx and never dropped. Run makes its own.
@@ -48,7 +50,8 @@ func NewWrite(ctx context.Context, p budget.Priority) *Write {
 
 // Depart is called right before the request leaves. The context that it returns bounds the answer, and does
 // not end with the caller: a connection that is cut while the cloud acts leaves the outcome open. An error
-// says that the request must not be sent.
+// says that the request must not be sent. Where there is a moment by which it must be, the context ends then with ErrLate,
+// unless Connected is called.
 func (w *Write) Depart() (context.Context, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,12 +59,31 @@ func (w *Write) Depart() (context.Context, error) {
 	case !w.sent && w.caller.Err() != nil:
 		return nil, fmt.Errorf("%w: nothing was sent: %w", fault.Unavailable, w.caller.Err())
 	case !w.Before.IsZero() && time.Now().After(w.Before):
-		return nil, errLate
+		return nil, ErrLate
 	}
 	w.sent = true
 	ctx, cancel := context.WithTimeoutCause(w.ctx, AnswerTimeout, errSilent)
 	w.answered = cancel
+	if !w.Before.IsZero() {
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		w.late = time.AfterFunc(time.Until(w.Before), func() { end(ErrLate) })
+		w.answered = func() {
+			w.late.Stop()
+			end(nil)
+			cancel()
+		}
+	}
 	return ctx, nil
+}
+
+// Connected is called when the request has a connection, right before it is written there.
+func (w *Write) Connected() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.late != nil {
+		w.late.Stop()
+	}
 }
 
 // Undone is called when the answer proves that the request has changed nothing. It may be sent again.
