@@ -153,10 +153,14 @@ func (v linodeVendor) renamed(c takenOver) {
 	c.useAndDelete(vol)
 }
 
-// clone: the source is named by its old handle, and the copy is larger.
+// clone: the source is named by its old handle, the copy is larger, and the call is repeated.
 func (v linodeVendor) clone(c takenOver) {
 	source := c.persistentVolume("source", "ext4")
-	copied := create(c.T, c.pair, programs.Claim{Name: "copy", Filesystem: "ext4", Size: 2 * c.Size(), Source: source.Source()})
+	claim := programs.Claim{Name: "copy", Filesystem: "ext4", Size: 2 * c.Size(), Source: source.Source()}
+	copied := create(c.T, c.pair, claim)
+	if again := create(c.T, c.pair, claim); again.ID != copied.ID {
+		c.Errorf("the same call makes %s, and %s again", copied.ID, again.ID)
+	}
 	if id, err := number(copied.ID); err != nil || !strings.HasSuffix(copied.ID, "-copy") {
 		c.Errorf("the clone's handle is %s (%d, %v), want an id and the label", copied.ID, id, err)
 	}

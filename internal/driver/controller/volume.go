@@ -104,7 +104,8 @@ func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
 		return cloud.Source{}, fmt.Errorf("%s: this cloud has no clones: %w", field, fault.InvalidArgument)
 	case from.GetVolume() != nil:
 		id := from.GetVolume().GetVolumeId()
-		return cloud.Source{Volume: cloud.VolumeID(id)}, driver.CheckVolumeID(field+".volume_id", id)
+		// By the id alone, which the copy says it was made of.
+		return cloud.Source{Volume: cloud.VolumeID(s.names.Vendor.ID(id))}, driver.CheckVolumeID(field+".volume_id", id)
 	default:
 		return cloud.Source{}, fmt.Errorf("%s: neither a snapshot nor a volume: %w", field, fault.InvalidArgument)
 	}
