@@ -29,7 +29,7 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
-	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
 		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,

@@ -32,7 +32,7 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
-	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
 		ClusterID: c.clusterID, KubernetesTags: c.linodeKubernetesTags, NamePrefix: c.namePrefix,

@@ -38,7 +38,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
-	// Calls under way when the program is told to stop may end in peace, so the backend ends by Close.
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
 		Credentials: c.token, Endpoint: c.apiEndpoint, RootCAs: c.caPool, Folder: folder, Zone: zone,
 		MachineToken: func(ctx context.Context) (yandex.Token, error) {

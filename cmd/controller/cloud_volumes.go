@@ -205,22 +205,21 @@ func volumeItem(v *cloud.Volume) item {
 	return row
 }
 
-// judge says of each item whether this cluster's driver made it, and whether the cluster claims it. A snapshot shows
-// nothing of that, so it is of the cluster that its volume is of.
+// judge says of each item whether this cluster's driver made it, and whether the cluster claims it. A snapshot has no
+// tags to read, so it belongs to the cluster of its volume; once that is deleted, to no known one.
 func (c *inventoryConfig) judge(items []item) {
-	ours := map[string]bool{}
+	volumes := map[string]*item{}
 	for i := range items {
-		it := &items[i]
-		if it.Kind == kindVolume {
-			it.Ours = it.made && it.Cluster == c.clusterID
-			ours[it.ID] = it.Ours
+		if items[i].Kind == kindVolume {
+			volumes[items[i].ID] = &items[i]
 		}
 	}
 	for i := range items {
 		it := &items[i]
-		if it.Kind == kindSnapshot {
-			it.Ours = ours[it.SnapshotOf]
+		if source := volumes[it.SnapshotOf]; it.Kind == kindSnapshot && source != nil {
+			it.made, it.Cluster = source.made, source.Cluster
 		}
+		it.Ours = it.made && it.Cluster == c.clusterID
 		if c.handles != nil {
 			claimed := slices.ContainsFunc(c.handles, it.hasHandle)
 			it.Claimed = &claimed

@@ -70,7 +70,8 @@ func (a *inCloud) deletes(id, why string, args ...string) {
 	if why == "" && err != nil || why != "" && (fault.Of(err) != fault.Precondition || !strings.Contains(err.Error(), why)) {
 		a.t.Errorf("--delete %s: %v, want that it says %q", id, err, why)
 	}
-	if there := accounts.Find(a.account, id).ID == id; there != (why != "") {
+	there := accounts.Find(a.account, id).ID == id || slices.ContainsFunc(a.account.Snapshots(), func(s accounts.Snapshot) bool { return s.ID == id })
+	if there != (why != "") {
 		a.t.Errorf("after --delete %s the account has it: %v", id, there)
 	}
 }
@@ -130,11 +131,38 @@ func TestVolumesOfACloud(t *testing.T) {
 			if _, err := a.volumes("--delete=" + string(unused.ID)); fault.Of(err) != fault.NotFound {
 				t.Errorf("--delete of what is gone: %v, want that there is none", err)
 			}
+			if c.Capabilities().Snapshots {
+				a.deletesSnapshots(c, used.ID, theirs.ID)
+			}
 			if wrong := accounts.Wrong(account); len(wrong) > 0 {
 				t.Errorf("the account objects: %q", wrong)
 			}
 		})
 	}
+}
+
+// deletesSnapshots deletes a snapshot of this cluster's volume, and none of another's while that volume tells.
+func (a *inCloud) deletesSnapshots(c cloud.Cloud, used, theirs cloud.VolumeID) {
+	a.t.Helper()
+	take := func(of cloud.VolumeID) string {
+		a.t.Helper()
+		s, err := c.CreateSnapshot(a.t.Context(), cloud.CreateSnapshotRequest{Name: "snapshot-of-" + string(of), Volume: of})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return string(s.ID)
+	}
+	ours, other := take(used), take(theirs)
+	if table, err := a.volumes(); err != nil || !strings.Contains(table, ours) || strings.Contains(table, other) {
+		a.t.Errorf("the list without --all: %v, want the snapshot %s of the cluster and not %s\n%s", err, ours, other, table)
+	}
+	a.deletes(other, `--cluster-id "test"`, "--all")
+	a.deletes(ours, "")
+	if err := c.DeleteVolume(a.t.Context(), theirs); err != nil {
+		a.t.Fatal(err)
+	}
+	a.deletes(other, "--all")
+	a.deletes(other, "", "--all")
 }
 
 func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]item) {

@@ -85,7 +85,7 @@ func (c *config) examine(ctx context.Context, report *doctor.Report) {
 func (c *config) examineMetadata(ctx context.Context, report *doctor.Report) bool {
 	ctx, cancel := context.WithTimeout(ctx, doctorMetadata)
 	defer cancel()
-	const remedy = "let the pod reach 169.254.169.254 (component host-network), or set "
+	const remedy = "let the pod reach 169.254.169.254, or set "
 	var err error
 	if c.region == "" {
 		if c.region, err = regionOf(ctx, *c); err != nil {

@@ -112,7 +112,7 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 		}, finding{"credentials", wrong, denied, "b1gsomebodyelses0000", "--yandex-folder-id"}},
 		"linode: no metadata service": {"linode", func(_ *testing.T, _ accounts.Account, flags []string) []string {
 			return without(flags, "region", "--metadata-endpoint="+nowhere)
-		}, finding{"metadata", wrong, "", "127.0.0.1:1", "host-network"}},
+		}, finding{"metadata", wrong, "", "127.0.0.1:1", "REGION"}},
 		"yandex: no metadata service": {"yandex", func(_ *testing.T, _ accounts.Account, flags []string) []string {
 			return without(flags, "yandex-folder-id", "--metadata-endpoint="+nowhere)
 		}, finding{"metadata", wrong, "", "127.0.0.1:1", "--yandex-folder-id"}},

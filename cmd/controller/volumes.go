@@ -50,9 +50,9 @@ func cloudIn(args []string) string {
 	return ""
 }
 
-// runVolumes lists what is in a node's pools, snapshots and left-overs too, or removes exactly one. It
+// runVolumes lists what is in a node's pools, snapshots and orphans too, or removes exactly one. It
 // compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
-// The list goes to stdout and a word about left-overs to stderr. Wrong flags are driver.ErrCommandLine, all at once.
+// The list goes to stdout and a word about orphans to stderr. Wrong flags are driver.ErrCommandLine, all at once.
 func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, err := parseVolumes(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -75,7 +75,7 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	// A pool that is missing does not hide the others; it makes the command fail.
 	usable, missing := pools.Pools(ctx)
 	rows := []volumeRow{}
-	leftOvers := 0
+	orphans := 0
 	for _, p := range usable {
 		entries, err := listPool(ctx, p)
 		if err != nil {
@@ -84,12 +84,12 @@ func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		for _, e := range entries {
 			rows = append(rows, newVolumeRow(ctx, p, e))
 			if e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer {
-				leftOvers++
+				orphans++
 			}
 		}
 	}
-	if leftOvers > 0 {
-		_, _ = fmt.Fprintf(stderr, "%d of %d are left-overs; the driver never removes them by itself, --delete ID does\n", leftOvers, len(rows))
+	if orphans > 0 {
+		_, _ = fmt.Fprintf(stderr, "%d of %d are orphans; the driver never removes them by itself; use --delete ID\n", orphans, len(rows))
 	}
 	if cfg.output == "json" {
 		return errors.Join(writeJSON(stdout, rows), missing)
@@ -121,12 +121,12 @@ func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
 	fs.StringVar(&cfg.cloud, "cloud", "", "local; the other clouds have flags of their own")
 	fs.Var(driver.List(&cfg.poolFlags), "local-pool", driver.LocalPoolUsage)
 	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
-	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or left-over with exactly this id, with its data; refused while in use")
+	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or orphan with exactly this id, with its data; refused while in use")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [--output json] [--delete ID]\n\n"+
-			"Lists the volumes, snapshots and left-overs of a node's pools, or removes exactly one.\n\n")
+			"Lists the volumes, snapshots and orphans of a node's pools, or removes exactly one.\n\n")
 		fs.SetOutput(out)
 		fs.PrintDefaults()
 		return cfg, err

@@ -44,7 +44,7 @@ func newVolume(t *testing.T, p *pool.Pool, name string) pool.Record {
 	return r
 }
 
-func TestVolumesListsLeftOversToo(t *testing.T) {
+func TestVolumesListsOrphansToo(t *testing.T) {
 	p, dir := newPool(t)
 	whole, bare, gone, broken := newVolume(t, p, "whole"), newVolume(t, p, "bare"), newVolume(t, p, "gone"), newVolume(t, p, "broken")
 	folder := filepath.Join(dir, "volumes")
@@ -126,7 +126,7 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	if _, err := volumes(t, dir, "--delete", "n2/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
 	}
-	// A left-over goes by the name of its file.
+	// An orphan goes by the name of its file.
 	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
 		t.Fatal(err)
 	}
