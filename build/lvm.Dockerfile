@@ -39,4 +39,6 @@ LABEL org.opencontainers.image.title="cloudblock-csi with LVM" \
 COPY --from=tools /out /
 COPY --from=build /out/cloudblock-controller /out/cloudblock-node /
 ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# Where transparent huge pages are always on, they fill the small heap up again behind the garbage collector (golang/go#64332).
+ENV GODEBUG=disablethp=1
 ENTRYPOINT ["/cloudblock-controller"]

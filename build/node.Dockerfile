@@ -42,4 +42,6 @@ COPY --from=build /out/cloudblock-node /cloudblock-node
 COPY LICENSE /licenses/cloudblock-csi
 COPY --from=build /out/third-party /licenses/third-party
 ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# Where transparent huge pages are always on, they fill the small heap up again behind the garbage collector (golang/go#64332).
+ENV GODEBUG=disablethp=1
 ENTRYPOINT ["/cloudblock-node"]

@@ -97,12 +97,12 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.StartWith(ctx)
 }
 
-// StartWith starts the program with more flags.
+// StartWith starts the program with more flags, in the environment of build/node.Dockerfile.
 func (n *Node) StartWith(ctx context.Context, flags ...string) error {
 	args := slices.Concat([]string{"--cloud=" + n.cloud, "--endpoint=unix://" + n.Socket(), "--kubelet-dir=" + KubeletDir}, n.flags, flags)
 	out, err := n.guest.Run(ctx, fmt.Sprintf(`
 		mkdir -p %[1]s %[2]s/pods
-		setsid %[5]s /usr/local/bin/cloudblock-node '%[3]s' >>/run/node-%[4]s.log 2>&1 </dev/null &
+		GODEBUG=disablethp=1 setsid %[5]s /usr/local/bin/cloudblock-node '%[3]s' >>/run/node-%[4]s.log 2>&1 </dev/null &
 		echo $! >/run/node-%[4]s.pid`, n.Folder(), KubeletDir, strings.Join(args, "' '"), n.cloud, n.under))
 	if err != nil {
 		return fmt.Errorf("start the node program: %w: %s", err, out)
