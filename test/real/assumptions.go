@@ -58,9 +58,9 @@ var assumptionsLinode = []Assumption{
 
 var assumptionsYandex = []Assumption{
 	{Text: "an instance's `hardware_generation` is fixed when it is made, and is empty or `PCI_TOPOLOGY_V1` for 1.1", Why: "needs an instance of each generation"},
-	{Text: "only generation 2 boots by UEFI", Why: "is seen on the machine"},
-	{Text: "62 or 80 disks of 1.2 and 2, 8 or 16 of 1.1, the boot disk and file storages among them", Why: "needs a full machine"},
-	{Text: "one more is ResourceExhausted with \"attached disks\" in the text", Why: "needs a full machine"},
+	{Text: "only generation 2 boots by UEFI", Why: "is seen on the instance"},
+	{Text: "62 or 80 disks of 1.2 and 2, 8 or 16 of 1.1, the boot disk and file storages among them", Why: "needs a full instance"},
+	{Text: "one more is ResourceExhausted with \"attached disks\" in the text", Why: "needs a full instance"},
 	{Text: "a disk shows its `disk_placement_policy`", Why: "needs a placement group"},
 	{Text: "a disk in a group with partitions needs none to be named", Why: "needs a placement group"},
 	{Text: "a placement group is of one zone, and a disk of another zone is refused", Why: "needs a placement group"},
@@ -76,9 +76,9 @@ var assumptionsYandex = []Assumption{
 	{Text: "names are unique in a folder, or not", Why: "is true either way: both are handled"},
 	{Text: "lists show a change when its operation has ended", Shown: "DeleteVolume/it_removes"},
 	{Text: "an attached disk grows, those of whole drives too", Shown: "ExpandVolume/fault.Precondition_where"},
-	{Text: "the operations that attach and detach a disk are listed with its machine", Shown: "Detach/the_empty_node"},
+	{Text: "the operations that attach and detach a disk are listed with its instance", Shown: "Detach/the_empty_node"},
 	{Text: "a folder runs 15 operations at a time; more is ResourceExhausted with \"active operations\"", Why: "would use up the folder's limit"},
 	{Text: "a new operation can be missing for some seconds", Why: "cannot be brought about"},
-	{Text: "a snapshot's instant is that of the call, but for whole drives", Why: "needs data, and so a machine"},
+	{Text: "a snapshot's instant is that of the call, but for whole drives", Why: "needs data, and so an instance"},
 	{Text: "no limit of requests for a time", Why: "needs a day"},
 }
