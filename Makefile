@@ -5,7 +5,8 @@ export GO ?= go
 export VERSION := $(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
 export COMMIT  := $(or $(COMMIT),$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
 # Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then.
-BUILD   := -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
+export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
+BUILD   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
 NODES       ?= 2

@@ -1,9 +1,38 @@
 #!/bin/sh
-# packages.sh installs the programs other than Go that the suites need, on Debian or Ubuntu, as root.
+# packages.sh installs the programs other than Go that the suites need, on Debian or Ubuntu, as root. It
+# asks the package source only for what is missing, and repeats what may pass: a source that does not answer, a lock that another
+# process holds.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs cryptsetup-bin mount util-linux \
-	buildah debootstrap debian-archive-keyring systemd >/dev/null
+
+missing() {
+	for package; do
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf ' %s' "$package"
+	done
+}
+
+# repeat COMMAND... tries five times. APT itself does not repeat a request that was answered with 503.
+repeat() {
+	tries=1
+	until "$@"; do
+		[ "$tries" -lt 5 ] || return 1
+		echo "attempt $tries of 5 failed, next one in $((tries * 5)) s: $*" >&2
+		sleep $((tries * 5))
+		tries=$((tries + 1))
+	done
+}
+
+apt() { apt-get -q -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=300 "$@"; }
+
+# What another run left half installed is completed first.
+install() {
+	dpkg --configure -a && apt update && apt install -y "$@"
+}
+
+packages=$(missing gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs cryptsetup-bin mount util-linux \
+	buildah debootstrap debian-archive-keyring systemd)
 # What it recommends is for desktops.
-apt-get install -y -qq --no-install-recommends qemu-system-x86 >/dev/null
+emulator=$(missing qemu-system-x86)
+[ -z "$packages" ] || repeat install $packages
+[ -z "$emulator" ] || repeat install --no-install-recommends $emulator
+echo "installed:${packages:- nothing}$emulator"

@@ -1,0 +1,18 @@
+#!/bin/sh
+# modules.sh downloads the Go modules of every go.mod of the project. The go command does not repeat a request that
+# failed, so this does.
+set -eu
+cd "$(dirname "$0")/.."
+go="${GO:-go}"
+
+# The modules of test/cluster are Kubernetes itself, which only `make cluster` needs.
+for file in $(git ls-files 'go.mod' '*/go.mod' 'test/tools/*.mod' ':!test/cluster'); do
+	tries=1
+	until (cd "$(dirname "$file")" && $go mod download -modfile="$(basename "$file")"); do
+		[ "$tries" -lt 5 ] || exit 1
+		echo "$file: attempt $tries of 5 failed, next one in $((tries * 5)) s" >&2
+		sleep $((tries * 5))
+		tries=$((tries + 1))
+	done
+	echo "$file: all modules are here"
+done
