@@ -27,8 +27,8 @@ help: ## Print this help
 
 .PHONY: build
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
-	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-controller ./cmd/controller
-	CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/cloudblock-node ./cmd/node
+	@test/progress.sh "building both programs" env CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/ ./cmd/controller ./cmd/node
+	@mv bin/controller bin/cloudblock-controller && mv bin/node bin/cloudblock-node
 	@# What root has built in somebody else's clone stays theirs to build again.
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
 
@@ -39,8 +39,12 @@ packages: ## Install the programs other than Go that the suites need (root, Debi
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
 	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@case "$(CLOUD)" in local | digitalocean | linode | yandex) ;; \
+		*) echo "CLOUD=$(CLOUD): known are local, digitalocean, linode, yandex" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
-	@$(GO) run ./test/demo -bin bin -cloud $(CLOUD)
+	@# With the flags of build, so that what the programs share with the demo is compiled once.
+	@test/progress.sh "building the demo" env CGO_ENABLED=0 $(GO) build -trimpath -o bin/demo ./test/demo
+	@bin/demo -bin bin -cloud $(CLOUD)
 
 .PHONY: test
 test: ## Run every test that needs no root
