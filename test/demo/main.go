@@ -74,8 +74,7 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 			if ctx.Err() != nil {
 				return errors.New("interrupted; everything it made is removed")
 			}
-			return fmt.Errorf("%w\n\nthe node program's last lines:\n%s\nthe controller's:\n%s",
-				err, show.pair.Node.LogTail(), show.pair.Controller.LogTail())
+			return errors.Join(err, show.keepLogs())
 		}
 	}
 	return show.epilogue(dir, time.Since(begin))

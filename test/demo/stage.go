@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/programs"
@@ -22,6 +24,9 @@ const (
 	mib = int64(1) << 20
 	gib = int64(1) << 30
 )
+
+// aborted is how often a step that is answered with Aborted is tried.
+const aborted = 10
 
 // stage is where the acts are shown: it prints each step with its time.
 type stage struct {
@@ -51,6 +56,11 @@ func (s *stage) step(ctx context.Context, name string, do func() (string, error)
 	reads, writes := s.calls()
 	begin := time.Now()
 	said, err := do()
+	// Kubernetes repeats Aborted: something else is under way with the volume, as when another program opens its disk for an instant.
+	for try := 1; try < aborted && status.Code(err) == codes.Aborted && ctx.Err() == nil; try++ {
+		time.Sleep(time.Second)
+		said, err = do()
+	}
 	took := time.Since(begin)
 	if err != nil {
 		fmt.Fprintf(s.out, "  FAILED %-10s %v\n", name, err)
@@ -62,6 +72,21 @@ func (s *stage) step(ctx context.Context, name string, do func() (string, error)
 		calls = fmt.Sprintf("  %3d + %d", r-reads, w-writes)
 	}
 	fmt.Fprintf(s.out, "  %-12s %-62s %7.0f ms%s\n", name, said, float64(took.Microseconds())/1000, calls)
+	return nil
+}
+
+// keepLogs writes what the programs logged last to a file that stays, and names it.
+func (s *stage) keepLogs() error {
+	text := "node:\n" + s.pair.Node.LogTail() + "\ncontroller:\n" + s.pair.Controller.LogTail() + "\n"
+	f, err := os.CreateTemp("", "cloudblock-demo-*.log")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "  the programs' last lines are in %s\n", f.Name())
 	return nil
 }
 
