@@ -92,6 +92,8 @@ const (
 	GrowCapability Reason = "CB-GROW-CAPABILITY"
 	// LUKSKey: the passphrase of an encrypted volume is missing or wrong.
 	LUKSKey Reason = "CB-LUKS-KEY"
+	// LUKSHeader: a LUKS header asks for too much work, or would be opened by something else than the passphrase.
+	LUKSHeader Reason = "CB-LUKS-HEADER"
 	// ProgramMissing: the node lacks a program, or a part of the kernel, that the volume needs.
 	ProgramMissing Reason = "CB-PROGRAM-MISSING"
 	// TargetInUse: something that is not the volume is at a path of the kubelet.
@@ -109,7 +111,7 @@ var kindOfReason = map[Reason]Kind{
 	FormatContent: Precondition, FormatDamaged: Precondition, FormatNotBlank: Precondition, FormatForbidden: Precondition,
 	FormatUnfinished: Precondition, FormatFailed: Precondition,
 	FsckFailed: Precondition, MountFailed: Precondition, MountDead: Precondition, GrowCapability: Precondition,
-	LUKSKey: Precondition, ProgramMissing: Precondition, TargetInUse: Precondition,
+	LUKSKey: Precondition, LUKSHeader: Precondition, ProgramMissing: Precondition, TargetInUse: Precondition,
 }
 
 // Reasons returns all of them, sorted.

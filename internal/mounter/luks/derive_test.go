@@ -15,6 +15,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
+// segmentOnly is a header without a key.
+const segmentOnly = `{"segments": {"0": {"type": "crypt", "encryption": "aes-xts-plain64", "offset": "0", "size": "dynamic"}}}`
+
 type text string
 
 func (s text) Reveal() string { return string(s) }
@@ -36,7 +39,7 @@ func (m *tight) Run(_ context.Context, c mounter.Command) (mounter.Output, error
 		m.deriving.Add(-1)
 		return mounter.Output{ExitCode: exitNoKey}, nil
 	}
-	return mounter.Output{Stdout: []byte(`{"segments": {"0": {"offset": "0", "size": "dynamic"}}}`)}, nil
+	return mounter.Output{Stdout: []byte(segmentOnly)}, nil
 }
 
 // plain is a file in the place of a disk.
@@ -127,6 +130,8 @@ type nameTaken struct{ removed bool }
 
 func (m *nameTaken) Run(_ context.Context, c mounter.Command) (mounter.Output, error) {
 	switch {
+	case c.Args[0] == "luksDump":
+		return mounter.Output{Stdout: []byte(segmentOnly)}, nil
 	case c.Name == "dmsetup" && c.Args[0] == "remove" && !m.removed:
 		m.removed = true
 		return mounter.Output{}, nil

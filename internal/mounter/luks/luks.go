@@ -115,11 +115,18 @@ func (c Cryptsetup) SetFormatted(ctx context.Context, on *os.File) error {
 
 // header is what is needed of a LUKS2 header, by the names of its on-disk format.
 type header struct {
-	Tokens   map[string]token `json:"tokens"`
+	Keyslots map[string]keyslot `json:"keyslots"`
+	Digests  map[string]kdf     `json:"digests"`
+	Tokens   map[string]token   `json:"tokens"`
 	Segments map[string]struct {
-		Offset int64  `json:"offset,string"`
-		Size   string `json:"size"`
+		Type       string `json:"type"`
+		Offset     int64  `json:"offset,string"`
+		Size       string `json:"size"`
+		Encryption string `json:"encryption"`
 	} `json:"segments"`
+	Config struct {
+		Requirements json.RawMessage `json:"requirements"`
+	} `json:"config"`
 }
 
 func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
@@ -128,8 +135,11 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 		return header{}, err
 	}
 	var h header
-	if err := json.Unmarshal(out.Stdout, &h); err != nil {
-		return header{}, fmt.Errorf("read the LUKS2 header of %s: %w: %w", on.Name(), fault.Precondition, err)
+	if err = checkNames(out.Stdout); err == nil {
+		err = json.Unmarshal(out.Stdout, &h)
+	}
+	if err != nil {
+		return header{}, fmt.Errorf("read the LUKS2 header of %s: %w: %w", on.Name(), fault.LUKSHeader, err)
 	}
 	return h, nil
 }

@@ -30,10 +30,20 @@ type OpenOptions struct {
 	ReadOnly bool
 }
 
-// Open makes the mapping of a volume on its disk. A passphrase that opens no key slot is fault.InvalidArgument.
+// noTokens keeps cryptsetup from loading a plugin for the header's tokens. header.cost refuses those of its own kinds.
+const noTokens = "--disable-external-tokens"
+
+// Open makes the mapping of a volume on its disk. A header that asks for too much is fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
 func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
+	h, err := c.header(ctx, below.File())
+	if err == nil {
+		_, err = h.cost()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the encrypted device: %w", err)
+	}
 	// With the openings of other programs too, one derivation of a key at a time.
-	args := []string{"open", "--type", "luks2", "--key-file", "-", "--serialize-memory-hard-pbkdf"}
+	args := []string{"open", "--type", "luks2", noTokens, "--key-file", "-", "--serialize-memory-hard-pbkdf"}
 	if o.Discard {
 		args = append(args, "--allow-discards")
 	}
@@ -42,7 +52,7 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 	}
 	name := Name(volume)
 	args = append(args, disk, name)
-	err := c.derive(ctx, below.File(), key, args...)
+	err = c.derive(ctx, below.File(), key, args...)
 	if errors.Is(err, fault.Busy) && c.removeEmpty(ctx, name) {
 		err = c.derive(ctx, below.File(), key, args...)
 	}
@@ -197,33 +207,36 @@ const sector = 4 << 10
 
 // Grow makes the mapping as large as its disk. One that is needs no key; else a missing one is fault.LUKSKey.
 func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
-	full, err := c.full(ctx, m)
+	h, err := c.header(ctx, m.below.File())
+	if err != nil {
+		return err
+	}
+	full, err := h.full(m)
 	if err != nil || full {
 		return err
+	}
+	if _, err = h.cost(); err != nil {
+		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
 	}
 	if key.Reveal() == "" {
 		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
 			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.LUKSKey)
 	}
-	switch err := c.derive(ctx, nil, key, "resize", "--key-file", "-", m.Name); {
+	switch err := c.derive(ctx, nil, key, "resize", noTokens, "--key-file", "-", m.Name); {
 	case errors.Is(err, fault.InvalidArgument):
 		// The secret can be put right, and the kubelet takes an invalid argument of a growth for final.
 		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.LUKSKey, err)
 	case err != nil:
 		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
 	}
-	if full, err = c.full(ctx, m); err == nil && !full {
+	if full, err = h.full(m); err == nil && !full {
 		err = fmt.Errorf("mapping %s is still smaller than its disk after it was grown: %w", m.Name, fault.Unavailable)
 	}
 	return err
 }
 
 // full reports whether the mapping reaches the end of its disk.
-func (c Cryptsetup) full(ctx context.Context, m *Mapping) (bool, error) {
-	h, err := c.header(ctx, m.below.File())
-	if err != nil {
-		return false, err
-	}
+func (h header) full(m *Mapping) (bool, error) {
 	if len(h.Segments) != 1 {
 		return false, fmt.Errorf("the LUKS2 header of %s has %d segments, as while it is encrypted anew; let that end first: %w",
 			m.below.Path(), len(h.Segments), fault.Precondition)
