@@ -83,7 +83,7 @@ func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, 
 	default:
 		return p.at.NotOurs()
 	}
-	mapping, err := s.crypt.Open(work, dev, u.volume, u.key, luks.OpenOptions{
+	mapping, err := s.crypt.Open(call, dev, u.volume, u.key, luks.OpenOptions{
 		Discard: slices.ContainsFunc(u.flags, isDiscard),
 		// A filesystem that is mounted read-only still replays its journal, as on a disk.
 		ReadOnly: u.readOnly && u.block,

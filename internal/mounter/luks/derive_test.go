@@ -125,6 +125,70 @@ func TestKeyThatIsNeverDerived(t *testing.T) {
 	})
 }
 
+// costlyHeader is a header with a key that takes 1 GiB of memory, and no key opens it.
+const costlyHeader = `{"segments": {"0": {"type": "crypt", "encryption": "aes-xts-plain64", "offset": "0", "size": "dynamic"}},
+	"keyslots": {"0": {"type": "luks2", "key_size": 64, "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},
+	"area": {"type": "raw", "size": "258048", "encryption": "aes-xts-plain64", "key_size": 64},
+	"kdf": {"type": "argon2id", "time": 4, "memory": 1048576, "cpus": 4}}}}`
+
+// endless is a machine in which a costly header's opening never ends by itself, and has made its mapping's name.
+type endless struct {
+	costly   func(*os.File) bool
+	leftover atomic.Bool
+}
+
+func (m *endless) Run(ctx context.Context, c mounter.Command) (mounter.Output, error) {
+	costly := len(c.Files) > 0 && m.costly(c.Files[0])
+	switch {
+	case c.Name == "dmsetup":
+		m.leftover.Store(false)
+		return mounter.Output{}, nil
+	case c.Args[0] == "close":
+		return mounter.Output{ExitCode: exitNoDevice}, nil
+	case c.Args[0] == "luksDump" && costly:
+		return mounter.Output{Stdout: []byte(costlyHeader)}, nil
+	case c.Args[0] == "luksDump":
+		return mounter.Output{Stdout: []byte(segmentOnly)}, nil
+	case costly:
+		m.leftover.Store(true)
+		<-ctx.Done()
+		return mounter.Output{}, fault.Unavailable
+	}
+	return mounter.Output{ExitCode: exitNoKey}, nil
+}
+
+// TestOpeningWithoutEnd: an opening is killed when its call has ended, or after two minutes, and what it made is removed.
+// Meanwhile a header that costs no more than the driver's own is opened.
+func TestOpeningWithoutEnd(t *testing.T) {
+	costly, own, sys := newPlain(t, sector), newPlain(t, sector), t.TempDir()
+	for what, ends := range map[string]time.Duration{"its call ends": time.Second, "no call ends": time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				machine := &endless{costly: func(f *os.File) bool { return f == costly.file }}
+				c := New(mounter.New(mounter.Config{SysDir: sys, Runner: machine}))
+				ctx, cancel := context.WithTimeout(t.Context(), ends)
+				defer cancel()
+				begin := time.Now()
+				var opening sync.WaitGroup
+				opening.Go(func() {
+					_, err := c.Open(ctx, costly, "v1", text("k"), OpenOptions{})
+					if took := time.Since(begin); fault.Of(err) != fault.Unavailable || took != min(ends, maxOpen) {
+						t.Errorf("Open = %v after %v, want %v after %v", err, took, fault.Unavailable, min(ends, maxOpen))
+					}
+				})
+				synctest.Wait()
+				if _, err := c.Open(t.Context(), own, "v2", text("k"), OpenOptions{}); fault.ReasonOf(err) != fault.LUKSKey || time.Since(begin) != 0 {
+					t.Errorf("Open meanwhile = %v after %v, want %q at once", err, time.Since(begin), string(fault.LUKSKey))
+				}
+				opening.Wait()
+				if machine.leftover.Load() {
+					t.Error("the mapping that the killed program left is still there")
+				}
+			})
+		})
+	}
+}
+
 // nameTaken is a machine in which a mapping without a table has each name, until it is removed.
 type nameTaken struct{ removed bool }
 

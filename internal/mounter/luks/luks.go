@@ -25,17 +25,22 @@ type Key interface{ Reveal() string }
 // Cryptsetup runs the program of that name. It keeps no state about volumes.
 type Cryptsetup struct {
 	mounts *mounter.Mounter
-	// deriving has a place for one program that derives a key: another driver's header may ask for up to 1 GiB of memory,
-	// and the node program has a limit.
-	deriving chan struct{}
+	// own and costly have a place each for one program that derives a key: a costly header may ask for up to 1 GiB of memory,
+	// and the node program has a limit. One that costs no more than the driver's own does not wait behind it.
+	own, costly chan struct{}
 }
 
 // maxWait is how long a volume waits for its turn to derive a key, as long as the kubelet waits for a call. A cryptsetup
 // whose disk hangs never ends, and the volumes that wait behind it must not keep their locks, or they could not be unstaged.
 const maxWait = 2 * time.Minute
 
+// maxOpen is how long a cryptsetup derives the key of a volume that it opens: several times what a header may cost.
+const maxOpen = 2 * time.Minute
+
 // New returns a Cryptsetup that runs programs and reads sysfs through a Mounter.
-func New(mounts *mounter.Mounter) Cryptsetup { return Cryptsetup{mounts, make(chan struct{}, 1)} }
+func New(mounts *mounter.Mounter) Cryptsetup {
+	return Cryptsetup{mounts, make(chan struct{}, 1), make(chan struct{}, 1)}
+}
 
 // The exit codes of cryptsetup(8) that say more than that it failed.
 const (
@@ -83,10 +88,12 @@ const (
 // encryption. The derivation of the key needs 64 MiB of memory, not up to 1 GiB as by cryptsetup's default: the node
 // program has a limit. The passphrase is meant to be random, so its strength does not rest on the derivation.
 func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key Key) error {
-	err := c.derive(ctx, on, key, "luksFormat", "--batch-mode", "--type", "luks2",
-		"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
-		"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
-		"--subsystem", mounter.LUKSSubsystem, "--key-file", "-", disk)
+	err := derive(ctx, c.own, func() error {
+		return c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
+			"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
+			"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
+			"--subsystem", mounter.LUKSSubsystem, "--key-file", "-", disk)
+	})
 	if err != nil {
 		return err
 	}
@@ -144,17 +151,25 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 	return h, nil
 }
 
-// derive is run for what derives a key from the passphrase: one at a time.
-func (c Cryptsetup) derive(ctx context.Context, on *os.File, key Key, args ...string) error {
+// derive runs what derives a key from a passphrase: one at a time for each place.
+func derive(ctx context.Context, place chan struct{}, run func() error) error {
 	waiting, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	select {
-	case c.deriving <- struct{}{}:
+	case place <- struct{}{}:
 	case <-waiting.Done():
 		return fmt.Errorf("wait for the key of another volume: %w: %w", fault.Unavailable, waiting.Err())
 	}
-	defer func() { <-c.deriving }()
-	return c.run(ctx, on, key.Reveal(), args...)
+	defer func() { <-place }()
+	return run()
+}
+
+// place is where a header waits for its turn.
+func (c Cryptsetup) place(h cost) chan struct{} {
+	if h.own() {
+		return c.own
+	}
+	return c.costly
 }
 
 // run runs cryptsetup with the disk as the first file.
@@ -172,8 +187,13 @@ func (c Cryptsetup) output(ctx context.Context, cmd mounter.Command) (mounter.Ou
 	if err := ctx.Err(); err != nil {
 		return mounter.Output{}, fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
+	return c.killable(context.WithoutCancel(ctx), cmd)
+}
+
+// killable runs cryptsetup, which is killed when ctx ends: it ignores SIGTERM while it derives.
+func (c Cryptsetup) killable(ctx context.Context, cmd mounter.Command) (mounter.Output, error) {
 	cmd.Name = "cryptsetup"
-	out, err := c.mounts.Run(context.WithoutCancel(ctx), cmd)
+	out, err := c.mounts.Run(ctx, cmd)
 	if err != nil || out.ExitCode == 0 {
 		return out, err
 	}

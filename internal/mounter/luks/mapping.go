@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -33,17 +34,21 @@ type OpenOptions struct {
 // noTokens keeps cryptsetup from loading a plugin for the header's tokens. header.cost refuses those of its own kinds.
 const noTokens = "--disable-external-tokens"
 
-// Open makes the mapping of a volume on its disk. A header that asks for too much is fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
+// Open makes the mapping of a volume on its disk. It is broken off when ctx ends. A header that asks for too much is fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
 func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
 	h, err := c.header(ctx, below.File())
+	var asks cost
 	if err == nil {
-		_, err = h.cost()
+		asks, err = h.cost()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the encrypted device: %w", err)
 	}
-	// With the openings of other programs too, one derivation of a key at a time.
-	args := []string{"open", "--type", "luks2", noTokens, "--key-file", "-", "--serialize-memory-hard-pbkdf"}
+	args := []string{"open", "--type", "luks2", noTokens, "--key-file", "-"}
+	if !asks.own() {
+		// With the openings of other programs too, one at a time. The lock is the machine's, and would hold up our own.
+		args = append(args, "--serialize-memory-hard-pbkdf")
+	}
 	if o.Discard {
 		args = append(args, "--allow-discards")
 	}
@@ -52,9 +57,10 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 	}
 	name := Name(volume)
 	args = append(args, disk, name)
-	err = c.derive(ctx, below.File(), key, args...)
+	open := func() error { return c.open(ctx, below.File(), key, name, args) }
+	err = derive(ctx, c.place(asks), open)
 	if errors.Is(err, fault.Busy) && c.removeEmpty(ctx, name) {
-		err = c.derive(ctx, below.File(), key, args...)
+		err = derive(ctx, c.place(asks), open)
 	}
 	if errors.Is(err, fault.InvalidArgument) {
 		return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
@@ -69,10 +75,25 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 			return m, nil
 		}
 	}
-	if closeErr := c.Close(ctx, name); closeErr != nil {
+	if closeErr := c.Close(context.WithoutCancel(ctx), name); closeErr != nil {
 		return nil, fmt.Errorf("%w: %w (%w)", fault.Unavailable, err, closeErr)
 	}
 	return nil, err
+}
+
+// open runs an opening, which changes nothing on the disk: it is killed when its call has ended, and what it made is removed.
+func (c Cryptsetup) open(ctx context.Context, on *os.File, key Key, name string, args []string) error {
+	limited, cancel := context.WithTimeout(ctx, maxOpen)
+	defer cancel()
+	_, err := c.killable(limited, mounter.Command{Args: args, Stdin: strings.NewReader(key.Reveal()), Files: []*os.File{on}})
+	if err == nil || limited.Err() == nil {
+		return err
+	}
+	c.removeEmpty(ctx, name)
+	if closeErr := c.Close(context.WithoutCancel(ctx), name); closeErr != nil {
+		return fmt.Errorf("%w: %w (%w)", fault.Unavailable, err, closeErr)
+	}
+	return err
 }
 
 // removeEmpty removes a mapping that has no table, and reports whether there was one: a cryptsetup that was killed leaves
@@ -215,14 +236,17 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 	if err != nil || full {
 		return err
 	}
-	if _, err = h.cost(); err != nil {
+	asks, err := h.cost()
+	if err != nil {
 		return fmt.Errorf("grow mapping %s: %w", m.Name, err)
 	}
 	if key.Reveal() == "" {
 		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
 			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.LUKSKey)
 	}
-	switch err := c.derive(ctx, nil, key, "resize", noTokens, "--key-file", "-", m.Name); {
+	switch err := derive(ctx, c.place(asks), func() error {
+		return c.run(ctx, nil, key.Reveal(), "resize", noTokens, "--key-file", "-", m.Name)
+	}); {
 	case errors.Is(err, fault.InvalidArgument):
 		// The secret can be put right, and the kubelet takes an invalid argument of a growth for final.
 		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.LUKSKey, err)
