@@ -23,6 +23,10 @@ var version, commit = "unknown", "unknown"
 const collectAt = 50
 
 func main() {
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil { // passphrases are on the heap
+		fmt.Fprintln(os.Stderr, "switch core dumps off:", err)
+		os.Exit(1)
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}

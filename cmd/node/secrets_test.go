@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,12 +47,15 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 			seen["the errors"] += fmt.Sprintln(name, drivertest.Call(t, conn, method, req))
 		}
 	}
-	for _, file := range []string{"cmdline", "environ"} {
+	for _, file := range []string{"cmdline", "environ", "limits"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen[file] = string(text)
+	}
+	if core := regexp.MustCompile(`(?m)^Max core file size +0 +0 `); !core.MatchString(seen["limits"]) {
+		t.Errorf("the program could leave a core dump with a passphrase in it:\n%s", seen["limits"])
 	}
 	seen["/metrics"] = pageOf(t, "http://"+address+"/metrics")
 	_, _ = cmd.Process.Kill(), cmd.Wait() // now log holds every line that the program has written
