@@ -69,6 +69,16 @@ func CheckPlain(dev BlockDevice) error {
 		dev.Path(), fault.FormatContent)
 }
 
+// CheckOwnHeader refuses a LUKS header without our subsystem, on a disk that is a copy: the copied volume was not encrypted by
+// us, and its user wrote the header. One that was forged with the subsystem passes.
+func CheckOwnHeader(dev BlockDevice) error {
+	ours, err := hasOurSubsystem(dev.File())
+	if err != nil || ours {
+		return err
+	}
+	return fmt.Errorf("%s is a copy of what this driver has not encrypted, and its LUKS header is not opened: %w", dev.Path(), fault.LUKSHeader)
+}
+
 // btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.
 func btrfsMounted(r io.ReaderAt) (bool, error) {
 	const superAt, logRoot, uuidTreeGeneration = 64 * kib, 96, 563

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
 
@@ -209,4 +210,21 @@ func TestEncryptedVolumeAsAPlainDisk(t *testing.T) {
 	sh(t, "cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", plain.target, key)
 	plain.ok(plain.unpublish, plain.unstage, plain.stage)
 	plain.gone()
+}
+
+// TestEncryptedCopyOfAHeaderThatIsNotOurs: a copy whose header was made by another program, such as by a pod in a plain raw
+// block volume, is refused before its key is tried. A copy of an encrypted volume is staged.
+func TestEncryptedCopyOfAHeaderThatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	v := newEncrypted(t, "ext4", 96*mib)
+	v.ok(v.stage, v.unstage)
+	v.context[names.Driver+"/content"] = driver.ContentCopy
+	v.ok(v.stage, v.unstage)
+	sh(t, "cryptsetup", "config", "--subsystem", "a pod", v.image)
+	opened := v.mapper.count("cryptsetup open")
+	wantCode(t, "stage of a copy of a header that is not ours", v.stage(t.Context()), codes.FailedPrecondition)
+	if now := v.mapper.count("cryptsetup open"); now != opened {
+		t.Errorf("cryptsetup open ran %d times for it, want never", now-opened)
+	}
+	v.gone()
 }

@@ -267,6 +267,11 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	if err := s.format(work, dev, u, req); err != nil {
 		return err
 	}
+	if u.context.LUKS && req.HasContent {
+		if err := mounter.CheckOwnHeader(dev); err != nil {
+			return err
+		}
+	}
 	// The call may have ended, and kubelet may have given the pod up.
 	return call.Err()
 }
