@@ -56,7 +56,8 @@ func dedent(block string) string {
 	return out.String()
 }
 
-// TestKustomizationsOfTheDocuments: each renders, the API has what comes out, and the programs take the settings.
+// TestKustomizationsOfTheDocuments: each renders, with images that a reader has built, the API has what comes out, and the
+// programs take the settings.
 func TestKustomizationsOfTheDocuments(t *testing.T) {
 	found := kustomizations(t)
 	if len(found[filepath.Join(documents, "customize.md")]) < 8 || len(found) < 3 {
@@ -67,6 +68,11 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 		for _, k := range all {
 			o := k.objects(t)
 			for name, pod := range o.pods {
+				for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+					if strings.HasSuffix(c.Image, ":unreleased") {
+						t.Errorf("%s: a reader gets %s of %s, which nobody has built, from:\n%s", document, c.Image, name, k.text)
+					}
+				}
 				for _, c := range pod.Containers {
 					takes(t, bin, document+", "+name, c, o.settings)
 				}
