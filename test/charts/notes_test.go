@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNotes: the notes have the commands for this release, and the claim and pod of deploy/examples.
+// TestNotes: the notes have the commands for this release, and the namespace, claim and pod of deploy/examples.
 func TestNotes(t *testing.T) {
 	for _, cloud := range clouds(t) {
 		in := clusterOf(cloud)
@@ -22,9 +22,9 @@ func TestNotes(t *testing.T) {
 				t.Errorf("%s: the notes lack %q:\n%s", cloud, part, notes)
 			}
 		}
-		examples := []string{cloud + ".yaml"}
+		examples := []string{"namespace.yaml", cloud + ".yaml"}
 		if cloud == "local" {
-			examples = []string{"pvc.yaml", "pod.yaml"}
+			examples = []string{"namespace.yaml", "pvc.yaml", "pod.yaml"}
 		}
 		var documents []string
 		for _, file := range examples {
@@ -33,7 +33,7 @@ func TestNotes(t *testing.T) {
 		_, rest, _ := strings.Cut(notes, "\nkubectl apply -f - <<EOF\n")
 		manifest, _, ended := strings.Cut(rest, "\nEOF\n")
 		got, example := parse(t, split(manifest)), parse(t, documents)
-		if !ended || len(got) != 2 || !reflect.DeepEqual(got, example) {
+		if !ended || len(got) != 3 || !reflect.DeepEqual(got, example) {
 			t.Errorf("%s: the notes apply %v, want deploy/examples: %v", cloud, got, example)
 		}
 	}

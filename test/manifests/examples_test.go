@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestExamples: each names classes that an overlay brings, and each overlay has an example.
+// TestExamples: each names classes that an overlay brings, each overlay has an example, and all are in a namespace of their
+// own, so that their removal takes nothing else away.
 func TestExamples(t *testing.T) {
 	var classes, snapshotClasses []string
 	unused := map[string]bool{}
@@ -39,11 +40,16 @@ func TestExamples(t *testing.T) {
 		}
 		var secrets []string
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			var head metav1.TypeMeta
+			var head metav1.PartialObjectMetadata
 			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 				t.Fatal(err)
 			}
+			if own := "cloudblock-examples"; head.Namespace != own && head.Kind != "StorageClass" && head.Kind+head.Name != "Namespace"+own {
+				t.Errorf("%s: %s %s is in the namespace %q, want %s", file, head.Kind, head.Name, head.Namespace, own)
+			}
 			switch head.Kind {
+			case "Namespace":
+				read[corev1.Namespace](t, []byte(document))
 			case "StorageClass": // before the claims that name it
 				c := read[storagev1.StorageClass](t, []byte(document))
 				classes = append(classes, c.Name)

@@ -49,6 +49,21 @@ func TestEveryCommandCanBeTried(t *testing.T) {
 	}
 }
 
+// TestEveryWaitEnds: kubectl waits for 30 s where nothing else is said, which is shorter than the first pull of an image, and
+// for a rollout without end.
+func TestEveryWaitEnds(t *testing.T) {
+	all, err := All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		waits := c.Verb() == "wait" || c.Verb() == "rollout status"
+		if waits && !slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--timeout=") }) {
+			t.Errorf("%s has no --timeout", c)
+		}
+	}
+}
+
 func TestIn(t *testing.T) {
 	const text = "Do `kubectl get pv V`, and not\nkubectl in a sentence:\n\n" + `    kubectl -n a get secret x -o jsonpath='{.data.y}' | base64 -d |
       kubectl -n b create secret generic x --from-file=y=/dev/stdin

@@ -49,7 +49,7 @@ func TestEachPageInstalls(t *testing.T) {
 				return strings.HasPrefix(c, "kubectl apply -k my-cluster") || strings.HasPrefix(c, "helm install ")
 			})
 			waits := slices.ContainsFunc(w.Commands, func(c string) bool {
-				return strings.HasPrefix(c, "kubectl wait --for=condition=Ready pod/app --timeout=5m")
+				return strings.HasPrefix(c, "kubectl -n cloudblock-examples wait --for=condition=Ready pod/app --timeout=5m")
 			})
 			if !installs || !waits {
 				t.Errorf("%s: the commands do not go from no driver to a pod with a volume:\n%s", w.Document, strings.Join(w.Commands, "\n"))

@@ -43,8 +43,10 @@ func TestCommands(t *testing.T) {
 	}
 	assumed := s.assume(t)
 	t.Logf("%d objects that the documents assume were made for the test", assumed)
-	r.furnished = configured(t, s.Client)
-	r.empty = configured(t, s.env.namespace(t, "bare"))
+	r.furnished, r.empty = s.Client, s.env.namespace(t, "bare")
+	for _, c := range []*kube.Client{&r.furnished, &r.empty} {
+		c.Kubeconfig = configured(t, *c)
+	}
 	r.words = strings.NewReplacer(s.env.words...)
 	leftOut := maps.Clone(exceptions)
 	if s.env.cloud != "local" {
@@ -157,9 +159,9 @@ func (s *story) assume(t *testing.T) int {
 type reader struct {
 	// cloud is that of the cluster's own driver.
 	cloud, kubectl string
-	// furnished and empty are kubeconfigs: of a namespace that has the objects of the quickstart, and of one that has
-	// nothing yet.
-	furnished, empty string
+	// furnished and empty have kubeconfigs of their own: for a namespace that has the objects of the quickstart, and for one
+	// that has nothing yet. They stand for the examples' namespace.
+	furnished, empty kube.Client
 	// values are what stands for the placeholders.
 	values map[string]string
 	// words turns sizes of the examples into this cloud's.
@@ -179,16 +181,19 @@ func (r reader) try(t *testing.T, c commands.Command) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig := r.furnished
+	at := r.furnished
 	switch c.Verb() {
 	case "apply", "create", "delete":
-		kubeconfig = r.empty
+		at = r.empty
 	case "patch":
 		for i := range args {
 			args[i] = r.words.Replace(args[i])
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), r.kubectl, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], exampleNamespace, at.Namespace)
+	}
+	cmd := exec.CommandContext(t.Context(), r.kubectl, append([]string{"--kubeconfig", at.Kubeconfig}, args...)...)
 	cmd.Dir = r.folder(t, c.Document)
 	cmd.Stdin = strings.NewReader("what a secret has")
 	var problems bytes.Buffer
@@ -224,6 +229,7 @@ func (r reader) folder(t *testing.T, document string) string {
 	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(repository, "deploy"))); err != nil {
 		t.Fatal(err)
 	}
+	r.renameExamples(t, filepath.Join(dir, "deploy/examples"))
 	write(t, filepath.Join(dir, "token"), "token")
 	names, err := filepath.Abs(filepath.Join(repository, "build/names.sh"))
 	if err != nil {
@@ -249,6 +255,22 @@ func (r reader) folder(t *testing.T, document string) string {
 	}
 	write(t, filepath.Join(dir, "move/kustomization.yaml"), kustomization)
 	return dir
+}
+
+// renameExamples puts the examples into the namespace where files are applied.
+func (r reader) renameExamples(t *testing.T, folder string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples in %s: %v", folder, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, strings.ReplaceAll(string(text), exampleNamespace, r.empty.Namespace))
+	}
 }
 
 // withoutClasses is a move without the classes of a cloud. Where the driver runs under its own name, as in this cluster,

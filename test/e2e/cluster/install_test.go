@@ -40,6 +40,9 @@ func TestInstall(t *testing.T) {
 			t.Errorf("remove what the documents have installed: %v", err)
 		}
 		i.own.restore(t)
+		if err := i.removeExamples(context.Background()); err != nil {
+			t.Errorf("remove the examples: %v", err)
+		}
 	})
 	if err := i.own.remove(t.Context()); err != nil {
 		t.Fatal(err)
@@ -73,7 +76,7 @@ func (i installer) by(t *testing.T, name string, find func(root, cloud string) (
 		if err := follow(t.Context(), t, w, dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := i.env.sweep(t.Context(), i.Client); err != nil {
+		if err := i.removeExamples(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := i.env.nothingLeft(t.Context()); err != nil {
@@ -91,6 +94,17 @@ func (i installer) by(t *testing.T, name string, find func(root, cloud string) (
 	}
 }
 
+// exampleClient reads the namespace of the examples, which the pages apply.
+func (i installer) exampleClient() kube.Client { return i.env.In(exampleNamespace) }
+
+// removeExamples deletes that namespace, as the quickstart says it, and waits until the volumes are gone.
+func (i installer) removeExamples(ctx context.Context) error {
+	if _, err := i.env.Run(ctx, "delete", "namespace", exampleNamespace, "--ignore-not-found", "--timeout=5m"); err != nil {
+		return err
+	}
+	return i.env.sweep(ctx, i.exampleClient())
+}
+
 // follow runs the commands of a page and checks that there is a pod with a volume.
 func (i installer) follow(ctx context.Context, w install.Way, dir string) error {
 	took, err := i.run(ctx, dir, install.Here(i.env.cloud, w.Commands))
@@ -101,11 +115,11 @@ func (i installer) follow(ctx context.Context, w install.Way, dir string) error 
 	if took > longest {
 		return fmt.Errorf("%s: the commands took %s, want at most %s", w.Document, took.Round(time.Second), longest)
 	}
-	claim, err := kube.Get[kube.Claim](ctx, i.Client, "pvc", "data")
+	claim, err := kube.Get[kube.Claim](ctx, i.exampleClient(), "pvc", "data")
 	if err != nil {
 		return err
 	}
-	pod, err := kube.Get[kube.Pod](ctx, i.Client, "pod", "app")
+	pod, err := kube.Get[kube.Pod](ctx, i.exampleClient(), "pod", "app")
 	if err != nil {
 		return err
 	}
@@ -123,13 +137,16 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 	if _, err := i.run(ctx, dir, install.Here(i.env.cloud, []string{w.TakeOver})); err != nil {
 		return err
 	}
-	if err := i.end(ctx, "app"); err != nil {
+	if err := i.exampleClient().Delete(ctx, "pod", "app"); err != nil {
 		return err
 	}
-	if err := i.Create(ctx, newPod("app", "data", "")); err != nil {
+	if err := i.exampleClient().UntilGone(ctx, "pod", "app", patience); err != nil {
 		return err
 	}
-	_, err := i.UntilReady(ctx, "app", patience)
+	if err := i.exampleClient().Create(ctx, newPod("app", "data", "")); err != nil {
+		return err
+	}
+	_, err := i.exampleClient().UntilReady(ctx, "app", patience)
 	return err
 }
 

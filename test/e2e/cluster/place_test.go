@@ -159,18 +159,18 @@ func here() (place, error) {
 // round rounds a size up to what the cloud has.
 func (p place) round(size int64) int64 { return (size + p.whole - 1) / p.whole * p.whole }
 
-// examples returns the folder of the examples, in this cloud's words.
-func (p place) examples(t *testing.T) string {
+// exampleNamespace is the namespace that the examples name.
+const exampleNamespace = "cloudblock-examples"
+
+// examples returns the folder of the examples, in this cloud's words and for a test's namespace.
+func (p place) examples(t *testing.T, namespace string) string {
 	t.Helper()
 	const folder = "../../../deploy/examples"
-	if len(p.words) == 0 {
-		return folder
-	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples in %s: %v", folder, err)
 	}
-	words, dir := strings.NewReplacer(p.words...), t.TempDir()
+	words, dir := strings.NewReplacer(append([]string{exampleNamespace, namespace}, p.words...)...), t.TempDir()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err == nil {

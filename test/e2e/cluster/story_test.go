@@ -143,7 +143,8 @@ func begin(t *testing.T, name string) *story {
 	} else if len(left) > 0 {
 		t.Fatalf("something is left over before the test begins: %s", strings.Join(left, "; "))
 	}
-	s := &story{Client: e.namespace(t, name), t: t, env: e, examples: e.examples(t), sums: map[string]string{}}
+	client := e.namespace(t, name)
+	s := &story{Client: client, t: t, env: e, examples: e.examples(t, client.Namespace), sums: map[string]string{}}
 	held, _, err := e.store.look(t.Context())
 	if err != nil {
 		t.Fatal(err)
