@@ -26,7 +26,8 @@ var exceptions = map[string]string{
 	"-n cloudblock-linode exec...": "the flags are those of a real account; a test of the programs runs doctor",
 	"cloudblock...":                "kubectl finds a plugin by its first argument only; test/manifests runs this one",
 	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...": "it needs the network; make cluster applies the same files from the pinned module",
-	"apply -f": "a sentence about what takes a file, which it does not name",
+	"apply -f -": "its input is what the command before it prints",
+	"apply -f":   "a sentence about what takes a file, which it does not name",
 	"taint nodes NODE node.kubernetes.io/out-of-service-": "no node has the taint",
 }
 
