@@ -21,7 +21,7 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	region, err := regionOf(ctx, c)
+	region, err := regionOf(ctx, c, around.log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,7 +24,7 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	region, err := regionOf(ctx, c)
+	region, err := regionOf(ctx, c, around.log)
 	if err != nil {
 		return nil, nil, err
 	}

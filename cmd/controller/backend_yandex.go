@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+
+	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
@@ -26,11 +29,11 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if _, err := c.token(); err != nil {
 		return nil, nil, err
 	}
-	zone, err := regionOf(ctx, c)
+	zone, err := regionOf(ctx, c, around.log)
 	if err != nil {
 		return nil, nil, err
 	}
-	folder, err := folderOf(ctx, c)
+	folder, err := folderOf(ctx, c, around.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,15 +59,16 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 
 // locateYandex fills in the folder.
 func locateYandex(ctx context.Context, c *config) (err error) {
-	c.yandexFolder, err = folderOf(ctx, *c)
+	c.yandexFolder, err = folderOf(ctx, *c, zap.NewNop())
 	return err
 }
 
 // folderOf is the folder that the volumes are in: what --yandex-folder-id says, or else the one of this machine.
-func folderOf(ctx context.Context, c config) (string, error) {
+func folderOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.yandexFolder != "" {
 		return c.yandexFolder, nil
 	}
+	log.Info("asking the metadata service for the folder, since there is no --yandex-folder-id", zap.String("at", cmp.Or(c.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", metadataPatience))
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
 	folder, err := metadata.YandexFolder(asking, c.MetadataEndpoint)

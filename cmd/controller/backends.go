@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -108,10 +109,11 @@ var backends = map[string]backend{
 const metadataPatience = 20 * time.Second
 
 // regionOf is where volumes are made that no request places: what --region says, or else where this program runs.
-func regionOf(ctx context.Context, c config) (string, error) {
+func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.region != "" {
 		return c.region, nil
 	}
+	log.Info("asking the metadata service for the region, since there is no --region", zap.String("at", cmp.Or(c.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", metadataPatience))
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
 	machine, err := c.backend.machine(asking, c.MetadataEndpoint)

@@ -69,7 +69,8 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.linodePersist, "linode-persist", usualLinodePersist, "whether attachments survive a boot of the Linode: `auto|true|false`; auto: where the cloud lets them")
 	fs.BoolVar(&c.linodeKubernetesTags, "linode-kubernetes-tags", false, "write the names of claim, namespace and volume as tags on volumes of Linode, which may need a user with unrestricted access")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
-	fs.DurationVar(&c.operationTimeout, "operation-timeout", usualOperation, "how long an operation of the cloud is waited for where no caller says")
+	c.operationTimeout = usualOperation
+	fs.Func("operation-timeout", "how long an operation of the cloud is waited for where no caller says, a `duration` (default 5m)", driver.Duration(&c.operationTimeout))
 	fs.Func("api-limits", "how many requests the API takes, as `CALLS/TIME,...` (default: what the cloud documents); less where clusters share a token", limitsFlag(&c.apiLimits))
 	return fs
 }

@@ -88,7 +88,7 @@ func (c *config) examineMetadata(ctx context.Context, report *doctor.Report) boo
 	const remedy = "let the pod reach 169.254.169.254, or set "
 	var err error
 	if c.region == "" {
-		if c.region, err = regionOf(ctx, *c); err != nil {
+		if c.region, err = regionOf(ctx, *c, zap.NewNop()); err != nil {
 			report.Wrong("metadata", err, remedy+"REGION (--region)")
 			return false
 		}

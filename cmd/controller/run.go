@@ -33,13 +33,16 @@ const endGrace = 3 * time.Second
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
 		err := listVolumes(ctx, args[1:], environ, stdout, stderr)
-		if errors.Is(err, fault.InvalidArgument) {
+		if errors.Is(err, fault.InvalidArgument) && !errors.Is(err, driver.ErrCommandLine) {
 			return fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 		}
 		return err
 	}
 	if len(args) > 0 && args[0] == "doctor" {
 		return runDoctor(ctx, args[1:], environ, stdout)
+	}
+	if err := driver.CheckCommand(args, "doctor", "volumes"); err != nil {
+		return err
 	}
 	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -54,6 +57,9 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	}
 	log, err := driver.NewLogger(cfg.LogLevel, cfg.LogFormat, stderr)
 	if err != nil {
+		return err
+	}
+	if err := driver.CheckSocketFolder(cfg.Endpoint); err != nil {
 		return err
 	}
 	around := surroundings{log: log, registry: prometheus.NewRegistry()}

@@ -71,7 +71,7 @@ func TestExitCodes(t *testing.T) {
 		"the version needs nothing":        {[]string{"--version"}, 0, "cloudblock-controller unknown unknown\n"},
 		"help is no error":                 {[]string{"--help"}, 0, "-local-pool"},
 		"a wrong flag":                     {[]string{"--cloud=local", "--x"}, 2, "-x"},
-		"a pool that is a file":            {[]string{"--cloud=local", "--node-id=n", "--local-pool=" + file}, 1, "open --cloud local"},
+		"a pool that is a file":            {[]string{"--cloud=local", "--node-id=n", "--local-pool=" + file, "--endpoint=" + drivertest.Endpoint(t)}, 1, "open --cloud local"},
 		"a wrong flag of the sub-command":  {[]string{"volumes", "--cloud=mars"}, 2, "mars"},
 		"a sub-command that finds no pool": {[]string{"volumes", "--cloud=local", "--local-pool=" + file + "-not"}, 1, file},
 	}

@@ -29,25 +29,25 @@ type volumesConfig struct {
 // listVolumes is the sub-command "volumes". A pool has records of its own to show; of other clouds it shows what they
 // list.
 func listVolumes(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
-	if b, known := backends[cloudIn(args)]; known && !b.perNode {
-		return runInventory(ctx, args, environ, stdout, stderr)
+	if backends[cloudIn(args)].perNode {
+		return runVolumes(ctx, args, stdout, stderr)
 	}
-	return runVolumes(ctx, args, stdout, stderr)
+	return runInventory(ctx, args, environ, stdout, stderr) // which says what is wrong with --cloud
 }
 
-// cloudIn returns what --cloud says, which decides which flags there are.
-func cloudIn(args []string) string {
+// cloudIn returns what --cloud says last, which decides which flags there are.
+func cloudIn(args []string) (last string) {
 	for i, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
 		case name != "cloud" || !strings.HasPrefix(arg, "-"):
 		case strings.Contains(arg, "="):
-			return value
+			last = value
 		case i+1 < len(args):
-			return args[i+1]
+			last = args[i+1]
 		}
 	}
-	return ""
+	return last
 }
 
 // runVolumes lists what is in a node's pools, snapshots and orphans too, or removes exactly one. It
@@ -143,9 +143,6 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 	var wrong []error
 	add := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf(format, args...))
-	}
-	if c.cloud != "local" {
-		add("--cloud %q: volumes can be listed with --cloud local only", c.cloud)
 	}
 	if len(c.poolFlags) == 0 {
 		add("--local-pool: required")

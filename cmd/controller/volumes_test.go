@@ -144,11 +144,11 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 
 func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	var out bytes.Buffer
-	err := runVolumes(t.Context(), []string{"--cloud", "moon", "--local-pool", "rel", "--node-id", "N_1", "--delete", "../x", "--output", "xml", "extra"}, &out, &out)
+	err := runVolumes(t.Context(), []string{"--cloud", "local", "--local-pool", "rel", "--node-id", "N_1", "--delete", "../x", "--output", "xml", "extra"}, &out, &out)
 	if !errors.Is(err, driver.ErrCommandLine) {
 		t.Fatalf("runVolumes = %v, want %v", err, driver.ErrCommandLine)
 	}
-	for _, word := range []string{"--cloud", "--local-pool", "--node-id", "--delete", "--output", "extra"} {
+	for _, word := range []string{"--local-pool", "--node-id", "--delete", "--output", "extra"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not name %s: %v", word, err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,7 @@ func readMachine(ctx context.Context, cfg config, log *zap.Logger) (metadata.Mac
 	if hasFallback {
 		timeout = fallbackTimeout
 	}
+	log.Info("asking the metadata service which machine this is", zap.String("at", cmp.Or(cfg.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", timeout))
 	metadataCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	machine, err := cfg.disks.machine(metadataCtx, cfg.MetadataEndpoint)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -39,6 +40,9 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if len(args) > 0 && args[0] == "doctor" {
 		return runDoctor(ctx, args[1:], environ, stdout)
 	}
+	if err := driver.CheckCommand(args, "doctor"); err != nil {
+		return err
+	}
 	cfg, err := parse(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -58,7 +62,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(checkKernel(release), checkTools(log, environ.Get("PATH"))); err != nil {
+	if err := errors.Join(checkKernel(release), checkTools(log, environ.Get("PATH")), driver.CheckSocketFolder(cfg.Endpoint)); err != nil {
 		return err
 	}
 	return serve(ctx, cfg, log)
@@ -90,6 +94,9 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		if err := registry.Register(&slotMetrics{slots: p.slots, log: log}); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
+	}
+	if _, err := os.Stat(cfg.kubeletDir); err != nil {
+		log.Warn("--kubelet-dir: the folder is not there, so the kubelet of this machine is elsewhere or has not started", zap.Error(err))
 	}
 	if err := mounter.CheckPropagation(cfg.kubeletDir); err != nil {
 		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -119,14 +118,12 @@ func TestMissingProgramsOfAFilesystemAreAWarningThatNamesThem(t *testing.T) {
 
 func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 	pool := filepath.Join(t.TempDir(), "pool")
-	tryStart := func(node string) error {
-		args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=" + node, "--endpoint=unix:///nonexistent-folder/x.sock"}
-		return run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{})
+	_, _, stop := startWith(t, fakePath(t, everyTool()...), "--cloud=local", "--local-pool="+pool, "--node-id=a")
+	if err := stop(); err != nil {
+		t.Fatal(err)
 	}
-	if err := tryStart("a"); err == nil || !strings.Contains(err.Error(), "nonexistent-folder") || errors.Is(err, driver.ErrCommandLine) {
-		t.Fatalf("run with a socket that cannot be = %v, want an error about the socket", err)
-	}
-	if err := tryStart("b"); err == nil || !strings.Contains(err.Error(), "--local-pool") {
+	args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=b", "--endpoint=" + drivertest.Endpoint(t)}
+	if err := run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "--local-pool") {
 		t.Errorf("run on the pool of another node = %v, want an error that names the flag", err)
 	}
 }

@@ -8,13 +8,22 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 )
 
 // ErrCommandLine marks an error of the command line, for which the programs exit with 2.
-var ErrCommandLine = errors.New("wrong command line")
+var ErrCommandLine = errors.New("wrong command line (see --help)")
+
+// CheckCommand returns an error if the arguments begin with a word that is none of a program's sub-commands.
+func CheckCommand(args []string, known ...string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil
+	}
+	return fmt.Errorf("%w:\n%q: unknown command; known are %s", ErrCommandLine, args[0], strings.Join(known, ", "))
+}
 
 // Flags are those that both programs have, with one meaning.
 type Flags struct {
@@ -160,6 +169,18 @@ func checkHTTP(endpoint string) error {
 		return fmt.Errorf("--http-endpoint %q: the port is not a number", endpoint)
 	}
 	return nil
+}
+
+// Duration returns the flag that sets a variable, which has its default and keeps it when a value is none.
+func Duration(to *time.Duration) func(string) error {
+	return func(value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return errors.New("not a duration, such as 90s or 5m")
+		}
+		*to = d
+		return nil
+	}
 }
 
 // InFlag puts the name of a flag before what is wrong with it.

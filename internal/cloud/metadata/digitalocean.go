@@ -13,7 +13,7 @@ import (
 )
 
 // digitalOceanBase is the address that every droplet reaches its metadata service at.
-const digitalOceanBase = "http://169.254.169.254"
+const digitalOceanBase = Usual
 
 var (
 	number     = regexp.MustCompile(`^[1-9][0-9]{0,18}$`)

@@ -18,7 +18,7 @@ import (
 
 const (
 	// linodeBase is the address that every Linode reaches its metadata service at.
-	linodeBase = "http://169.254.169.254"
+	linodeBase = Usual
 	// linodeToken is for how many seconds a token is asked for; it is used at once.
 	linodeToken = "60"
 	// longestInstance bounds the description of a Linode, which has all its tags.

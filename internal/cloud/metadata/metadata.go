@@ -32,6 +32,9 @@ type Machine struct {
 // an answer or ctx ends: right after a boot the service may not be there yet.
 type Source func(ctx context.Context, base string) (Machine, error)
 
+// Usual is the base URL of each cloud's service.
+const Usual = "http://169.254.169.254"
+
 const (
 	// answerTimeout bounds one question. The service is one hop away; where it is not, as outside of the
 	// cloud, nobody answers at all.

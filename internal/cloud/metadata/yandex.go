@@ -19,7 +19,7 @@ import (
 
 const (
 	// yandexBase is the address that every machine of Yandex Cloud reaches its metadata service at.
-	yandexBase = "http://169.254.169.254"
+	yandexBase = Usual
 	// longestYandexToken bounds the answer with a token of the machine's account.
 	longestYandexToken = 16 << 10
 )

@@ -37,8 +37,7 @@ type member struct {
 	pool atomic.Pointer[Storage] // nil until it is open
 }
 
-// OpenSet opens the pools of one node, which have different names and folders. It returns an error if none can be
-// used.
+// OpenSet opens the pools of one node, which have different names and folders. It fails if none can be used.
 func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
 	s := &Set{opening: make(chan struct{}, 1)}
 	for _, cfg := range configs {
@@ -89,7 +88,9 @@ func (s *Set) checkConfigured() error {
 			continue
 		}
 		n, err := readIDFile(m.cfg.IDFile)
-		errs = append(errs, err)
+		if m.pool.Load() != nil { // else the attempt to open it has said this
+			errs = append(errs, err)
+		}
 		members[n.ID], folders[filepath.Dir(m.cfg.IDFile)] = true, true
 	}
 	for folder := range folders {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+)
+
+// TestWrongCommandsSayWhatIsWrong: each mistake once, on a line of its own, and nothing that is not so.
+func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
+	whole := func(args []string) error {
+		return run(t.Context(), args, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})
+	}
+	linode := []string{"--cloud=linode", "--cluster-id=a", "--credentials-file=/nonexistent"}
+	drivertest.WantRefused(t, whole, map[string]drivertest.CommandLine{
+		"volumes of no cloud":           {{"volumes"}, {"--cloud: required: digitalocean, linode, local, yandex"}},
+		"volumes of a cloud not known":  {{"volumes", "--cloud", "digitalocaen"}, {`--cloud "digitalocaen": known are digitalocean, `}},
+		"the last cloud counts":         {{"volumes", "--cloud=linode", "--cloud=local", "--output=json"}, {"--local-pool: required"}},
+		"an id that is none":            {{"volumes", "--cloud=local", "--local-pool=/p", "--delete=n1/0123"}, {"--delete: volume id of 4 bytes"}},
+		"a duration without a unit":     {append(linode, "--operation-timeout=5"), {`"5" for flag -operation-timeout: not a duration, such as 90s`}},
+		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor, volumes`}},
+		"a misspelled sub-command":      {{"doctro", "--cloud=local"}, {`"doctro": unknown command`}},
+	})
+	if err := whole([]string{"--cloud=mars"}); err == nil || !strings.Contains(err.Error(), "--help") || strings.Count(err.Error(), "wrong command line") != 1 {
+		t.Errorf("run = %v, want a word about --help, once", err)
+	}
+}
+
+// TestAMissingSocketFolderIsNamed, before a pool is made.
+func TestAMissingSocketFolderIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for folder, want := range map[string]string{"none": "/none does not exist", "file": "/file is no folder"} {
+		args := []string{"--cloud=local", "--local-pool=" + filepath.Join(dir, "pool"), "--node-id=a", "--endpoint=unix://" + filepath.Join(dir, folder, "x.sock")}
+		err := run(t.Context(), args, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})
+		if err == nil || errors.Is(err, driver.ErrCommandLine) || !strings.HasPrefix(err.Error(), "--endpoint: ") || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("run with a socket in %s = %v, want --endpoint: ... %s", folder, err, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "pool")); err == nil {
+			t.Errorf("the pool was made for a socket in %s", folder)
+		}
+	}
+}
+
+// TestItSaysWhomItAsks: a program that waits for the metadata service is not silent.
+func TestItSaysWhomItAsks(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"the region": {nil, "asking the metadata service for the region"},
+		"the folder": {[]string{"--region=ru-central1-a"}, "asking the metadata service for the folder"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			var log drivertest.Log
+			args := append([]string{"--cloud=yandex", "--cluster-id=a", "--metadata-endpoint=http://127.0.0.1:1", "--endpoint=" + drivertest.Endpoint(t)}, tc.args...)
+			if err := run(ctx, args, noEnvironment, &bytes.Buffer{}, &log); err == nil {
+				t.Error("run without a metadata service = nil")
+			}
+			if got := log.String(); !strings.Contains(got, tc.want) || !strings.Contains(got, `"at":"http://127.0.0.1:1"`) {
+				t.Errorf("the log has no %q:\n%s", tc.want, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+)
+
+func TestAnUnknownCommandIsNamed(t *testing.T) {
+	whole := func(args []string) error { return run(t.Context(), args, nil, &bytes.Buffer{}, &bytes.Buffer{}) }
+	drivertest.WantRefused(t, whole, map[string]drivertest.CommandLine{
+		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor`}},
+		"the controller's":              {{"volumes", "--cloud=local"}, {`"volumes": unknown command`}},
+	})
+}
+
+func TestAMissingSocketFolderIsNamed(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "none")
+	for _, args := range [][]string{drivertest.Local(), {"--cloud=linode", "--node-id=1", "--zone=us-ord", "--max-volumes=3"}} {
+		err := run(t.Context(), append(args, "--endpoint=unix://"+folder+"/x.sock"), fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{})
+		if want := "--endpoint: the folder " + folder + " does not exist"; err == nil || err.Error() != want || errors.Is(err, driver.ErrCommandLine) {
+			t.Errorf("run(%q) = %v, want %s", args, err, want)
+		}
+	}
+}
+
+// TestAMissingKubeletFolderIsAWarning: with a kubelet that is elsewhere each call is refused, and doctor says why.
+func TestAMissingKubeletFolderIsAWarning(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "kubelet")
+	for folder, want := range map[string]bool{missing: true, t.TempDir(): false} {
+		_, log, stop := start(t, fakePath(t, everyTool()...), "--kubelet-dir="+folder)
+		if err := stop(); err != nil {
+			t.Errorf("run = %v, want no error", err)
+		}
+		if got := strings.Contains(log.String(), "--kubelet-dir"); got != want {
+			t.Errorf("a word about --kubelet-dir=%s: %t, want %t:\n%s", folder, got, want, log.String())
+		}
+	}
+}
+
+// TestItSaysWhomItAsks: a program that waits for the metadata service is not silent.
+func TestItSaysWhomItAsks(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var log drivertest.Log
+	args := []string{"--cloud=yandex", "--metadata-endpoint=http://127.0.0.1:1", "--endpoint=" + drivertest.Endpoint(t)}
+	if err := run(ctx, args, fakePath(t, everyTool()...), &bytes.Buffer{}, &log); err != nil {
+		t.Errorf("run that was stopped = %v, want no error", err)
+	}
+	if got := log.String(); !strings.Contains(got, "asking the metadata service") || !strings.Contains(got, `"at":"http://127.0.0.1:1"`) {
+		t.Errorf("the log does not say whom it asks:\n%s", got)
+	}
+}
