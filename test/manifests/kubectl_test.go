@@ -146,6 +146,10 @@ func TestKubectlCloudblockWithoutACluster(t *testing.T) {
 	if exit != 1 || !strings.Contains(stdout, "the API server does not answer") || !strings.Contains(stdout, "=> correct the context") {
 		t.Errorf("without a cluster it exits with %d and prints %q", exit, stdout)
 	}
+	_, stderr, exit := cloudblock(t, "/nowhere", "volumes", "--output=json")
+	if exit != 1 || !strings.HasPrefix(stderr, "wrong    cluster      the API server does not answer: The connection") || !strings.Contains(stderr, "=> correct the context") {
+		t.Errorf("volumes without a cluster exits with %d and prints %q", exit, stderr)
+	}
 	for _, args := range [][]string{{"--output=xml"}, {"volumes", "--all"}, {"--output"}} {
 		if _, stderr, exit := cloudblock(t, "/nowhere", args...); exit != 2 || !strings.Contains(stderr, "Usage: kubectl cloudblock") {
 			t.Errorf("%q exits with %d and prints %q", args, exit, stderr)
@@ -153,6 +157,74 @@ func TestKubectlCloudblockWithoutACluster(t *testing.T) {
 	}
 	if stdout, _, exit := cloudblock(t, "/nowhere", "--help"); exit != 0 || !strings.Contains(stdout, "Usage: kubectl cloudblock") {
 		t.Errorf("--help exits with %d and prints %q", exit, stdout)
+	}
+}
+
+// TestKubectlCloudblockTakesFlagsAsKubectlDoes: with a blank or an equals sign between a flag and its value.
+func TestKubectlCloudblockTakesFlagsAsKubectlDoes(t *testing.T) {
+	dir := newState(t, render(t, filepath.Join(deploy, "overlays", "linode"))).write(t)
+	for args, want := range map[string]string{
+		"--context other":                          "pods in cloudblock-linode",
+		"--context=other -o json":                  "pods in cloudblock-linode",
+		"--context missing":                        `context "missing" does not exist`,
+		"--namespace cloudblock-linode":            "pods in cloudblock-linode",
+		"doctor --namespace=elsewhere":             "no DaemonSet of elsewhere has the label",
+		"volumes --context other -n elsewhere":     "no DaemonSet of cloudblock-csi in the namespace elsewhere",
+		"volumes --context=missing --output=table": `context "missing" does not exist`,
+		"--context": "--context: it needs a value",
+	} {
+		stdout, stderr, _ := cloudblock(t, dir, strings.Fields(args)...)
+		if !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s prints %q and %q, want %q", args, stdout, stderr, want)
+		}
+	}
+}
+
+// TestKubectlCloudblockBelievesNoPod: what a pod prints reaches neither the terminal as a command nor the list as a part of it, and
+// no command runs in a pod outside of the driver's namespace.
+func TestKubectlCloudblockBelievesNoPod(t *testing.T) {
+	good := `[{"id": "node-2/0123456789abcdef0123456789abcdef", "size": 1073741824, "inUse": true, "problem": "a \"b\" \u00e9 {[,]}", "x": [-1.5e3, null, {}]}]`
+	for name, evil := range map[string]string{
+		"a forged value":       `[]", "x": "y`,
+		"another node":         `[]}, {"node": "node-9", "volumes": [{"id": "forged"}]`,
+		"an object":            `{"id": "a"}`,
+		"a string with a line": "[{\"id\": \"a\nb\"}]",
+		"no end":               `[{"id": "a"}`,
+		"a comma too many":     `[{"id": "a"},]`,
+		"a word":               `[yes]`,
+		"two values":           `[1 2]`,
+		"a wrong escape":       `["\x"]`,
+		"a mark of the parser": "[{\"a\": \t}]",
+	} {
+		s := newState(t, render(t, filepath.Join(deploy, "overlays", "local")))
+		s.volumes["cloudblock-node-node-1"] = [2]string{"\x1b]0;evil\x07\xc2\x9b31mred\x7f\n", evil}
+		s.volumes["cloudblock-node-node-2"] = [2]string{"ID  CLAIM\n", good}
+		dir := s.write(t)
+		stdout, stderr, exit := cloudblock(t, dir, "volumes", "--output=json")
+		var nodes []struct {
+			Node    string
+			Volumes []map[string]any
+		}
+		if err := json.Unmarshal([]byte(stdout), &nodes); err != nil || exit != 1 || len(nodes) != 1 || nodes[0].Node != "node-2" || len(nodes[0].Volumes) != 1 {
+			t.Errorf("%s: it exits with %d and prints %s: %v", name, exit, stdout, err)
+		}
+		if !strings.Contains(stderr, "node-1: what the pod cloudblock-node-node-1 prints is no list in JSON") {
+			t.Errorf("%s: it says %q", name, stderr)
+		}
+		table, _, exit := cloudblock(t, dir, "volumes")
+		if exit != 0 || !strings.Contains(table, "  ]0;evil31mred\n") {
+			t.Errorf("the table exits with %d and is %q, want the text without control characters", exit, table)
+		}
+	}
+	foreign := newState(t, render(t, filepath.Join(deploy, "overlays", "local")))
+	for i := range foreign.daemonSets {
+		foreign.daemonSets[i].Namespace = "tenant"
+	}
+	for i := range foreign.pods {
+		foreign.pods[i].Namespace = "tenant"
+	}
+	if stdout, stderr, exit := cloudblock(t, foreign.write(t), "volumes"); exit != 1 || !strings.Contains(stderr, "no DaemonSet of cloudblock-csi in the namespace cloudblock-local") {
+		t.Errorf("with the label in another namespace it exits with %d and prints %q, %q", exit, stdout, stderr)
 	}
 }
 

@@ -77,7 +77,8 @@ func kubectlGet(dir string, words []string, options map[string]string) error {
 	for _, item := range list.Items {
 		object := metadataOf(item)
 		key, value, _ := strings.Cut(options["-l"], "=")
-		if (key == "" || object.Labels[key] == value) && (len(words) == 1 || object.Name == words[1]) {
+		here := options["-n"] == "" || options["-n"] == object.Namespace
+		if here && (key == "" || object.Labels[key] == value) && (len(words) == 1 || object.Name == words[1]) {
 			items = append(items, item)
 		}
 	}
@@ -109,8 +110,8 @@ func metadataOf(item map[string]any) (object metadata) {
 }
 
 type metadata struct {
-	Name   string
-	Labels map[string]string
+	Name, Namespace string
+	Labels          map[string]string
 }
 
 // kubectlExec answers what the program in a pod has printed. A pod without that does not answer.
