@@ -17,11 +17,13 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY cmd cmd
 COPY internal internal
+COPY build/notices build/notices
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     for program in controller node; do \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
-    -o /out/cloudblock-$program ./cmd/$program || exit 1; done
+    -o /out/cloudblock-$program ./cmd/$program || exit 1; done && \
+    go run ./build/notices ./cmd/controller ./cmd/node >/out/third-party
 
 FROM ${DEBIAN_IMAGE} AS tools
 COPY build/node-tools.sh /node-tools.sh
@@ -38,6 +40,9 @@ LABEL org.opencontainers.image.title="cloudblock-csi with LVM" \
       org.opencontainers.image.revision=$COMMIT
 COPY --from=tools /out /
 COPY --from=build /out/cloudblock-controller /out/cloudblock-node /
+# The terms of these programs and of the modules compiled into them.
+COPY LICENSE /licenses/cloudblock-csi
+COPY --from=build /out/third-party /licenses/third-party
 ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin
 # Where transparent huge pages are always on, they fill the small heap up again behind the garbage collector (golang/go#64332).
 ENV GODEBUG=disablethp=1

@@ -58,3 +58,39 @@ func TestWhatIsNotAcceptedIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestEachImageHasTheTerms: each Dockerfile puts the project's licence and the terms of all programs that it builds into its image.
+func TestEachImageHasTheTerms(t *testing.T) {
+	files, err := filepath.Glob("../*.Dockerfile")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("the Dockerfiles are %v, %v", files, err)
+	}
+	for _, file := range files {
+		var text [2]string
+		for i, path := range []string{file, file + ".dockerignore"} {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text[i] = string(content)
+		}
+		_, notices, _ := strings.Cut(text[0], "go run ./build/notices ")
+		notices, _, _ = strings.Cut(notices, ">")
+		for _, program := range []string{"controller", "node"} {
+			built := strings.Contains(text[0], "/out/cloudblock-"+program+" ")
+			if named := strings.Contains(notices, "./cmd/"+program+" "); named != built {
+				t.Errorf("%s: it has %s: %t, and its terms: %t", file, program, built, named)
+			}
+		}
+		for _, want := range []string{"\nCOPY LICENSE /licenses/cloudblock-csi\n", "\nCOPY --from=build /out/third-party /licenses/third-party\n"} {
+			if !strings.Contains(text[0], want) {
+				t.Errorf("%s has no %s", file, strings.TrimSpace(want))
+			}
+		}
+		for _, want := range []string{"!LICENSE", "!build/notices"} {
+			if !strings.Contains(text[1], "\n"+want+"\n") {
+				t.Errorf("%s.dockerignore has no %s", file, want)
+			}
+		}
+	}
+}

@@ -192,6 +192,7 @@ func TestTheImagesHaveTheTermsOfWhatIsInThem(t *testing.T) {
 	for name, modules := range map[string][]string{
 		"controller": {"google.golang.org/grpc v", "github.com/hashicorp/go-retryablehttp v", "Go go1."},
 		"node":       {"google.golang.org/grpc v", "k8s.io/mount-utils v", "Go go1."},
+		"lvm":        {"github.com/hashicorp/go-retryablehttp v", "k8s.io/mount-utils v", "Go go1."},
 	} {
 		root, _, _ := unpack(t, name)
 		text, err := os.ReadFile(filepath.Join(root, "licenses/third-party"))
