@@ -46,9 +46,7 @@ func (d *Device) flushAlone(ctx context.Context) error {
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
 		case try == maxAlone:
-			return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: a program with mounts of its own has it (on the machine, "+
-				"`grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it; end it, and let its volumes have mountPropagation: HostToContainer), "+
-				"or LVM or an array is built on it", d.path, d.claim.Volume, fault.Busy, unix.Major(d.number), unix.Minor(d.number))
+			return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: %s", d.path, d.claim.Volume, fault.Busy, holderOf(d.number))
 		}
 		select {
 		case <-tick.C:
@@ -56,6 +54,12 @@ func (d *Device) flushAlone(ctx context.Context) error {
 			return fmt.Errorf("wait for %s of volume %s: %w: %w", d.path, d.claim.Volume, fault.Unavailable, ctx.Err())
 		}
 	}
+}
+
+// holderOf says what may have a device that is in exclusive use, and the command that finds it.
+func holderOf(number uint64) string {
+	return fmt.Sprintf("a program with mounts of its own has it (on the machine, `grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it; end it, "+
+		"and let its volumes have mountPropagation: HostToContainer), or LVM or an array is built on it", unix.Major(number), unix.Minor(number))
 }
 
 // flush writes what is cached and releases the disk: for good, since a child that another goroutine has just

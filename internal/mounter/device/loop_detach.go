@@ -79,7 +79,11 @@ func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
 		if other := l.checkFile(c, image); other != nil {
 			return other
 		}
-		return fmt.Errorf("%s: %w: %w", c.name, errInUse, fault.Busy)
+		number, err := l.number(c.name)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: %w: %s: %w", c.name, errInUse, holderOf(number), fault.Busy)
 	case err != nil:
 		return fmt.Errorf("open %s: %w: %w", c.name, fault.Unavailable, err)
 	}

@@ -312,7 +312,12 @@ func TestReleaseSucceedsOnlyWhenTheDeviceIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, "Release while in exclusive use", r.Release(t.Context(), c), fault.Busy)
+	err = r.Release(t.Context(), c)
+	wantKind(t, "Release while in exclusive use", err, fault.Busy)
+	number := strings.TrimSpace(read(t, "/sys/block/"+filepath.Base(d.Path())+"/dev"))
+	if want := "`grep -l ' " + number + " ' /proc/[0-9]*/mountinfo`"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Release while in exclusive use = %v, want the command that finds the holder: %s", err, want)
+	}
 	if err := excl.Close(); err != nil {
 		t.Fatal(err)
 	}
