@@ -1,7 +1,10 @@
 package docs_test
 
 import (
+	"encoding/json"
+	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,24 +26,73 @@ func TestMigrationsCanGoBack(t *testing.T) {
 			}
 			at += found
 		}
-		stopped := map[string]bool{}
+		began := map[string]any{"spec": map[string]any{"replicas": 1.0, "template": map[string]any{"spec": map[string]any{
+			"hostNetwork": true, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}}}}}
+		objects := map[string]map[string]any{}
 		for _, c := range section(t, doc, text, "## The move") {
-			if c.Verb() == "scale" || c.Verb() == "patch" {
-				stopped[object(c)] = true
+			if patch := patchOf(t, c); patch != nil {
+				objects[object(c)] = merged(began, patch)
 			}
 		}
-		if len(stopped) != 2 {
-			t.Errorf("%s: the move stops %v, want a StatefulSet and a DaemonSet", doc, stopped)
+		if len(objects) != 2 {
+			t.Errorf("%s: the move stops %v, want a StatefulSet and a DaemonSet", doc, slices.Collect(maps.Keys(objects)))
+		}
+		for what, is := range objects {
+			if reflect.DeepEqual(is, began) {
+				t.Errorf("%s: nothing is changed by kubectl %s", doc, what)
+			}
 		}
 		for _, c := range section(t, doc, text, "## Going back") {
-			if !slices.Contains(c.Args, "--replicas=0") {
-				delete(stopped, object(c))
+			if patch := patchOf(t, c); patch != nil && objects[object(c)] != nil {
+				objects[object(c)] = merged(objects[object(c)], patch)
 			}
 		}
-		for what := range stopped {
-			t.Errorf("%s: going back has no command for what the move did: kubectl %s", doc, what)
+		for what, is := range objects {
+			if !reflect.DeepEqual(is, began) {
+				t.Errorf("%s: after the move and the way back kubectl %s has left %v, want %v", doc, what, is, began)
+			}
 		}
 	}
+}
+
+// patchOf returns what a command changes in an object, or nil.
+func patchOf(t *testing.T, c commands.Command) (patch map[string]any) {
+	t.Helper()
+	for i, arg := range c.Args {
+		replicas, scales := strings.CutPrefix(arg, "--replicas=")
+		text := `{"spec": {"replicas": ` + replicas + `}}`
+		if arg == "-p" {
+			text = c.Args[i+1]
+		}
+		if !scales && arg != "-p" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), &patch); err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+	}
+	return patch
+}
+
+// merged returns an object after a merge patch (RFC 7386).
+func merged(object, patch map[string]any) map[string]any {
+	object = maps.Clone(object)
+	if object == nil {
+		object = map[string]any{}
+	}
+	for key, value := range patch {
+		inner, nested := value.(map[string]any)
+		switch {
+		case nested:
+			old, _ := object[key].(map[string]any)
+			object[key] = merged(old, inner)
+		case value == nil:
+			delete(object, key)
+		default:
+			object[key] = value
+		}
+	}
+	return object
 }
 
 // section returns the commands below a heading.
