@@ -20,15 +20,20 @@ func TestDoctorOfTheRealProgram(t *testing.T) {
 	dir := tempDir(t)
 	binary := build(t, dir)
 	const own = "mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/pods && mkdir -m 700 /var/lib/pool && "
+	const inFile = own + "mkdir /var/lib/d && truncate -s 400M /var/lib/d/img && mkfs.xfs -q /var/lib/d/img && " +
+		"mount -o loop /var/lib/d/img /var/lib/pool && chmod 700 /var/lib/pool && "
 	for name, tc := range map[string]struct {
 		mounts string
 		wrong  string // the check, and what it says
 		says   string
 	}{
-		"nothing":                 {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
-		"a pool with other files": {own, "", "holds other files too"},
-		"no mount propagation":    {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
-		"a read-only /sys":        {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
+		"nothing":                           {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
+		"a pool with other files":           {own, "", "holds other files too"},
+		"a pool in a file with holes":       {inFile, "", " bytes of /var/lib/d/img, the file below the pool, are not reserved"},
+		"a pool in a file that is filled":   {inFile + "fallocate -l 400M /var/lib/d/img && ", "", "is for volumes alone"},
+		"a pool in a file that is not seen": {inFile + "mount -t tmpfs none /var/lib/d && ", "", "cannot be seen from here"},
+		"no mount propagation":              {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
+		"a read-only /sys":                  {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c",

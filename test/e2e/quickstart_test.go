@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/docs/commands"
@@ -65,6 +66,14 @@ func liveIn(t *testing.T, script string, disk bool) {
 		}
 	})
 	command(t, "sh", "-eu", "-c", strings.NewReplacer(words...).Replace(script))
+	if !disk {
+		// As fstrim.timer does before the driver has started.
+		command(t, "fstrim", "--listed-in", table, "--verbose")
+		st, err := os.Stat(pool + ".img")
+		if err != nil || st.Sys().(*syscall.Stat_t).Blocks*512 < st.Size() {
+			t.Errorf("after fstrim of what fstab lists the pool's file is not reserved in full: %+v, %v", st, err)
+		}
+	}
 	pair := start(t, programs.Options{Dir: dir, Pool: pool})
 	v := create(t, pair, programs.Claim{Name: "a", Filesystem: "xfs", Size: 320 * mib})
 	must(t, v.Stage, v.Publish)

@@ -63,6 +63,9 @@ func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
 	if err := l.checkSys(); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", claim.Volume, err)
 	}
+	if err := l.keepReserved(l.pool); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", claim.Volume, err)
+	}
 	// A device that hangs fails here, before the pool's lock.
 	if f, err := l.find(ctx, id); err == nil {
 		defer func() { _ = f.Close() }()

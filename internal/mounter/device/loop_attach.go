@@ -204,6 +204,21 @@ func (l *Loop) checkSys() error {
 	return nil
 }
 
+// keepReserved switches discard off on the loop devices that a pool's own filesystem lies on. A trim of that filesystem, such
+// as fstrim.timer's, would punch holes into the file below: the pool would promise space that the disk gives to others.
+func (l *Loop) keepReserved(p *pool.Pool) error {
+	below, err := pool.LoopsBelow(p.Dir(), l.sysDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range below {
+		if err := l.noDiscard(name); err != nil {
+			return fmt.Errorf("pool %s lies on %s: %w", p.Dir(), name, err)
+		}
+	}
+	return nil
+}
+
 // noDiscard makes the device refuse discards. The kernel would punch holes into the image for them,
 // and the holes are space that other volumes and foreign files could take away. The device keeps the
 // setting for its next file, so it is read first: each write freezes the queue, for 12 to 35 ms.
@@ -223,7 +238,7 @@ func (l *Loop) noDiscard(name string) error {
 		err = fmt.Errorf("it is still %s", strings.TrimSpace(string(now)))
 	}
 	if err != nil {
-		return fmt.Errorf("switch discards off in %s, without which the volume would lose its reserved space: %w: %w", file, fault.Precondition, err)
+		return fmt.Errorf("switch discards off in %s, without which volumes would lose their reserved space: %w: %w", file, fault.Precondition, err)
 	}
 	return nil
 }

@@ -36,6 +36,12 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
+// commandOutput runs a program that may fail.
+func commandOutput(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	return string(out), err
+}
+
 // hostDisk mounts a small filesystem of its own, for a pool to lie on.
 func hostDisk(t *testing.T, fs string, size int64) string {
 	t.Helper()

@@ -33,13 +33,19 @@ func NewPools(pools *pool.Set, node string, cfg LoopConfig) *Pools {
 }
 
 // Check proves that all pools are there and can be written, and that the settings of loop devices can be if a pool
-// needs them.
+// needs them. It switches discard off below pools that were mounted since.
 func (l *Pools) Check(ctx context.Context) error {
 	usable, missing := l.pools.Pools(ctx)
-	if slices.ContainsFunc(usable, isFiles) {
-		return errors.Join(missing, l.blank.checkSys())
+	if !slices.ContainsFunc(usable, isFiles) {
+		return missing
 	}
-	return missing
+	errs := []error{missing, l.blank.checkSys()}
+	for _, p := range usable {
+		if files, ok := p.(*pool.Pool); ok {
+			errs = append(errs, l.blank.keepReserved(files))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Open is Loop.Open.

@@ -86,17 +86,22 @@ func filesystemOf(dir string) (string, error) {
 		return "", err
 	}
 	if btrfs {
-		var info btrfsInfo
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), btrfsInfoCall, uintptr(unsafe.Pointer(&info))); errno != 0 {
-			return "", fmt.Errorf("read the id of the btrfs of %s: %w", dir, errno)
-		}
-		return fmt.Sprintf("btrfs %x", info.id), nil
+		id, err := btrfsID(f)
+		return fmt.Sprintf("btrfs %x", id), err
 	}
 	var st unix.Stat_t
 	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("device %d", st.Dev), nil
+}
+
+func btrfsID(f *os.File) ([16]byte, error) {
+	var info btrfsInfo
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), btrfsInfoCall, uintptr(unsafe.Pointer(&info))); errno != 0 {
+		return info.id, fmt.Errorf("read the id of the btrfs of %s: %w", f.Name(), errno)
+	}
+	return info.id, nil
 }
 
 // btrfsInfoCall is BTRFS_IOC_FS_INFO of linux/btrfs.h, which package unix lacks, and btrfsInfo its struct

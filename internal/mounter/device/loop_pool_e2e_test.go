@@ -1,0 +1,104 @@
+//go:build e2e
+
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+)
+
+// reservedDisk is a filesystem in a file that is reserved in full, as the quickstart makes it. mount mounts it by a loop
+// device that never served, because a used one may refuse discards by itself.
+func reservedDisk(t *testing.T, fs string) (image, dir string, mount func()) {
+	t.Helper()
+	image, dir = filepath.Join(t.TempDir(), "pool.img"), t.TempDir()
+	command(t, "fallocate", "-l", "1G", image)
+	command(t, mkfs[fs][0], append(mkfs[fs][1:], image)...)
+	mount = func() {
+		t.Helper()
+		if err := loops.Fresh(); err != nil {
+			t.Fatal(err)
+		}
+		command(t, "fallocate", "-l", "1G", image) // what mkfs or an earlier trim gave away
+		command(t, "mount", "-o", "loop", image, dir)
+	}
+	mount()
+	t.Cleanup(func() {
+		if err := mounts.Unmount(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return image, dir, mount
+}
+
+func allocated(t *testing.T, file string) int64 {
+	t.Helper()
+	st, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+// A trim of the pool's filesystem, as fstrim.timer does it, must not give away the space of the volumes: not after the start,
+// not after the pool was mounted anew, and not after a stage.
+func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
+	for fs := range mkfs {
+		t.Run(fs, func(t *testing.T) {
+			image, dir, mount := reservedDisk(t, fs)
+			cfg := pool.Config{Dir: filepath.Join(dir, "pool"), Node: "n1"}
+			set, err := pool.OpenSet(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trimmed := func(when string) {
+				t.Helper()
+				was := allocated(t, image)
+				// It fails where discards are off, which is what this is about.
+				out, _ := commandOutput("fstrim", "-v", dir)
+				if now := allocated(t, image); now < was {
+					t.Errorf("%s: fstrim took the pool's file from %d to %d bytes: %s", when, was, now, out)
+				}
+			}
+			disks := NewPools(set, "n1", LoopConfig{})
+			wantKind(t, "Check", disks.Check(t.Context()), fault.None)
+			trimmed("after the start")
+
+			if err := mounts.Unmount(dir); err != nil {
+				t.Fatal(err)
+			}
+			mount()
+			wantKind(t, "Check after the remount", disks.Check(t.Context()), fault.None)
+			trimmed("after it was mounted anew")
+
+			if err := mounts.Unmount(dir); err != nil {
+				t.Fatal(err)
+			}
+			mount()
+			r := newRig(t, cfg.Dir)
+			c := r.create(t, "a", 16*mib)
+			_ = r.open(t, c).Close()
+			trimmed("after a stage")
+			wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
+		})
+	}
+}
+
+// The same image without this driver: what the test above proves.
+func TestPoolInAFileWithoutTheDriverIsTrimmedAway(t *testing.T) {
+	image, dir, _ := reservedDisk(t, "xfs")
+	if out, err := commandOutput("fstrim", "-v", dir); err != nil || !strings.Contains(out, "trimmed") {
+		t.Fatalf("fstrim = %s, %v", out, err)
+	}
+	if now := allocated(t, image); now > 512*mib {
+		t.Errorf("after fstrim %d bytes are allocated: the test of trimmed pools proves nothing on this kernel", now)
+	}
+}
