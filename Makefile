@@ -46,20 +46,26 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 	@test/progress.sh "building the demo" env CGO_ENABLED=0 $(GO) build -trimpath -o bin/demo ./test/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
 
-.PHONY: test
-test: ## Run every test that needs no root
-	@test/require.sh gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
-	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -race -timeout 30m -parallel 4 ./...
-	cd test/tools && $(GO) test ./...
-	cd test/manifests && $(GO) test -race -count=1 ./... # it also runs programs, whose sources the cache does not see
-	cd test/manifests/oldest && $(GO) test -race ./...
-	cd test/charts && $(GO) test -count=1 ./... # without -race, so that the tests and Helm's program are compiled once
+# REPORT prints each package as it finishes, what is under way, and one line at the end.
+REPORT = $(GO) run -C $(CURDIR) -trimpath ./test/report
+TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 
-.PHONY: quick
-quick: formatted ## Answer soon after a change: formatting, vet, and the tests of the programs without -race
-	@test/require.sh mkfs.ext4 mkfs.xfs mkfs.btrfs
-	$(GO) vet ./cmd/... ./internal/...
-	PATH="$$PATH:/usr/sbin:/sbin" $(GO) test -parallel 4 ./cmd/... ./internal/... ./test/architecture
+.PHONY: test
+test: formatted ## Run the tests that need no root, once: the flags are those of build, so that its packages are compiled once
+	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
+	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(TESTS) '$(GO) test -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
+
+.PHONY: test-all
+test-all: ## Run every test that needs no root, with -race and in every variant
+	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
+	@$(TESTS) '$(GO) test -json -race -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@cd test/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
+	@# Without the cache: the tests also run programs, whose sources it does not see.
+	@cd test/manifests && $(TESTS) '$(GO) test -json -race -count=1 ./... | $(REPORT)'
+	@cd test/manifests/oldest && $(TESTS) '$(GO) test -json -race ./... | $(REPORT)'
+	@# Without -race, so that the tests and Helm are compiled once.
+	@cd test/charts && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
@@ -266,4 +272,4 @@ generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	cd test/charts && $(GO) mod tidy -diff
 
 .PHONY: verify
-verify: lint lint-workflows generated test ## What every commit must pass: lint, generated files unchanged, test
+verify: lint lint-workflows generated test-all ## What every commit must pass: lint, generated files unchanged, every test

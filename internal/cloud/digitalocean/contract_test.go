@@ -99,6 +99,9 @@ func TestContract(t *testing.T) {
 		"the token has custom scopes":   {Rules: emulator.Rules{Scopes: emulator.DocumentedScopes}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "actions take time" {
+				t.Skip("make verify runs every variant")
+			}
 			t.Parallel()
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules != (emulator.Rules{}) {

@@ -110,6 +110,9 @@ func TestContract(t *testing.T) {
 		"new operations are not known yet": {Rules: emulator.Rules{FreshNotFound: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "operations take time" {
+				t.Skip("make verify runs every variant")
+			}
 			t.Parallel()
 			t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts)) })
 			if opts.Rules.ArrivesDone || opts.Rules.ChangeOnAccept || opts.Rules.FreshNotFound > 0 {

@@ -81,6 +81,9 @@ func TestEachPageInstalls(t *testing.T) {
 
 // TestTheFoldersRender: what the commands apply has the images of `make cluster`, the account and the settings.
 func TestTheFoldersRender(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles kustomize and Helm; make verify runs it")
+	}
 	for _, cloud := range []string{"digitalocean", "linode", "local", "yandex"} {
 		t.Run(cloud, func(t *testing.T) {
 			kustomize, err := Kustomize(root, cloud)
@@ -110,6 +113,9 @@ func TestTheFoldersRender(t *testing.T) {
 
 // TestHelmTakesTheCommands: each command of Helm in the documents exists, with its flags; with --help Helm looks at no more.
 func TestHelmTakesTheCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles kustomize and Helm; make verify runs it")
+	}
 	all, err := commands.Helm(root)
 	if err != nil {
 		t.Fatal(err)
