@@ -58,8 +58,11 @@ func (s *stage) step(ctx context.Context, name string, do func() (string, error)
 	said, err := do()
 	// Kubernetes repeats Aborted: something else is under way with the volume, as when another program opens its disk for an instant.
 	for try := 1; try < aborted && status.Code(err) == codes.Aborted && ctx.Err() == nil; try++ {
-		time.Sleep(time.Second)
-		said, err = do()
+		select {
+		case <-time.After(time.Second):
+			said, err = do()
+		case <-ctx.Done():
+		}
 	}
 	took := time.Since(begin)
 	if err != nil {
