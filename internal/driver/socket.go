@@ -40,8 +40,8 @@ func SocketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// CheckSocketFolder returns an error if the folder of the endpoint's socket is missing, before anything is kept beside it. The
-// endpoint itself has been checked.
+// CheckSocketFolder returns an error if the folder of the endpoint's socket is missing, before state is written next to
+// it. The endpoint itself has been checked.
 func CheckSocketFolder(endpoint string) error {
 	folder := filepath.Dir(strings.TrimPrefix(endpoint, "unix://"))
 	info, err := os.Stat(folder)

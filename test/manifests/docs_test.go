@@ -70,7 +70,7 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 			for name, pod := range o.pods {
 				for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 					if strings.HasSuffix(c.Image, ":unreleased") {
-						t.Errorf("%s: a reader gets %s of %s, which nobody has built, from:\n%s", document, c.Image, name, k.text)
+						t.Errorf("%s: a reader gets %s of %s, which is not published, from:\n%s", document, c.Image, name, k.text)
 					}
 				}
 				for _, c := range pod.Containers {

@@ -100,7 +100,7 @@ var hostile = map[string]func(object){
 	"a key without a cipher": func(o object) { part(o, "keyslots", "0", "area")["encryption"] = "cipher_null-ecb" },
 	"data without a cipher":  func(o object) { part(o, "segments", "0")["encryption"] = "cipher_null-ecb" },
 	"a token of the keyring": func(o object) {
-		part(o, "tokens")["1"] = object{"type": "luks2-keyring", "keyslots": []string{"0"}, "key_description": "of:somebody"}
+		part(o, "tokens")["1"] = object{"type": "luks2-keyring", "keyslots": []string{"0"}, "key_description": "other:key"}
 	},
 	"our token with a slot":   func(o object) { part(o, "tokens", "0")["keyslots"] = []string{"0"} },
 	"a name in other letters": func(o object) { o["Keyslots"] = object{} },

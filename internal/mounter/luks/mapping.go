@@ -34,7 +34,8 @@ type OpenOptions struct {
 // noTokens keeps cryptsetup from loading a plugin for the header's tokens. header.cost refuses those of its own kinds.
 const noTokens = "--disable-external-tokens"
 
-// Open makes the mapping of a volume on its disk. It is broken off when ctx ends. A header that asks for too much is fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
+// Open makes the mapping of a volume on its disk. It is broken off when ctx ends. A header that asks for too much is
+// fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
 func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
 	h, err := c.header(ctx, below.File())
 	var asks cost
