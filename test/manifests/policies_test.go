@@ -28,6 +28,8 @@ const (
 	nodesAccount = "system:serviceaccount:cloudblock-local:cloudblock-node"
 	nodeOfToken  = "authentication.kubernetes.io/node-name"
 	selectedNode = "volume.kubernetes.io/selected-node"
+	provisioner  = "volume.kubernetes.io/storage-provisioner"
+	ourDriver    = "local.csi.cloudblock.io"
 )
 
 var snapshots = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
@@ -51,6 +53,14 @@ func newBound(t *testing.T, node string) boundTo {
 		classes: []*storagev1.StorageClass{
 			{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Provisioner: "local.csi.cloudblock.io", ReclaimPolicy: reclaim("Delete"), MountOptions: []string{"noatime"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "ebs.csi.aws.com", ReclaimPolicy: reclaim("Delete")},
+			{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Provisioner: ourDriver, ReclaimPolicy: reclaim("Delete"), Parameters: map[string]string{
+				"csi.storage.k8s.io/node-stage-secret-name": "cloud-root", "csi.storage.k8s.io/node-stage-secret-namespace": "kube-system",
+			}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, Provisioner: ourDriver, ReclaimPolicy: reclaim("Delete"), Parameters: map[string]string{
+				"luks": "true",
+				"csi.storage.k8s.io/node-stage-secret-name": "${pvc.name}-key", "csi.storage.k8s.io/node-stage-secret-namespace": "${pvc.namespace}",
+				"csi.storage.k8s.io/node-expand-secret-name": "keys", "csi.storage.k8s.io/node-expand-secret-namespace": "cloudblock-local",
+			}},
 		},
 		user: &user.DefaultInfo{Name: nodesAccount, Extra: extra},
 	}
@@ -99,7 +109,8 @@ func kindOf(t *testing.T, objects ...runtime.Object) (schema.GroupVersionKind, s
 		case *storagev1.CSIStorageCapacity:
 			return storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"), storagev1.SchemeGroupVersion.WithResource("csistoragecapacities")
 		case *unstructured.Unstructured:
-			return snapshots.WithKind("VolumeSnapshotContent"), snapshots.WithResource("volumesnapshotcontents")
+			kind := o.(*unstructured.Unstructured).GroupVersionKind()
+			return kind, kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
 		}
 	}
 	t.Fatal("an object that no policy is about")
@@ -140,21 +151,53 @@ func compiled(t *testing.T, p admissionv1.ValidatingAdmissionPolicy) validating.
 // volumeOf is a volume as the provisioner on a node creates it.
 func volumeOf(node string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "x"}, Finalizers: []string{"f"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-1", Finalizers: []string{"kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer"},
+			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by":                            ourDriver,
+				"volume.kubernetes.io/provisioner-deletion-secret-name":      "",
+				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+			},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: "local.csi.cloudblock.io", VolumeHandle: node + "/0123", FSType: "ext4",
 			}},
 			AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, StorageClassName: "ours", MountOptions: []string{"noatime"},
 			PersistentVolumeReclaimPolicy: "Delete", ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "1"},
+			NodeAffinity: affinity(node),
 		},
 	}
+}
+
+// affinity is that of a volume of these nodes.
+func affinity(nodes ...string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "topology.local.csi.cloudblock.io/node", Operator: "In", Values: nodes}},
+	}}}}
+}
+
+// withSecrets is a volume of the class with Secrets, as the provisioner creates it.
+func withSecrets(v *corev1.PersistentVolume) {
+	v.Spec.StorageClassName, v.Spec.MountOptions = "secret", nil
+	v.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Name: "data-key", Namespace: "shop"}
+	v.Spec.CSI.NodeExpandSecretRef = &corev1.SecretReference{Name: "keys", Namespace: "cloudblock-local"}
 }
 
 // changed is an object with one change.
 func changed[T any](object *T, change func(*T)) *T {
 	change(object)
 	return object
+}
+
+// cloudRoot is a Secret that no class names.
+func cloudRoot() *corev1.SecretReference {
+	return &corev1.SecretReference{Namespace: "kube-system", Name: "cloud-root"}
+}
+
+// noOwner is an owner that does not exist: the garbage collector deletes what has it.
+func noOwner() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "0"}}
 }
 
 func TestATokenCreatesAndDeletesVolumesOfItsNodeOnly(t *testing.T) {
@@ -178,13 +221,47 @@ func TestATokenCreatesAndDeletesVolumesOfItsNodeOnly(t *testing.T) {
 		"creates a folder of the node": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
 			v.Spec.CSI, v.Spec.HostPath = nil, &corev1.HostPathVolumeSource{Path: "/"}
 		}), true},
-		"for a claim of another driver":       {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName, v.Spec.MountOptions = "other", nil }), true},
-		"for a claim without a class":         {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" }), true},
-		"bound in advance by name":            {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), true},
-		"under the name of another claim":     {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "2" }), true},
-		"for no claim":                        {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }), true},
-		"with mount options of its own":       {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"suid"} }), true},
-		"with a reclaim policy of its own":    {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" }), true},
+		"for a claim of another driver":    {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName, v.Spec.MountOptions = "other", nil }), true},
+		"for a claim without a class":      {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" }), true},
+		"bound in advance by name":         {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), true},
+		"under the name of another claim":  {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "2" }), true},
+		"for no claim":                     {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }), true},
+		"with mount options of its own":    {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"suid"} }), true},
+		"with a reclaim policy of its own": {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" }), true},
+		"to be collected at once":          {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.OwnerReferences = noOwner() }), true},
+		"with labels":                      {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Labels = map[string]string{"a": "b"} }), true},
+		"with another annotation":          {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Annotations["pv.kubernetes.io/bound-by-controller"] = "yes" }), true},
+		"with a Secret for its deletion": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			v.Annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = "cloud-root"
+		}), true},
+		"with another finalizer":        {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Finalizers = []string{"f"} }), true},
+		"for every node":                {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = nil }), true},
+		"for another node":              {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = affinity("b") }), true},
+		"for another node too":          {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = affinity("a", "b") }), true},
+		"with the Secrets of its class": {a, admission.Create, create(withSecrets), false},
+		"with the Secrets of another claim": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			withSecrets(v)
+			v.Spec.CSI.NodeStageSecretRef.Name = "other-key"
+		}), true},
+		"with those of another namespace": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			withSecrets(v)
+			v.Spec.CSI.NodeStageSecretRef.Namespace = "kube-system"
+		}), true},
+		"with a Secret, for a class that does not exist": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			v.Spec.StorageClassName, v.Spec.CSI.NodeStageSecretRef = "manual", cloudRoot()
+		}), true},
+		"of a class with a Secret elsewhere": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			v.Spec.StorageClassName, v.Spec.MountOptions, v.Spec.CSI.NodeStageSecretRef = "elsewhere", nil, cloudRoot()
+		}), true},
+		"without the Secrets of its class": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			withSecrets(v)
+			v.Spec.CSI.NodeStageSecretRef = nil
+		}), true},
+		"with a Secret to stage":              {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.NodeStageSecretRef = cloudRoot() }), true},
+		"with a Secret to publish":            {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.NodePublishSecretRef = cloudRoot() }), true},
+		"with a Secret to grow":               {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.NodeExpandSecretRef = cloudRoot() }), true},
+		"with a Secret to attach":             {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.ControllerPublishSecretRef = cloudRoot() }), true},
+		"with a Secret to grow at the cloud":  {a, admission.Create, create(func(v *corev1.PersistentVolume) { v.Spec.CSI.ControllerExpandSecretRef = cloudRoot() }), true},
 		"another account is none of our care": {boundTo{a.policies, a.classes, &user.DefaultInfo{Name: "admin"}}, admission.Delete, volumeOf("b"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,9 +291,12 @@ func TestATokenOnlyGrowsVolumes(t *testing.T) {
 		"the reclaim policy":     {func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = "Retain" }, true},
 		"the mount options":      {func(v *corev1.PersistentVolume) { v.Spec.MountOptions = nil }, true},
 		"the class":              {func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "other" }, true},
-		"the finalizers":         {func(v *corev1.PersistentVolume) { v.Finalizers = nil }, true},
+		"its finalizer":          {func(v *corev1.PersistentVolume) { v.Finalizers = v.Finalizers[:1] }, true},
+		"the other finalizer":    {func(v *corev1.PersistentVolume) { v.Finalizers = v.Finalizers[1:] }, true},
 		"an annotation":          {func(v *corev1.PersistentVolume) { v.Annotations["pv.kubernetes.io/provisioned-by"] = "y" }, true},
 		"an annotation taken":    {func(v *corev1.PersistentVolume) { v.Annotations = nil }, true},
+		"an empty annotation":    {func(v *corev1.PersistentVolume) { v.Annotations["x"] = "" }, true},
+		"the owners":             {func(v *corev1.PersistentVolume) { v.OwnerReferences = noOwner() }, true},
 		"an annotation more":     {func(v *corev1.PersistentVolume) { v.Annotations["pv.kubernetes.io/bound-by-controller"] = "yes" }, true},
 		"the labels":             {func(v *corev1.PersistentVolume) { v.Labels = map[string]string{"a": "b"} }, true},
 		"the volume's attribute": {func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeAttributes = map[string]string{"a": "b"} }, true},
@@ -227,7 +307,7 @@ func TestATokenOnlyGrowsVolumes(t *testing.T) {
 				t.Errorf("the change on another node is refused with %q, want a refusal: %t", said, tc.refused)
 			}
 			said = a.refusals(t, admission.Update, changed(volumeOf("a"), tc.change), volumeOf("a"))
-			if want := tc.refused && name != "the finalizers"; (len(said) > 0) != want {
+			if want := tc.refused && name != "its finalizer"; (len(said) > 0) != want {
 				t.Errorf("the change on the token's node is refused with %q, want a refusal: %t", said, want)
 			}
 		})
@@ -237,13 +317,22 @@ func TestATokenOnlyGrowsVolumes(t *testing.T) {
 func TestATokenTakesClaimsForItsNodeOnly(t *testing.T) {
 	a := newBound(t, "a")
 	claim := func(node string, finalizers ...string) *corev1.PersistentVolumeClaim {
-		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"x": "1"}, Finalizers: finalizers}}
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"x": "1", provisioner: ourDriver}, Finalizers: finalizers}}
 		if node != "" {
 			c.Annotations[selectedNode] = node
 		}
 		return c
 	}
 	const cloning, others = "provisioner.storage.kubernetes.io/cloning-protection", "kubernetes.io/pvc-protection"
+	foreign := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+		return changed(c, func(c *corev1.PersistentVolumeClaim) { c.Annotations[provisioner] = "ebs.csi.aws.com" })
+	}
+	grown := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+		return changed(c, func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Capacity = corev1.ResourceList{"storage": resource.MustParse("2Gi")}
+			c.Annotations["volume.kubernetes.io/node-expansion-not-required"] = "true"
+		})
+	}
 	annotated := func(c *corev1.PersistentVolumeClaim, values map[string]string) *corev1.PersistentVolumeClaim {
 		return changed(c, func(c *corev1.PersistentVolumeClaim) { maps.Copy(c.Annotations, values) })
 	}
@@ -263,6 +352,13 @@ func TestATokenTakesClaimsForItsNodeOnly(t *testing.T) {
 		"writes another annotation":     {claim("a"), annotated(claim("a"), map[string]string{"x": "2"}), true},
 		"adds an annotation":            {claim("a"), annotated(claim("a"), map[string]string{"y": "2"}), true},
 		"removes all annotations":       {claim("a"), changed(claim(""), func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }), true},
+		"reports a growth":              {claim("b"), grown(claim("b")), false},
+		"a growth of another driver's":  {foreign(claim("a")), grown(foreign(claim("a"))), true},
+		"says that it is lost":          {claim("a"), changed(claim("a"), func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }), true},
+		"takes another driver's":        {foreign(claim("")), foreign(claim("a")), true},
+		"makes it its driver's":         {foreign(claim("a")), claim("a"), true},
+		"has it collected":              {foreign(claim("b")), changed(foreign(claim("b")), func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = noOwner() }), true},
+		"adds an empty annotation":      {claim("a"), annotated(claim("a"), map[string]string{"pv.kubernetes.io/bind-completed": ""}), true},
 		"changes what is asked for":     {claim("a"), changed(claim("a"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }), true},
 		"changes the labels":            {claim("a"), changed(claim("a"), func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), true},
 	} {
@@ -345,6 +441,45 @@ func TestATokenServesSnapshotsOfItsNodeOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			said := newBound(t, tc.node).refusals(t, admission.Update, tc.object, tc.old)
 			if (len(said) > 0) != tc.refused {
+				t.Errorf("the change is refused with %q, want a refusal: %t", said, tc.refused)
+			}
+		})
+	}
+}
+
+func TestATokenHoldsSnapshotsByItsOwnMarks(t *testing.T) {
+	// marked is a snapshot or the content of one, of the token's node, with finalizers and annotations.
+	marked := func(kind string, finalizers []string, annotations map[string]string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": snapshots.String(), "kind": kind, "metadata": map[string]any{"name": "s"}, "spec": map[string]any{"driver": ourDriver},
+		}}
+		o.SetLabels(map[string]string{"snapshot.storage.kubernetes.io/managed-by": "a"})
+		o.SetFinalizers(finalizers)
+		o.SetAnnotations(annotations)
+		return o
+	}
+	const (
+		snapshot, content = "VolumeSnapshot", "VolumeSnapshotContent"
+		restore           = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+		bound             = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+	)
+	begun := map[string]string{"snapshot.storage.kubernetes.io/volumesnapshot-being-created": "yes"}
+	for name, tc := range map[string]struct {
+		old, object *unstructured.Unstructured
+		refused     bool
+	}{
+		"holds what it restores":          {marked(snapshot, nil, nil), marked(snapshot, []string{restore}, nil), false},
+		"lets go of what it has restored": {marked(snapshot, []string{"f", restore}, nil), marked(snapshot, []string{"f"}, nil), false},
+		"lets go of another's hold":       {marked(snapshot, []string{"f"}, nil), marked(snapshot, nil, nil), true},
+		"annotates a snapshot":            {marked(snapshot, nil, nil), marked(snapshot, nil, begun), true},
+		"notes that it has begun":         {marked(content, []string{bound}, nil), marked(content, []string{bound}, begun), false},
+		"notes that it has ended":         {marked(content, nil, begun), marked(content, nil, nil), false},
+		"lets go of what it has deleted":  {marked(content, []string{bound}, nil), marked(content, nil, nil), false},
+		"lets go of another's content":    {marked(content, []string{bound, "f"}, nil), marked(content, []string{bound}, nil), true},
+		"names a Secret of its own":       {marked(content, nil, nil), marked(content, nil, map[string]string{"snapshot.storage.kubernetes.io/deletion-secret-name": "x"}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if said := newBound(t, "a").refusals(t, admission.Update, tc.object, tc.old); (len(said) > 0) != tc.refused {
 				t.Errorf("the change is refused with %q, want a refusal: %t", said, tc.refused)
 			}
 		})
