@@ -23,6 +23,9 @@ var version, commit = "unknown", "unknown"
 const collectAt = 50
 
 func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		driver.LimitMemory()
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}

@@ -27,6 +27,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "switch core dumps off:", err)
 		os.Exit(1)
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		driver.LimitMemory()
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}

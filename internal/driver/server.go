@@ -13,8 +13,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// messageLimit bounds a request. The largest legal one is some tens of KiB.
-const messageLimit = 1 << 20
+// messageLimit bounds a request. The largest legal one is some tens of KiB: a CreateVolume with parameters and secrets of
+// 4 KiB each, topologies, and a name (spec.md, "Size Limits").
+const messageLimit = 128 << 10
 
 // Config is what Serve needs. Names, Grace and one of Endpoint and Listener have no default.
 type Config struct {

@@ -329,3 +329,16 @@ func TestServeWithoutHTTP(t *testing.T) {
 		t.Errorf("Serve = %v, want nil", err)
 	}
 }
+
+// A request beyond all legal sizes is refused before it is read.
+func TestServeBoundsARequest(t *testing.T) {
+	r := start(t, handlers{}, nil)
+	for size, want := range map[int]codes.Code{100 << 10: codes.OK, 129 << 10: codes.ResourceExhausted} {
+		// The same field as text: a longer name than any, in a message of another kind.
+		req := &csi.GetPluginInfoResponse{Name: strings.Repeat("x", size)}
+		err := r.conn.Invoke(waiting(t), csi.Identity_GetPluginInfo_FullMethodName, req, &csi.GetPluginInfoResponse{})
+		if got := status.Code(err); got != want {
+			t.Errorf("a request of %d bytes = %v, want %s", size, err, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 // requestIDHeader is where a cloud names a request for its support.
@@ -38,12 +39,12 @@ func NewAnswer(status int, words, requestID, token string) *Answer {
 	return &Answer{Status: status, Words: line(words, token), RequestID: line(requestID, token)}
 }
 
-// line is a text of the cloud in one short line without the token.
+// line is a text of the cloud in one short line without the token, and without what would steer a terminal.
 func line(s, token string) string {
 	if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
 		return "(it repeats the request)"
 	}
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	return s[:min(len(s), maxWords)]
 }
 

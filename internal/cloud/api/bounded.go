@@ -1,38 +1,55 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 )
 
 // The bounds of one answer, after decompression. The longest legal one is a page of 200 actions, each with its
-// region: some 600 KB.
+// region: some 600 KB. gRPC, by which the third cloud answers, has the same 4 MiB.
 const (
-	maxBody  = 32 << 20
+	maxBody  = 4 << 20
 	maxError = 64 << 10
 )
+
+// reading has a place for each answer that is read and decoded: 64 MiB together, in a container that has 256.
+var reading = make(chan struct{}, 64<<20/maxBody)
 
 // Bounded is a transport whose answers end: reading a body beyond the bound is an error.
 type Bounded struct{ Base http.RoundTripper }
 
-// RoundTrip sends a request.
+// RoundTrip sends a request. Its answer has a place until it is closed, and waits for one as long as the request lasts.
 func (b Bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.Base.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	limit := int64(maxBody)
 	if resp.StatusCode >= 300 {
-		limit = maxError
+		resp.Body = &bounded{ReadCloser: resp.Body, left: maxError, limit: maxError, leave: func() {}}
+		return resp, nil
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: limit, limit: limit}
+	select {
+	case reading <- struct{}{}:
+	case <-req.Context().Done():
+		return nil, errors.Join(context.Cause(req.Context()), resp.Body.Close())
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: maxBody, limit: maxBody, leave: sync.OnceFunc(func() { <-reading })}
 	return resp, nil
 }
 
 type bounded struct {
 	io.ReadCloser
 	left, limit int64
+	leave       func()
+}
+
+func (b *bounded) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
 }
 
 func (b *bounded) Read(p []byte) (int, error) {

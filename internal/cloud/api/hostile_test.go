@@ -2,12 +2,16 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -51,9 +55,9 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An answer without an end is an error when it exceeds its bound: 32 MiB, or 64 KiB of a refusal.
+// An answer without an end is an error when it exceeds its bound: 4 MiB, or 64 KiB of a refusal.
 func TestAnAnswerWithoutEndIsAnError(t *testing.T) {
-	for status, limit := range map[int]int64{200: 32 << 20, 422: 64 << 10, 503: 64 << 10} {
+	for status, limit := range map[int]int64{200: 4 << 20, 422: 64 << 10, 503: 64 << 10} {
 		var read atomic.Int64
 		c := client(transport(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(endless{&read})}, nil
@@ -66,6 +70,72 @@ func TestAnAnswerWithoutEndIsAnError(t *testing.T) {
 			t.Errorf("%d bytes of an answer with status %d were read, want max. %d", n, status, limit)
 		}
 	}
+}
+
+// However many answers come at once, 16 of them are read, and the others wait for as long as their calls last.
+func TestAnswersAreReadOneAfterAnother(t *testing.T) {
+	var open, most atomic.Int64
+	release := make(chan struct{})
+	c := client(transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: &held{release: release, open: &open, most: &most, text: strings.NewReader("{}")},
+		}, nil
+	}))
+	const calls = 40
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			var into struct{}
+			errs <- c.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &into)
+		}()
+	}
+	for open.Load() < 16 {
+		runtime.Gosched()
+	}
+	cancel() // ends those that wait, and their errors are first
+	for range calls - 16 {
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that waited for its turn ends with %v", err)
+		}
+	}
+	close(release)
+	for range 16 {
+		<-errs
+	}
+	if n := most.Load(); n != 16 {
+		t.Errorf("%d answers were read at once, want 16", n)
+	}
+	var into struct{}
+	if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err != nil {
+		t.Errorf("a call after these = %v", err)
+	}
+}
+
+// held is a body whose first byte comes when it is released.
+type held struct {
+	release    chan struct{}
+	open, most *atomic.Int64
+	text       io.Reader
+	read       bool
+}
+
+func (h *held) Read(p []byte) (int, error) {
+	if !h.read {
+		h.read = true
+		if n := h.open.Add(1); n > h.most.Load() {
+			h.most.Store(n)
+		}
+		<-h.release
+	}
+	return h.text.Read(p)
+}
+
+func (h *held) Close() error {
+	h.open.Add(-1)
+	return nil
 }
 
 // An answer that stops in the middle occupies a call until the call's own end, and no longer.
@@ -93,5 +163,15 @@ func TestAnAnswerThatStopsEndsWithItsCall(t *testing.T) {
 	cancel()
 	if err := <-ended; fault.Of(err) != fault.Unavailable {
 		t.Errorf("the read ends with %v, want %q", err, fault.Unavailable)
+	}
+}
+
+// What the cloud says reaches logs and terminals: it steers none.
+func TestTheWordsOfACloudSteerNoTerminal(t *testing.T) {
+	a := api.NewAnswer(http.StatusBadRequest, "no\x1b]0;x\a", "id\x1b[2J\x00\u202e", "token")
+	for _, r := range a.RequestID + a.Words + a.Error() {
+		if !unicode.IsPrint(r) {
+			t.Errorf("the answer has %U in %q", r, a.Error())
+		}
 	}
 }
