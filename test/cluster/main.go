@@ -59,6 +59,9 @@ func run(ctx context.Context, args []string) error {
 	case "old":
 		return old(ctx, l, args[1:])
 	case "build-suite":
+		if err := require(ctx, l); err != nil { // of the cluster that it is for: the build takes minutes
+			return err
+		}
 		suite, err := suiteBuild(ctx, l)
 		if err != nil {
 			return err
