@@ -53,7 +53,8 @@ TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 .PHONY: test
 test: formatted ## Run the tests that need no root, once: the flags are those of build, so that its packages are compiled once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
-	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(TESTS) '$(GO) test -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@# Without vet, which is part of make lint, and without what only a debugger reads.
+	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
 
 .PHONY: test-all
@@ -123,7 +124,6 @@ cluster-down: ## Take that Kubernetes down, whatever is left of it (root)
 
 .PHONY: e2e-cluster
 e2e-cluster: ## Test the driver in that Kubernetes, an upgrade from OLD (a commit), and the upstream storage suite (root)
-	@test/require.sh root loop
 	@$(GO) run ./test/cluster build-suite
 	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide) $(if $(OLD),-old $(OLD))
 
