@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -20,7 +19,6 @@ const (
 	// and answered within httpTimeout each, and each connection carries one request.
 	httpTimeout  = 10 * time.Second
 	headerBytes  = 4 << 10
-	scrapeLimit  = 4 // concurrent requests of /metrics
 	readyTimeout = 5 * time.Second
 )
 
@@ -61,7 +59,7 @@ func serveHealth(ctx context.Context, cfg Config, id *identity, failed chan<- er
 
 func healthHandler(cfg Config, id *identity) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
+	mux.Handle("GET /metrics", newMetricsPage(cfg.Registry, cfg.Log))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if id.draining.Load() {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,34 @@ func TestIdleConnectionsDoNotStopTheProbes(t *testing.T) {
 		}
 	}
 	checkSmall(t)
+}
+
+// TestClientsOfTheMetricsKeepNobodyOut: Prometheus gets each of its pages while others ask without pause.
+func TestClientsOfTheMetricsKeepNobodyOut(t *testing.T) {
+	r := start(t, handlers{}, nil)
+	drivertest.Ready(t, r.conn)
+	client := &http.Client{Timeout: probeLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 16 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = probe(client, "http://"+r.http+"/metrics")
+				}
+			}
+		})
+	}
+	for range 50 {
+		if err := probe(client, "http://"+r.http+"/metrics"); err != nil {
+			t.Errorf("a scrape beside 16 others: %v", err)
+		}
+	}
+	close(stop)
+	others.Wait()
 }
 
 // checkSmall fails the test if this process uses more than a part of the manifests' 256 MiB.

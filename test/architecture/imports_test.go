@@ -22,7 +22,7 @@ var (
 	grpc       = "google.golang.org/grpc"
 	protobuf   = "google.golang.org/protobuf"
 	zap        = "go.uber.org/zap"
-	prometheus = "github.com/prometheus/client_golang"
+	prometheus = "github.com/prometheus"
 	unix       = "golang.org/x/sys/unix"
 	mountUtils = "k8s.io/mount-utils"
 	utilsExec  = "k8s.io/utils/exec"
