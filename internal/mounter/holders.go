@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
@@ -201,4 +202,16 @@ func (m *Mounter) holds(info mountutils.MountInfo, dev uint64) bool {
 	}
 	live, err := m.hasFile(dev)
 	return live || err != nil
+}
+
+// ExplainHolder returns what Holders has found as a person can act on it: a device stacked on another one is not unpublished, and
+// has a name that the tools which remove it take.
+func ExplainHolder(holder string) string {
+	data, err := os.ReadFile(filepath.Join(holder, "dm/name"))
+	if err != nil {
+		return holder
+	}
+	name := strings.TrimSpace(string(data))
+	return fmt.Sprintf("%s, which is the device-mapper device %.128q: something on the node has activated what a pod wrote to the volume, such as a volume group "+
+		"of LVM (`vgchange -an` of that group, or `dmsetup remove`, lets it go)", holder, name)
 }

@@ -110,6 +110,9 @@ func (s *Server) checkUnpublished(table *mounter.Table, number uint64, mappings 
 			return err
 		}
 		if len(used) > 0 {
+			for i := range used {
+				used[i] = mounter.ExplainHolder(used[i])
+			}
 			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", strings.Join(used, ", "), fault.Precondition)
 		}
 	}
