@@ -24,7 +24,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		return cloud.Device{}, fmt.Errorf("attach volume %s to %.80q: %w: no droplet has such an id", id, node, fault.NotFound)
 	}
 	name := fmt.Sprintf("attach volume %s to droplet %d", id, onto)
-	known, err := c.known(ctx, id) // for the device's name
+	called, err := c.nameOf(ctx, id) // for the device's name
 	if err != nil {
 		return cloud.Device{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -40,7 +40,7 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, err
 	}
-	return deviceOf(known.name), nil
+	return deviceOf(called), nil
 }
 
 // placement is where a volume is, and the droplet that it is wanted at.

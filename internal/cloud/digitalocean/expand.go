@@ -20,19 +20,38 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	case size > maxSize*cloud.GiB:
 		return cloud.Expansion{}, fmt.Errorf("%s: more than %d GiB, the largest volume: %w", name, maxSize, fault.OutOfRange)
 	}
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
 	want := gib(size)
 	vol, err := c.volumes.Get(ctx, id)
+	if err == nil && vol.SizeGigaBytes >= want { // an action that is under way may show it and take it back
+		vol, err = ops.Settle(ctx, c.ops, volumeKey(id), func(ctx context.Context) (*volume, error) { return c.readVolume(ctx, id) })
+	}
 	if err != nil {
 		return cloud.Expansion{}, fmt.Errorf("%s: %w", name, err)
 	}
-	if has := c.seen.sizeOf(vol); want <= has {
-		return cloud.Expansion{Size: cloud.Bytes(has) * cloud.GiB}, nil
+	if vol.SizeGigaBytes >= want {
+		return cloud.Expansion{Size: cloud.Bytes(vol.SizeGigaBytes) * cloud.GiB}, nil
 	}
-	machine := ""
+	if err := c.resize(ctx, name, vol, want); err != nil {
+		return cloud.Expansion{}, err
+	}
+	// The answer has the size that the cloud shows after the last step (C5). An action that has completed
+	// says nothing of a volume that was deleted meanwhile.
+	vol, err = c.readVolume(ctx, id)
+	if err != nil {
+		return cloud.Expansion{}, fmt.Errorf("%s: it has grown; read it after that: %w", name, err)
+	}
+	has := max(vol.SizeGigaBytes, want) // the completed action is newer than a read that lags behind
+	return cloud.Expansion{Size: cloud.Bytes(has) * cloud.GiB}, nil
+}
+
+func (c *Cloud) resize(ctx context.Context, name string, vol *volume, want int64) error {
+	id, machine := cloud.VolumeID(vol.ID), ""
 	if len(vol.DropletIDs) > 0 {
 		machine = dropletKey(vol.DropletIDs[0])
 	}
-	_, err = ops.Run(ctx, c.ops, ops.Op[*volume]{
+	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
 		Name: name, Kind: "resize", Object: volumeKey(id), Machine: machine, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
 			action, err := c.startAction(ctx, w, id, map[string]any{"type": "resize", "size_gigabytes": want, "region": regionOf(vol)})
@@ -43,17 +62,7 @@ func (c *Cloud) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 			return decideResize(vol, want, settled, refusal)
 		},
 	})
-	if err != nil {
-		return cloud.Expansion{}, err
-	}
-	// The answer has the size that the cloud shows after the last step (C5). An action that has completed
-	// says nothing of a volume that was deleted meanwhile.
-	vol, err = c.readVolume(ctx, id)
-	if err != nil {
-		return cloud.Expansion{}, fmt.Errorf("%s: it has grown; read it after that: %w", name, err)
-	}
-	vol.SizeGigaBytes = max(vol.SizeGigaBytes, want) // the completed action is newer than a read that lags behind
-	return cloud.Expansion{Size: cloud.Bytes(c.seen.sizeOf(vol)) * cloud.GiB}, nil
+	return err
 }
 
 // decideResize says what a refused growth means. A volume that is attached is no explanation: it usually grows
@@ -63,9 +72,11 @@ func decideResize(vol *volume, want int64, settled bool, refusal error) error {
 	switch {
 	case vol == nil:
 		return fmt.Errorf("%w: there is no such volume: %w", fault.NotFound, refusal)
+	case !settled:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	case vol.SizeGigaBytes >= want:
 		return nil
-	case !settled || fault.Of(refusal) == fault.Busy:
+	case fault.Of(refusal) == fault.Busy:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	case len(vol.DropletIDs) > 0 && a != nil && a.Says(textNoResize):
 		return fmt.Errorf("droplet %d does not let it grow while it is attached; scale the workload to zero, wait until the VolumeAttachment "+

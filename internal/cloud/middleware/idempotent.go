@@ -114,9 +114,10 @@ func (d *doubts) unresolved(what, name string, err, findErr error) error {
 	return fmt.Errorf("%s %q: %w: %w", what, name, fault.Uncertain, errors.Join(err, findErr))
 }
 
-// growable reports whether the volume found is a copy that only has to grow.
+// growable reports whether the volume found is a copy that may have to grow. One that shows as large enough may be growing,
+// and the growth may fail: ExpandVolume knows.
 func (c *Idempotent) growable(req cloud.CreateVolumeRequest, found cloud.Volume) bool {
-	return found.Size < req.Size && !req.Source.Blank() && req.FitsButForSize(found) && c.Capabilities().Expand
+	return !req.Source.Blank() && req.FitsButForSize(found) && c.Capabilities().Expand
 }
 
 // difference says what makes a volume unfit, for the operator who has to choose another name.

@@ -15,7 +15,8 @@ const (
 // runningAction is an action that has not ended.
 type runningAction struct {
 	action
-	errored   bool // it will end in an error
+	errored   bool   // it will end in an error
+	before    volume // what it changes, as it was
 	operation int
 }
 
@@ -121,13 +122,13 @@ func (c *Cloud) run(r *request, a action, lasts time.Duration) answer {
 	a.id, a.started = firstAction+len(c.now.actions), c.clock.Now()
 	c.putAction(a)
 	v := c.now.volumes[a.volume]
-	running := &runningAction{action: a, errored: r.Effect.Errored}
+	running := &runningAction{action: a, errored: r.Effect.Errored, before: v}
 	running.operation = c.begin(Operation{
 		Kind: a.kind, Volume: v.ID, VolumeName: v.Name, Droplet: a.droplet, Action: a.id,
 	})
 	c.running[a.id] = running
 	c.countParallel(a.droplet)
-	if c.rules.ChangeOnAccept && !running.errored {
+	if c.rules.ChangeOnAccept {
 		c.apply(a)
 	}
 	shown := reply(http.StatusAccepted, map[string]any{"action": c.showAction(a)}, r.ID)
@@ -149,6 +150,7 @@ func (c *Cloud) finish(running *runningAction) {
 	a.status, a.completed = statusCompleted, c.clock.Now()
 	if running.errored {
 		a.status = statusErrored
+		c.takeBack(running)
 	} else {
 		c.apply(a)
 		c.plug(a)
@@ -172,6 +174,14 @@ func (c *Cloud) apply(a action) {
 		v.SizeGiB = a.size
 	}
 	c.putVolume(v)
+}
+
+// takeBack undoes what an action that has failed showed when it was accepted.
+func (c *Cloud) takeBack(failed *runningAction) {
+	if v, found := c.now.volumes[failed.volume]; found && c.rules.ChangeOnAccept {
+		v.DropletID, v.SizeGiB = failed.before.DropletID, failed.before.SizeGiB
+		c.putVolume(v)
+	}
 }
 
 // plug makes an action's change to the machine.

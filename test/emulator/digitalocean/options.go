@@ -93,7 +93,8 @@ type Rules struct {
 	// RestoreHonoursSize makes a volume from a snapshot as large as asked for, not as large as the
 	// snapshot's source was.
 	RestoreHonoursSize bool `json:"restore_honours_size"`
-	// ChangeOnAccept shows an action's change when it is accepted, not when it has completed.
+	// ChangeOnAccept shows an action's change when it is accepted, not when it has completed, and takes it back when it
+	// fails.
 	ChangeOnAccept bool `json:"change_on_accept"`
 	// ParallelActions allows more than one action at a time on a droplet.
 	ParallelActions bool `json:"parallel_actions"`
