@@ -43,7 +43,7 @@ type Client struct {
 	// Route names a path without ids, for metrics.
 	Route func(path string) string
 	// Throttled reports whether a 429 is the budget's, and not a rule about what was asked for.
-	Throttled func(Request, *http.Response) bool
+	Throttled func(Request, *http.Response, *Answer) bool
 	// Refusal reads the body of a refusal; false: it is not in the API's form. Nil: {"message":..,"request_id":..}. Where the
 	// API has codes, the words begin with the code and a colon, which Kind can then read.
 	Refusal func(body []byte) (Refusal, bool)
@@ -167,8 +167,12 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		*r.Received = resp.Header
 	}
 	rate := budget.StandardRate(resp)
-	if resp.StatusCode == http.StatusTooManyRequests && c.Throttled(r, resp) {
+	if resp.StatusCode == http.StatusTooManyRequests {
 		answer, _ := c.answerOf(resp, token)
+		if !c.Throttled(r, resp, answer) {
+			c.learn(r, rate)
+			return false, answer
+		}
 		rate.Refused, rate.Words = true, answer.Error()
 		c.learn(r, rate)
 		if r.Write != nil {

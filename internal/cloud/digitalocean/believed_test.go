@@ -260,3 +260,44 @@ func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
 		}
 	})
 }
+
+// P1: a refusal of one route that asks for a longer wait than the limit of a minute ever does, while the hour's budget is not used up,
+// or that speaks of its own interval, is about that route and delays nothing else.
+func TestALongWaitOfOneRouteDoesNotStopTheOthers(t *testing.T) {
+	snapshots, actions := "/v2/volumes/{volume_id}/snapshots", actionsRoute
+	for name, tc := range map[string]struct {
+		route, words, after string
+		kind                fault.Kind
+	}{
+		"the rule about snapshots":                {snapshots, "this operation is rate-limited - one request per 10m0s", "600", fault.Precondition},
+		"the same, soon over":                     {snapshots, "this operation is rate-limited - one request per 10m0s", "30", fault.Precondition},
+		"the same in words that are not known":    {snapshots, "slow down", "600", fault.Precondition},
+		"a refusal of attaches that nobody knows": {actions, "slow down", "600", fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				c := open(t, account, func(cfg *digitalocean.Config) { cfg.Limits = nil })
+				vol, other := volume(t, c, "a"), volume(t, c, "b")
+				_, err := c.Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				account.Arm(emulator.Fault{Method: "POST", Route: tc.route, Times: 1, Effect: faults.Effect{
+					Status: 429, Message: tc.words, Header: map[string]string{"Retry-After": tc.after, "ratelimit-limit": "5000", "ratelimit-remaining": "4900"},
+				}})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if tc.route == snapshots {
+					_, err = c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
+				} else {
+					_, err = c.Attach(ctx, other.ID, node2)
+				}
+				want(t, err, tc.kind)
+				must(t, c.Detach(t.Context(), vol.ID, node1))
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("after %s the volume was detached, want no wait", took)
+				}
+			})
+		})
+	}
+}

@@ -3,8 +3,10 @@ package digitalocean
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -19,6 +21,8 @@ const (
 	textSlots = "cannot attach more"
 	// textNoResize: 422, the droplet does not let its volumes grow.
 	textNoResize = "resizing is temporarily disabled"
+	// textInterval: 429, a rule of one route, such as "one request per 10m0s" for snapshots.
+	textInterval = "one request per"
 )
 
 // kindOf is the table of statuses and kinds. What 404 and 422 are about is known to the caller, who may
@@ -44,17 +48,22 @@ func kindOf(a *api.Answer) fault.Kind {
 			return fault.Exhausted
 		}
 		return fault.InvalidArgument
-	case http.StatusTooManyRequests: // only the rule about snapshots comes here
-		return fault.Precondition
 	default:
 		return fault.Unavailable
 	}
 }
 
-// throttled tells the API's rate limit from the rule about snapshots, which has the same status: the limit's
-// answer says in its headers when there is budget again.
-func throttled(r api.Request, resp *http.Response) bool {
-	if resp.Header.Get("Retry-After") != "" || resp.Header.Get("Ratelimit-Remaining") == "0" {
+// longestWait is how long the limit of a minute asks to wait. The limit of an hour asks for more, with nothing remaining.
+const longestWait = time.Minute
+
+// throttled tells the API's rate limit from a rule of one route, such as that about snapshots, which has the same status
+// and must not make other requests wait. The limit's answer says in its headers when there is budget again.
+func throttled(r api.Request, resp *http.Response, a *api.Answer) bool {
+	rate := budget.StandardRate(resp)
+	switch {
+	case a.Says(textInterval), rate.Remaining > 0 && rate.RetryAfter > longestWait:
+		return false
+	case rate.RetryAfter > 0, resp.Header.Get("Ratelimit-Remaining") == "0":
 		return true
 	}
 	return r.Method != http.MethodPost || !strings.HasSuffix(r.Path, "/snapshots")

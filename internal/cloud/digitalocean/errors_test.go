@@ -25,7 +25,7 @@ func TestEachAnswerBecomesItsKind(t *testing.T) {
 		"a droplet that is full, in older words":    {422, "cannot attach more than 7 volumes to a single Droplet", fault.Exhausted},
 		"a refusal for another reason":              {422, "This volume is already attached", fault.InvalidArgument},
 		"a request that is wrong":                   {400, "bad", fault.InvalidArgument},
-		"the rule of 10 minutes, in any words":      {429, "come back later", fault.Precondition},
+		"a rule of one route":                       {429, "come back later", fault.Unavailable},
 		"a failure of the cloud":                    {500, "Unexpected server-side error", fault.Unavailable},
 		"a status that the cloud does not document": {418, "teapot", fault.Unavailable},
 	}
@@ -38,24 +38,34 @@ func TestEachAnswerBecomesItsKind(t *testing.T) {
 	}
 }
 
-// The two kinds of 429 differ in their headers and not in their words.
-func TestTheBudgetIsToldByItsHeaders(t *testing.T) {
+// The limits of the API and the rules of single routes are both 429.
+func TestTheBudgetIsToldFromTheRulesOfRoutes(t *testing.T) {
+	const rule, other = "this operation is rate-limited - one request per 10m0s", "too many requests"
 	snapshot := api.Request{Method: http.MethodPost, Path: "/v2/volumes/x/snapshots"}
 	attach := api.Request{Method: http.MethodPost, Path: "/v2/volumes/x/actions"}
+	left := func(n, after string) http.Header {
+		return http.Header{"Ratelimit-Limit": {"5000"}, "Ratelimit-Remaining": {n}, "Retry-After": {after}}
+	}
 	tests := map[string]struct {
 		request api.Request
+		words   string
 		header  http.Header
 		want    bool
 	}{
-		"the budget of a minute":            {snapshot, http.Header{"Retry-After": {"1"}}, true},
-		"the budget of an hour":             {snapshot, http.Header{"Ratelimit-Remaining": {"0"}}, true},
-		"the rule about snapshots":          {snapshot, http.Header{"Ratelimit-Remaining": {"4711"}}, false},
-		"the same without headers":          {snapshot, nil, false},
-		"any other request without headers": {attach, nil, true},
+		"the budget of a minute":             {snapshot, other, http.Header{"Retry-After": {"1"}}, true},
+		"the same with its remaining":        {attach, other, left("4711", "60"), true},
+		"the budget of an hour":              {snapshot, other, http.Header{"Ratelimit-Remaining": {"0"}}, true},
+		"the same with its wait":             {attach, other, left("0", "600"), true},
+		"a long wait of a cloud that is mum": {attach, other, http.Header{"Retry-After": {"600"}}, true},
+		"a long wait with budget left":       {attach, other, left("4711", "600"), false},
+		"the rule about snapshots":           {snapshot, other, left("4711", ""), false},
+		"the same in its words":              {snapshot, rule, left("4711", "30"), false},
+		"the same without headers":           {snapshot, other, nil, false},
+		"any other request without headers":  {attach, other, nil, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := throttled(tc.request, &http.Response{Header: tc.header}); got != tc.want {
+			if got := throttled(tc.request, &http.Response{Header: tc.header}, api.NewAnswer(429, tc.words, "", "")); got != tc.want {
 				t.Errorf("throttled = %v, want %v", got, tc.want)
 			}
 		})

@@ -74,7 +74,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	case err == nil:
 		return made, nil
 	case a != nil && a.Status == http.StatusTooManyRequests:
-		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w", err)
+		return nil, fmt.Errorf("the cloud makes one snapshot of a volume in 10 minutes, and the last one is younger; it is tried again: %w: %w", fault.Precondition, a)
 	case fault.Of(err) != fault.InvalidArgument || a == nil:
 		return nil, tagsRefused(err, words)
 	case len(of) >= maxSnapshots:

@@ -154,7 +154,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c.api = &api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
-		Throttled: func(api.Request, *http.Response) bool { return true }, Log: cfg.Log,
+		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return true }, Log: cfg.Log,
 	}
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cmp.Or(cfg.Tick, listTick), Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
