@@ -71,3 +71,47 @@ func TestACapacityIsGrantedInOrderOfPriority(t *testing.T) {
 		}
 	})
 }
+
+// P1: slow creates, however many, leave places to detaches and attaches, and all of them together are no more than the
+// capacity.
+func TestSlowCreatesLeavePlacesToDetachesAndAttaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ops.New(t.Context(), ops.Config{Tracker: newSite(0), Capacity: 15})
+		var mu sync.Mutex
+		atOnce, most := 0, 0
+		var all sync.WaitGroup
+		change := func(name string, p budget.Priority, takes, within time.Duration) {
+			began := time.Now()
+			_, err := ops.Run(t.Context(), r, ops.Op[int]{Name: name, Kind: "set", Object: name, Priority: p,
+				Submit: func(context.Context, *ops.Write) (int, string, error) {
+					mu.Lock()
+					atOnce++
+					most = max(most, atOnce)
+					mu.Unlock()
+					time.Sleep(takes)
+					mu.Lock()
+					atOnce--
+					mu.Unlock()
+					return 0, "", nil
+				}})
+			if took := time.Since(began); err != nil || took > within {
+				t.Errorf("%s took %s (%v), want %s", name, took, err, within)
+			}
+		}
+		for i := range 30 {
+			all.Go(func() { change(fmt.Sprint("create ", i), budget.Write, 40*time.Second, 2*time.Minute) })
+		}
+		time.Sleep(time.Second)
+		change("detach", budget.Detach, time.Second, time.Second)
+		for i := range 3 {
+			all.Go(func() { change(fmt.Sprint("attach ", i), budget.Attach, time.Second, time.Second) })
+		}
+		all.Wait()
+		if most != 15 {
+			t.Errorf("%d changes at once, want 15", most)
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

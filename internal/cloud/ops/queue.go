@@ -14,7 +14,7 @@ import (
 // order. Others change the same machines too: their changes are a delay (Run).
 //
 // Where a cloud runs so many operations at a time, changes whose keys are free wait for a place among them, and
-// the most urgent one gets the next.
+// the most urgent one gets the next. Some places are kept for detaches and attaches.
 type queue struct {
 	metrics  *Metrics
 	capacity int // 0: any number
@@ -96,9 +96,11 @@ func (q *queue) grant() {
 	}
 	if q.capacity > 0 {
 		slices.SortStableFunc(free, func(a, b *ticket) int { return cmp.Compare(a.priority, b.priority) })
-		free = free[:min(len(free), max(q.capacity-q.running, 0))]
 	}
 	for _, t := range free {
+		if q.capacity > 0 && q.running >= q.places(t.priority) {
+			break // those behind it have no more places
+		}
 		for _, key := range t.keys {
 			q.held[key] = true
 		}
@@ -107,6 +109,15 @@ func (q *queue) grant() {
 		q.metrics.queued(-1, +1)
 		close(t.granted)
 	}
+}
+
+// places is how many changes may run when one of this priority begins. A restore of a large snapshot may hold its place for
+// as long as a call waits, so a fifth is kept for detaches and attaches, for which pods wait.
+func (q *queue) places(p budget.Priority) int {
+	if p > budget.Attach {
+		return q.capacity - q.capacity/5
+	}
+	return q.capacity
 }
 
 func (t *ticket) meets(keys []string) bool {

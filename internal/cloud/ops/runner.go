@@ -18,7 +18,7 @@ type Config struct {
 	// gone. Zero means 5 minutes.
 	Timeout time.Duration
 	// Capacity is how many operations the cloud runs at a time for the account; 0: any number. Changes beyond it
-	// wait in the order of their priority.
+	// wait in the order of their priority, and a fifth of it is kept for detaches and attaches.
 	Capacity int
 	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
 	Tick time.Duration
