@@ -27,8 +27,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 
 FROM ${DEBIAN_IMAGE} AS tools
 COPY build/node-tools.sh /node-tools.sh
-# LVM runs thin_check when it activates a thin pool.
-RUN /node-tools.sh install lvm2 thin-provisioning-tools && /node-tools.sh collect /out lvm thin_check
+RUN /node-tools.sh install lvm2 && /node-tools.sh collect /out lvm
 
 FROM scratch
 ARG VERSION=unknown

@@ -23,7 +23,7 @@ func newPoolMetrics(usage func(ctx context.Context) ([]local.Usage, error), log 
 	}
 	return &poolMetrics{
 		usage: usage, log: log,
-		size:      desc("cloudblock_pool_size_bytes", "Size of the filesystem that the pool is on, or of the thin pool.", "pool"),
+		size:      desc("cloudblock_pool_size_bytes", "Size of the filesystem that the pool is on, or of the volume group.", "pool"),
 		free:      desc("cloudblock_pool_free_bytes", "Bytes of new volumes that fit.", "pool"),
 		reserved:  desc("cloudblock_pool_reserved_bytes", "Bytes that existing volumes and snapshots may still allocate.", "pool"),
 		volumes:   desc("cloudblock_pool_volumes", "Volumes in the pool.", "pool"),

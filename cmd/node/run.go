@@ -147,6 +147,7 @@ func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		log.Error("not every volume can be staged on this node; /readyz stays not ready until that is mended", zap.Error(err))
 	}
 	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
+	base.MarkWritten = disks.MarkWritten
 	base.Backend = poolHealth{pools: pools, node: cfg.NodeID, mounts: base.Mounter}
 	return plugin{server: node.New(base), ready: disks.Check, release: release}, nil
 }

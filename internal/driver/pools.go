@@ -9,18 +9,18 @@ import (
 )
 
 // LocalPoolUsage explains --local-pool.
-const LocalPoolUsage = "the `[NAME=]FOLDER` of a pool with volumes, or lvm:VG/THINPOOL; a NAME for classes with the parameter pool; may be repeated"
+const LocalPoolUsage = "the `[NAME=]FOLDER` of a pool with volumes, or lvm:VG; a NAME for classes with the parameter pool; may be repeated"
 
 // LocalPool is one pool of the cloud that is the node itself.
 type LocalPool struct {
 	// Name is what classes call it; empty: the pool of classes that name none.
 	Name string
-	// Dir is its folder, or lvm:VG/THINPOOL.
+	// Dir is its folder, or lvm:VG.
 	Dir string
 }
 
-// thinPool is a thin pool of LVM, by the characters that lvm(8) allows in names.
-var thinPool = regexp.MustCompile(`^lvm:[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*/[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
+// volumeGroup is a volume group of LVM, by the characters that lvm(8) allows in names.
+var volumeGroup = regexp.MustCompile(`^lvm:[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
 
 // ParseLocalPools reads the values of --local-pool and reports every mistake. A value that begins with a slash is the
 // folder of the pool without a name. checkName judges the others' names.
@@ -34,11 +34,11 @@ func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool
 			p.Name, p.Dir = name, dir
 			mistakes = append(mistakes, InFlag(fmt.Sprintf("--local-pool %q", value), checkName(name)))
 		}
-		folder, thin := filepath.Clean(p.Dir), thinPool.MatchString(p.Dir)
+		folder, group := filepath.Clean(p.Dir), volumeGroup.MatchString(p.Dir)
 		switch {
-		case strings.HasPrefix(p.Dir, "lvm:") && !thin:
-			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not of the form lvm:VG/THINPOOL; a volume group alone is no pool, because a linear volume shows what its extents had before", value))
-		case !filepath.IsAbs(p.Dir) && !thin:
+		case strings.HasPrefix(p.Dir, "lvm:") && !group:
+			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not of the form lvm:VG", value))
+		case !filepath.IsAbs(p.Dir) && !group:
 			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: not an absolute path", value))
 		case folders[folder]:
 			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: another pool has this folder", value))

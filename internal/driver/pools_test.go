@@ -14,8 +14,8 @@ func TestPoolsOfTheFlags(t *testing.T) {
 		"a folder with a sign":       {[]string{"/a=b"}, []LocalPool{{Dir: "/a=b"}}},
 		"a name and such a folder":   {[]string{"fast=/a=b"}, []LocalPool{{Name: "fast", Dir: "/a=b"}}},
 		"names only":                 {[]string{"fast=/f", "slow=/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Name: "slow", Dir: "/s"}}},
-		"a thin pool":                {[]string{"lvm:vg-1/thin"}, []LocalPool{{Dir: "lvm:vg-1/thin"}}},
-		"a name and a thin pool":     {[]string{"fast=lvm:vg/thin", "slow=lvm:vg/other"}, []LocalPool{{Name: "fast", Dir: "lvm:vg/thin"}, {Name: "slow", Dir: "lvm:vg/other"}}},
+		"a volume group":             {[]string{"lvm:vg-1"}, []LocalPool{{Dir: "lvm:vg-1"}}},
+		"a name and a volume group":  {[]string{"fast=lvm:vg", "slow=lvm:other"}, []LocalPool{{Name: "fast", Dir: "lvm:vg"}, {Name: "slow", Dir: "lvm:other"}}},
 		"next to one without a name": {[]string{"fast=/f", "/s"}, []LocalPool{{Name: "fast", Dir: "/f"}, {Dir: "/s"}}},
 	}
 	for name, tc := range tests {

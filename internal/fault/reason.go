@@ -45,6 +45,8 @@ const (
 	SourceInUse Reason = "CB-SOURCE-IN-USE"
 	// SourceElsewhere: the source of a copy is where the copy cannot be.
 	SourceElsewhere Reason = "CB-SOURCE-ELSEWHERE"
+	// NoCopies: the pool has no snapshots and clones.
+	NoCopies Reason = "CB-NO-COPIES"
 	// PoolFull: the pool has too little space.
 	PoolFull Reason = "CB-POOL-FULL"
 	// PoolUnusable: the pool is missing, or is not fit for use.
@@ -105,7 +107,7 @@ var kindOfReason = map[Reason]Kind{
 	AccessDenied: Denied, Quota: Exhausted, NoZone: Exhausted, WrongZone: Precondition, NoSlot: Exhausted,
 	AttachedElsewhere: Precondition, GrowDetach: Precondition,
 	VolumeInUse: Precondition, VolumeDamaged: Precondition, SourceInUse: Precondition, SourceElsewhere: Exhausted,
-	PoolFull: Exhausted, PoolUnusable: Precondition,
+	PoolFull: Exhausted, PoolUnusable: Precondition, NoCopies: InvalidArgument,
 	DeviceMissing: Unavailable, DeviceIdentity: Precondition, DeviceTooSmall: Precondition, DeviceUnreadable: Precondition,
 	DeviceInUse: Busy, UnstageInUse: Busy,
 	FormatContent: Precondition, FormatDamaged: Precondition, FormatNotBlank: Precondition, FormatForbidden: Precondition,

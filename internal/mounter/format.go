@@ -33,6 +33,8 @@ type FormatRequest struct {
 	// History is what is known about the writes to the device. It must be read before EnsureFormatted
 	// opens the device, since the answer NeverWritten only ever turns into Written.
 	History History
+	// Begun, if set, is called when the marker is on the device, before anything else is written to it.
+	Begun func(ctx context.Context) error
 	// Encrypt makes the header on the disk where Filesystem is LUKS.
 	Encrypt func(ctx context.Context, disk *os.File) error
 	// Note is set where a note off the device says whether its format has ended.

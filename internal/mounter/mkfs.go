@@ -46,6 +46,12 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 			return nil, err
 		}
 	}
+	if req.Begun != nil {
+		if err := req.Begun(ctx); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+	}
 	// mkfs opens the device exclusively itself.
 	_ = x.Close()
 	return &mkfs{m: m, file: file, size: size, req: req}, nil

@@ -38,7 +38,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 	}
 	leaves := 0
 	g.leaves(nil, root, func(path []string, property map[string]any) {
-		// Mounts are of volumes of the operator's: see TestExtras. global is Helm's. The image for thin pools: see TestThinPools.
+		// Mounts are of volumes of the operator's: see TestExtras. global is Helm's. The image for volume groups: see TestVolumeGroups.
 		if name := path[len(path)-1]; name == "extraVolumeMounts" || name == "global" || slices.Contains(path, "lvm") && path[0] == "image" {
 			return
 		}
@@ -156,24 +156,24 @@ func TestMorePools(t *testing.T) {
 	}
 }
 
-// TestThinPools: a thin pool is in the programs' variable, and no folder. Both programs have the image with LVM.
-func TestThinPools(t *testing.T) {
-	pools := []any{values{"name": "thin", "dir": "lvm:vg/thin"}}
+// TestVolumeGroups: a volume group is in the programs' variable, and no folder. Both programs have the image with LVM.
+func TestVolumeGroups(t *testing.T) {
+	pools := []any{values{"name": "group", "dir": "lvm:vg"}}
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	o := clusterOf("local").render(t, values{
-		"cloud": "local", "local": values{"lvm": true, "morePools": pools}, "image": values{"lvm": values{"repository": "thin", "digest": digest}},
+		"cloud": "local", "local": values{"lvm": true, "morePools": pools}, "image": values{"lvm": values{"repository": "mine", "digest": digest}},
 	})
 	template := at(o["DaemonSet/cloudblock-node"], "spec", "template").(map[string]any)
 	for _, program := range []string{"node", "controller"} {
-		if env := fmt.Sprint(container(template, program)["env"]); !strings.Contains(env, "/var/lib/cloudblock-csi/pool,thin=lvm:vg/thin]") {
+		if env := fmt.Sprint(container(template, program)["env"]); !strings.Contains(env, "/var/lib/cloudblock-csi/pool,group=lvm:vg]") {
 			t.Errorf("%s has the variables %s", program, env)
 		}
-		if got, want := container(template, program)["image"], "ghcr.io/cloudblock-csi/thin@"+digest; got != want {
+		if got, want := container(template, program)["image"], "ghcr.io/cloudblock-csi/mine@"+digest; got != want {
 			t.Errorf("%s has the image %s, want %s", program, got, want)
 		}
 	}
-	if text := fmt.Sprint(template); strings.Contains(text, "pool-thin") {
-		t.Errorf("the thin pool is mounted: %s", text)
+	if text := fmt.Sprint(template); strings.Contains(text, "pool-group") {
+		t.Errorf("the volume group is mounted: %s", text)
 	}
 }
 

@@ -162,14 +162,14 @@ func TestImagesAreSmall(t *testing.T) {
 	}
 }
 
-// lvmTools are what the image for thin pools has besides the tools of the node.
-var lvmTools = []string{"lvm", "thin_check"}
+// lvmTools are what the image for volume groups has besides the tools of the node.
+var lvmTools = []string{"lvm"}
 
 // Scanners know a distribution's packages in an image without dpkg by these files.
 func TestTheImagesSayWhichPackagesTheyHave(t *testing.T) {
 	packages := []string{"libc6", "mount", "e2fsprogs", "xfsprogs", "btrfs-progs", "cryptsetup-bin", "dmsetup"}
 	testPackages(t, "node", packages)
-	testPackages(t, "lvm", append(packages, "lvm2", "thin-provisioning-tools"))
+	testPackages(t, "lvm", append(packages, "lvm2"))
 }
 
 func testPackages(t *testing.T, image string, packages []string) {
@@ -230,7 +230,7 @@ func TestTheNodeImageHoldsItsToolsAndNothingToLogInWith(t *testing.T) {
 	checkPrograms(t, root, append(tools(t), "cloudblock-node"))
 }
 
-func TestTheImageForThinPoolsHoldsBothProgramsAndTheirTools(t *testing.T) {
+func TestTheImageForVolumeGroupsHoldsBothProgramsAndTheirTools(t *testing.T) {
 	root, c, _ := unpack(t, "lvm")
 	checkStarts(t, root, c, "cloudblock-controller")
 	checkVersion(t, root, c, "cloudblock-node")

@@ -1,14 +1,12 @@
-// Package lvm stands for LVM in tests: volume groups with thin pools, in memory. It takes the command lines that
-// package pool sends, and refuses others.
+// Package lvm stands for LVM in tests: volume groups with linear volumes, in memory, whose extents remember whether they read as
+// zeros. It takes the command lines that package pool sends, and refuses others.
 package lvm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
+	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 )
@@ -21,42 +19,46 @@ type Host struct {
 	mu     sync.Mutex
 	groups []*Group
 	number int // of the newest UUID
-	left   int // commands until the kill; -1: none is planned
+	left   int // changes until the kill; -1: none is planned
 	effect bool
 	killed bool
+	// Hook, if set, is called before each command, with its words.
+	Hook func(args []string)
 }
 
 // Group is a volume group. Its fields may be changed while no command runs.
 type Group struct {
-	Name, UUID string
-	Extent     int64
-	Missing    int
-	Volumes    []*Volume
+	Name, UUID   string
+	Tags         []string
+	Extent       int64
+	Dirty        []bool // one for each extent: it has bytes of somebody
+	Missing      int
+	FreeMetadata int64
+	Volumes      []*Volume
 }
 
-// Volume is a logical volume.
+// Volume is a linear logical volume.
 type Volume struct {
-	Name, UUID, Pool string // Pool is empty for a thin pool
-	Size             int64
-	Tags             []string
-	Active, Open     bool
-	Mapped           bool // it has data
-	Chunk, Metadata  int64
-	NoZero           bool
-	Percent          string // of a thin pool, how much is written
+	Name, UUID              string
+	Tags                    []string
+	Extents                 []int
+	Active, Open, Suspended bool
+	Health                  string
 }
 
-// New returns a machine with the volume group vg and a thin pool of this size in it.
+// New returns a machine with the volume group vg, all of whose extents have bytes of somebody.
 func New(size int64) *Host {
 	h := &Host{left: -1}
-	g := h.Add("vg")
-	g.Volumes = []*Volume{{Name: "thin", UUID: h.uuid(), Size: size, Chunk: 64 << 10, Metadata: 64 << 20, Active: true}}
+	h.Add("vg", size)
 	return h
 }
 
 // Add adds an empty volume group.
-func (h *Host) Add(name string) *Group {
-	g := &Group{Name: name, UUID: h.uuid(), Extent: 4 << 20}
+func (h *Host) Add(name string, size int64) *Group {
+	g := &Group{Name: name, UUID: h.uuid(), Extent: 4 << 20, FreeMetadata: 1 << 20}
+	for range size / g.Extent {
+		g.Dirty = append(g.Dirty, true)
+	}
 	h.groups = append(h.groups, g)
 	return g
 }
@@ -67,20 +69,47 @@ func (h *Host) Groups() []*Group { return h.groups }
 // Set replaces the volume groups, as another disk does.
 func (h *Host) Set(groups ...*Group) { h.groups = groups }
 
-// Volume returns a logical volume of vg, or nil.
+// Volume returns a logical volume of the first group, or nil.
 func (h *Host) Volume(name string) *Volume {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.groups[0].find(name)
 }
 
-// Kill makes the n-th change from now fail, with or without its effect, and all commands after it.
-func (h *Host) Kill(n int, effect bool) { h.left, h.effect = n, effect }
+// Shows reports whether the device of a volume shows what its extents had before.
+func (h *Host) Shows(v *Volume) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(v.Extents, func(e int) bool { return h.groups[0].Dirty[e] })
+}
 
-// Restart ends the effect of Kill and reports whether it came to it.
+// Write makes all of a volume somebody's bytes.
+func (h *Host) Write(v *Volume) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range v.Extents {
+		h.groups[0].Dirty[e] = true
+	}
+}
+
+// Kill makes the n-th change from now fail, with or without its effect, and all commands after it.
+func (h *Host) Kill(n int, effect bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left, h.effect = n, effect
+}
+
+// Restart ends the effect of Kill and reports whether it came to it. What the killed process had open is closed.
 func (h *Host) Restart() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	was := h.killed
 	h.left, h.killed = -1, false
+	for _, g := range h.groups {
+		for _, v := range g.Volumes {
+			v.Open = v.Open && !was
+		}
+	}
 	return was
 }
 
@@ -92,211 +121,151 @@ func (h *Host) uuid() string {
 
 // Run runs a command.
 func (h *Host) Run(args ...string) ([]byte, error) {
+	if h.Hook != nil {
+		h.Hook(args)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.killed {
 		return nil, ErrKilled
 	}
-	if args[0] == "lvs" {
-		return h.report(args[1:])
-	}
-	if h.left > 0 {
-		h.left--
-		h.killed = h.left == 0
-	}
-	if h.killed && !h.effect {
-		return nil, ErrKilled
-	}
 	c, err := parse(args)
-	if err == nil {
-		err = h.change(c)
+	if err == nil && c.options["--devicesfile"] == "" {
+		err = errors.New("the command reads all disks of the machine")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
-	if h.killed {
+	switch c.verb {
+	case "vgs":
+		return h.reportGroups(c)
+	case "lvs":
+		return h.reportVolumes(c)
+	}
+	before, after := h.next()
+	if before {
+		return nil, ErrKilled
+	}
+	if err := h.change(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+	}
+	if after {
 		return nil, ErrKilled
 	}
 	return nil, nil
 }
 
-// command is a command line.
-type command struct {
-	verb     string
-	options  map[string]string
-	add, del []string // tags
-	target   string
+// next counts a change, and reports whether the kill comes before or after it.
+func (h *Host) next() (before, after bool) {
+	if h.left > 0 {
+		h.left--
+		h.killed = h.left == 0
+	}
+	return h.killed && !h.effect, h.killed && h.effect
 }
 
-var withValue = []string{"-n", "-V", "-L", "-T", "-s", "-S"}
-
-func parse(args []string) (command, error) {
-	c := command{verb: args[0], options: map[string]string{}}
-	for args = args[1:]; len(args) > 0; args = args[1:] {
-		switch option := args[0]; {
-		case option == "--addtag" || option == "--deltag" || slices.Contains(withValue, option):
-			if len(args) < 2 {
-				return c, fmt.Errorf("%s without a value", option)
-			}
-			args = args[1:]
-			switch option {
-			case "--addtag":
-				c.add = append(c.add, args[0])
-			case "--deltag":
-				c.del = append(c.del, args[0])
-			default:
-				c.options[option] = args[0]
-			}
-		case strings.HasPrefix(option, "-"):
-			c.options[option] = "yes"
-		default:
-			c.target = option
-		}
-	}
-	for _, tag := range c.add {
-		if len(tag) > 1024 || !goodTag.MatchString(tag) {
-			return c, fmt.Errorf("tag %q", tag)
-		}
-	}
-	return c, nil
+// Device is an open device.
+type Device = interface {
+	io.Closer
+	Zero(from, length int64) error
 }
 
-// goodTag is what lvm(8) says about tags.
-var goodTag = regexp.MustCompile(`^[A-Za-z0-9_+./=!:&#][A-Za-z0-9_+./=!:&#-]*$`)
+type device struct {
+	host   *Host
+	group  *Group
+	volume *Volume
+}
 
-func (h *Host) change(c command) error {
-	if c.verb == "lvcreate" {
-		return h.create(c)
-	}
-	if c.verb == "lvremove" {
-		return h.remove(c)
-	}
-	_, v, err := h.find(c.target)
+// Open opens the device /dev/VG/LV exclusively.
+func (h *Host) Open(path, uuid string) (Device, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, v, err := h.find(strings.TrimPrefix(path, "/dev/"))
 	switch {
 	case err != nil:
-		return err
-	case c.verb == "lvextend":
-		size, err := bytes(c.options["-L"])
-		if err != nil || size <= v.Size {
-			return fmt.Errorf("size %d is not above %d: %w", size, v.Size, err)
-		}
-		v.Size = size
-	case c.verb != "lvchange":
-		return errors.New("unknown command")
-	case c.options["-an"] != "" && v.Open:
-		return errors.New("logical volume is in use")
-	case c.options["-an"] != "":
-		v.Active = false
-	case c.options["-ay"] != "" && c.options["-K"] == "":
-		// The flag for skipping is set: success without an effect.
-	case c.options["-ay"] != "":
-		v.Active = true
+		return nil, err
+	case h.killed:
+		return nil, ErrKilled
+	case !v.Active || v.Open || v.Suspended:
+		return nil, fmt.Errorf("open %s: active %t, open %t, suspended %t", path, v.Active, v.Open, v.Suspended)
+	case uuid != "LVM-"+strings.ReplaceAll(g.UUID+v.UUID, "-", ""):
+		return nil, fmt.Errorf("open %s: it is not %s", path, uuid)
 	}
-	v.Tags = slices.DeleteFunc(append(v.Tags, c.add...), func(tag string) bool { return slices.Contains(c.del, tag) })
+	v.Open = true
+	return &device{h, g, v}, nil
+}
+
+// Zero is one change. What is not a whole extent is left as it is.
+func (d *device) Zero(from, length int64) error {
+	d.host.mu.Lock()
+	defer d.host.mu.Unlock()
+	if d.host.killed {
+		return ErrKilled
+	}
+	before, after := d.host.next()
+	if before {
+		return ErrKilled
+	}
+	for e := (from + d.group.Extent - 1) / d.group.Extent; (e+1)*d.group.Extent <= from+length; e++ {
+		d.group.Dirty[d.volume.Extents[e]] = false
+	}
+	if after {
+		return ErrKilled
+	}
 	return nil
 }
 
-func (h *Host) create(c command) error {
-	target, blank := c.options["-T"], true
-	if origin := c.options["-s"]; origin != "" {
-		target, blank = origin, false
+func (d *device) Close() error {
+	d.host.mu.Lock()
+	defer d.host.mu.Unlock()
+	if d.host.killed {
+		return ErrKilled
 	}
-	g, v, err := h.find(target)
-	if err != nil {
-		return err
-	}
-	n := &Volume{Name: c.options["-n"], UUID: h.uuid(), Pool: v.Name, Tags: c.add}
-	if blank {
-		n.Size, err = bytes(c.options["-V"])
-	} else {
-		n.Pool, n.Size, n.Mapped = v.Pool, v.Size, v.Mapped
-	}
-	switch {
-	case err != nil:
-		return err
-	case n.Size%g.Extent != 0 || n.Pool == "" || n.Name == "" || g.find(n.Name) != nil:
-		return fmt.Errorf("cannot make %+v", n)
-	case (c.options["-Wn"] != "") != blank:
-		return errors.New("-Wn is for a blank volume alone")
-	case c.options["-an"] == "" || c.options["-ky"] == "":
-		return errors.New("the volume would be active")
-	}
-	g.Volumes = append(g.Volumes, n)
+	d.volume.Open = false
 	return nil
 }
 
-func (h *Host) remove(c command) error {
-	g, v, err := h.find(c.target)
-	switch {
-	case err != nil:
-		return err
-	case v.Open:
-		return errors.New("logical volume is in use")
+// free are the extents of no volume.
+func (g *Group) free() []int {
+	used := map[int]bool{}
+	for _, v := range g.Volumes {
+		for _, e := range v.Extents {
+			used[e] = true
+		}
 	}
-	g.Volumes = slices.DeleteFunc(g.Volumes, func(other *Volume) bool { return other == v })
-	return nil
+	var free []int
+	for e := range g.Dirty {
+		if !used[e] {
+			free = append(free, e)
+		}
+	}
+	return free
+}
+
+func (h *Host) group(name string) (*Group, error) {
+	i := slices.IndexFunc(h.groups, func(g *Group) bool { return g.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("volume group %q not found", name)
+	}
+	return h.groups[i], nil
 }
 
 func (h *Host) find(target string) (*Group, *Volume, error) {
 	group, name, _ := strings.Cut(target, "/")
-	for _, g := range h.groups {
-		if v := g.find(name); g.Name == group && v != nil {
-			return g, v, nil
-		}
+	g, err := h.group(group)
+	if err == nil && g.find(name) == nil {
+		err = fmt.Errorf("failed to find logical volume %q", target)
 	}
-	return nil, nil, fmt.Errorf("failed to find logical volume %q", target)
+	if err != nil {
+		return nil, nil, err
+	}
+	return g, g.find(name), nil
 }
 
 func (g *Group) find(name string) *Volume {
-	for _, v := range g.Volumes {
-		if v.Name == name {
-			return v
-		}
+	i := slices.IndexFunc(g.Volumes, func(v *Volume) bool { return v.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-func bytes(text string) (int64, error) {
-	return strconv.ParseInt(strings.TrimSuffix(text, "b"), 10, 64)
-}
-
-// report is lvs. All its values are text, as LVM's are.
-func (h *Host) report(args []string) ([]byte, error) {
-	c, err := parse(append([]string{"lvs"}, args...))
-	if err != nil {
-		return nil, err
-	}
-	name := strings.TrimSuffix(strings.TrimPrefix(c.options["-S"], `vg_name="`), `"`)
-	rows := []map[string]string{}
-	for _, g := range h.groups {
-		if g.Name != name {
-			continue
-		}
-		for _, v := range g.Volumes {
-			row := map[string]string{
-				"vg_name": g.Name, "vg_uuid": g.UUID, "vg_extent_size": strconv.FormatInt(g.Extent, 10), "vg_missing_pv_count": strconv.Itoa(g.Missing),
-				"lv_name": v.Name, "lv_uuid": v.UUID, "lv_size": strconv.FormatInt(v.Size, 10), "lv_tags": strings.Join(v.Tags, ","),
-				"segtype": "thin", "pool_lv": v.Pool, "lv_active": word(v.Active, "active"), "lv_device_open": word(v.Open, "open"),
-				"lv_health_status": "", "lv_metadata_size": "", "chunk_size": "0", "zero": "unknown", "data_percent": "",
-			}
-			if v.Pool == "" {
-				row["segtype"], row["zero"], row["data_percent"] = "thin-pool", word(!v.NoZero, "zero"), v.Percent
-				row["chunk_size"], row["lv_metadata_size"] = strconv.FormatInt(v.Chunk, 10), strconv.FormatInt(v.Metadata, 10)
-			} else if v.Active {
-				row["data_percent"] = "0.00"
-				if v.Mapped {
-					row["data_percent"] = "12.50"
-				}
-			}
-			rows = append(rows, row)
-		}
-	}
-	return json.Marshal(map[string]any{"report": []any{map[string]any{"lv": rows}}})
-}
-
-func word(is bool, text string) string {
-	if is {
-		return text
-	}
-	return ""
+	return g.Volumes[i]
 }

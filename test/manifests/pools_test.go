@@ -34,7 +34,7 @@ func TestSecondPoolOfTheDocument(t *testing.T) {
 		t.Errorf("volumes: %v, want %s", pod.Volumes, folder)
 	}
 	for _, c := range all[1].objects(t).pods["DaemonSet/cloudblock-node"].Containers {
-		want := corev1.EnvVar{Name: "CLOUDBLOCK_FLAG_LOCAL_POOL", Value: "/var/lib/cloudblock-csi/pool,thin=lvm:vg/thin"}
+		want := corev1.EnvVar{Name: "CLOUDBLOCK_FLAG_LOCAL_POOL", Value: "/var/lib/cloudblock-csi/pool,group=lvm:vg"}
 		if withLVM(c) != slices.Contains(c.Env, want) {
 			t.Errorf("container %s: image %s, environment %v", c.Name, c.Image, c.Env)
 		}

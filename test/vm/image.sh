@@ -12,7 +12,7 @@ set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
 
 suite="${1:-bookworm}"
-packages=udev,kmod,e2fsprogs,xfsprogs,btrfs-progs,dosfstools,cryptsetup-bin,lvm2,thin-provisioning-tools,dmsetup,mdadm,mount,util-linux,fdisk,procps,iproute2
+packages=udev,kmod,e2fsprogs,xfsprogs,btrfs-progs,dosfstools,cryptsetup-bin,lvm2,dmsetup,mdadm,mount,util-linux,fdisk,procps,iproute2
 [ "$suite" != trixie ] || packages+=,policycoreutils,selinux-utils,selinux-policy-default
 
 cache="${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cloudblock-csi}/vm"

@@ -35,13 +35,13 @@ type Config struct {
 type Pool struct {
 	// Name is what classes call it, or empty.
 	Name string
-	// Dir is its folder, an absolute path, or lvm:VG/POOL.
+	// Dir is its folder, an absolute path, or lvm:VG.
 	Dir string
 	// IDFile keeps its id outside of it; see pool.Config.
 	IDFile string
-	// LockDir and LVM are for thin pools; see pool.Config.
-	LockDir string
-	LVM     func(args ...string) ([]byte, error)
+	// LockDir, LVMDir and LVM are for volume groups; see pool.Config.
+	LockDir, LVMDir string
+	LVM             pool.LVM
 }
 
 // Local is the backend of one node.
@@ -60,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	var configs []pool.Config
 	for _, p := range cfg.Pools {
 		configs = append(configs, pool.Config{
-			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, LockDir: p.LockDir, LVM: p.LVM,
+			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, LockDir: p.LockDir, LVMDir: p.LVMDir, LVM: p.LVM,
 			Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
 		})
 	}

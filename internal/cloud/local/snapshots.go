@@ -135,6 +135,8 @@ func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (poo
 	var err error
 	var from pool.From
 	switch {
+	case s != (cloud.Source{}) && p.SnapshotsBy() == pool.NoSnapshots:
+		return from, fmt.Errorf("%s has no snapshots and clones; those are of pools on xfs: %w", poolInWords(p), fault.NoCopies)
 	case s.Volume != "" && s.Snapshot != "":
 		return from, fmt.Errorf("a volume and a snapshot as the source: %w", fault.InvalidArgument)
 	case s.Volume != "":

@@ -23,8 +23,8 @@ func WrongFlags() map[string]CommandLine {
 		"local without its flags": {[]string{"--cloud=local"}, []string{"--local-pool: required", "--node-id: required"}},
 		"a relative pool":         {[]string{"--cloud=local", "--local-pool=pool", "--node-id=a"}, []string{`--local-pool "pool": not an absolute path`}},
 		"pools with bad names and folders": {
-			[]string{"--cloud=local", "--node-id=a", "--local-pool=A=/a", "--local-pool=b=b", "--local-pool==/c", "--local-pool=d=lvm:d"},
-			[]string{`--local-pool "A=/a"`, `--local-pool "b=b": not an absolute path`, `--local-pool "=/c"`, `--local-pool "d=lvm:d": not of the form lvm:VG/THINPOOL; a volume group alone is no pool`},
+			[]string{"--cloud=local", "--node-id=a", "--local-pool=A=/a", "--local-pool=b=b", "--local-pool==/c", "--local-pool=d=lvm:d/thin"},
+			[]string{`--local-pool "A=/a"`, `--local-pool "b=b": not an absolute path`, `--local-pool "=/c"`, `--local-pool "d=lvm:d/thin": not of the form lvm:VG`},
 		},
 		"pools of one name or folder": {
 			[]string{"--cloud=local", "--node-id=a", "--local-pool=/a", "--local-pool=/b", "--local-pool=c=/c", "--local-pool=c=/d", "--local-pool=e=/a/"},

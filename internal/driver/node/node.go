@@ -39,6 +39,8 @@ type Config struct {
 	SizeStep int64
 	// NeverWritten proves that no byte of a device was ever written; nil where the resolver cannot tell.
 	NeverWritten func(ctx context.Context, dev *device.Device) (bool, error)
+	// MarkWritten notes that a device is about to be written; set with NeverWritten.
+	MarkWritten func(ctx context.Context, dev *device.Device) error
 	// DeadMount gets the path of every mount that is found to be of a disk that has gone; may be nil.
 	DeadMount func(path string)
 	// Backend knows more about the volumes' health; may be nil.
@@ -75,6 +77,7 @@ type Server struct {
 	mounts       *mounter.Mounter
 	crypt        luks.Cryptsetup
 	neverWritten func(context.Context, *device.Device) (bool, error)
+	markWritten  func(context.Context, *device.Device) error
 	sizeStep     int64
 	deadMount    func(path string)
 	backend      Backend
@@ -88,7 +91,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
-		neverWritten: cfg.NeverWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
+		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, manyDisks: cfg.ManyDisks, metrics: cfg.Metrics,
 	}
 	if s.metrics == nil {

@@ -240,10 +240,10 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
 	if u.block && !u.context.LUKS {
 		// A format opens the disk exclusively by itself, to see what is on it.
-		if err := s.mounts.CheckUnused(work, dev); err != nil {
+		if err := errors.Join(s.mounts.CheckUnused(work, dev), mounter.CheckPlain(dev)); err != nil || u.readOnly {
 			return err
 		}
-		return mounter.CheckPlain(dev)
+		return s.begun(work, dev)
 	}
 	history, err := s.history(work, dev)
 	if err != nil {
@@ -259,6 +259,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
 		History:       history,
+		Begun:         func(ctx context.Context) error { return s.begun(ctx, dev) },
 	}
 	if u.context.LUKS {
 		req.Filesystem, req.MkfsOptions = mounter.LUKS, nil
@@ -283,6 +284,14 @@ func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req
 		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
 	}
 	return err
+}
+
+// begun notes that a device is about to be written.
+func (s *Server) begun(ctx context.Context, dev *device.Device) error {
+	if s.markWritten == nil {
+		return nil
+	}
+	return s.markWritten(ctx, dev)
 }
 
 // history says what the resolver can prove about the writes to a device.

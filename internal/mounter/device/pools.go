@@ -25,6 +25,8 @@ type poolResolver interface {
 	Resolver
 	// NeverWritten reports whether the pool proves that all of a device reads as zeros.
 	NeverWritten(ctx context.Context, d *Device) (bool, error)
+	// MarkWritten notes that a device is about to be written, where the pool's proof is a note.
+	MarkWritten(ctx context.Context, d *Device) error
 }
 
 // NewPools returns the resolver of the pools of a node.
@@ -70,7 +72,7 @@ func (l *Pools) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 func (l *Pools) Number(ctx context.Context, claim Claim) (uint64, error) {
 	number, err := l.blank.Number(ctx, claim)
 	if errors.Is(err, fault.NotFound) {
-		return (&thin{blank: l.blank}).Number(ctx, claim)
+		return (&group{blank: l.blank}).Number(ctx, claim)
 	}
 	return number, err
 }
@@ -111,6 +113,15 @@ func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return one.NeverWritten(ctx, d)
 }
 
+// MarkWritten notes that a device is about to be written. Files show that themselves.
+func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
+	one, err := l.of(ctx, d.Claim())
+	if err != nil {
+		return err
+	}
+	return one.MarkWritten(ctx, d)
+}
+
 // of returns the resolver of the pool that has the volume. For a volume that no pool has, the first usable pool of files
 // answers: a loop device on a removed image can be released under any such pool's lock.
 func (l *Pools) of(ctx context.Context, claim Claim) (poolResolver, error) {
@@ -132,8 +143,8 @@ func (l *Pools) of(ctx context.Context, claim Claim) (poolResolver, error) {
 		return nil, err
 	}
 	switch p := p.(type) {
-	case *pool.ThinPool:
-		return &thin{blank: l.blank, pool: p}, nil
+	case *pool.GroupPool:
+		return &group{blank: l.blank, pool: p}, nil
 	case *pool.Pool:
 		one := l.blank
 		one.pool = p

@@ -31,7 +31,7 @@ const sharedBlock = 4096
 type NewVolume struct {
 	// Name is unique within the pool.
 	Name string
-	// Size is rounded up to SizeStep, in a ThinPool to whole extents.
+	// Size is rounded up to SizeStep, in a GroupPool to whole extents.
 	Size int64
 	// Limit is what the rounded size may be; 0: any.
 	Limit int64

@@ -24,6 +24,8 @@ const (
 	Whole Kind = "volume"
 	// UnderWay is a volume or a snapshot that a live process is writing a copy to.
 	UnderWay Kind = "copy under way"
+	// Unfinished is a volume that an interrupted create has left, which the next create for its name continues. Nobody has its id.
+	Unfinished Kind = "unfinished create"
 	// NoRecord is an image whose record is missing.
 	NoRecord Kind = "image without record"
 	// NoImage is a record whose image is missing.

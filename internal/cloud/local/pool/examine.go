@@ -12,11 +12,11 @@ import (
 )
 
 // Examine returns the error with which a pool would be refused, as far as reading shows it, and whether its volumes have the
-// filesystem or thin pool for themselves. It changes nothing. A folder that would be made is fs.ErrNotExist, a pool that this
+// filesystem or volume group for themselves. It changes nothing. A folder that would be made is fs.ErrNotExist, a pool that this
 // node does not have fault.NotFound.
 func Examine(ctx context.Context, cfg Config) (own bool, err error) {
-	if place, thin := strings.CutPrefix(cfg.Dir, thinPrefix); thin {
-		return true, examineThin(cfg, place)
+	if place, group := strings.CutPrefix(cfg.Dir, groupPrefix); group {
+		return true, examineGroup(cfg, place)
 	}
 	p, err := newPool(cfg)
 	if err != nil {
@@ -60,22 +60,34 @@ func Examine(ctx context.Context, cfg Config) (own bool, err error) {
 	return isWholeFilesystem(p.dir)
 }
 
-// examineThin is Examine for a thin pool.
-func examineThin(cfg Config, place string) error {
-	p, err := newThinPool(cfg, place)
+// examineGroup is Examine for a volume group.
+func examineGroup(cfg Config, place string) error {
+	p, err := newGroupPool(cfg, place)
+	if err != nil {
+		return err
+	}
+	known, err := readIDFile(cfg.IDFile)
+	if err == nil {
+		err = p.checkDevices()
+	}
+	if errors.Is(err, errNoDevicesFile) && cfg.Name != "" && known.ID == "" {
+		return fmt.Errorf("node %s has no pool %s: %w: %w", cfg.Node, cfg.Name, fault.NotFound, err)
+	}
 	if err != nil {
 		return err
 	}
 	s, err := p.read()
-	if errors.Is(err, errNoThinPool) && cfg.Name != "" {
-		return fmt.Errorf("node %s has no pool %s: %w", cfg.Node, cfg.Name, fault.NotFound)
-	}
 	if err != nil {
 		return err
 	}
-	node, err := taggedNode(s.pool)
-	if err == nil && node != "" && cfg.Node != "" && node != cfg.Node {
-		err = p.foreign(node, cfg.Node)
+	node, err := s.node()
+	switch {
+	case err != nil:
+		return err
+	case node != "" && cfg.Node != "" && node != cfg.Node:
+		return p.foreign(node, cfg.Node)
+	case s.MissingDisks > 0:
+		return fmt.Errorf("pool %s lacks %d disks: %w", p.location, s.MissingDisks, fault.PoolUnusable)
 	}
-	return err
+	return p.full(s)
 }

@@ -102,7 +102,7 @@ type Backing struct {
 // BackingOf returns the file below a pool, of several that which lacks most.
 func BackingOf(cfg Config) (Backing, error) {
 	var found Backing
-	if strings.HasPrefix(cfg.Dir, thinPrefix) {
+	if strings.HasPrefix(cfg.Dir, groupPrefix) {
 		return found, nil
 	}
 	below, err := LoopsBelow(cfg.Dir, cfg.SysDir)

@@ -6,20 +6,48 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// runLVM runs the program lvm. The command is in a session of its own and no context ends it: a command that is
-// killed between the suspension of a device and its resumption stops all I/O of that volume. Device nodes are made
-// by the command itself, because in a container it cannot wait for the node's udev, and it starts no monitor.
-func runLVM(args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(context.Background(), "lvm", append(args, "--config", "activation{monitoring=0}")...)
+// LVM is the LVM of a node.
+type LVM interface {
+	// Run runs a command, without a time limit, and returns its output. The volume group is that of --devicesfile.
+	Run(args ...string) ([]byte, error)
+	// Open opens the device of a logical volume exclusively, by its path below /dev and the UUID that the kernel has for it.
+	// fault.Busy while another program has it open so.
+	Open(path, uuid string) (ZeroedDevice, error)
+}
+
+// ZeroedDevice is a block device on which zeros are written: Zero makes a range read as zeros, durably.
+type ZeroedDevice = interface {
+	io.Closer
+	Zero(from, length int64) error
+}
+
+// nodeLVM is the LVM of this machine.
+type nodeLVM struct{}
+
+// lvmSettings are those of every command. Nothing of a change is archived in the node's /etc/lvm: with thousands of volumes
+// a day that fills its disk. No monitor is started. A disk without an identity of its own that has another name now is not
+// looked for among all others, on which anybody may have written its identity.
+const lvmSettings = `activation{monitoring=0} backup{archive=0} devices{search_for_devnames="none"}`
+
+// Run runs the program lvm. The command is in a session of its own and no context ends it: one that is killed between the
+// suspension of a device and its resumption stops all I/O of that volume until the next call resumes it. Device nodes are
+// made by the command itself, because in a container it cannot wait for the node's udev.
+func (nodeLVM) Run(args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(context.Background(), "lvm", append(args, "--config", lvmSettings)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "DM_DISABLE_UDEV=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stdout, stderr bytes.Buffer
@@ -35,50 +63,113 @@ func runLVM(args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// logicalVolume is a row of what lvs reports. What does not apply to a volume is empty or 0.
-type logicalVolume struct {
-	Group   string `json:"vg_name"`
-	GroupID string `json:"vg_uuid"`
-	Extent  int64  `json:"vg_extent_size,string"`
-	Missing int64  `json:"vg_missing_pv_count,string"` // disks of the group
-	Name    string `json:"lv_name"`
-	ID      string `json:"lv_uuid"`
-	Pool    string `json:"pool_lv"`
-	Type    string `json:"segtype"`
-	Size    int64  `json:"lv_size,string"`
-	Tags    string `json:"lv_tags"`
-	Active  string `json:"lv_active"`
-	Open    string `json:"lv_device_open"`
-	Written string `json:"data_percent"` // of an active one
-	// Of a thin pool.
-	Metadata string `json:"lv_metadata_size"`
-	Chunk    int64  `json:"chunk_size,string"`
-	Zero     string `json:"zero"`
-	Health   string `json:"lv_health_status"`
+// Open opens the device. The kernel lets one program at a time have it exclusively, and lets it go with that program.
+func (nodeLVM) Open(path, uuid string) (ZeroedDevice, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Busy, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	var has []byte
+	if err == nil {
+		has, err = os.ReadFile(filepath.Join("/sys/dev/block", fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "dm/uuid"))
+	}
+	if err == nil && strings.TrimSpace(string(has)) != uuid {
+		err = fmt.Errorf("its UUID is %.80q, not %q", has, uuid)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is not the device of the volume: %w: %w", path, fault.Unavailable, err)
+	}
+	return zeroedFile{f}, nil
 }
 
-// lvmFields are the columns of that report.
-const lvmFields = "vg_name,vg_uuid,vg_extent_size,vg_missing_pv_count,lv_name,lv_uuid,pool_lv,segtype,lv_size,lv_tags," +
-	"lv_active,lv_device_open,data_percent,lv_metadata_size,chunk_size,zero,lv_health_status"
+type zeroedFile struct{ *os.File }
+
+// Zero asks the device to do it. Where it has no command for that the kernel writes the zeros (block/fops.c,
+// blkdev_fallocate: the same as BLKZEROOUT).
+func (f zeroedFile) Zero(from, length int64) error {
+	err := retryEINTR(func() error {
+		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, from, length)
+	})
+	if err != nil {
+		return fmt.Errorf("write zeros to %s: %w: %w", f.Name(), fault.Unavailable, err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("flush %s: %w: %w", f.Name(), fault.Unavailable, err)
+	}
+	return nil
+}
+
+// volumeGroup is what vgs reports.
+type volumeGroup struct {
+	Name         string `json:"vg_name"`
+	ID           string `json:"vg_uuid"`
+	Tags         string `json:"vg_tags"`
+	Extent       int64  `json:"vg_extent_size,string"`
+	Extents      int64  `json:"vg_extent_count,string"`
+	FreeExtents  int64  `json:"vg_free_count,string"`
+	MissingDisks int64  `json:"vg_missing_pv_count,string"`
+	FreeMetadata int64  `json:"vg_mda_free,string"` // bytes, of the disk with the least
+}
+
+const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_free_count,vg_missing_pv_count,vg_mda_free"
+
+// logicalVolume is what lvs reports. What does not apply to a volume is empty.
+type logicalVolume struct {
+	Name      string `json:"lv_name"`
+	ID        string `json:"lv_uuid"`
+	Size      int64  `json:"lv_size,string"`
+	Layout    string `json:"lv_layout"`
+	Tags      string `json:"lv_tags"`
+	Active    string `json:"lv_active"`
+	Open      string `json:"lv_device_open"`
+	Suspended string `json:"lv_suspended"`
+	Health    string `json:"lv_health_status"`
+}
+
+const volumeFields = "lv_name,lv_uuid,lv_size,lv_layout,lv_tags,lv_active,lv_device_open,lv_suspended,lv_health_status"
 
 func (v logicalVolume) tags() []string { return strings.Split(v.Tags, ",") }
 
-func (v logicalVolume) creating() bool { return slices.Contains(v.tags(), creatingTag) }
+func (v logicalVolume) has(tag string) bool { return slices.Contains(v.tags(), tag) }
 
-// logicalVolumes returns the logical volumes of the volume groups with this name. A disk that shows up twice, or
-// comes from another machine, may have a second one.
-func logicalVolumes(lvm func(args ...string) ([]byte, error), group string) ([]logicalVolume, error) {
-	out, err := lvm("lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", lvmFields, "-S", `vg_name="`+group+`"`)
+// creating: the volume has not been handed out, or the part has not been added to its volume.
+func (v logicalVolume) creating() bool { return v.has(creatingTag) }
+
+// beingZeroed: a program writes zeros to it now.
+func (v logicalVolume) beingZeroed() bool { return v.creating() && v.Open == "open" }
+
+// zeroed returns how many bytes are known to be zeros.
+func (v logicalVolume) zeroed() int64 {
+	for _, tag := range v.tags() {
+		if text, found := strings.CutPrefix(tag, zeroedTag); found {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err == nil && n > 0 && n <= v.Size {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// report runs a command that reports rows under a key.
+func report[T any](lvm func(args ...string) ([]byte, error), key string, args ...string) ([]T, error) {
+	out, err := lvm(append(args, "--reportformat", "json", "--units", "b", "--nosuffix")...)
 	if err != nil {
 		return nil, err
 	}
 	var doc struct {
-		Report []struct {
-			LV []logicalVolume `json:"lv"`
-		} `json:"report"`
+		Report []map[string][]T `json:"report"`
 	}
 	if err := json.Unmarshal(out, &doc); err != nil || len(doc.Report) == 0 {
 		return nil, fmt.Errorf("read the report of lvm: %w: %w", fault.Unavailable, errors.Join(err, errors.New("no report")))
 	}
-	return doc.Report[0].LV, nil
+	return doc.Report[0][key], nil
 }
+
+func bytesArg(n int64) string { return strconv.FormatInt(n, 10) + "b" }

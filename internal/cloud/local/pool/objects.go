@@ -1,8 +1,10 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -11,6 +13,7 @@ import (
 // where they look.
 type objects struct {
 	label, node, location string
+	poll                  time.Duration // between two looks at what another process writes; 0: longPause
 	of                    interface {
 		list(ctx context.Context, in folder) ([]Entry, error)
 		get(ctx context.Context, ref objectRef) (Entry, error)
@@ -107,9 +110,11 @@ func (o *objects) find(ctx context.Context, in folder, name string) (Entry, erro
 		switch e := found[0]; e.Kind {
 		case Whole:
 			return e, nil
+		case Unfinished: // Create continues it
+			return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, fault.NotFound)
 		case UnderWay:
-			if err := wait(ctx, longPause); err != nil {
-				return Entry{}, fmt.Errorf("%s is being copied: %w", o.name(e.ref()), err)
+			if err := wait(ctx, cmp.Or(o.poll, longPause)); err != nil {
+				return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), cmp.Or(e.Problem, "it is being copied"), err)
 			}
 		default:
 			return Entry{}, o.refuse(e)

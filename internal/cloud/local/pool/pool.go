@@ -63,8 +63,7 @@ const (
 type Config struct {
 	// Name is the pool's name in classes. One pool of a node may have no name.
 	Name string
-	// Dir is the pool's folder, an absolute path. It should be on a disk of its own. Or it is a thin pool of LVM:
-	// lvm:VG/POOL.
+	// Dir is the pool's folder, an absolute path. It should be on a disk of its own. Or it is a volume group of LVM: lvm:VG.
 	Dir string
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
@@ -77,10 +76,12 @@ type Config struct {
 	IDFile string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
-	// LockDir is where thin pools have their locks; empty means /run/cloudblock-csi.
+	// LockDir is where volume groups have their locks; empty means /run/cloudblock-csi.
 	LockDir string
-	// LVM runs a command of LVM, without a time limit, and returns its output; nil means the program lvm.
-	LVM func(args ...string) ([]byte, error)
+	// LVMDir is where LVM has its settings and devices files; empty means /etc/lvm.
+	LVMDir string
+	// LVM is the node's; nil means the program lvm.
+	LVM LVM
 	// Progress, if set, is called with the progress of copies, from other goroutines.
 	Progress func(Progress)
 }

@@ -231,7 +231,7 @@ func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 
 // checkThere returns fault.NotFound if the pool is absent.
 func (c Config) checkThere() error {
-	if c.Name == "" || c.MustExist || strings.HasPrefix(c.Dir, thinPrefix) { // openThin tells for itself
+	if c.Name == "" || c.MustExist || strings.HasPrefix(c.Dir, groupPrefix) { // openGroup tells for itself
 		return nil
 	}
 	if _, err := os.Lstat(c.IDFile); err == nil {
@@ -259,13 +259,13 @@ func (s *Set) opened() []Storage {
 }
 
 // holder returns the pool that has this object, or nil. A pool that cannot be read hides no other; the error says which
-// cannot. Pools of files answer first, without a program, then thin pools, all at once: one whose disk hangs hides no other.
+// cannot. Pools of files answer first, without a program, then volume groups, all at once: one whose disk hangs hides no other.
 func holder(ctx context.Context, pools []Storage, ref objectRef) (Storage, error) {
 	var errs []error
-	var thin []Storage
+	var groups []Storage
 	for _, p := range pools {
-		if _, slow := p.(*ThinPool); slow {
-			thin = append(thin, p)
+		if _, slow := p.(*GroupPool); slow {
+			groups = append(groups, p)
 			continue
 		}
 		found, err := p.holds(ctx, ref)
@@ -278,8 +278,8 @@ func holder(ctx context.Context, pools []Storage, ref objectRef) (Storage, error
 		holder Storage // nil: the pool does not have it
 		err    error
 	}
-	answers := make(chan answer, len(thin))
-	for _, p := range thin {
+	answers := make(chan answer, len(groups))
+	for _, p := range groups {
 		go func() {
 			found, err := p.holds(ctx, ref)
 			if !found {
@@ -288,7 +288,7 @@ func holder(ctx context.Context, pools []Storage, ref objectRef) (Storage, error
 			answers <- answer{p, err}
 		}()
 	}
-	for range thin {
+	for range groups {
 		a := <-answers
 		if a.holder != nil {
 			return a.holder, nil

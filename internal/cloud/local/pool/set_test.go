@@ -277,21 +277,21 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	}
 }
 
-// A thin pool whose disk hangs hides no volume of another pool, thin or of files, and ends the creates there after a time,
+// A volume group whose disk hangs hides no volume of another pool, of LVM or of files, and ends the creates there after a time,
 // without a trace.
 func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := lvm.New(gib)
 		hang := make(chan struct{})
 		var hangs atomic.Bool
-		cfg := thinConfig(t, host)
-		cfg.Name, cfg.LVM = "thin", func(args ...string) ([]byte, error) {
+		host.Hook = func([]string) {
 			if hangs.Load() {
 				<-hang
 			}
-			return host.Run(args...)
 		}
-		other := thinConfig(t, lvm.New(gib))
+		cfg := groupConfig(t, host)
+		cfg.Name = "group"
+		other := groupConfig(t, lvm.New(gib))
 		other.Name = "other"
 		s := &Set{opening: make(chan struct{}, 1), members: []*member{
 			{cfg: cfg}, {cfg: other}, {cfg: Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"}},
@@ -300,7 +300,7 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 		must(t, err)
 		files := usable[2].(*Pool)
 		files.disk.statfs = diskOf(100)
-		there := []Record{thinVolume(t, usable[1].(*ThinPool), "thin", 16<<20), mustCreate(t, files, "a", small)}
+		there := []Record{groupVolume(t, usable[1].(*GroupPool), "group", 16<<20), mustCreate(t, files, "a", small)}
 		hangs.Store(true)
 
 		for i, r := range there {

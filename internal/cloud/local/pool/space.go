@@ -22,7 +22,7 @@ const (
 
 // Usage is what a pool holds.
 type Usage struct {
-	// Size is that of the filesystem or the thin pool. Free is how many bytes of new volumes fit. Reserved is what existing
+	// Size is that of the filesystem or the volume group. Free is how many bytes of new volumes fit. Reserved is what existing
 	// volumes and snapshots may still allocate.
 	Size, Free, Reserved int64
 	// Entries are the volumes, snapshots and orphans.

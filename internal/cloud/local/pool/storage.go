@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// Storage is one pool of a node: a Pool, which keeps volumes as files, or a ThinPool, which keeps them as
-// logical volumes. The methods of Pool and objects state what each does.
+// NoSnapshots is the Storage.SnapshotsBy of a pool without snapshots and clones.
+const NoSnapshots = "none"
+
+// Storage is one pool of a node: a Pool, which keeps volumes as files, or a GroupPool, which keeps them as
+// logical volumes of a volume group. The methods of Pool and objects state what each does.
 type Storage interface {
 	Name() string
 	Node() string
@@ -45,20 +48,20 @@ type Storage interface {
 	checkIdentity(ctx context.Context) error
 }
 
-var _, _ Storage = (*Pool)(nil), (*ThinPool)(nil)
+var _, _ Storage = (*Pool)(nil), (*GroupPool)(nil)
 
 // IsFileName reports whether a name is the Storage.FileName of this volume, whatever pool it is in.
 func IsFileName(id ID, name string) bool {
-	return name == id.ImageName() || name == string(id) || name == lvName(volumeRef(id))
+	return name == id.ImageName() || name == string(id) || name == lvName(id)
 }
 
 // openStorage opens the pool at Config.Dir.
 func openStorage(ctx context.Context, cfg Config, others func() []Storage) (Storage, error) {
-	place, thin := strings.CutPrefix(cfg.Dir, thinPrefix)
-	if thin {
-		p, err := openThin(ctx, cfg, place, others)
+	place, group := strings.CutPrefix(cfg.Dir, groupPrefix)
+	if group {
+		p, err := openGroup(ctx, cfg, place, others)
 		if err != nil {
-			return nil, err // a nil *ThinPool would be a Storage that is not nil
+			return nil, err // a nil *GroupPool would be a Storage that is not nil
 		}
 		return p, nil
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 )
 
-// TestContractOnLVM runs in the virtual machine of test/e2e/vm, which has an empty thin pool vg/thin.
+// TestContractOnLVM runs in the virtual machine of test/e2e/vm, which has the empty volume group vg.
 func TestContractOnLVM(t *testing.T) {
 	zeros := strings.Repeat("0", 32)
 	cloudtest.Run(t, cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
-			run(t, "lvremove", "-y", "-S", "pool_lv=thin", "vg")
-			return openThin(t, local.Pool{Dir: "lvm:vg/thin"})
+			run(t, "lvremove", "-y", "-S", "lv_name=~^cloudblock-", "vg")
+			return withoutCopies{openGroup(t, local.Pool{Dir: "lvm:vg"})}
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
 			run(t, "lvchange", "-ay", "-K", "vg/"+logicalVolume(id))

@@ -1,6 +1,8 @@
 package local_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,12 +18,46 @@ import (
 
 const gib = 1 << 30
 
-func thinPool(t *testing.T, host *lvm.Host) local.Pool {
+// groupPool is the pool vg of a host, which has a devices file.
+func groupPool(t *testing.T, host *lvm.Host) local.Pool {
 	t.Helper()
-	return local.Pool{Dir: "lvm:vg/thin", LockDir: t.TempDir(), LVM: host.Run}
+	settings := t.TempDir()
+	if err := errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return local.Pool{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
 }
 
-func openThin(t *testing.T, pools ...local.Pool) *local.Local {
+// withoutCopies is a node all of whose pools are volume groups: the contract for clouds without snapshots and clones holds for it.
+type withoutCopies struct{ *local.Local }
+
+func (w withoutCopies) Capabilities() cloud.Capabilities {
+	caps := w.Local.Capabilities()
+	caps.Snapshots, caps.SnapshotZones, caps.Clones = false, false, false
+	return caps
+}
+
+func (withoutCopies) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fault.Unsupported
+}
+
+func (withoutCopies) FindSnapshot(context.Context, string) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fault.Unsupported
+}
+
+func (withoutCopies) GetSnapshot(context.Context, cloud.SnapshotID) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fault.Unsupported
+}
+
+func (withoutCopies) DeleteSnapshot(context.Context, cloud.SnapshotID) error {
+	return fault.Unsupported
+}
+
+func (withoutCopies) ListSnapshots(context.Context, cloud.VolumeID, cloud.Page) (cloud.SnapshotList, error) {
+	return cloud.SnapshotList{}, fault.Unsupported
+}
+
+func openGroup(t *testing.T, pools ...local.Pool) *local.Local {
 	t.Helper()
 	l, err := local.New(t.Context(), local.Config{Pools: pools, Node: node})
 	if err != nil {
@@ -35,13 +71,13 @@ func logicalVolume(id cloud.VolumeID) string {
 	return "cloudblock-" + strings.TrimPrefix(string(id), node+"/")
 }
 
-func TestContractOfThinPools(t *testing.T) {
+func TestContractOfVolumeGroups(t *testing.T) {
 	var host *lvm.Host
 	zeros := strings.Repeat("0", 32)
 	runContract(t, cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
 			host = lvm.New(3 * gib)
-			return openThin(t, thinPool(t, host))
+			return withoutCopies{openGroup(t, groupPool(t, host))}
 		},
 		InUse: func(_ *testing.T, id cloud.VolumeID) func() {
 			v := host.Volume(logicalVolume(id))
@@ -65,23 +101,23 @@ func TestContractOfThinPools(t *testing.T) {
 
 // Files and logical volumes on one node.
 func TestPoolsOfTwoKinds(t *testing.T) {
-	for _, thinFirst := range []bool{false, true} {
-		t.Run(fmt.Sprintf("thinFirst=%t", thinFirst), func(t *testing.T) { testPoolsOfTwoKinds(t, thinFirst) })
+	for _, groupFirst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("groupFirst=%t", groupFirst), func(t *testing.T) { testPoolsOfTwoKinds(t, groupFirst) })
 	}
 }
 
-func testPoolsOfTwoKinds(t *testing.T, thinFirst bool) {
+func testPoolsOfTwoKinds(t *testing.T, groupFirst bool) {
 	host := lvm.New(3 * gib)
-	thin := thinPool(t, host)
-	thin.Name, thin.IDFile = "fast", t.TempDir()+"/state/pool-id-fast"
-	pools := []local.Pool{{Dir: t.TempDir()}, thin}
-	if thinFirst {
+	group := groupPool(t, host)
+	group.Name, group.IDFile = "fast", t.TempDir()+"/state/pool-id-fast"
+	pools := []local.Pool{{Dir: t.TempDir()}, group}
+	if groupFirst {
 		slices.Reverse(pools)
 	}
-	l := openThin(t, pools...)
+	l := openGroup(t, pools...)
 	fast := []cloud.Parameter{{Name: local.ParamPool, Value: "fast"}}
 	file := create(t, l, "file")
-	req := cloud.CreateVolumeRequest{Name: "thin", Size: size, Parameters: fast}
+	req := cloud.CreateVolumeRequest{Name: "group", Size: size, Parameters: fast}
 	vol, err := l.CreateVolume(t.Context(), req)
 	if err != nil || host.Volume(logicalVolume(vol.ID)) == nil {
 		t.Fatalf("CreateVolume = %+v, %v", vol, err)
@@ -91,15 +127,20 @@ func testPoolsOfTwoKinds(t *testing.T, thinFirst bool) {
 			t.Errorf("GetVolume(%s) = %+v, %v, want %+v", want.ID, got, err, want)
 		}
 	}
-	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "thin", Size: size})
+	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "group", Size: size})
 	wantKind(t, "the name of a logical volume for a file", err, fault.Conflict)
 	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "file", Size: size, Parameters: fast})
 	wantKind(t, "the name of a file for a logical volume", err, fault.Conflict)
-	if n := len(host.Groups()[0].Volumes); n != 2 {
-		t.Errorf("the volume group has %d logical volumes, want the thin pool and one more", n)
+	if n := len(host.Groups()[0].Volumes); n != 1 {
+		t.Errorf("the volume group has %d logical volumes, want one", n)
 	}
 	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "copy", Size: size, Source: cloud.Source{Volume: vol.ID}})
 	wantKind(t, "a copy into another pool", err, fault.InvalidArgument)
+
+	_, err = l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "copy", Size: size, Source: cloud.Source{Volume: vol.ID}, Parameters: fast})
+	wantKind(t, "a copy in a volume group", err, fault.InvalidArgument)
+	_, err = l.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snapshot", Volume: vol.ID})
+	wantKind(t, "a snapshot in a volume group", err, fault.InvalidArgument)
 
 	// The disk of the volume group is gone: that is no empty pool.
 	groups := host.Groups()
@@ -120,18 +161,18 @@ func testPoolsOfTwoKinds(t *testing.T, thinFirst bool) {
 	}
 }
 
-func TestThinPoolOfANodeWithoutIt(t *testing.T) {
+func TestVolumeGroupOfANodeWithoutIt(t *testing.T) {
 	host := lvm.New(gib)
-	thin := thinPool(t, host)
-	thin.Name, thin.IDFile, thin.Dir = "fast", t.TempDir()+"/state/pool-id-fast", "lvm:other/thin"
-	l := openThin(t, local.Pool{Dir: t.TempDir()}, thin)
+	group := groupPool(t, host)
+	group.Name, group.IDFile, group.LVMDir = "fast", t.TempDir()+"/state/pool-id-fast", t.TempDir()
+	l := openGroup(t, local.Pool{Dir: t.TempDir()}, group)
 	fast := []cloud.Parameter{{Name: local.ParamPool, Value: "fast"}}
 	_, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
 	wantKind(t, "CreateVolume in an absent pool", err, fault.Exhausted)
 	if err := l.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v, want no error", err)
 	}
-	if _, err := os.Stat(thin.IDFile); err == nil {
+	if _, err := os.Stat(group.IDFile); err == nil {
 		t.Error("an absent pool has an id")
 	}
 }

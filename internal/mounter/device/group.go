@@ -14,18 +14,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// thin finds the volumes of one thin pool of LVM: device-mapper devices. A volume is in use exactly as long as its
+// group finds the volumes of one volume group of LVM: device-mapper devices. A volume is in use exactly as long as its
 // device lives. The kernel has its identity: the name with the volume's id, and the UUID with that of the volume group.
-type thin struct {
-	pool *pool.ThinPool // nil: any, for Number
+type group struct {
+	pool *pool.GroupPool // nil: any, for Number
 	// blank has the kernel's view of the devices.
 	blank Loop
 }
 
-var _ poolResolver = (*thin)(nil)
+var _ poolResolver = (*group)(nil)
 
 // Open returns the device of a volume and makes it if there is none.
-func (l *thin) Open(ctx context.Context, claim Claim) (*Device, error) {
+func (l *group) Open(ctx context.Context, claim Claim) (*Device, error) {
 	id, err := l.blank.parse(claim)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (l *thin) Open(ctx context.Context, claim Claim) (*Device, error) {
 }
 
 // Lookup returns the device of a volume if there is one.
-func (l *thin) Lookup(ctx context.Context, claim Claim) (*Device, error) {
+func (l *group) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	id, err := l.blank.parse(claim)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (l *thin) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 }
 
 // open opens the device for reading and proves what it is. While it is open, its number is not another one's.
-func (l *thin) open(ctx context.Context, claim Claim, id pool.ID) (*Device, error) {
+func (l *group) open(ctx context.Context, claim Claim, id pool.ID) (*Device, error) {
 	name, err := l.find(claim, id)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (l *thin) open(ctx context.Context, claim Claim, id pool.ID) (*Device, erro
 }
 
 // find returns the kernel's name of a volume's device.
-func (l *thin) find(claim Claim, id pool.ID) (string, error) {
+func (l *group) find(claim Claim, id pool.ID) (string, error) {
 	disks, err := os.ReadDir(l.blank.sysDir)
 	if err != nil {
 		return "", fmt.Errorf("list block devices: %w: %w", fault.Unavailable, err)
@@ -91,7 +91,7 @@ func (l *thin) find(claim Claim, id pool.ID) (string, error) {
 }
 
 // is reports whether the device with this name of the kernel is a volume's.
-func (l *thin) is(kernel string, id pool.ID) bool {
+func (l *group) is(kernel string, id pool.ID) bool {
 	name, err := readText(filepath.Join(l.blank.sysDir, kernel, "dm", "name"))
 	if err != nil {
 		return false
@@ -107,7 +107,7 @@ func (l *thin) is(kernel string, id pool.ID) bool {
 }
 
 // Number returns the number of a volume's device by what sysfs says, without opening it.
-func (l *thin) Number(_ context.Context, claim Claim) (uint64, error) {
+func (l *group) Number(_ context.Context, claim Claim) (uint64, error) {
 	id, err := l.blank.parse(claim)
 	if err != nil {
 		return 0, err
@@ -124,7 +124,7 @@ func (l *thin) Number(_ context.Context, claim Claim) (uint64, error) {
 }
 
 // ByNumber is Lookup: the id is in the device's name, so the device is the volume's or it is not.
-func (l *thin) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
+func (l *group) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
 	dev, err := l.Lookup(ctx, Claim{Volume: volume})
 	if err == nil && dev.Number() != number {
 		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
@@ -133,7 +133,7 @@ func (l *thin) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 }
 
 // Release removes the device. fault.Busy while a program has it open or mounted.
-func (l *thin) Release(ctx context.Context, claim Claim) error {
+func (l *group) Release(ctx context.Context, claim Claim) error {
 	id, err := l.blank.parse(claim)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (l *thin) Release(ctx context.Context, claim Claim) error {
 
 // Grow makes the volume and its device larger and returns the size. fault.OutOfRange when the pool has too little
 // space; nothing changed.
-func (l *thin) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
+func (l *group) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
 	id, err := l.blank.parse(claim)
 	if err != nil {
 		return 0, err
@@ -176,15 +176,20 @@ func (l *thin) Grow(ctx context.Context, claim Claim, size int64) (int64, error)
 	return grown, errors.Join(err, dev.Close())
 }
 
-// NeverWritten reports whether the pool proves that all of the device reads as zeros.
-func (l *thin) NeverWritten(ctx context.Context, d *Device) (bool, error) {
+// NeverWritten reports whether nothing was written to the device since all of it was made to read as zeros.
+func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	id, err := l.blank.parse(d.Claim())
 	if err != nil {
 		return false, err
 	}
-	// A write may still be in the device's cache only, where the pool does not see it.
-	if err := d.File().Sync(); err != nil {
-		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Claim().Volume, fault.Unavailable, err)
-	}
 	return l.pool.NeverWritten(ctx, id)
+}
+
+// MarkWritten notes that the device is about to be written.
+func (l *group) MarkWritten(ctx context.Context, d *Device) error {
+	id, err := l.blank.parse(d.Claim())
+	if err != nil {
+		return err
+	}
+	return l.pool.MarkWritten(ctx, id)
 }

@@ -1,0 +1,357 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// The names and tags of LVM. A tag may have letters, digits and _+.-/=!:&# and at most 1024 characters.
+const (
+	groupPrefix    = "lvm:"
+	volumeLV       = "cloudblock-"
+	growthLV       = volumeLV + "growth-"
+	nodeTag        = "cloudblock-node="
+	creatingTag    = "cloudblock-creating"
+	zeroedTag      = "cloudblock-zeroed=" // then a number of bytes
+	blankTag       = "cloudblock-blank"
+	recordTag      = "cloudblock-record." // then two digits of the part's number, a dot and the part
+	recordPart     = 900
+	maxGroupRecord = 32 << 10
+	defaultLockDir = "/run/cloudblock-csi"
+	defaultLVMDir  = "/etc/lvm"
+)
+
+// GroupPool keeps volumes as linear logical volumes in a volume group of LVM. Volumes share nothing but the group's metadata,
+// which LVM replaces atomically.
+//
+//	volume group                tag cloudblock-node=NODE: which node the pool belongs to
+//	cloudblock-<32 hex>         a volume
+//	cloudblock-growth-<32 hex>  the space by which that volume grows, until it reads as zeros
+//	their tags                  cloudblock-record.NN.PART: the record of the file pool, in base64
+//	                            cloudblock-creating: it does not read as zeros yet, and nobody has its id
+//	                            cloudblock-zeroed=BYTES: how much of it does
+//	                            cloudblock-blank: nothing was written to it since
+//
+// LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a record.
+// The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at its
+// first stage, and LVM itself never does, because the volume has the flag for that.
+//
+// Every command is limited to the disks of a devices file that belongs to the pool, which an operator makes. What others write
+// on other disks of the node, with whatever name and identity, is never read.
+type GroupPool struct {
+	objects
+	changeLock
+
+	dir, group string
+	devices    string // the devices file's name
+	devicesDir string
+	uuid       string // of the group, without hyphens
+	lvm        LVM
+	others     func() []Storage
+	observing  chan struct{} // has a place for one observe
+
+	progress func(Progress)
+	// Close ends the zeroing of this process, which are jobs.
+	zeroing     context.Context
+	stopZeroing context.CancelFunc
+	jobs        sync.WaitGroup
+}
+
+// groupState is what a volume group holds at one moment.
+type groupState struct {
+	volumeGroup
+	volumes []logicalVolume
+}
+
+var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
+
+// openGroup opens the pool VG. It changes nothing but a tag that says which node the pool belongs to. fault.NotFound if the
+// pool is absent, see Set; fault.PoolUnusable if it is missing or not usable.
+func openGroup(ctx context.Context, cfg Config, place string, others func() []Storage) (*GroupPool, error) {
+	p, err := newGroupPool(cfg, place)
+	if err != nil {
+		return nil, err
+	}
+	p.others, p.dir = others, filepath.Join(cmp.Or(cfg.LockDir, defaultLockDir), place)
+	if err := os.MkdirAll(p.dir, folderPerm); err != nil {
+		return nil, fmt.Errorf("make the folder for the lock of pool %s: %w", p.location, kindOf(err))
+	}
+	p.changeLock = newChangeLock(filepath.Join(p.dir, lockFile))
+	return locked(ctx, p, func() (*GroupPool, error) { return p, p.load(cfg) })
+}
+
+// newGroupPool checks a Config.
+func newGroupPool(cfg Config, place string) (*GroupPool, error) {
+	if !groupPlace.MatchString(place) {
+		return nil, fmt.Errorf("pool %q is not %sVG: %w", cfg.Dir, groupPrefix, fault.InvalidArgument)
+	}
+	if err := cfg.checkNode(); err != nil {
+		return nil, err
+	}
+	p := &GroupPool{
+		group: place, devices: volumeLV + place, devicesDir: filepath.Join(cmp.Or(cfg.LVMDir, defaultLVMDir), "devices"),
+		lvm: cfg.LVM, observing: make(chan struct{}, 1), progress: cfg.Progress,
+	}
+	p.objects = objects{label: cfg.Name, location: cfg.Dir, poll: zeroPoll, of: p}
+	if p.lvm == nil {
+		p.lvm = nodeLVM{}
+	}
+	p.zeroing, p.stopZeroing = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// load identifies the pool.
+func (p *GroupPool) load(cfg Config) error {
+	known, err := readIDFile(cfg.IDFile)
+	if err == nil {
+		err = p.checkDevices()
+	}
+	if errors.Is(err, errNoDevicesFile) && cfg.Name != "" && known.ID == "" && !cfg.MustExist {
+		return fmt.Errorf("node %s has no pool %s: %w: %w", cfg.Node, cfg.Name, fault.NotFound, err)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := p.read()
+	if err != nil {
+		return err
+	}
+	if p.node, err = p.owner(s, cfg); err != nil {
+		return err
+	}
+	if cfg.Node != "" && p.node != cfg.Node {
+		return p.foreign(p.node, cfg.Node)
+	}
+	p.uuid = plain(s.ID)
+	sum := sha256.Sum256([]byte(p.uuid))
+	return checkIDFile(disk{}, cfg.IDFile, known, idFile{ID: hex.EncodeToString(sum[:idLen/2]), Dir: p.location})
+}
+
+// plain is a UUID of LVM as the kernel has it.
+func plain(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
+
+// errNoDevicesFile: the pool has no devices file.
+var errNoDevicesFile = errors.New("it has no devices file")
+
+// checkDevices refuses a pool without a devices file: without one LVM would read every disk of the node, also those that pods
+// write to.
+func (p *GroupPool) checkDevices() error {
+	file := filepath.Join(p.devicesDir, p.devices)
+	_, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pool %s: %w, %s; make it on the node with `lvm vgimportdevices --devicesfile %s %s`: %w",
+			p.location, errNoDevicesFile, file, p.devices, p.group, fault.PoolUnusable)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %s: read its devices file: %w", p.location, kindOf(err))
+	}
+	return nil
+}
+
+// run runs a command on the pool's disks.
+func (p *GroupPool) run(verb string, args ...string) ([]byte, error) {
+	return p.lvm.Run(append([]string{verb, "--devicesfile", p.devices}, args...)...)
+}
+
+func (p *GroupPool) change(verb string, args ...string) error {
+	_, err := p.run(verb, args...)
+	return err
+}
+
+// target is a logical volume as commands name it.
+func (p *GroupPool) target(name string) string { return p.group + "/" + name }
+
+// owner returns the node that the pool belongs to. A pool without a tag gets the tag of this node.
+func (p *GroupPool) owner(s groupState, cfg Config) (string, error) {
+	if node, err := s.node(); node != "" || err != nil {
+		return node, err
+	}
+	if cfg.MustExist {
+		return "", fmt.Errorf("%s is not a pool of volumes: %w", p.location, fault.PoolUnusable)
+	}
+	return cfg.Node, p.change("vgchange", "--addtag", nodeTag+cfg.Node, p.group)
+}
+
+// node returns the node of the group's tag, or nothing.
+func (s groupState) node() (string, error) {
+	for tag := range strings.SplitSeq(s.Tags, ",") {
+		if node, found := strings.CutPrefix(tag, nodeTag); found {
+			return node, CheckNode(node)
+		}
+	}
+	return "", nil
+}
+
+func (p *GroupPool) foreign(node, ours string) error {
+	return fmt.Errorf("pool %s belongs to node %q, this is node %q: %w", p.location, node, ours, fault.PoolUnusable)
+}
+
+// read reads the state of the pool. fault.PoolUnusable if it is not the one that was opened.
+func (p *GroupPool) read() (groupState, error) {
+	fail := func(err error) (groupState, error) { return groupState{}, fmt.Errorf("pool %s: %w", p.location, err) }
+	command := func(args ...string) ([]byte, error) { return p.run(args[0], args[1:]...) }
+	groups, err := report[volumeGroup](command, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
+	switch {
+	case err != nil:
+		return fail(err)
+	case len(groups) == 0:
+		return fail(fmt.Errorf("there is no such volume group on the disks of its devices file; are they there? %w", fault.PoolUnusable))
+	case len(groups) > 1:
+		return fail(fmt.Errorf("there are several volume groups with this name: %w", fault.PoolUnusable))
+	case p.uuid != "" && plain(groups[0].ID) != p.uuid:
+		return fail(fmt.Errorf("it is not the one that was opened; start the program again when the right disk is there: %w", fault.PoolUnusable))
+	case groups[0].Extent < 1:
+		return fail(fmt.Errorf("it has extents of %d bytes: %w", groups[0].Extent, fault.PoolUnusable))
+	}
+	s := groupState{volumeGroup: groups[0]}
+	s.volumes, err = report[logicalVolume](command, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
+	if err != nil {
+		return fail(err)
+	}
+	return s, nil
+}
+
+// locked runs f under the pool's lock. When the context ends, f goes on and keeps the lock: a command of LVM is
+// never interrupted. Then the error is fault.Uncertain.
+func locked[T any](ctx context.Context, p *GroupPool, f func() (T, error)) (T, error) {
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return finish(ctx, p, unlock, f)
+}
+
+// observe reads the state without the lock. Where a disk that LVM reads hangs, one vgs hangs with it, however many calls ask,
+// and none of them waits for longer than its context.
+func (p *GroupPool) observe(ctx context.Context) (groupState, error) {
+	select {
+	case p.observing <- struct{}{}:
+		return finish(ctx, p, func() { <-p.observing }, p.read)
+	case <-ctx.Done():
+		return groupState{}, p.unfinished(ctx)
+	}
+}
+
+// finish runs f, and release after it, to their end, and waits for that as long as ctx lasts.
+func finish[T any](ctx context.Context, p *GroupPool, release func(), f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		release()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, p.unfinished(ctx)
+	}
+}
+
+func (p *GroupPool) unfinished(ctx context.Context) error {
+	return fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.location, fault.Uncertain, ctx.Err())
+}
+
+// within is locked with the state of the pool, in which no volume is left suspended by a command that was killed.
+func within[T any](ctx context.Context, p *GroupPool, f func(s groupState) (T, error)) (T, error) {
+	return locked(ctx, p, func() (T, error) {
+		s, err := p.read()
+		if err == nil {
+			err = p.resume(s)
+		}
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return f(s)
+	})
+}
+
+// resume resumes what a killed command has left suspended: everything that reads or writes it would wait for ever. The caller
+// holds the pool's lock, and LVM's own lock makes it wait for the command of an operator.
+func (p *GroupPool) resume(s groupState) error {
+	var errs []error
+	for _, v := range s.volumes {
+		if _, ours := parseLV(v.Name); ours && v.Suspended != "" {
+			errs = append(errs, p.change("lvchange", "-y", "--refresh", p.target(v.Name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the zeroing of this process, and waits for it and for running commands of LVM, which have the lock. Another
+// call continues what is not zeroed.
+func (p *GroupPool) Close(ctx context.Context) error {
+	p.stopZeroing()
+	ended := make(chan struct{})
+	go func() {
+		p.jobs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return p.unfinished(ctx)
+	}
+	unlock, err := p.lock(ctx)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
+// Dir returns the folder with the pool's lock, which has nothing that outlives a reboot.
+func (p *GroupPool) Dir() string { return p.dir }
+
+// SnapshotsBy returns NoSnapshots.
+func (p *GroupPool) SnapshotsBy() string { return NoSnapshots }
+
+// FileName returns the name of a volume's logical volume.
+func (p *GroupPool) FileName(id ID) string { return lvName(id) }
+
+// Check checks that the pool is there with all its disks. It does not wait for the lock.
+func (p *GroupPool) Check(ctx context.Context) error {
+	s, err := p.observe(ctx)
+	if err == nil && s.MissingDisks > 0 {
+		err = fmt.Errorf("pool %s lacks %d disks: volumes on the others can be used, but nothing is created, grown or deleted until they are back: %w",
+			p.location, s.MissingDisks, fault.PoolUnusable)
+	}
+	return err
+}
+
+func (p *GroupPool) checkIdentity(ctx context.Context) error {
+	_, err := p.observe(ctx)
+	return err
+}
+
+// lvName returns the name of a volume's logical volume, growthName that of the space by which it grows.
+func lvName(id ID) string     { return volumeLV + string(id) }
+func growthName(id ID) string { return growthLV + string(id) }
+
+// parseLV returns the volume that has or is extended by a logical volume of this name.
+func parseLV(name string) (ID, bool) {
+	digits, found := strings.CutPrefix(name, growthLV)
+	if !found {
+		digits, found = strings.CutPrefix(name, volumeLV)
+	}
+	id, err := ParseID(digits)
+	return id, found && err == nil
+}

@@ -1,0 +1,195 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Create is Pool.Create, without copies. It returns when all of the volume reads as zeros. When the context ends first, the
+// zeroing goes on: fault.Uncertain, and FindByName waits for it. A create whose process was killed is continued by the next
+// one for the name.
+func (p *GroupPool) Create(ctx context.Context, v NewVolume) (Record, error) {
+	if v.From != (From{}) {
+		return Record{}, p.noCopies("volume", v.Name)
+	}
+	r, err := v.record()
+	if err != nil {
+		return Record{}, err
+	}
+	j, err := within(ctx, p, func(s groupState) (*zeroJob, error) {
+		r.Size, r.BlockSize, r.State = s.roundUp(r.Size), 0, Ready
+		if v.Limit > 0 && r.Size > v.Limit {
+			return nil, fmt.Errorf("create volume %q: in whole extents of %d it has %d bytes, above the limit %d: %w", v.Name, s.Extent, r.Size, v.Limit, fault.OutOfRange)
+		}
+		lv, err := p.allot(s, &r)
+		if err != nil {
+			return nil, fmt.Errorf("create %s for the name %q: %w", p.name(r.ref()), r.Name, err)
+		}
+		return p.zero(lv, func(l logicalVolume) error {
+			return p.change("lvchange", "--deltag", creatingTag, "--deltag", zeroedTag+bytesOf(l.zeroed()), "--addtag", blankTag, p.target(l.Name))
+		})
+	})
+	if err == nil {
+		err = p.wait(ctx, j)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// allot returns the logical volume of a record, which becomes that of an interrupted create if that left one of the size.
+func (p *GroupPool) allot(s groupState, r *Record) (logicalVolume, error) {
+	entries := s.entries()
+	for _, e := range named(entries, r.Name) {
+		v := s.find(e.File)
+		switch {
+		case e.Kind != Unfinished:
+			return logicalVolume{}, p.checkFree(entries, volumes, r.Name)
+		case v.Size == r.Size:
+			*r = e.Record
+			return *v, nil
+		}
+		if err := p.remove(v.Name); err != nil {
+			return logicalVolume{}, fmt.Errorf("%w: %w", fault.Uncertain, err)
+		}
+		s.FreeExtents += v.Size / s.Extent
+	}
+	err := p.full(s)
+	if err == nil {
+		err = p.checkSpace(s, r.Size, fault.PoolFull)
+	}
+	if err != nil {
+		return logicalVolume{}, err
+	}
+	tags, err := recordTags(*r)
+	if err == nil {
+		err = p.makeLV(lvName(r.ID), r.Size, tags...)
+	}
+	if err == nil {
+		err = checkOtherNames(p, p.others(), *r)
+		if err != nil {
+			err = errors.Join(err, p.remove(lvName(r.ID)))
+		}
+	}
+	if err != nil {
+		return logicalVolume{}, err
+	}
+	return p.made(lvName(r.ID))
+}
+
+// makeLV makes a logical volume with its tags. It is not active, LVM does not activate it by itself, and does not look at what
+// its extents had before.
+func (p *GroupPool) makeLV(name string, size int64, tags ...string) error {
+	args := []string{"-y", "-an", "-ky", "-Wn", "-Zn", "--type", "linear", "-n", name, "-L", bytesArg(size), "--addtag", creatingTag}
+	for _, tag := range tags {
+		args = append(args, "--addtag", tag)
+	}
+	return p.change("lvcreate", append(args, p.group)...)
+}
+
+// made returns a logical volume that was made.
+func (p *GroupPool) made(name string) (logicalVolume, error) {
+	s, err := p.read()
+	if err != nil {
+		return logicalVolume{}, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	}
+	v := s.find(name)
+	if v == nil {
+		return logicalVolume{}, fmt.Errorf("%s was made, and LVM does not list it: %w", p.target(name), fault.Uncertain)
+	}
+	return *v, nil
+}
+
+// remove removes a logical volume. Its name has the 128 random bits of the id, so it is no other one's.
+func (p *GroupPool) remove(name string) error { return p.change("lvremove", "-y", p.target(name)) }
+
+// CreateSnapshot is fault.NoCopies.
+func (p *GroupPool) CreateSnapshot(_ context.Context, req NewSnapshot) (Record, error) {
+	return Record{}, p.noCopies("snapshot", req.Name)
+}
+
+func (p *GroupPool) noCopies(what, name string) error {
+	return fmt.Errorf("%s %.200q: the pool %s is a volume group of LVM and has no snapshots and clones; those are of pools on xfs: %w",
+		what, name, p.location, fault.NoCopies)
+}
+
+func (p *GroupPool) delete(ctx context.Context, ref objectRef, damagedToo bool) error {
+	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
+		e, err := p.entry(s, ref)
+		v := s.find(lvName(ref.id))
+		switch {
+		case err != nil:
+			return struct{}{}, err
+		case e.Kind == UnderWay || e.Kind == Newer || (e.Kind != Whole && !damagedToo):
+			return struct{}{}, p.refuse(e)
+		case v.Active != "" && e.Kind != Unfinished:
+			return struct{}{}, fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), p.device(*v), fault.VolumeInUse)
+		}
+		if g := s.find(growthName(ref.id)); g != nil {
+			if g.beingZeroed() {
+				return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.name(ref), fault.Busy)
+			}
+			err = p.remove(g.Name)
+		}
+		if err == nil {
+			err = p.remove(v.Name)
+		}
+		if err != nil {
+			return struct{}{}, fmt.Errorf("delete %s: %w: %w", p.name(ref), fault.Uncertain, err)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Activate makes the device of a volume. It is in use until Deactivate. A device that is there gets the size that the
+// volume has.
+func (p *GroupPool) Activate(ctx context.Context, id ID) error {
+	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
+		e, err := p.whole(s, id)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, p.activate(*s.find(e.File))
+	})
+	return err
+}
+
+func (p *GroupPool) activate(v logicalVolume) error {
+	if v.Active != "" {
+		return p.change("lvchange", "-y", "--refresh", p.target(v.Name))
+	}
+	return p.change("lvchange", "-y", "-ay", "-K", p.target(v.Name))
+}
+
+// Deactivate removes the device of a volume. fault.Busy while a program has it open or it is mounted. Without a
+// device or a volume it does nothing.
+func (p *GroupPool) Deactivate(ctx context.Context, id ID) error {
+	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
+		v := s.find(lvName(id))
+		if v == nil || v.Active == "" {
+			return struct{}{}, nil
+		}
+		if v.Open == "open" {
+			return struct{}{}, fmt.Errorf("%s is open or mounted: %w", p.device(*v), fault.Busy)
+		}
+		return struct{}{}, p.change("lvchange", "-y", "-an", p.target(v.Name))
+	})
+	return err
+}
+
+// MarkWritten notes that a volume is about to be written: from then on NeverWritten is false.
+func (p *GroupPool) MarkWritten(ctx context.Context, id ID) error {
+	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
+		e, err := p.whole(s, id)
+		if err == nil && s.find(e.File).has(blankTag) {
+			err = p.change("lvchange", "--deltag", blankTag, p.target(e.File))
+		}
+		return struct{}{}, err
+	})
+	return err
+}
