@@ -166,7 +166,7 @@ lvm vgcreate -y imagetest "$device"
 if chroot "$root" /cloudblock-controller volumes --cloud local --local-pool lvm:imagetest >"$root/tmp/said" 2>&1; then exit 1; fi
 grep "lvm:imagetest: it has no devices file" "$root/tmp/said"
 mkdir -p "$root/etc/lvm/devices"
-own vgimportdevices imagetest
+own lvmdevices -y --adddev "$device"
 own vgchange --addtag cloudblock-node=n1 imagetest
 chroot "$root" /cloudblock-controller volumes --cloud local --local-pool lvm:imagetest >"$root/tmp/said" 2>&1
 `

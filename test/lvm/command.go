@@ -17,7 +17,7 @@ type command struct {
 	targets  []string
 }
 
-var withValue = []string{"-n", "-L", "-S", "-o", "--devicesfile", "--type", "--reportformat", "--units"}
+var withValue = []string{"-n", "-L", "-S", "-o", "--devicesfile", "--type", "--alloc", "--reportformat", "--units"}
 
 func parse(args []string) (command, error) {
 	c := command{verb: args[0], options: map[string]string{}}
@@ -81,6 +81,9 @@ func (h *Host) change(c command) error {
 		return g.extend(v, c)
 	case c.verb == "lvremove" && v.Open:
 		return errors.New("logical volume is in use")
+	case c.verb == "lvremove" && v.Role != "": // what depends on it goes, too
+		g.Volumes = nil
+		return nil
 	case c.verb == "lvremove":
 		g.Volumes = slices.DeleteFunc(g.Volumes, func(other *Volume) bool { return other == v })
 		return nil
@@ -89,13 +92,17 @@ func (h *Host) change(c command) error {
 	case c.options["-an"] != "" && v.Open:
 		return errors.New("logical volume is in use")
 	case c.options["-an"] != "":
-		v.Active, v.Suspended = false, false
+		v.Active, v.Suspended, v.Live, v.Loaded = false, false, nil, nil
 	case c.options["-ay"] != "" && c.options["-K"] == "":
 		// The flag for skipping is set: success without an effect.
 	case c.options["-ay"] != "":
-		v.Active = true
+		v.Active, v.Live = true, v.Extents
+	case c.options["--refresh"] != "" && v.Health != "":
+		return errors.New("refusing refresh of partial logical volume")
+	case c.options["--refresh"] != "" && v.Loaded != nil: // whatever the group's metadata say
+		v.Live, v.Loaded, v.Suspended = v.Loaded, nil, false
 	case c.options["--refresh"] != "":
-		v.Suspended = false
+		v.Live, v.Suspended = v.Extents, false
 	}
 	v.Tags = c.tag(v.Tags)
 	return nil
@@ -148,7 +155,10 @@ func (g *Group) extend(v *Volume, c command) error {
 	if int64(len(more))*g.Extent != size {
 		return fmt.Errorf("%d extents for %d bytes", len(more), size)
 	}
-	v.Extents = append(v.Extents, more...)
+	v.Extents = slices.Concat(v.Extents, more)
+	if v.Active {
+		v.Live = v.Extents
+	}
 	return nil
 }
 

@@ -44,6 +44,10 @@ type Volume struct {
 	Extents                 []int
 	Active, Open, Suspended bool
 	Health                  string
+	// Role is what LVM calls it; "": public, as one on which nothing depends.
+	Role string
+	// Live are the extents that its device shows, Loaded those of a table that a command has loaded and not made live.
+	Live, Loaded []int
 }
 
 // New returns a machine with the volume group vg, all of whose extents have bytes of somebody.
@@ -80,7 +84,11 @@ func (h *Host) Volume(name string) *Volume {
 func (h *Host) Shows(v *Volume) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(v.Extents, func(e int) bool { return h.groups[0].Dirty[e] })
+	extents := v.Extents
+	if v.Active {
+		extents = v.Live
+	}
+	return slices.ContainsFunc(extents, func(e int) bool { return h.groups[0].Dirty[e] })
 }
 
 // Write makes all of a volume somebody's bytes.
@@ -143,16 +151,51 @@ func (h *Host) Run(args ...string) ([]byte, error) {
 		return h.reportVolumes(c)
 	}
 	before, after := h.next()
-	if before {
+	if before || after {
+		h.half(c, after)
 		return nil, ErrKilled
 	}
 	if err := h.change(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
-	if after {
-		return nil, ErrKilled
-	}
 	return nil, nil
+}
+
+// half is a command that is killed before or after it has committed its change. Where a device gets another table, LVM loads that
+// and suspends the device before the commit, and makes the table live after it.
+func (h *Host) half(c command, committed bool) {
+	var v *Volume
+	if c.verb == "lvextend" {
+		_, v, _ = h.find(c.targets[0])
+	}
+	if v == nil || !v.Active {
+		if committed {
+			_ = h.change(c)
+		}
+		return
+	}
+	extents, live := v.Extents, v.Live
+	if h.change(c) == nil {
+		v.Loaded, v.Live, v.Suspended = v.Extents, live, true
+	}
+	if !committed {
+		v.Extents = extents
+	}
+}
+
+// Clear drops the table that was loaded for a device and not made live.
+func (h *Host) Clear(device string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.groups {
+		for _, v := range g.Volumes {
+			if device == strings.ReplaceAll(g.Name, "-", "--")+"-"+strings.ReplaceAll(v.Name, "-", "--") && !h.killed {
+				v.Loaded = nil
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("device %s does not exist", device)
 }
 
 // next counts a change, and reports whether the kill comes before or after it.
@@ -207,7 +250,7 @@ func (d *device) Zero(from, length int64) error {
 		return ErrKilled
 	}
 	for e := (from + d.group.Extent - 1) / d.group.Extent; (e+1)*d.group.Extent <= from+length; e++ {
-		d.group.Dirty[d.volume.Extents[e]] = false
+		d.group.Dirty[d.volume.Live[e]] = false
 	}
 	if after {
 		return ErrKilled

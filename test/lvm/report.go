@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -44,12 +45,21 @@ func (h *Host) reportVolumes(c command) ([]byte, error) {
 		for _, v := range g.Volumes {
 			rows = append(rows, map[string]string{
 				"lv_name": v.Name, "lv_uuid": v.UUID, "lv_size": text(int64(len(v.Extents)) * g.Extent), "lv_layout": "linear",
-				"lv_tags": strings.Join(v.Tags, ","), "lv_active": word(v.Active, "active"), "lv_device_open": word(v.Open, "open"),
-				"lv_suspended": word(v.Suspended, "suspended"), "lv_health_status": v.Health,
+				"lv_role": cmp.Or(v.Role, "public"), "lv_tags": strings.Join(v.Tags, ","), "lv_active": word(v.Active, "active"),
+				"lv_device_open": v.device(v.Open, "open"), "lv_suspended": v.device(v.Suspended, "suspended"),
+				"lv_inactive_table": v.device(v.Loaded != nil, "inactive table present"), "lv_health_status": v.Health,
 			})
 		}
 	}
 	return json.Marshal(map[string]any{"report": []any{map[string]any{"lv": rows}}})
+}
+
+// device is what LVM says of a device. Of one that is not there it says that it does not know.
+func (v *Volume) device(is bool, text string) string {
+	if !v.Active && !is {
+		return "unknown"
+	}
+	return word(is, text)
 }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }

@@ -82,12 +82,20 @@ func (l *group) find(claim Claim, id pool.ID) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("list block devices: %w: %w", fault.Unavailable, err)
 	}
+	found := ""
 	for _, disk := range disks {
-		if strings.HasPrefix(disk.Name(), "dm-") && l.is(disk.Name(), id) {
-			return disk.Name(), nil
+		if !strings.HasPrefix(disk.Name(), "dm-") || !l.is(disk.Name(), id) {
+			continue
 		}
+		if found != "" {
+			return "", fmt.Errorf("%s and %s have the name of volume %s; one is of a foreign volume group: %w", found, disk.Name(), claim.Volume, fault.DeviceIdentity)
+		}
+		found = disk.Name()
 	}
-	return "", fmt.Errorf("volume %s is not active: %w", claim.Volume, fault.NotFound)
+	if found == "" {
+		return "", fmt.Errorf("volume %s is not active: %w", claim.Volume, fault.NotFound)
+	}
+	return found, nil
 }
 
 // is reports whether the device with this name of the kernel is a volume's.

@@ -39,7 +39,7 @@ func groupMachine(t *testing.T) (h *host, group *vm.Disk) {
 	kernel, err := m.guest.WaitForLink(within(t), disk)
 	must(t, err)
 	h.run("tr '\\0' T </dev/zero | dd of=/dev/%[1]s bs=4M iflag=fullblock oflag=direct status=none || true", kernel)
-	h.run("vgcreate -qq -y vg /dev/%s && mkdir -p /etc/lvm/devices && lvm vgimportdevices --devicesfile cloudblock-vg vg", kernel)
+	h.run("vgcreate -qq -y vg /dev/%[1]s && mkdir -p /etc/lvm/devices && lvm lvmdevices -y --devicesfile cloudblock-vg --adddev /dev/%[1]s", kernel)
 	return h, disk
 }
 
@@ -288,6 +288,51 @@ func TestEncryptedGroupVolume(t *testing.T) {
 		t.Errorf("open after unstage: %s", got)
 	}
 	must(t, h.delete(v))
+}
+
+// The volumes on the disks that are there are served while another disk of the group is missing. Disks come and go as the page
+// says.
+func TestGroupWithoutOneOfItsDisks(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	h := newGroupHost(t)
+	first, err := h.guest.WaitForLink(within(t), h.group)
+	must(t, err)
+	there := h.mustCreate("there", "ext4", 64*mib)
+	h.run("lvcreate -qq -y -an -Wn -Zn -n filler -l 100%%PVS vg /dev/%s", first)
+	second, err := vm.NewDisk(h.dir, vm.Yandex, "second", 256*mib)
+	must(t, err)
+	must(t, h.guest.Plug(within(t), second))
+	kernel, err := h.guest.WaitForLink(within(t), second)
+	must(t, err)
+	h.run("vgextend -qq -y --devicesfile cloudblock-vg vg /dev/%s", kernel)
+	lost := h.mustCreate("lost", "ext4", 64*mib)
+	if on := h.run("lvs --noheadings -o devices vg/%s", lost.logical()); !strings.Contains(on, kernel) {
+		t.Fatalf("it is on %s, the second disk is %s", on, kernel)
+	}
+	there.ok(there.stage, there.publish)
+	sum := there.fill("data", mib)
+	must(t, h.guest.Unplug(within(t), second))
+	wantCode(t, "NodeStageVolume of a volume on it", lost.stage(), codes.FailedPrecondition)
+	there.ok(there.unpublish, there.unstage, there.stage, there.publish)
+	if got := there.sum("data"); got != sum {
+		t.Errorf("the file has the checksum %s, want %s", got, sum)
+	}
+	if _, err := h.create("other", "ext4", 64*mib); err == nil {
+		t.Error("CreateVolume succeeded")
+	}
+	if got := h.capacity(); got != 0 {
+		t.Errorf("capacity = %d, want 0", got)
+	}
+	if err := h.delete(lost); err == nil {
+		t.Error("DeleteVolume succeeded")
+	}
+	must(t, h.guest.Plug(within(t), second))
+	_, err = h.guest.WaitForLink(within(t), second)
+	must(t, err)
+	lost.ok(lost.stage, lost.publish)
+	lost.down()
+	must(t, h.delete(lost))
 }
 
 // Without its disk the pool is missing, and not empty.

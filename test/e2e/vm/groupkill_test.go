@@ -4,6 +4,7 @@ package vm
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -42,9 +43,7 @@ func TestGroupAfterKills(t *testing.T) {
 			met += n
 			done++
 			t.Logf("kill %d, in a %s: %d commands of LVM were running", done, step.name, n)
-			if got := h.run("dmsetup info -c --noheadings -o name,suspended"); strings.Contains(got, "Suspended") {
-				t.Errorf("after kill %d, in a %s: %s", done, step.name, got)
-			}
+			h.wantWhole(fmt.Sprintf("after kill %d, in a %s", done, step.name))
 		}
 		h.run("sync && echo 3 >/proc/sys/vm/drop_caches")
 		if got := other.sum("data"); got != want {
@@ -97,4 +96,50 @@ func inOrder(steps ...func() error) error {
 		}
 	}
 	return nil
+}
+
+// wantWhole wants no device suspended or with a table that waits, and each as large as LVM's metadata say.
+func (h *groupHost) wantWhole(when string) {
+	h.t.Helper()
+	if got := h.run("dmsetup info -c --noheadings -o name,suspended,tables_loaded | grep -v ':Active:Live$' || true"); got != "" {
+		h.t.Errorf("%s: %s", when, got)
+	}
+	for line := range strings.Lines(h.run("lvs --noheadings --units b --nosuffix --separator : -o lv_path,lv_size -S lv_active=active vg")) {
+		path, want, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if got := h.run("blockdev --getsize64 %s", path); got != want {
+			h.t.Errorf("%s: %s has %s bytes, the metadata say %s", when, path, got, want)
+		}
+	}
+}
+
+// TestGroupAfterHalfAChange: a command was killed when it had loaded the table of a growth, or of an activation, and had not
+// committed the growth. The next call drops that table: its extents are free, and another volume gets them.
+func TestGroupAfterHalfAChange(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	h := newGroupHost(t)
+	v := h.mustCreate("half", "ext4", 64*mib)
+	v.ok(v.stage, v.publish)
+	want := v.fill("data", mib)
+	device := "vg-" + strings.ReplaceAll(v.logical(), "-", "--")
+	for name, then := range map[string]string{"loaded": "", "suspended": "; dmsetup suspend " + device} {
+		h.run("dmsetup table %[1]s | sed 's/^0 131072/0 196608/' | dmsetup load %[1]s%[2]s", device, then)
+		other := h.mustCreate(name, "ext4", 64*mib)
+		h.wantWhole(name)
+		other.ok(other.stage, other.publish, other.unpublish, other.unstage)
+		must(t, h.delete(other))
+	}
+	if got, err := v.expand(96 * mib); got != 96*mib || err != nil {
+		t.Errorf("expand = %d, %v", got, err)
+	}
+	h.wantWhole("after the growth")
+	v.ok(v.unpublish, v.unstage)
+	h.run("dmsetup create %s --notable -u LVM-$(lvs --noheadings -o vg_uuid,lv_uuid vg/%s | tr -d ' -')", device, v.logical())
+	v.ok(v.stage, v.publish)
+	h.wantWhole("after a device without a table")
+	if got := v.sum("data"); got != want {
+		t.Errorf("the file has the checksum %s, want %s", got, want)
+	}
+	v.down()
+	must(t, h.delete(v))
 }

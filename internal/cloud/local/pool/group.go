@@ -25,7 +25,7 @@ const (
 	nodeTag        = "cloudblock-node="
 	creatingTag    = "cloudblock-creating"
 	zeroedTag      = "cloudblock-zeroed=" // then a number of bytes
-	blankTag       = "cloudblock-blank"
+	blankTag       = "cloudblock-blank="  // then its number of bytes
 	recordTag      = "cloudblock-record." // then two digits of the part's number, a dot and the part
 	recordPart     = 900
 	maxGroupRecord = 32 << 10
@@ -42,7 +42,7 @@ const (
 //	their tags                  cloudblock-record.NN.PART: the record of the file pool, in base64
 //	                            cloudblock-creating: it does not read as zeros yet, and nobody has its id
 //	                            cloudblock-zeroed=BYTES: how much of it does
-//	                            cloudblock-blank: nothing was written to it since
+//	                            cloudblock-blank=BYTES: nothing was written to it since, and it has not grown
 //
 // LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a record.
 // The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at its
@@ -151,7 +151,7 @@ func (p *GroupPool) checkDevices() error {
 	file := filepath.Join(p.devicesDir, p.devices)
 	_, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pool %s: %w, %s; make it on the node with `lvm vgimportdevices --devicesfile %s %s`: %w",
+		return fmt.Errorf("pool %s: %w, %s; make it on the node with `lvm lvmdevices --devicesfile %s --adddev DISK` for each disk of %s: %w",
 			p.location, errNoDevicesFile, file, p.devices, p.group, fault.PoolUnusable)
 	}
 	if err != nil {
@@ -212,8 +212,8 @@ func (p *GroupPool) read() (groupState, error) {
 		return fail(fmt.Errorf("there are several volume groups with this name: %w", fault.PoolUnusable))
 	case p.uuid != "" && plain(groups[0].ID) != p.uuid:
 		return fail(fmt.Errorf("it is not the one that was opened; start the program again when the right disk is there: %w", fault.PoolUnusable))
-	case groups[0].Extent < 1:
-		return fail(fmt.Errorf("it has extents of %d bytes: %w", groups[0].Extent, fault.PoolUnusable))
+	case groups[0].Extent < 1 || groups[0].Extent%SizeStep != 0 && SizeStep%groups[0].Extent != 0:
+		return fail(fmt.Errorf("it has extents of %d bytes; make it with extents of whole MiB (vgcreate -s 4m): %w", groups[0].Extent, fault.PoolUnusable))
 	}
 	s := groupState{volumeGroup: groups[0]}
 	s.volumes, err = report[logicalVolume](command, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
@@ -270,31 +270,34 @@ func (p *GroupPool) unfinished(ctx context.Context) error {
 	return fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.location, fault.Uncertain, ctx.Err())
 }
 
-// within is locked with the state of the pool, in which no volume is left suspended by a command that was killed.
+// within is locked with the state of the pool, in which no device is left as a command that was killed has left it.
 func within[T any](ctx context.Context, p *GroupPool, f func(s groupState) (T, error)) (T, error) {
 	return locked(ctx, p, func() (T, error) {
 		s, err := p.read()
-		if err == nil {
-			err = p.resume(s)
-		}
 		if err != nil {
 			var none T
 			return none, err
 		}
+		p.mend(s)
 		return f(s)
 	})
 }
 
-// resume resumes what a killed command has left suspended: everything that reads or writes it would wait for ever. The caller
-// holds the pool's lock, and LVM's own lock makes it wait for the command of an operator.
-func (p *GroupPool) resume(s groupState) error {
-	var errs []error
-	for _, v := range s.volumes {
-		if _, ours := parseLV(v.Name); ours && v.Suspended != "" {
-			errs = append(errs, p.change("lvchange", "-y", "--refresh", p.target(v.Name)))
+// mend ends what killed commands have left half done with devices. LVM loads a device's new table and suspends it, commits the
+// group's metadata, and makes the table live. A device that stays suspended lets everything that reads or writes it wait for
+// ever. A table that stays loaded may be of a growth that was never committed, with extents that another volume gets, and
+// LVM's own refresh would make it live: it is dropped, and then the device gets what the metadata say. The caller holds the
+// pool's lock, and LVM's own lock makes lvs wait for the command of an operator.
+func (p *GroupPool) mend(s groupState) {
+	for i := range s.volumes {
+		v := &s.volumes[i]
+		if _, ours := parseLV(v.Name); !ours || !v.beingChanged() {
+			continue
+		}
+		if v.broken = p.lvm.Clear(p.kernelName(*v)); v.broken == nil {
+			v.broken = p.change("lvchange", "-y", "--refresh", p.target(v.Name))
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // Close ends the zeroing of this process, and waits for it and for running commands of LVM, which have the lock. Another

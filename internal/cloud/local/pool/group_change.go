@@ -1,9 +1,11 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -21,15 +23,15 @@ func (p *GroupPool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	}
 	j, err := within(ctx, p, func(s groupState) (*zeroJob, error) {
 		r.Size, r.BlockSize, r.State = s.roundUp(r.Size), 0, Ready
-		if v.Limit > 0 && r.Size > v.Limit {
-			return nil, fmt.Errorf("create volume %q: in whole extents of %d it has %d bytes, above the limit %d: %w", v.Name, s.Extent, r.Size, v.Limit, fault.OutOfRange)
+		if most := min(cmp.Or(v.Limit, LargestVolume), LargestVolume); r.Size > most {
+			return nil, fmt.Errorf("create volume %q: in whole extents of %d it has %d bytes, above the limit %d: %w", v.Name, s.Extent, r.Size, most, fault.OutOfRange)
 		}
 		lv, err := p.allot(s, &r)
 		if err != nil {
 			return nil, fmt.Errorf("create %s for the name %q: %w", p.name(r.ref()), r.Name, err)
 		}
 		return p.zero(lv, func(l logicalVolume) error {
-			return p.change("lvchange", "--deltag", creatingTag, "--deltag", zeroedTag+bytesOf(l.zeroed()), "--addtag", blankTag, p.target(l.Name))
+			return p.change("lvchange", "--deltag", creatingTag, "--deltag", zeroedTag+bytesOf(l.zeroed()), "--addtag", blankTag+bytesOf(l.Size), p.target(l.Name))
 		})
 	})
 	if err == nil {
@@ -47,11 +49,16 @@ func (p *GroupPool) allot(s groupState, r *Record) (logicalVolume, error) {
 	for _, e := range named(entries, r.Name) {
 		v := s.find(e.File)
 		switch {
+		case e.Kind == UnderWay:
+			return logicalVolume{}, p.refuse(e)
 		case e.Kind != Unfinished:
 			return logicalVolume{}, p.checkFree(entries, volumes, r.Name)
 		case v.Size == r.Size:
 			*r = e.Record
-			return *v, nil
+			return *v, checkOtherNames(p, p.others(), *r)
+		}
+		if err := v.checkAlone(); err != nil {
+			return logicalVolume{}, err
 		}
 		if err := p.remove(v.Name); err != nil {
 			return logicalVolume{}, fmt.Errorf("%w: %w", fault.Uncertain, err)
@@ -84,7 +91,7 @@ func (p *GroupPool) allot(s groupState, r *Record) (logicalVolume, error) {
 // makeLV makes a logical volume with its tags. It is not active, LVM does not activate it by itself, and does not look at what
 // its extents had before.
 func (p *GroupPool) makeLV(name string, size int64, tags ...string) error {
-	args := []string{"-y", "-an", "-ky", "-Wn", "-Zn", "--type", "linear", "-n", name, "-L", bytesArg(size), "--addtag", creatingTag}
+	args := []string{"-y", "-an", "-ky", "-Wn", "-Zn", "--type", "linear", "--alloc", "normal", "-n", name, "-L", bytesArg(size), "--addtag", creatingTag}
 	for _, tag := range tags {
 		args = append(args, "--addtag", tag)
 	}
@@ -120,19 +127,23 @@ func (p *GroupPool) noCopies(what, name string) error {
 func (p *GroupPool) delete(ctx context.Context, ref objectRef, damagedToo bool) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		e, err := p.entry(s, ref)
-		v := s.find(lvName(ref.id))
+		v, g := s.find(lvName(ref.id)), s.find(growthName(ref.id))
 		switch {
-		case err != nil:
+		case err != nil && g == nil:
 			return struct{}{}, err
+		case g != nil && g.beingZeroed():
+			return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.name(ref), fault.Busy)
+		case v == nil: // somebody has removed the volume that was growing
+			return struct{}{}, p.remove(g.Name)
 		case e.Kind == UnderWay || e.Kind == Newer || (e.Kind != Whole && !damagedToo):
 			return struct{}{}, p.refuse(e)
 		case v.Active != "" && e.Kind != Unfinished:
 			return struct{}{}, fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), p.device(*v), fault.VolumeInUse)
 		}
-		if g := s.find(growthName(ref.id)); g != nil {
-			if g.beingZeroed() {
-				return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.name(ref), fault.Busy)
-			}
+		if err := v.checkAlone(); err != nil {
+			return struct{}{}, fmt.Errorf("delete %s: %w", p.name(ref), err)
+		}
+		if g != nil {
 			err = p.remove(g.Name)
 		}
 		if err == nil {
@@ -171,10 +182,12 @@ func (p *GroupPool) activate(v logicalVolume) error {
 func (p *GroupPool) Deactivate(ctx context.Context, id ID) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		v := s.find(lvName(id))
-		if v == nil || v.Active == "" {
+		switch {
+		case v == nil || v.Active == "":
 			return struct{}{}, nil
-		}
-		if v.Open == "open" {
+		case v.broken != nil:
+			return struct{}{}, v.broken
+		case v.Open == "open":
 			return struct{}{}, fmt.Errorf("%s is open or mounted: %w", p.device(*v), fault.Busy)
 		}
 		return struct{}{}, p.change("lvchange", "-y", "-an", p.target(v.Name))
@@ -186,8 +199,13 @@ func (p *GroupPool) Deactivate(ctx context.Context, id ID) error {
 func (p *GroupPool) MarkWritten(ctx context.Context, id ID) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		e, err := p.whole(s, id)
-		if err == nil && s.find(e.File).has(blankTag) {
-			err = p.change("lvchange", "--deltag", blankTag, p.target(e.File))
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, tag := range s.find(e.File).tags() {
+			if strings.HasPrefix(tag, blankTag) {
+				err = errors.Join(err, p.change("lvchange", "--deltag", tag, p.target(e.File)))
+			}
 		}
 		return struct{}{}, err
 	})

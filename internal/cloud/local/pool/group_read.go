@@ -105,7 +105,11 @@ func (s groupState) find(name string) *logicalVolume {
 func (s groupState) entries() []Entry {
 	var entries []Entry
 	for _, v := range s.volumes {
-		if id, ours := parseLV(v.Name); ours && v.Name == lvName(id) {
+		id, ours := parseLV(v.Name)
+		switch {
+		case ours && v.Name == lvName(id):
+			entries = append(entries, entryOf(id, v))
+		case ours && s.find(lvName(id)) == nil: // somebody has removed the volume that was growing
 			entries = append(entries, entryOf(id, v))
 		}
 	}
@@ -125,6 +129,8 @@ func entryOf(id ID, v logicalVolume) Entry {
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("its record: %v", err)
 	case v.Health != "":
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("LVM calls it %s: a disk of its volume group is missing", v.Health)
+	case v.broken != nil:
+		e.Kind, e.Problem = Damaged, fmt.Sprintf("a command that was killed has left its device in the middle of a change: %v", v.broken)
 	case v.beingZeroed():
 		e.Kind, e.Problem = UnderWay, fmt.Sprintf("zeros are being written to it, %d of %d bytes are", v.zeroed(), v.Size)
 	case v.creating():
@@ -149,8 +155,13 @@ func (p *GroupPool) device(v logicalVolume) string { return "/dev/" + p.target(v
 func (p *GroupPool) NeverWritten(ctx context.Context, id ID) (bool, error) {
 	return within(ctx, p, func(s groupState) (bool, error) {
 		v := s.find(lvName(id))
-		return v != nil && v.has(blankTag), nil
+		return v != nil && v.has(blankTag+bytesOf(v.Size)), nil
 	})
+}
+
+// kernelName returns the name that the kernel has for the device of a logical volume.
+func (p *GroupPool) kernelName(v logicalVolume) string {
+	return strings.ReplaceAll(p.group, "-", "--") + "-" + strings.ReplaceAll(v.Name, "-", "--")
 }
 
 // kernelUUID returns the UUID that the kernel has for a logical volume: those of its volume group and its own, of 32 characters.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,6 +96,9 @@ func TestGroupSizesAreWholeExtents(t *testing.T) {
 	}
 	_, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 33 << 20, Limit: 40 << 20})
 	wantKind(t, "Create with a limit between two extents", err, fault.OutOfRange)
+	host.Groups()[0].Extent = 7 << 20
+	_, err = p.Create(t.Context(), NewVolume{Name: "largest", Size: LargestVolume})
+	wantKind(t, "Create of the largest volume, which is not of whole extents", err, fault.OutOfRange)
 }
 
 // Snapshots and clones are refused with a reason, and leave nothing behind.
@@ -126,6 +131,11 @@ func TestGroupVolumesReadAsZeros(t *testing.T) {
 	if never, err := p.NeverWritten(t.Context(), vol.ID); !never || err != nil {
 		t.Errorf("NeverWritten of a new volume = %t, %v", never, err)
 	}
+	lv.Extents = append(lv.Extents, len(host.Groups()[0].Dirty)-1) // by an operator's lvextend
+	if never, err := p.NeverWritten(t.Context(), vol.ID); never || err != nil {
+		t.Errorf("NeverWritten of a volume that has grown = %t, %v", never, err)
+	}
+	lv.Extents = lv.Extents[:len(lv.Extents)-1]
 	must(t, p.Activate(t.Context(), vol.ID))
 	lv.Open = true // mounted
 	host.Hook = func(args []string) {
@@ -165,6 +175,7 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 		"no devices file":     {func(_ *lvm.Host, cfg *Config) { cfg.LVMDir = t.TempDir() }, fault.Precondition},
 		"another node's":      {func(h *lvm.Host, _ *Config) { h.Groups()[0].Tags = []string{"cloudblock-node=n2"} }, fault.Precondition},
 		"no pool in a group":  {func(_ *lvm.Host, cfg *Config) { cfg.MustExist = true }, fault.Precondition},
+		"extents of 384 KiB":  {func(h *lvm.Host, _ *Config) { h.Groups()[0].Extent = 384 << 10 }, fault.Precondition},
 		"a thin pool":         {func(_ *lvm.Host, cfg *Config) { cfg.Dir = "lvm:vg/thin" }, fault.InvalidArgument},
 		"a name with a quote": {func(_ *lvm.Host, cfg *Config) { cfg.Dir = `lvm:vg"` }, fault.InvalidArgument},
 		"an option as a name": {func(_ *lvm.Host, cfg *Config) { cfg.Dir = "lvm:-vg" }, fault.InvalidArgument},
@@ -190,7 +201,7 @@ func TestGroupPoolNeedsADevicesFile(t *testing.T) {
 	cfg := groupConfig(t, lvm.New(gib))
 	cfg.LVMDir = t.TempDir()
 	_, err := openStorage(t.Context(), cfg, nil)
-	if err == nil || !strings.Contains(err.Error(), "lvm vgimportdevices --devicesfile cloudblock-vg vg") {
+	if err == nil || !strings.Contains(err.Error(), "lvm lvmdevices --devicesfile cloudblock-vg --adddev DISK") {
 		t.Errorf("open = %v", err)
 	}
 	cfg.Name = "fast"
@@ -272,16 +283,87 @@ func TestGroupVolumeInUse(t *testing.T) {
 	wantKind(t, "Activate of nothing", p.Activate(t.Context(), vol.ID), fault.NotFound)
 }
 
-// What a killed command has left suspended is resumed by whatever call comes next.
+// What a killed command has left suspended is resumed by whatever call comes next, and what it has loaded and not committed
+// never comes to life: its extents may be another volume's. Where that cannot be mended, other volumes are served.
 func TestGroupVolumeThatWasLeftSuspended(t *testing.T) {
 	host := lvm.New(gib)
 	p := openGroupPool(t, groupConfig(t, host))
-	vol := groupVolume(t, p, "a", 16<<20)
+	vol, other := groupVolume(t, p, "a", 16<<20), groupVolume(t, p, "b", 16<<20)
 	must(t, p.Activate(t.Context(), vol.ID))
 	lv := host.Volume(p.FileName(vol.ID))
-	lv.Suspended = true
-	if _, err := p.Free(t.Context()); err != nil || lv.Suspended {
-		t.Errorf("after Free = %v the volume is suspended: %t", err, lv.Suspended)
+	host.Hook = func([]string) {
+		if len(lv.Live) > len(lv.Extents) {
+			t.Error("the table of a growth that was not committed is live")
+		}
+	}
+	for _, loaded := range [][]int{nil, {1, 2, 3, 4, 5, 6, 7, 8}} {
+		for _, suspended := range []bool{true, false} {
+			lv.Suspended, lv.Loaded = suspended, loaded
+			if _, err := p.Free(t.Context()); err != nil || lv.Suspended || lv.Loaded != nil || !slices.Equal(lv.Live, lv.Extents) {
+				t.Errorf("after Free = %v: %+v", err, lv)
+			}
+		}
+	}
+	lv.Suspended, lv.Health = true, "partial"
+	must(t, p.Activate(t.Context(), other.ID))
+	must(t, p.Deactivate(t.Context(), other.ID))
+	wantKind(t, "Activate", p.Activate(t.Context(), vol.ID), fault.Precondition)
+	if err := p.Deactivate(t.Context(), vol.ID); err == nil || !lv.Active {
+		t.Errorf("Deactivate = %v", err)
+	}
+}
+
+// A look costs as much with many volumes as with none.
+func TestGroupVolumesAtRestAreLeftAlone(t *testing.T) {
+	host := lvm.New(gib)
+	p := openGroupPool(t, groupConfig(t, host))
+	for n := range 4 {
+		groupVolume(t, p, strconv.Itoa(n), 16<<20)
+	}
+	var commands []string
+	host.Hook = func(args []string) { commands = append(commands, args[0]) }
+	_, err := p.Free(t.Context())
+	must(t, err)
+	if !slices.Equal(commands, []string{"vgs", "lvs"}) {
+		t.Errorf("the commands were %q", commands)
+	}
+}
+
+// What an operator has made of a volume goes neither with its delete nor in its growth.
+func TestGroupVolumeWithASnapshotOfAnOperator(t *testing.T) {
+	host := lvm.New(gib)
+	p := openGroupPool(t, groupConfig(t, host))
+	vol := groupVolume(t, p, "a", 16<<20)
+	host.Volume(p.FileName(vol.ID)).Role = "public,origin,thickorigin"
+	before := len(host.Groups()[0].Volumes)
+	wantKind(t, "Delete", p.Delete(t.Context(), vol.ID), fault.Precondition)
+	wantKind(t, "Remove", p.Remove(t.Context(), vol.ID), fault.Precondition)
+	_, err := p.Grow(t.Context(), vol.ID, 32<<20)
+	wantKind(t, "Grow", err, fault.Precondition)
+	if got := len(host.Groups()[0].Volumes); got != before {
+		t.Errorf("%d logical volumes, want %d", got, before)
+	}
+	must(t, p.Activate(t.Context(), vol.ID))
+}
+
+// The space of a growth whose volume somebody has removed is in the list, and can be deleted.
+func TestGroupGrowthWithoutItsVolume(t *testing.T) {
+	host := lvm.New(gib)
+	p := openGroupPool(t, groupConfig(t, host))
+	id, other := NewID(), NewID()
+	group := host.Groups()[0]
+	group.Volumes = append(group.Volumes,
+		&lvm.Volume{Name: growthName(id), UUID: "g-1", Extents: []int{1}, Tags: []string{creatingTag}},
+		&lvm.Volume{Name: growthName(other), UUID: "g-2", Extents: []int{2}, Tags: []string{creatingTag}, Active: true, Open: true})
+	entries, err := p.List(t.Context())
+	must(t, err)
+	if len(entries) != 2 || entries[0].Kind != NoRecord {
+		t.Errorf("List = %+v", entries)
+	}
+	must(t, p.Remove(t.Context(), id))
+	wantKind(t, "Remove while it is open", p.Remove(t.Context(), other), fault.Busy)
+	if len(group.Volumes) != 1 {
+		t.Errorf("%d logical volumes, want one", len(group.Volumes))
 	}
 }
 
@@ -352,6 +434,19 @@ func TestGroupPoolAfterAKill(t *testing.T) {
 			}
 			return err
 		},
+		"grow in use": func(t *testing.T, p *GroupPool, old ID) error {
+			err := p.Activate(t.Context(), old)
+			if err == nil {
+				_, err = p.Grow(t.Context(), old, 600<<20)
+			}
+			if err == nil { // another volume gets what is free, and the first one stays as it is
+				_, err = p.Create(t.Context(), NewVolume{Name: "new", Size: 600 << 20})
+			}
+			if err == nil || errors.Is(err, fault.Conflict) {
+				err = p.Deactivate(t.Context(), old)
+			}
+			return err
+		},
 		"activate": func(t *testing.T, p *GroupPool, old ID) error {
 			return errors.Join(p.Activate(t.Context(), old), p.MarkWritten(t.Context(), old), p.Deactivate(t.Context(), old))
 		},
@@ -382,10 +477,17 @@ func testGroupAfterKills(t *testing.T, name string, call func(*testing.T, *Group
 			t.Errorf("kill %d: no error", n)
 		}
 		p = openGroupPool(t, cfg)
+		_, err = p.Usage(t.Context()) // whatever comes first
+		must(t, err)
+		for _, v := range host.Groups()[0].Volumes {
+			if v.Active && !slices.Equal(v.Live, v.Extents) || v.Suspended || v.Loaded != nil {
+				t.Errorf("after kill %d the device of %s is suspended: %t, has %d extents of %d", n, v.Name, v.Suspended, len(v.Live), len(v.Extents))
+			}
+		}
 		must(t, call(t, p, old.ID))
 		entries, err := p.List(t.Context())
 		must(t, err)
-		if got := len(host.Groups()[0].Volumes); got != len(entries) || got != map[string]int{"create": 3, "delete": 1}[name] && name != "grow" && name != "activate" {
+		if got := len(host.Groups()[0].Volumes); got != len(entries) || got != map[string]int{"create": 3, "delete": 1, "grow": 2, "grow in use": 3, "activate": 2}[name] {
 			t.Errorf("after kill %d there are %d logical volumes and the entries %+v", n, got, entries)
 		}
 		for _, e := range entries {

@@ -50,11 +50,13 @@ func (p *GroupPool) zero(v logicalVolume, then func(logicalVolume) error) (*zero
 		// Close must not cancel this: it waits for it.
 		_, ended := locked(context.WithoutCancel(p.zeroing), p, func() (struct{}, error) {
 			// Closed under the lock: nobody else sees a job that is over as one whose process has died.
-			if err := errors.Join(disk.Close(), p.change("lvchange", "-y", "-an", p.target(v.Name))); err != nil {
-				return struct{}{}, err
-			}
+			var noted error
 			if err != nil {
-				return struct{}{}, p.note(j)
+				noted = p.note(j)
+			}
+			ended := errors.Join(noted, disk.Close(), p.change("lvchange", "-y", "-an", p.target(v.Name)))
+			if err != nil || ended != nil {
+				return struct{}{}, ended
 			}
 			return struct{}{}, then(j.volume)
 		})
@@ -165,16 +167,22 @@ func (p *GroupPool) Grow(ctx context.Context, id ID, size int64) (int64, error) 
 
 // grow starts the job for what a volume lacks, or continues that of a growth that was interrupted.
 func (p *GroupPool) grow(s groupState, e Entry, size int64) (*zeroJob, error) {
+	if err := s.find(e.File).checkAlone(); err != nil {
+		return nil, err
+	}
 	name := growthName(e.ID)
 	g := s.find(name)
 	if g == nil {
 		want, err := roundUp(size)
-		if err == nil {
-			want = s.roundUp(want) - e.Size
-			err = p.checkSpace(s, want, fault.PoolFull.Explain(fault.OutOfRange))
+		switch want = s.roundUp(want); {
+		case err != nil:
+		case want > LargestVolume:
+			err = fmt.Errorf("in whole extents of %d it has %d bytes, the maximum is %d: %w", s.Extent, want, LargestVolume, fault.OutOfRange)
+		default:
+			err = p.checkSpace(s, want-e.Size, fault.PoolFull.Explain(fault.OutOfRange))
 		}
 		if err == nil {
-			err = p.makeLV(name, want)
+			err = p.makeLV(name, want-e.Size)
 		}
 		if err != nil {
 			return nil, err
@@ -202,11 +210,12 @@ func (p *GroupPool) extend(g logicalVolume, volume string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-y", "-L", "+" + bytesArg(g.Size), p.target(volume)}
+	args := []string{"-y", "--alloc", "normal", "-L", "+" + bytesArg(g.Size), p.target(volume)}
+	none := len(args)
 	for _, segment := range segments {
 		args = append(args, strings.Fields(segment.Extents)...)
 	}
-	if len(args) == 4 {
+	if len(args) == none {
 		return fmt.Errorf("lvm names no extents of %s: %w", p.target(g.Name), fault.Unavailable)
 	}
 	if err := p.remove(g.Name); err != nil {

@@ -27,6 +27,8 @@ type LVM interface {
 	// Open opens the device of a logical volume exclusively, by its path below /dev and the UUID that the kernel has for it.
 	// fault.Busy while another program has it open so.
 	Open(path, uuid string) (ZeroedDevice, error)
+	// Clear drops the table that a command has loaded for a device and not made live. The device is named as the kernel names it.
+	Clear(device string) error
 }
 
 // ZeroedDevice is a block device on which zeros are written: Zero makes a range read as zeros, durably.
@@ -39,15 +41,27 @@ type ZeroedDevice = interface {
 type nodeLVM struct{}
 
 // lvmSettings are those of every command. Nothing of a change is archived in the node's /etc/lvm: with thousands of volumes
-// a day that fills its disk. No monitor is started. A disk without an identity of its own that has another name now is not
-// looked for among all others, on which anybody may have written its identity.
-const lvmSettings = `activation{monitoring=0} backup{archive=0} devices{search_for_devnames="none"}`
+// a day that fills its disk. No monitor is started. A disk that is missing or has another name now is not looked for among all
+// others, on which anybody may have written its identity. What a growth frees for a moment is not discarded: a disk need not
+// read as zeros afterwards. The reports are as the node's lvm.conf cannot change them.
+const lvmSettings = `activation{monitoring=0} backup{archive=0} ` +
+	`devices{search_for_devnames="none" device_ids_refresh=0 issue_discards=0} report{binary_values_as_numeric=0 list_item_separator=","}`
 
 // Run runs the program lvm. The command is in a session of its own and no context ends it: one that is killed between the
 // suspension of a device and its resumption stops all I/O of that volume until the next call resumes it. Device nodes are
 // made by the command itself, because in a container it cannot wait for the node's udev.
 func (nodeLVM) Run(args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(context.Background(), "lvm", append(args, "--config", lvmSettings)...)
+	return runLVM("lvm", append(args, "--config", lvmSettings)...)
+}
+
+// Clear runs dmsetup, because LVM has no command for it.
+func (nodeLVM) Clear(device string) error {
+	_, err := runLVM("dmsetup", "clear", device)
+	return err
+}
+
+func runLVM(program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(context.Background(), program, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "DM_DISABLE_UDEV=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stdout, stderr bytes.Buffer
@@ -55,10 +69,10 @@ func (nodeLVM) Run(args ...string) ([]byte, error) {
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("the program lvm is not in this image; take one with lvm2: %w: %w", fault.Precondition, err)
+		return nil, fmt.Errorf("the program %s is not in this image; take one with lvm2: %w: %w", program, fault.Precondition, err)
 	case err != nil:
 		said := strings.Join(strings.Fields(stderr.String()), " ")
-		return nil, fmt.Errorf("lvm %s: %w: %w: %s", args[0], fault.Unavailable, err, said[max(0, len(said)-2000):])
+		return nil, fmt.Errorf("%s %s: %w: %w: %s", program, args[0], fault.Unavailable, err, said[max(0, len(said)-2000):])
 	}
 	return stdout.Bytes(), nil
 }
@@ -119,24 +133,43 @@ type volumeGroup struct {
 
 const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_free_count,vg_missing_pv_count,vg_mda_free"
 
-// logicalVolume is what lvs reports. What does not apply to a volume is empty.
+// logicalVolume is what lvs reports. What does not apply to a volume is empty, and what is said of a device that is not there
+// is "unknown".
 type logicalVolume struct {
 	Name      string `json:"lv_name"`
 	ID        string `json:"lv_uuid"`
 	Size      int64  `json:"lv_size,string"`
 	Layout    string `json:"lv_layout"`
+	Role      string `json:"lv_role"`
 	Tags      string `json:"lv_tags"`
 	Active    string `json:"lv_active"`
 	Open      string `json:"lv_device_open"`
 	Suspended string `json:"lv_suspended"`
+	Loaded    string `json:"lv_inactive_table"`
 	Health    string `json:"lv_health_status"`
+	// broken: a killed command has left the device in the middle of a change, and that could not be mended.
+	broken error
 }
 
-const volumeFields = "lv_name,lv_uuid,lv_size,lv_layout,lv_tags,lv_active,lv_device_open,lv_suspended,lv_health_status"
+const volumeFields = "lv_name,lv_uuid,lv_size,lv_layout,lv_role,lv_tags,lv_active,lv_device_open,lv_suspended,lv_inactive_table,lv_health_status"
 
 func (v logicalVolume) tags() []string { return strings.Split(v.Tags, ",") }
 
 func (v logicalVolume) has(tag string) bool { return slices.Contains(v.tags(), tag) }
+
+// checkAlone refuses a volume that an operator has made something else of, such as the origin of a snapshot, which LVM would remove
+// with it.
+func (v logicalVolume) checkAlone() error {
+	if v.Layout == "linear" && v.Role == "public" {
+		return nil
+	}
+	return fmt.Errorf("LVM calls its logical volume %s %s: somebody has made something of it; undo that first: %w", v.Layout, v.Role, fault.VolumeInUse)
+}
+
+// beingChanged: a command that changes the device is under way, or was killed.
+func (v logicalVolume) beingChanged() bool {
+	return v.Suspended == "suspended" || v.Loaded == "inactive table present"
+}
 
 // creating: the volume has not been handed out, or the part has not been added to its volume.
 func (v logicalVolume) creating() bool { return v.has(creatingTag) }
