@@ -155,11 +155,14 @@ func (e *explained) As(target any) bool {
 }
 
 // ReasonOf returns the reason that err carries: the outermost, depth first. Without one, access denied has a reason, and so
-// has a cloud's answer that there is no room left. An outcome that is not known has none.
+// has a cloud's answer that there is no room left. An outcome that is not known has none, unless access denied is what keeps it
+// unknown: repeats change nothing about that.
 func ReasonOf(err error) Reason {
 	kind := Of(err)
 	var r Reason
 	switch {
+	case kind == Uncertain && errors.Is(err, Denied):
+		return AccessDenied
 	case kind == Uncertain:
 		return NoReason
 	case errors.As(err, &r):

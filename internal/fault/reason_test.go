@@ -29,6 +29,7 @@ func TestReasonOf(t *testing.T) {
 		"no room that no cloud speaks of":              {fault.Exhausted, fault.NoReason, fault.Exhausted},
 		"a delay in which a cloud had no room":         {fmt.Errorf("%w: %w: %w", fault.Busy, fault.Exhausted, answer{}), fault.NoReason, fault.Busy},
 		"an outcome that is not known, with a refusal": {fmt.Errorf("%w: %w", fault.NoSlot, fault.Uncertain), fault.NoReason, fault.Uncertain},
+		"an outcome that nobody may find out":          {fmt.Errorf("%w: %w", fault.Uncertain, fault.Denied), fault.AccessDenied, fault.Uncertain},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

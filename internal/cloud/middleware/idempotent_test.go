@@ -58,6 +58,25 @@ func TestALostAnswerMakesOneVolume(t *testing.T) {
 	}
 }
 
+// A token that the cloud does not accept leaves the outcome of a create open, because an earlier call may have made the
+// volume, and has its reason all the same: only a person can end it.
+func TestACreateThatIsDeniedHasTheReason(t *testing.T) {
+	back := memory.New(memory.Config{})
+	c := middleware.NewIdempotent(back)
+	vol := create(t, c, small("source"))
+	for _, call := range []memory.Call{memory.CallCreateVolume, memory.CallFindVolume, memory.CallCreateSnapshot, memory.CallFindSnapshot} {
+		back.Account().Arm(call, memory.Refuse(fault.Denied))
+	}
+	_, created := c.CreateVolume(t.Context(), small("a"))
+	_, taken := c.CreateSnapshot(t.Context(), snapshotOf("s", vol.ID))
+	for what, err := range map[string]error{"CreateVolume": created, "CreateSnapshot": taken} {
+		wantKind(t, what, err, fault.Uncertain)
+		if reason := fault.ReasonOf(err); reason != fault.AccessDenied {
+			t.Errorf("%s = %v with the reason %q, want %q", what, err, string(reason), string(fault.AccessDenied))
+		}
+	}
+}
+
 // answer is a refusal in the cloud's own words.
 type answer struct{ fault.Kind }
 
