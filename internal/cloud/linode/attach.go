@@ -197,6 +197,9 @@ func decideDetach(v *volume, from int, refusal error) error {
 		return nil
 	case refusal == nil:
 		return fault.Busy
+	case fault.Of(refusal) == fault.NotFound:
+		// The Linode is gone and the volume's record lags behind it (failure A11).
+		return fmt.Errorf("the volume still shows as attached to it; this ends by itself when the Linode is gone: %w: %w", fault.Unavailable, refusal)
 	default:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	}

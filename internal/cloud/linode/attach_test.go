@@ -182,6 +182,24 @@ func TestDetachFromALinodeThatIsGoneWaitsForTheRecord(t *testing.T) {
 	})
 }
 
+// Where the cloud refuses that detach because the Linode is gone, one request is enough: the answer says what it waits for.
+func TestADetachFromALinodeThatIsGoneSendsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		vol := volume(t, c, "a")
+		_, err := c.Attach(t.Context(), vol.ID, node1)
+		must(t, err)
+		account.Arm(emulator.Fault{Method: "POST", Route: detachRoute, Effect: faults.Effect{Status: 404}})
+		account.ResetStats()
+		began := time.Now()
+		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "still shows as attached")
+		if took, writes := time.Since(began), account.Stats().Writes; took > time.Second || writes != 1 {
+			t.Errorf("the detach took %s and %d requests, want one", took, writes)
+		}
+	})
+}
+
 // A Linode that another one is changing delays an attach and does not fail it.
 func TestABusyLinodeIsADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

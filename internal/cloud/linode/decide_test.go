@@ -70,6 +70,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"detach: it is elsewhere":                    {decideDetach(there, 7, nil), nil},
 		"detach: it is elsewhere and was refused":    {decideDetach(there, 7, odd), nil},
 		"detach: there is no volume":                 {decideDetach(nil, 7, nil), nil},
+		"detach: the Linode is gone":                 {decideDetach(here, 7, gone), fault.Unavailable},
 		"detach: nothing explains it":                {decideDetach(here, 7, odd), fault.Busy},
 		"delete: it is free and nothing was sent":    {remove(free, false, nil), fault.Busy},
 		"delete: it is attached, nothing was sent":   {remove(here, false, nil), fault.VolumeInUse},
