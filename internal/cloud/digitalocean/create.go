@@ -92,14 +92,17 @@ func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCrea
 	for i, zone := range zones {
 		body.Region = zone
 		vol, err := c.create(ctx, doing, body)
-		if a := api.AnswerOf(err); a == nil || !a.Refused() || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
+		a := api.AnswerOf(err)
+		if a == nil || !a.Refused() || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
 			return vol, err
 		}
 		serves, why := c.serves(ctx, body, zone)
 		switch {
 		case why != nil:
 			return nil, fmt.Errorf("%w: %w", why, err)
-		case serves:
+		case serves && a.Says(textLimit):
+			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.Exhausted, err)
+		case serves && !a.Says(textRegion):
 			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.InvalidArgument, err)
 		case i == len(zones)-1:
 			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.NoZone, err)

@@ -15,8 +15,11 @@ import (
 const (
 	// textPending: 422, the droplet (or the volume) is busy with another action.
 	textPending = "pending event"
-	// textLimit: 403, a quota of the account; a 403 without it is about the token.
+	// textLimit: 403, a quota of the account; a 403 without it is about the token. A create that is refused with it in a region
+	// that has volumes has met a quota too, whatever its status.
 	textLimit = "limit"
+	// textRegion: 422, a create is refused for its region. One that has volumes is full, or closed to the account.
+	textRegion = "region"
 	// textSlots: 422, the droplet has as many volumes as it can have.
 	textSlots = "cannot attach more"
 	// textNoResize: 422, the droplet does not let its volumes grow.

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
 // C7: the first acceptable region that has volumes is taken.
@@ -25,6 +26,34 @@ func TestARegionWithoutVolumesIsPassedOver(t *testing.T) {
 	req.Name, req.Zones = "b", []string{"nyc2"}
 	_, err = c.CreateVolume(t.Context(), req)
 	want(t, err, fault.Exhausted, "nyc2")
+}
+
+// A region that has volumes and refuses one because it is full, or closed to the account, is passed over too, and a quota
+// is none of the request's mistakes, whatever status it has.
+func TestARegionThatIsFullIsPassedOver(t *testing.T) {
+	tests := map[string]struct {
+		says  string
+		zones []string
+		want  string // empty: none can
+	}{
+		"another one is acceptable": {"This region is currently unavailable for new volumes", []string{emulator.DefaultRegion, "ams3"}, "ams3"},
+		"no other is":               {"This region is currently unavailable for new volumes", []string{emulator.DefaultRegion}, ""},
+		"a quota of the account":    {"volume limit exceeded", []string{emulator.DefaultRegion, "ams3"}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			account.Arm(emulator.Fault{Method: "POST", Times: 1, Effect: faults.Effect{Status: 422, Message: tc.says}})
+			req := request("a")
+			req.Zones = tc.zones
+			vol, err := stack(open(t, account)).CreateVolume(t.Context(), req)
+			if tc.want == "" {
+				want(t, err, fault.Exhausted, tc.says)
+			} else if err != nil || vol.Zone != tc.want {
+				t.Errorf("CreateVolume = %+v, %v, want it in %s", vol, err, tc.want)
+			}
+		})
+	}
 }
 
 // The lines that the driver writes: cluster one, request "a".

@@ -170,6 +170,8 @@ func decideCreate(state creation, body newVolume, refusal error) error {
 		return fmt.Errorf("%s lacks the capability %q: %w: %w", body.Region, hasVolumes, errRegion, refusal)
 	case body.Encryption == encrypted && !can.encryption:
 		return fmt.Errorf("%s lacks the capability %q: %w: %w", body.Region, hasEncryption, errRegion, refusal)
+	case about(refusal, "region"): // the region is one, so it is full, or closed to the account
+		return fmt.Errorf("%s takes no more volumes: %w: %w", body.Region, errRegion, refusal)
 	default:
 		return refusal
 	}
@@ -203,9 +205,12 @@ func taken(by []volume) error {
 }
 
 // aboutLabel reports whether the cloud refuses a label. All that are sent are legal, so a volume has it, or had.
-func aboutLabel(refusal error) bool {
+func aboutLabel(refusal error) bool { return about(refusal, "label") }
+
+// about reports whether the cloud names a field of the request in a refusal.
+func about(refusal error, field string) bool {
 	a := api.AnswerOf(refusal)
-	return a != nil && slices.Contains(a.Fields, "label")
+	return a != nil && slices.Contains(a.Fields, field)
 }
 
 // capabilities is what a region can do.

@@ -96,6 +96,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"create: the label has become free":          {create(nil, all, unencrypted, refusedWith(400, "must be unique", "label")), fault.Busy},
 		"create: no volumes in the region":           {create(nil, capabilities{}, unencrypted, odd), fault.NoZone},
 		"create: no encryption in the region":        {create(nil, capabilities{volumes: true}, encrypted, odd), fault.NoZone},
+		"create: the region refuses and has both":    {create(nil, all, unencrypted, refusedWith(400, "no space is left", "region")), fault.NoZone},
 		"create: a quota":                            {create(nil, all, unencrypted, refusedWith(400, "Account limit reached.")), fault.Quota},
 		"create: nothing explains it":                {create(nil, all, unencrypted, odd), fault.InvalidArgument},
 		"clone: another controller made it":          {decideClone(duplicate{made: free}, odd), nil},

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -51,6 +52,22 @@ func TestARegionThatCannotServeIsPassedOver(t *testing.T) {
 				t.Errorf("CreateVolume = %+v, %v, want it in %s", vol, err, tc.want)
 			}
 		})
+	}
+}
+
+// A region that has volumes and refuses one is full, or closed to the account: the next one is tried.
+func TestARegionThatIsFullIsPassedOver(t *testing.T) {
+	for _, zones := range [][]string{{"us-ord", "us-east"}, {"us-ord"}} {
+		account := start(t, emulator.Options{})
+		post(account, volumesRoute, faults.Effect{Status: 400, ID: "region", Message: "Block Storage capacity exceeded"})
+		req := request("a")
+		req.Zones = zones
+		vol, err := stack(open(t, account)).CreateVolume(t.Context(), req)
+		if len(zones) == 1 {
+			want(t, err, fault.Exhausted, "us-ord", "capacity exceeded")
+		} else if err != nil || vol.Zone != "us-east" {
+			t.Errorf("CreateVolume = %+v, %v, want it in us-east", vol, err)
+		}
 	}
 }
 
