@@ -49,9 +49,12 @@ type Config struct {
 	OperationTimeout time.Duration
 	// SweepEvery is how often orphaned copies are looked for. Zero means an hour, a negative value never.
 	SweepEvery time.Duration
-	// OrphanAge is from which age an unfinished copy belongs to no call any more. Zero means a day: a copy is as old as its
-	// beginning, and nothing public says how long the cloud takes for a large one.
+	// OrphanAge is for how long an unfinished copy is ready and unchanged until it belongs to no call any more. Zero means a day.
 	OrphanAge time.Duration
+	// Lateness is for how long a request may take effect after the read that it was decided by. Zero means 2 minutes.
+	Lateness time.Duration
+	// Now is the program's clock; nil: time.Now.
+	Now func() time.Time
 	// Tick is the shortest time between two reads of running operations. Zero: listTick.
 	Tick time.Duration
 	// Busy says how to wait while a Linode is busy with another change. Zero: package ops' own.
@@ -109,6 +112,8 @@ type Cloud struct {
 	cluster   string
 	prefix    string
 	orphanAge time.Duration
+	lateness  time.Duration
+	now       func() time.Time
 	log       *zap.Logger
 
 	kubernetesTags bool
@@ -119,6 +124,8 @@ type Cloud struct {
 	regions *ops.Reads[struct{}, map[string]capabilities]
 	seen    cache
 	cloning ops.InUse // the labels of unfinished copies
+	kept    times     // when calls have kept sweeps off old copies
+	watched watch     // the unfinished copies that sweeps have seen
 }
 
 var (
@@ -148,7 +155,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, kubernetesTags: cfg.KubernetesTags,
 		persist:   persistence{mode: cfg.Persist},
-		orphanAge: cfg.OrphanAge, log: cfg.Log,
+		orphanAge: cfg.OrphanAge, lateness: cmp.Or(cfg.Lateness, lateness), now: cfg.Now, log: cfg.Log,
 		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
 	}
 	c.api = &api.Client{
@@ -177,6 +184,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.OrphanAge <= 0 {
 		cfg.OrphanAge = defaultOrphan
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Persist == "" {
 		cfg.Persist = PersistAuto

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/linode/linodego"
-	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -33,6 +30,9 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 	defer c.cloning.Begin(label)()
 	v, err := c.copyOf(ctx, source, label)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.keep(ctx, v, body.Tags); err != nil {
 		return nil, err
 	}
 	if v.Size < body.Size {
@@ -72,18 +72,9 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	return v, nil
 }
 
-// copyOf makes the copy under its temporary label, or goes on with the one that an earlier call made. An old one is
-// made anew: a sweep may be removing it, and between its read and its delete this call could hand the copy out. A
-// sweep takes only what is twice as old, so the two never meet.
+// copyOf makes the copy under its temporary label, or goes on with the one that an earlier call made.
 func (c *Cloud) copyOf(ctx context.Context, source *volume, label string) (*volume, error) {
 	v, err := c.unfinished(ctx, label)
-	if err == nil && v != nil && c.orphaned(v, c.orphanAge/2) {
-		_, err = c.remove(ctx, removal{
-			id: v.ID, name: fmt.Sprintf("remove old copy %d", v.ID), priority: budget.Write,
-			only: func(v *volume) bool { return v.Label == label && c.orphaned(v, c.orphanAge/2) },
-		})
-		v = nil
-	}
 	if err == nil && v == nil {
 		v, err = c.sendClone(ctx, source, label)
 	}
@@ -129,12 +120,7 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*v
 			}
 			return state, err
 		},
-		Decide: func(state duplicate, _ bool, refusal error) error {
-			if state.made != nil && c.orphaned(state.made, c.orphanAge/2) {
-				return errSwept(state.made.ID)
-			}
-			return decideClone(state, refusal)
-		},
+		Decide: func(state duplicate, _ bool, refusal error) error { return decideClone(state, refusal) },
 	})
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {
 		return nil, c.takeBack(ctx, broken.id, err)
@@ -211,48 +197,4 @@ func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, er
 		return nil, err // another controller was quicker
 	}
 	return nil, c.takeBack(ctx, id, err)
-}
-
-// orphaned reports whether a volume is a copy of this cluster that was broken off so long ago. It is handed out only
-// under another label, so none of these was ever used.
-func (c *Cloud) orphaned(v *volume, long time.Duration) bool {
-	return linodeOf(v) == 0 && len(v.Tags) == 0 && (v.Status == statusActive || v.Status == statusBroken) &&
-		strings.HasPrefix(v.Label, c.copying()) && v.Created != nil && time.Since(*v.Created) >= long
-}
-
-// maxSwept bounds how many copies are removed in one go.
-const maxSwept = 20
-
-// Sweep removes copies of this cluster that were broken off and never asked for again. Without a cluster id there is
-// no telling whose they are.
-func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.cluster == "" {
-		return nil
-	}
-	all, err := c.filtered(ctx, map[string]any{"+contains": c.copying()}, budget.List)
-	if err != nil {
-		return err
-	}
-	orphan := func(v *volume) bool { return c.orphaned(v, c.orphanAge) && !c.cloning.Has(v.Label) }
-	found, swept := 0, 0
-	for i := range all {
-		if c.orphaned(&all[i], 0) {
-			found++
-		}
-		if !orphan(&all[i]) || swept == maxSwept {
-			continue
-		}
-		swept++
-		id := all[i].ID
-		// The list may lag behind, so the volume is read right before.
-		removed, err := c.remove(ctx, removal{id: id, name: fmt.Sprintf("remove orphaned copy %d", id), priority: budget.List, only: orphan})
-		if err != nil {
-			return err
-		}
-		if removed {
-			c.log.Info("removed the copy of a clone that was broken off", zap.Int("volume_id", id), zap.String("label", all[i].Label))
-		}
-	}
-	c.ops.Temporary(found - swept)
-	return nil
 }

@@ -20,13 +20,15 @@ type crashed struct {
 
 func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *linode.Config) {
-		cfg.OrphanAge, cfg.ClusterID = time.Nanosecond, a.cluster
+		cfg.OrphanAge, cfg.Lateness, cfg.ClusterID = time.Nanosecond, time.Millisecond, a.cluster
 		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }
 
 func (a crashed) Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int) {
-	must(t, c.(*linode.Cloud).Sweep(t.Context()))
+	for range 2 { // the first has not seen any yet
+		must(t, c.(*linode.Cloud).Sweep(t.Context()))
+	}
 	for _, v := range a.Volumes() {
 		if v.Status != "deleting" { // which ends by itself
 			volumes++

@@ -68,7 +68,7 @@ func (s *Reads[K, V]) join(ctx context.Context, key K) (*batch[K, V], error) {
 
 func (s *Reads[K, V]) read(b *batch[K, V]) {
 	defer close(b.done)
-	_ = pause(s.r.life, gather)
+	_ = Pause(s.r.life, gather)
 	s.mu.Lock()
 	s.next = nil
 	s.mu.Unlock()

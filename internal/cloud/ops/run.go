@@ -175,7 +175,7 @@ func (f *flight[S]) perform() (answer S, err error) {
 // rest is the pause between two attempts. Like the reads of an operation, the attempts become rarer with time: a machine may
 // be busy for an hour, as with a backup, and each attempt costs a request of the API's budget.
 func (f *flight[S]) rest(attempt int, began time.Time) error {
-	return pause(f.write.ctx, max(f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand()), time.Since(began)/ageShare))
+	return Pause(f.write.ctx, max(f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand()), time.Since(began)/ageShare))
 }
 
 // check reads and decides before a request that must be sent soon after.

@@ -94,7 +94,7 @@ func (r *Runner) Life() context.Context { return r.life }
 // report.
 func (r *Runner) Every(interval time.Duration, do func(ctx context.Context) error, report func(error)) {
 	r.spawn(func() {
-		for pause(r.life, interval) == nil {
+		for Pause(r.life, interval) == nil {
 			if err := Guard(func() error { return do(r.life) }); err != nil && r.life.Err() == nil {
 				report(err)
 			}
@@ -184,8 +184,8 @@ func (r *Runner) end(object string, f any) {
 	}
 }
 
-// pause waits, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits, or returns the context's error.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -130,6 +130,8 @@ type Rules struct {
 	NoIOReady bool `json:"no_io_ready"`
 	// RetryAfter adds a Retry-After header to the answers that the rate limit gives.
 	RetryAfter bool `json:"retry_after"`
+	// CopiesHaveTags gives a copy its source's tags. What the API does is not documented.
+	CopiesHaveTags bool `json:"copies_have_tags"`
 	// LabelsRepeat allows several volumes with one label.
 	LabelsRepeat bool `json:"labels_repeat"`
 	// Texts replaces the reasons of refusals, by the names that errors.go gives them.

@@ -315,9 +315,11 @@ func (c *Cloud) cloneVolume(r *request) answer {
 		return c.refuse(*why)
 	}
 	lasts := c.dice.Lasting(kindClone, ask.Label, c.lasts.Clone, r.Effect)
-	v, err := c.addVolume(volume{Volume: Volume{
-		Label: ask.Label, Region: source.Region, SizeGiB: source.SizeGiB, Encrypted: source.Encrypted, Content: source.Content,
-	}}, &source, lasts)
+	made := Volume{Label: ask.Label, Region: source.Region, SizeGiB: source.SizeGiB, Encrypted: source.Encrypted, Content: source.Content}
+	if c.rules.CopiesHaveTags {
+		made.Tags = source.Tags
+	}
+	v, err := c.addVolume(volume{Volume: made}, &source, lasts)
 	if err != nil {
 		return c.refuse(refusal{status: broken.status, reason: err.Error()})
 	}
