@@ -21,15 +21,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ownTags begins the keys of the tags that the driver itself writes.
-const ownTags = "cloudblock-"
-
 // inventoryConfig holds the flags of the sub-command "volumes" for clouds that are reached over the network.
 type inventoryConfig struct {
 	config
 
 	remove, output, claimed string
-	all                     bool
+	all, unowned            bool
 
 	handles []string // what --claimed lists; nil: it is not given
 }
@@ -74,12 +71,16 @@ func parseInventory(args []string, environ driver.Environment, out io.Writer) (i
 	fs.StringVar(&cfg.remove, "delete", "", "delete the volume or snapshot with exactly this `ID`, with its data; refused while it is attached or --claimed lists it")
 	fs.StringVar(&cfg.output, "output", "table", "table or json")
 	fs.BoolVar(&cfg.all, "all", false, "list what others have in the account too")
+	fs.BoolVar(&cfg.unowned, "unowned", false, "let --delete remove what nothing on it says whose it is")
 	fs.StringVar(&cfg.claimed, "claimed", "", "a `file` with a volume or snapshot handle on each line, as the cluster's PersistentVolumes and VolumeSnapshotContents have them; - is the standard input")
 	err := driver.ParseArgs(fs, args, out, usage)
 	if errors.Is(err, flag.ErrHelp) {
 		return cfg, err
 	}
 	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ))
+	if cfg.unowned && cfg.remove == "" {
+		err = errors.Join(err, errors.New("--unowned: only with --delete"))
+	}
 	if cfg.output != "table" && cfg.output != "json" {
 		err = errors.Join(err, fmt.Errorf("--output %q: table or json", cfg.output))
 	}
@@ -130,9 +131,11 @@ type item struct {
 	Size       int64          `json:"size"`
 	Zone       string         `json:"zone,omitempty"`
 	AttachedTo []cloud.NodeID `json:"attachedTo,omitempty"`
-	// Cluster is the --cluster-id that it was made with, Ours whether this cluster's driver made it.
+	// Cluster is the --cluster-id that it was made with, Ours whether this cluster's driver made it, Temporary whether it is
+	// what a clone goes through.
 	Cluster   string     `json:"cluster,omitempty"`
 	Ours      bool       `json:"ours"`
+	Temporary bool       `json:"temporary,omitempty"`
 	Namespace string     `json:"pvcNamespace,omitempty"`
 	Claim     string     `json:"pvc,omitempty"`
 	PV        string     `json:"pv,omitempty"`
@@ -177,6 +180,7 @@ func inventory(ctx context.Context, c cloud.Cloud) ([]item, error) {
 		for _, s := range list.Snapshots {
 			items = append(items, item{
 				ID: string(s.ID), Kind: kindSnapshot, Name: s.Name, Size: int64(s.Size), Zone: s.Zone, Created: &s.Created, SnapshotOf: string(s.Volume),
+				Cluster: s.Mark.Cluster, Temporary: s.Mark.Temporary, made: s.Mark.Driver,
 			})
 		}
 		if page.Token = list.Next; page.Token == "" {
@@ -188,12 +192,10 @@ func inventory(ctx context.Context, c cloud.Cloud) ([]item, error) {
 func volumeItem(v *cloud.Volume) item {
 	row := item{
 		ID: string(v.ID), Kind: kindVolume, Name: v.Name, Size: int64(v.Size), Zone: v.Zone, AttachedTo: v.AttachedTo, Problem: v.Health.Message,
+		Cluster: v.Mark.Cluster, Temporary: v.Mark.Temporary, made: v.Mark.Driver,
 	}
 	for _, t := range v.Tags {
-		row.made = row.made || strings.HasPrefix(t.Key, ownTags)
 		switch t.Key {
-		case clusterTag:
-			row.Cluster = t.Value
 		case "cloudblock-pvc-namespace":
 			row.Namespace = t.Value
 		case "cloudblock-pvc":
@@ -205,20 +207,10 @@ func volumeItem(v *cloud.Volume) item {
 	return row
 }
 
-// judge says of each item whether this cluster's driver made it, and whether the cluster claims it. A snapshot has no
-// tags to read, so it belongs to the cluster of its volume; once that is deleted, to no known one.
+// judge says of each item whether this cluster's driver made it, by the item's own mark, and whether the cluster claims it.
 func (c *inventoryConfig) judge(items []item) {
-	volumes := map[string]*item{}
-	for i := range items {
-		if items[i].Kind == kindVolume {
-			volumes[items[i].ID] = &items[i]
-		}
-	}
 	for i := range items {
 		it := &items[i]
-		if source := volumes[it.SnapshotOf]; it.Kind == kindSnapshot && source != nil {
-			it.made, it.Cluster = source.made, source.Cluster
-		}
 		it.Ours = it.made && it.Cluster == c.clusterID
 		if c.handles != nil {
 			claimed := slices.ContainsFunc(c.handles, it.hasHandle)
@@ -232,7 +224,7 @@ func (it *item) hasHandle(handle string) bool {
 	return handle == it.ID || strings.HasPrefix(handle, it.ID+"-")
 }
 
-// removeItem deletes one item, and nothing that is another cluster's or still claimed.
+// removeItem deletes one item, and nothing that is another cluster's or still claimed. --all is about the list only.
 func (c *inventoryConfig) removeItem(ctx context.Context, from cloud.Cloud, items []item, stdout io.Writer) error {
 	c.judge(items)
 	at := slices.IndexFunc(items, func(it item) bool { return it.ID == c.remove })
@@ -243,10 +235,14 @@ func (c *inventoryConfig) removeItem(ctx context.Context, from cloud.Cloud, item
 	switch {
 	case it.Claimed != nil && *it.Claimed:
 		return fmt.Errorf("delete %s: the cluster claims it: %w", it.ID, fault.Precondition)
-	case it.Cluster != c.clusterID && it.made:
+	case it.made && !it.Ours && it.Cluster == "":
+		return fmt.Errorf("delete %s: another cluster's driver made it, and not that of --cluster-id %q: %w", it.ID, c.clusterID, fault.Precondition)
+	case it.made && !it.Ours:
 		return fmt.Errorf("delete %s: it was made with --cluster-id %q: %w", it.ID, it.Cluster, fault.Precondition)
-	case !it.Ours && !c.all:
-		return fmt.Errorf("delete %s: nothing on it says that this driver made it; with --all it is deleted all the same: %w", it.ID, fault.Precondition)
+	case !it.Ours && !c.unowned:
+		return fmt.Errorf("delete %s: nothing on it says whose it is; with --unowned it is deleted all the same: %w", it.ID, fault.Precondition)
+	case it.Temporary && it.Kind == kindVolume:
+		return fmt.Errorf("delete %s: it is the unfinished copy of a clone; the controller finishes it, or removes it when nobody asks for it any more: %w", it.ID, fault.Precondition)
 	case len(it.AttachedTo) > 0:
 		return fmt.Errorf("delete %s: it is attached to %v: %w", it.ID, it.AttachedTo, fault.Precondition)
 	}
@@ -277,6 +273,8 @@ func (c *inventoryConfig) print(items []item, stdout io.Writer) error {
 		it := &items[i]
 		claim, claimed := "", ""
 		switch {
+		case it.Temporary:
+			claim = "temporary, of a clone"
 		case it.Claim != "":
 			claim = it.Namespace + "/" + it.Claim
 		case it.SnapshotOf != "":

@@ -13,11 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
 // inCloud is an account of one cloud and the flags that lead to it.
@@ -122,17 +124,20 @@ func TestVolumesOfACloud(t *testing.T) {
 
 			a.deletes(string(used.ID), "claims it", "--claimed="+claimed)
 			a.deletes(string(theirs.ID), `--cluster-id "test"`, "--all")
-			a.deletes(foreign, "--all")
+			a.deletes(foreign, "--unowned", "--all")
+			a.deletes(string(theirs.ID), `--cluster-id "test"`, "--unowned")
 			a.deletes(string(unused.ID), "attached to")
 			if err := c.Detach(t.Context(), unused.ID, machine); err != nil {
 				t.Fatal(err)
 			}
 			a.deletes(string(unused.ID), "", "--claimed="+claimed)
+			a.deletes(foreign, "", "--unowned")
 			if _, err := a.volumes("--delete=" + string(unused.ID)); fault.Of(err) != fault.NotFound {
 				t.Errorf("--delete of what is gone: %v, want that there is none", err)
 			}
+			a.showsTemporary(used.ID)
 			if c.Capabilities().Snapshots {
-				a.deletesSnapshots(c, used.ID, theirs.ID)
+				a.deletesSnapshots(c, used.ID)
 			}
 			if wrong := accounts.Wrong(account); len(wrong) > 0 {
 				t.Errorf("the account objects: %q", wrong)
@@ -141,28 +146,74 @@ func TestVolumesOfACloud(t *testing.T) {
 	}
 }
 
-// deletesSnapshots deletes a snapshot of this cluster's volume, and none of another's while that volume tells.
-func (a *inCloud) deletesSnapshots(c cloud.Cloud, used, theirs cloud.VolumeID) {
+// deletesSnapshots deletes a snapshot that this cluster made, also when its volume is gone, and none that another cluster
+// or a person made of this cluster's volume.
+func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	a.t.Helper()
-	take := func(of cloud.VolumeID) string {
+	take := func(c cloud.Cloud, name string) string {
 		a.t.Helper()
-		s, err := c.CreateSnapshot(a.t.Context(), cloud.CreateSnapshotRequest{Name: "snapshot-of-" + string(of), Volume: of})
+		s, err := c.CreateSnapshot(a.t.Context(), cloud.CreateSnapshotRequest{Name: name, Volume: used})
 		if err != nil {
 			a.t.Fatal(err)
 		}
 		return string(s.ID)
 	}
-	ours, other := take(used), take(theirs)
-	if table, err := a.volumes(); err != nil || !strings.Contains(table, ours) || strings.Contains(table, other) {
-		a.t.Errorf("the list without --all: %v, want the snapshot %s of the cluster and not %s\n%s", err, ours, other, table)
-	}
-	a.deletes(other, `--cluster-id "test"`, "--all")
-	a.deletes(ours, "")
-	if err := c.DeleteVolume(a.t.Context(), theirs); err != nil {
+	beta, _ := a.open("beta")
+	ours, other := take(c, "snapshot-0c6ccf4a-7c54-4f3c-9e0e-8c5a12b3d4e5"), take(beta, "of-another-cluster")
+	byHand, err := a.account.AddSnapshot(accounts.Snapshot{Name: "by-hand", Source: string(used)})
+	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.deletes(other, "--all")
-	a.deletes(other, "", "--all")
+	table, err := a.volumes()
+	if err != nil || !strings.Contains(table, ours) || strings.Contains(table, other) || strings.Contains(table, byHand) {
+		a.t.Errorf("the list without --all: %v, want the snapshot %s of the cluster and neither %s nor %s\n%s", err, ours, other, byHand, table)
+	}
+	for _, flags := range [][]string{nil, {"--all"}, {"--unowned"}} {
+		a.deletes(other, `--cluster-id "beta"`, flags...)
+	}
+	a.deletes(byHand, "--unowned", "--all")
+	a.deletes(byHand, "", "--unowned")
+	if err := c.DeleteVolume(a.t.Context(), used); err != nil {
+		a.t.Fatal(err)
+	}
+	if table, err = a.volumes(); err != nil || !strings.Contains(table, ours) {
+		a.t.Errorf("the list without --all: %v, want the snapshot %s, whose volume is gone\n%s", err, ours, table)
+	}
+	a.deletes(other, `--cluster-id "beta"`, "--unowned")
+	a.deletes(ours, "")
+}
+
+// What a clone goes through is in the report once the clone is broken off. The copy of Linode, which a controller may be
+// about to hand out, is not deleted by hand.
+func (a *inCloud) showsTemporary(source cloud.VolumeID) {
+	a.t.Helper()
+	c, tags := a.open("prod")
+	broken := map[string]faults.Fault{
+		"digitalocean": {Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500}},
+		"linode":       {Method: "PUT", Times: 1, Effect: faults.Effect{Status: 500}},
+		"yandex":       {Route: "DiskService/Create", Times: 1, Effect: faults.Effect{Status: int(codes.Unavailable)}},
+	}
+	a.account.Arm(broken[a.account.Name()])
+	_, err := c.CreateVolume(a.t.Context(), cloud.CreateVolumeRequest{
+		Name: "copy", Size: cloud.Bytes(a.account.Size()), Source: cloud.Source{Volume: source}, Tags: tags,
+	})
+	if fault.Of(err) != fault.Uncertain {
+		a.t.Fatalf("CreateVolume = %v, want that its outcome is not known", err)
+	}
+	table, err := a.volumes("--output=json")
+	var items []item
+	if err := errors.Join(err, json.Unmarshal([]byte(table), &items)); err != nil {
+		a.t.Fatal(err)
+	}
+	at := slices.IndexFunc(items, func(it item) bool { return it.Temporary })
+	if at < 0 {
+		a.t.Fatalf("the list has nothing temporary:\n%s", table)
+	}
+	if it := items[at]; it.Kind == kindVolume {
+		a.deletes(it.ID, "unfinished copy", "--unowned")
+	} else {
+		a.deletes(it.ID, "")
+	}
 }
 
 func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]item) {

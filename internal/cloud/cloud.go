@@ -117,7 +117,8 @@ type Snapshots interface {
 	DeleteSnapshot(ctx context.Context, id SnapshotID) error
 
 	// ListSnapshots returns one page, of all snapshots or of one volume's, under the rules of
-	// ListVolumes. A volume that does not exist has no snapshots.
+	// ListVolumes. Those through which clones go are listed too, and Mark.Temporary. A volume that does not exist has no
+	// snapshots.
 	ListSnapshots(ctx context.Context, of VolumeID, page Page) (SnapshotList, error)
 }
 

@@ -91,6 +91,18 @@ type Volume struct {
 	Device     Device
 	Tags       []Tag
 	Health     Health
+	Mark       Mark
+}
+
+// Mark says whose an object in a cloud is, by what is written on the object itself and never by what it was made of.
+// The zero value: nothing on it says so.
+type Mark struct {
+	// Driver: this driver made it, for whatever cluster.
+	Driver bool
+	// Cluster is the --cluster-id that it was made with; empty where only that cluster's controller can read it.
+	Cluster string
+	// Temporary: a clone goes through it, and no request asked for it.
+	Temporary bool
 }
 
 // Health is what is wrong with a volume. The zero value is a volume with which nothing is known to be
@@ -170,6 +182,7 @@ type Snapshot struct {
 	Created time.Time
 	// Ready: it can be restored.
 	Ready bool
+	Mark  Mark
 }
 
 // CreateSnapshotRequest asks for a snapshot of a volume.

@@ -29,10 +29,13 @@ func nodeID(droplet int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(droplet
 // cloudName is the cloud's name for a request name.
 func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
 
+// snapshotNames leaves room in the names of snapshots for the seal.
+var snapshotNames = cloud.NameRule{MinLen: 1, MaxLen: names.MaxLen - sealLen, StartLetter: true, EndAlnum: true}
+
 // snapshotName is the cloud's name for the snapshot of a request. The API shows no description of a snapshot, and tags only
 // to tokens with a scope, so the name itself says for which request of which cluster it was made.
 func (c *Cloud) snapshotName(request string) string {
-	return c.sealed(c.cloudName(request), "snapshot", request)
+	return c.sealed(snapshotNames.Map(c.prefix, request), "snapshot")
 }
 
 // beginTemporary begins the names of the snapshots through which clones go.
@@ -41,23 +44,39 @@ const beginTemporary = "clone-"
 // temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
 // repeat finds it.
 func (c *Cloud) temporaryName(request string) string {
-	readable := beginTemporary + cloud.FullHash(request)
-	return c.sealed(readable, "temporary", readable)
+	return c.sealed(beginTemporary+cloud.FullHash(request), "temporary")
 }
 
 // isTemporary reports whether a clone of this cluster goes through the snapshot.
-func (c *Cloud) isTemporary(s *snapshot) bool {
-	readable := s.Name[:max(0, len(s.Name)-sealLen)]
-	return strings.HasPrefix(readable, beginTemporary) && s.Name == c.sealed(readable, "temporary", readable)
+func (c *Cloud) isTemporary(s *snapshot) bool { return s.Name == c.sealed(readableOf(s), "temporary") }
+
+// markOf reads whose a snapshot is. A seal that is not this cluster's is another one's, whose name only its tags tell.
+func (c *Cloud) markOf(s *snapshot) cloud.Mark {
+	switch {
+	case c.isTemporary(s):
+		return cloud.Mark{Driver: true, Cluster: c.owner.Cluster, Temporary: true}
+	case s.Name == c.sealed(readableOf(s), "snapshot"):
+		return cloud.Mark{Driver: true, Cluster: c.owner.Cluster}
+	case !seal.MatchString(s.Name):
+		return cloud.Mark{}
+	}
+	mark := cloud.Mark{Driver: true, Cluster: tags.Value(s.Tags, tags.Cluster), Temporary: strings.HasPrefix(s.Name, beginTemporary)}
+	if mark.Cluster == c.owner.Cluster {
+		mark.Cluster = ""
+	}
+	return mark
 }
 
 // sealLen is the length of what sealed puts behind the readable part: a mark, and 80 bits of hash.
 const sealLen = len("-h") + 16
 
+var seal = regexp.MustCompile(`.-h[0-9a-v]{16}$`)
+
+func readableOf(s *snapshot) string { return s.Name[:max(0, len(s.Name)-sealLen)] }
+
 // sealed returns a name that only this cluster gives, and only for this purpose.
-func (c *Cloud) sealed(readable, purpose, of string) string {
-	readable = strings.TrimRight(readable[:min(len(readable), names.MaxLen-sealLen)], "-")
-	hash := cloud.FullHash(c.owner.Cluster + "\x00" + purpose + "\x00" + of)
+func (c *Cloud) sealed(readable, purpose string) string {
+	hash := cloud.FullHash(c.owner.Cluster + "\x00" + purpose + "\x00" + readable)
 	return readable + "-h" + hash[:sealLen-len("-h")]
 }
 

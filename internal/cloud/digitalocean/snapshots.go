@@ -35,7 +35,7 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	snap, err := snapshotOf(made)
+	snap, err := c.snapshotOf(made)
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, err)
 	}
@@ -136,7 +136,7 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	if at < 0 {
 		return cloud.Snapshot{}, missing
 	}
-	return snapshotOf(&all[at])
+	return c.snapshotOf(&all[at])
 }
 
 // GetSnapshot returns the present state of a snapshot.
@@ -148,7 +148,7 @@ func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	return snapshotOf(snap)
+	return c.snapshotOf(snap)
 }
 
 func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapshot, error) {
@@ -168,8 +168,7 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 	return &root.Snapshot, nil
 }
 
-// ListSnapshots returns one page of all snapshots, or of one volume's. Those through which clones go are
-// not shown: no request asked for them.
+// ListSnapshots returns one page of all snapshots, or of one volume's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	page, err := api.PageOf(page)
 	if err != nil {
@@ -185,11 +184,10 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
-	all = slices.DeleteFunc(all, func(s snapshot) bool { return c.isTemporary(&s) })
 	part, next := api.Cut(all, page, strings.Compare, snapshotID)
 	list := cloud.SnapshotList{Next: next}
 	for i := range part {
-		snap, err := snapshotOf(&part[i])
+		snap, err := c.snapshotOf(&part[i])
 		if err != nil {
 			return cloud.SnapshotList{}, err
 		}
@@ -219,7 +217,7 @@ func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot,
 func snapshotID(s snapshot) string { return s.ID }
 
 // snapshotOf translates a snapshot. There is no status: a snapshot that the cloud shows can be restored.
-func snapshotOf(s *snapshot) (cloud.Snapshot, error) {
+func (c *Cloud) snapshotOf(s *snapshot) (cloud.Snapshot, error) {
 	created, err := time.Parse(time.RFC3339, s.Created)
 	if err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %s: the cloud says that it was made at %q: %w", s.ID, s.Created, fault.Unavailable)
@@ -231,6 +229,7 @@ func snapshotOf(s *snapshot) (cloud.Snapshot, error) {
 		Size:    cloud.Bytes(s.MinDiskSize) * cloud.GiB,
 		Created: created,
 		Ready:   true,
+		Mark:    c.markOf(s),
 	}
 	if len(s.Regions) > 0 {
 		snap.Zone = s.Regions[0]

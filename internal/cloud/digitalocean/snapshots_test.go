@@ -185,8 +185,8 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)
 	}
 	list, err := c.ListSnapshots(t.Context(), "", cloud.Page{})
-	if err != nil || len(list.Snapshots) > 0 {
-		t.Errorf("ListSnapshots = %+v, %v, want nothing that nobody asked for", list, err)
+	if err != nil || len(list.Snapshots) != 1 || list.Snapshots[0].Mark != (cloud.Mark{Driver: true, Cluster: "one", Temporary: true}) {
+		t.Errorf("ListSnapshots = %+v, %v, want one that is marked as temporary", list, err)
 	}
 	must(t, c.Sweep(t.Context()))
 	if n := len(account.Snapshots()); n != 1 {

@@ -199,6 +199,7 @@ func volumeOf(v *volume) cloud.Volume {
 		Source: tags.SourceOf(words),
 		Device: deviceOf(v.Name),
 		Tags:   tags.Read(words),
+		Mark:   tags.MarkOf(words),
 	}
 	for _, id := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))

@@ -49,7 +49,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	return volumeOf(v), nil
+	return c.volumeOf(v), nil
 }
 
 // createBody checks and translates a request, without a request to the cloud.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -54,6 +56,24 @@ func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.cluster)[:
 // 80 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.
 func (c *Cloud) temporaryLabel(request string, source int) string {
 	return c.copying() + cloud.FullHash(request + "\x00" + strconv.Itoa(source))[:16]
+}
+
+// copyLabel matches the label of a copy that is not finished, of whatever cluster.
+var copyLabel = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
+
+// markOf reads whose a volume is: from its tags, or, as a copy that is not finished has none, from its label. The cloud may
+// keep the capitals that a tag was first written with, so they do not count.
+func (c *Cloud) markOf(v *volume) cloud.Mark {
+	mark := tags.MarkOf(v.Tags)
+	ours := strings.EqualFold(mark.Cluster, c.cluster)
+	if !mark.Driver && copyLabel.MatchString(v.Label) {
+		mark = cloud.Mark{Driver: true, Temporary: true}
+		ours = strings.HasPrefix(v.Label, c.copying())
+	}
+	if ours {
+		mark.Cluster = c.cluster
+	}
+	return mark
 }
 
 // maxPrefix leaves room for the 20 characters that the provisioner is set to use.

@@ -126,3 +126,29 @@ func TestRoutesHaveNoIds(t *testing.T) {
 		}
 	}
 }
+
+// Whose a volume is says its tag, or, for a copy that is not finished, its label.
+func TestAVolumeSaysWhoseItIs(t *testing.T) {
+	c, other := &Cloud{cluster: "one"}, &Cloud{cluster: "two"}
+	copying, theirs := c.temporaryLabel("clone", 7), other.temporaryLabel("clone", 7)
+	for name, tc := range map[string]struct {
+		label string
+		tags  []string
+		want  cloud.Mark
+	}{
+		"this cluster's":                     {"a", []string{"cloudblock-cluster:one"}, cloud.Mark{Driver: true, Cluster: "one"}},
+		"in the capitals of an earlier tag":  {"a", []string{"cloudblock-cluster:ONE"}, cloud.Mark{Driver: true, Cluster: "one"}},
+		"another cluster's":                  {"a", []string{"cloudblock-cluster:two"}, cloud.Mark{Driver: true, Cluster: "two"}},
+		"a person's":                         {"a", []string{"team:a"}, cloud.Mark{}},
+		"an unfinished copy":                 {copying, nil, cloud.Mark{Driver: true, Cluster: "one", Temporary: true}},
+		"another cluster's unfinished copy":  {theirs, nil, cloud.Mark{Driver: true, Temporary: true}},
+		"a copy under the label with a mark": {theirs, []string{"cloudblock-cluster:one"}, cloud.Mark{Driver: true, Cluster: "one"}},
+		"a label that only begins so":        {"clone-of-mine", nil, cloud.Mark{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.markOf(&volume{Label: tc.label, Tags: tc.tags}); got != tc.want {
+				t.Errorf("markOf(%q, %q) = %+v, want %+v", tc.label, tc.tags, got, tc.want)
+			}
+		})
+	}
+}

@@ -121,7 +121,7 @@ func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return volumeOf(v), nil
+	return c.volumeOf(v), nil
 }
 
 // readVolume reads one volume. fault.NotFound when there is none.
@@ -185,7 +185,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	case v.Status == statusBroken:
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, errBroken(v))
 	}
-	return volumeOf(v), nil
+	return c.volumeOf(v), nil
 }
 
 // settled reads a volume once nothing is under way with it; nil: there is none.
@@ -229,14 +229,14 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	list := cloud.VolumeList{Next: next}
 	for i := range part {
 		if !gone(&part[i]) {
-			list.Volumes = append(list.Volumes, volumeOf(&part[i]))
+			list.Volumes = append(list.Volumes, c.volumeOf(&part[i]))
 		}
 	}
 	return list, nil
 }
 
 // volumeOf translates a volume.
-func volumeOf(v *volume) cloud.Volume {
+func (c *Cloud) volumeOf(v *volume) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         volumeID(v.ID),
 		Name:       v.Label,
@@ -247,6 +247,7 @@ func volumeOf(v *volume) cloud.Volume {
 		Device:     deviceOf(v),
 		Tags:       tags.Read(v.Tags),
 		Health:     healthOf(v),
+		Mark:       c.markOf(v),
 	}
 	if linodeOf(v) != 0 {
 		vol.AttachedTo = []cloud.NodeID{nodeID(linodeOf(v))}

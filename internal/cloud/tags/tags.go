@@ -135,6 +135,12 @@ func Value(words []string, key string) string {
 	return ""
 }
 
+// MarkOf reads whose an object with these tags is.
+func MarkOf(words []string) cloud.Mark {
+	cluster := Value(words, Cluster)
+	return cloud.Mark{Driver: cluster != "" || Value(words, Hash) != "", Cluster: cluster}
+}
+
 // SourceOf returns the source that a volume's tags tell.
 func SourceOf(words []string) cloud.Source {
 	return cloud.Source{

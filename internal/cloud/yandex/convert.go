@@ -39,6 +39,7 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 		Device:     deviceOf(c.deviceName(idOf(d))),
 		Tags:       tags.ReadLabels(d.GetLabels()),
 		Health:     healthOf(d),
+		Mark:       tags.MarkOfLabels(d.GetLabels()),
 	}
 	for _, id := range d.GetInstanceIds() {
 		vol.AttachedTo = append(vol.AttachedTo, cloud.NodeID(id))
@@ -81,6 +82,8 @@ func oldestFirst(a, b *compute.Disk) int {
 
 // snapshotOf translates a snapshot. It can be restored in every zone, so it names none.
 func snapshotOf(s *compute.Snapshot) cloud.Snapshot {
+	mark := tags.MarkOfLabels(s.GetLabels())
+	mark.Temporary = mark.Driver && s.GetLabels()[labelTemporary] != ""
 	return cloud.Snapshot{
 		ID:      cloud.SnapshotID(s.GetId()),
 		Name:    s.GetName(),
@@ -88,5 +91,6 @@ func snapshotOf(s *compute.Snapshot) cloud.Snapshot {
 		Size:    cloud.Bytes(s.GetDiskSize()),
 		Created: s.GetCreatedAt().AsTime(),
 		Ready:   s.GetStatus() == compute.Snapshot_READY,
+		Mark:    mark,
 	}
 }

@@ -86,8 +86,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	return list, nil
 }
 
-// ListSnapshots returns one page of all snapshots, or of one disk's. Those through which clones go are
-// not shown: no request asked for them.
+// ListSnapshots returns one page of all snapshots, or of one disk's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	page, err := api.PageOf(page)
 	if err != nil {
@@ -101,7 +100,7 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 		return cloud.SnapshotList{}, err
 	}
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		return c.isTemporary(s) || of != "" && s.GetSourceDiskId() != string(of)
+		return of != "" && s.GetSourceDiskId() != string(of)
 	})
 	part, next := api.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
 	list := cloud.SnapshotList{Next: next}

@@ -50,7 +50,7 @@ func (s *Service) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) 
 }
 
 // ListSnapshots returns one page of all snapshots, of one volume's, or the one with an id. An id that
-// does not exist has an empty list.
+// does not exist has an empty list. Those through which clones go are left out: no request asked for them.
 func (s *Service) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := need(s.caps.Snapshots, "ListSnapshots"); err != nil {
 		return nil, err
@@ -74,6 +74,9 @@ func (s *Service) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReque
 	}
 	answer := &csi.ListSnapshotsResponse{NextToken: list.Next}
 	for _, snap := range list.Snapshots {
+		if snap.Mark.Temporary {
+			continue
+		}
 		answer.Entries = append(answer.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s.snapshot(snap)})
 	}
 	return answer, nil
