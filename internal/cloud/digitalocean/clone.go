@@ -2,6 +2,7 @@ package digitalocean
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,12 +96,12 @@ func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	}
 }
 
-// drop removes a temporary snapshot, also when the call's context has ended. What fails is left to the
-// repeat and the sweep.
+// drop removes a temporary snapshot, also when the call's context has ended. What fails again and again is left to the
+// repeat of the call and the sweep.
 func (c *Cloud) drop(ctx context.Context, snap *snapshot) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
-	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)); err != nil {
+	if err := c.ops.Repeat(ctx, func() error { return c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.ID)) }); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.ID), zap.Error(err))
 	}
 }
@@ -116,18 +117,20 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(s snapshot) bool { return !c.isTemporary(&s) })
+	var failed []error
 	swept := 0
 	for i := range all {
 		created, err := time.Parse(time.RFC3339, all[i].Created)
-		if err != nil || time.Since(created) < c.orphanAge || c.cloning.Has(all[i].Name) || swept == maxSwept {
+		if err != nil || time.Since(created) < c.orphanAge || c.cloning.Has(all[i].Name) || swept+len(failed) == maxSwept {
+			continue
+		}
+		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(all[i].ID), budget.List); err != nil {
+			failed = append(failed, err)
 			continue
 		}
 		swept++
-		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(all[i].ID), budget.List); err != nil {
-			return err
-		}
 		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", all[i].ID))
 	}
 	c.ops.Temporary(len(all) - swept)
-	return nil
+	return errors.Join(failed...)
 }

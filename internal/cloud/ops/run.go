@@ -17,6 +17,8 @@ const (
 	// maxWaiting is how many calls may wait at once, within the memory that the manifests allow. Detaches,
 	// for which pods wait on other machines, have room beyond it.
 	maxWaiting, moreDetaches = 1000, 100
+	// maxRepeats is how often Repeat calls: with the usual pauses that bridges a few seconds.
+	maxRepeats = 5
 )
 
 // Run carries out a change and returns what is known of the object at its end.
@@ -67,6 +69,22 @@ func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
 
 func uncertain(name string, why error) error {
 	return fmt.Errorf("%s: %w: it was sent and goes on: %w", name, fault.Uncertain, why)
+}
+
+// Repeat calls what is harmless to call twice until it succeeds, or fails with what a repeat does not help. It is for what no
+// caller asked for, so that no caller repeats it either.
+func (r *Runner) Repeat(ctx context.Context, call func() error) error {
+	for n := 0; ; n++ {
+		err := call()
+		switch fault.Of(err) {
+		case fault.Unavailable, fault.Uncertain, fault.Busy:
+		default:
+			return err
+		}
+		if n+1 == maxRepeats || r.life.Err() != nil || Pause(ctx, r.cfg.Busy.pause(n, r.cfg.Rand())) != nil {
+			return err
+		}
+	}
 }
 
 // Settle waits until nothing is under way with an object, and reads it then.

@@ -2,6 +2,7 @@ package yandex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -155,12 +156,12 @@ func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	}
 }
 
-// drop removes a temporary snapshot, also when the call's context has ended. What fails is left to the
-// repeat and the sweep.
+// drop removes a temporary snapshot, also when the call's context has ended. What fails again and again is left to the
+// repeat of the call and the sweep.
 func (c *Cloud) drop(ctx context.Context, snap *compute.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
-	if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.GetId())); err != nil {
+	if err := c.ops.Repeat(ctx, func() error { return c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.GetId())) }); err != nil {
 		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.GetId()), zap.Error(err))
 	}
 }
@@ -185,26 +186,27 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
 		return s.GetStatus() == compute.Snapshot_CREATING || time.Since(s.GetCreatedAt().AsTime()) < c.orphanAge
 	})
+	defer func() { c.ops.Temporary(found - swept) }()
 	if len(all) == 0 {
-		c.ops.Temporary(found)
 		return nil
 	}
 	sources, err := c.beingCopied(ctx)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, s := range all {
-		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept == maxSwept {
+		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept+len(failed) == maxSwept {
+			continue
+		}
+		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(s.GetId()), budget.List); err != nil {
+			failed = append(failed, err)
 			continue
 		}
 		swept++
-		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(s.GetId()), budget.List); err != nil {
-			return err
-		}
 		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", s.GetId()))
 	}
-	c.ops.Temporary(found - swept)
-	return nil
+	return errors.Join(failed...)
 }
 
 // beingCopied are the snapshots that disks are being made from.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
@@ -222,6 +223,22 @@ func TestARestoreIsAsLargeAsItsSource(t *testing.T) {
 	left(t, folder, 3)
 }
 
+// The removal of a temporary snapshot is repeated: no caller does it.
+func TestTheRemovalOfATemporarySnapshotIsRepeated(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	c := open(t, folder)
+	req := request("clone")
+	req.Source.Volume = volume(t, c, "origin").ID
+	for _, effect := range []faults.Effect{{Lost: faults.LostBefore}, {Errored: true}} {
+		folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: effect})
+	}
+	_, err := c.CreateVolume(t.Context(), req)
+	must(t, err)
+	if left := folder.Snapshots(); len(left) > 0 {
+		t.Errorf("left are the snapshots %+v", left)
+	}
+}
+
 // Clones leave no snapshot behind, whatever happens to the removal; a sweep gets what no repeat does, and
 // nothing that a call may still need.
 func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
@@ -230,9 +247,10 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 	vol := volume(t, c, "origin")
 	req := request("clone")
 	req.Source.Volume = vol.ID
-	folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+	broken := folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Effect: faults.Effect{Lost: faults.LostBefore}})
 	_, err := c.CreateVolume(t.Context(), req)
 	must(t, err)
+	broken.Disarm()
 	if n := len(folder.Snapshots()); n != 1 {
 		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)
 	}
@@ -246,6 +264,28 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 	}
 	if _, err := stack(c).CreateVolume(t.Context(), req); err != nil || len(folder.Snapshots()) != 0 {
 		t.Errorf("the repeat = %v, and left are the snapshots %+v", err, folder.Snapshots())
+	}
+}
+
+// A snapshot that a sweep cannot delete is counted, and keeps it from no other.
+func TestASweepCountsWhatItCannotDelete(t *testing.T) {
+	folder := start(t, emulator.Options{})
+	registry := prometheus.NewRegistry()
+	measured, err := ops.NewMetrics(registry)
+	must(t, err)
+	c := open(t, folder, func(cfg *yandex.Config) { cfg.OrphanAge, cfg.Metrics.Ops = time.Nanosecond, measured })
+	vol := volume(t, c, "origin")
+	for _, name := range []string{"a", "b"} {
+		marks := labels(name)
+		marks["cloudblock-temporary"] = "clone"
+		_, err := folder.AddSnapshot(emulator.Snapshot{Name: name, Disk: string(vol.ID), Labels: marks})
+		must(t, err)
+	}
+	folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Status: int(codes.PermissionDenied)}})
+	want(t, c.Sweep(t.Context()), fault.Denied)
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
+	if left := folder.Snapshots(); len(left) != 1 {
+		t.Errorf("left are %+v, want the one whose removal failed", left)
 	}
 }
 
