@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,12 +59,20 @@ done`
 
 // inMachine runs a script inside a machine of `make cluster`.
 func inMachine(ctx context.Context, node, script string) error {
+	_, err := readInMachine(ctx, node, script)
+	return err
+}
+
+// readInMachine runs a script inside a machine and returns what it printed.
+func readInMachine(ctx context.Context, node, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "run", "./test/cluster", "enter", node, "sh", "-u", "-c", script)
 	cmd.Dir = repository
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("in %s: %w\n%s", node, err, out)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("in %s: %w\n%s%s", node, err, &stdout, &stderr)
 	}
-	return nil
+	return stdout.String(), nil
 }
 
 // TestLost is docs/machine-loss.md: a machine stops while a pod of a Deployment uses a volume on it. On a cloud, the

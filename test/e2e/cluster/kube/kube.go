@@ -175,12 +175,15 @@ func unlist(raw json.RawMessage, kind string) ([]json.RawMessage, error) {
 }
 
 // Create creates an object of the test's own.
-func (c Client) Create(ctx context.Context, object any) error {
+func (c Client) Create(ctx context.Context, object any) error { return c.Send(ctx, object, "create") }
+
+// Send runs a command of kubectl that reads an object.
+func (c Client) Send(ctx context.Context, object any, args ...string) error {
 	body, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	_, err = c.feed(ctx, body, "create", "--filename", "-")
+	_, err = c.feed(ctx, body, append(args, "--filename", "-")...)
 	return err
 }
 
