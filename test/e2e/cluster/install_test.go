@@ -202,14 +202,21 @@ func shell(t *testing.T, s *story) []string {
 	if err != nil {
 		t.Fatalf("build helm: %v", err)
 	}
-	bin, home := t.TempDir(), t.TempDir()
-	for name, program := range map[string]string{"kubectl": s.Kubectl, "helm": strings.TrimSpace(string(helm))} {
+	home := t.TempDir()
+	return append(operator(t, s, map[string]string{"kubectl": s.Kubectl, "helm": strings.TrimSpace(string(helm))}),
+		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+}
+
+// operator is the environment of an operator who has some programs, and the test's namespace as their own.
+func operator(t *testing.T, s *story, programs map[string]string) []string {
+	t.Helper()
+	bin := t.TempDir()
+	for name, program := range programs {
 		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+configured(t, s.Client),
-		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+configured(t, s.Client))
 }
 
 // blocked follows a page where pods do not reach the metadata service, with the component and the settings that

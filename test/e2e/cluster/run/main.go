@@ -39,7 +39,7 @@ func main() {
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
 	"local":        {"first", "story", "crowd", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
-	"digitalocean": withControllers,
+	"digitalocean": slices.Insert(slices.Clone(withControllers), 9, "migration"),
 	"linode":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 }
@@ -52,7 +52,7 @@ var withControllers = []string{
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
-	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "upgrade": "TestUpgrade",
+	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
 }
 
 // controllers selects the pods of the controller's Deployment.
