@@ -17,10 +17,12 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := []string{"--cloud=digitalocean", "--credentials-file=/token"}
+	good := []string{"--cloud=digitalocean", "--credentials-file=/token", "--cluster-id=prod"}
 	with := func(more ...string) []string { return append(good[:len(good):len(good)], more...) }
 	drivertest.WantRefused(t, refusal, map[string]drivertest.CommandLine{
-		"no credentials":                    {[]string{"--cloud=digitalocean"}, []string{"--credentials-file: required with --cloud digitalocean, or the environment variable DIGITALOCEAN_ACCESS_TOKEN"}},
+		"no credentials":                    {[]string{"--cloud=digitalocean", "--cluster-id=prod"}, []string{"--credentials-file: required with --cloud digitalocean, or the environment variable DIGITALOCEAN_ACCESS_TOKEN"}},
+		"no cluster id":                     {[]string{"--cloud=linode", "--credentials-file=/token"}, []string{"--cluster-id: required with --cloud linode: a name that no other cluster of the account has"}},
+		"no cluster id in the list":         {[]string{"--cloud=yandex", "--cluster-id="}, []string{"--cluster-id: required with --cloud yandex"}},
 		"credentials of a cloud on local":   {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--credentials-file=/x", "--region=fra1"}, []string{"--credentials-file", "--region"}},
 		"a pool and a node in a cloud":      {with("--local-pool=/p", "--node-id=a"), []string{"--local-pool", "--node-id"}},
 		"operations of a cloud on local":    {drivertest.Local("--operation-timeout=1m"), []string{"--operation-timeout: there is no such thing with --cloud local"}},
@@ -38,14 +40,14 @@ func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {
 		"an operation timeout of nothing":   {with("--operation-timeout=0s"), []string{"--operation-timeout"}},
 		"a metadata service without scheme": {with("--metadata-endpoint=127.0.0.1"), []string{"--metadata-endpoint"}},
 		"what no label of Linode may begin with": {
-			[]string{"--cloud=linode", "--volume-name-prefix=abcdefghijkl-", "--region=us ord", "--tag=a=b", "--tag=team=" + strings.Repeat("a", 46)},
+			[]string{"--cloud=linode", "--cluster-id=prod", "--volume-name-prefix=abcdefghijkl-", "--region=us ord", "--tag=a=b", "--tag=team=" + strings.Repeat("a", 46)},
 			[]string{"--credentials-file: required with --cloud linode, or the environment variable LINODE_TOKEN", "--volume-name-prefix", "--region", "--tag"},
 		},
 		"another scope of the topology key": {with("--topology-key=a.example/zone=zone"), []string{"--topology-key"}},
 		"another vendor's driver":           {[]string{"--cloud=local", "--local-pool=/p", "--node-id=a", "--driver-name=dobs.csi.digitalocean.com"}, []string{"--driver-name dobs.csi.digitalocean.com: this is the driver of --cloud digitalocean, and not of --cloud local"}},
 		"a vendor's driver without a cloud": {[]string{"--driver-name=dobs.csi.digitalocean.com"}, []string{"--cloud: required"}},
 		"a mistake in each": {
-			[]string{"--cloud=digitalocean", "--region=?", "--api-endpoint=x", "--operation-timeout=1ms", "--tag=a=.", "--max-volumes=0"},
+			[]string{"--cloud=digitalocean", "--cluster-id=prod", "--region=?", "--api-endpoint=x", "--operation-timeout=1ms", "--tag=a=.", "--max-volumes=0"},
 			[]string{"--credentials-file", "--region", "--api-endpoint", "--operation-timeout", "--tag", "--max-volumes"},
 		},
 	})
@@ -70,7 +72,7 @@ func TestFlagsWinOverTheVendorsEnvironment(t *testing.T) {
 	for name, tc := range tests {
 		for _, cloud := range []string{"digitalocean", "linode"} {
 			t.Run(name+" of "+cloud, func(t *testing.T) {
-				c, err := parse(append([]string{"--cloud=" + cloud}, tc.args...), env, &bytes.Buffer{})
+				c, err := parse(append([]string{"--cloud=" + cloud, "--cluster-id=prod"}, tc.args...), env, &bytes.Buffer{})
 				if err != nil {
 					t.Fatal(err)
 				}

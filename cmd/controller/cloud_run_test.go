@@ -143,7 +143,7 @@ func TestWithoutCredentialsOrARegionItSaysWhatIsMissing(t *testing.T) {
 		says string
 	}{
 		"no token at all":          {[]string{"--cloud=digitalocean"}, 2, "--credentials-file: required"},
-		"a file that is not there": {[]string{"--cloud=digitalocean", "--region=fra1", "--credentials-file=" + file, "--endpoint=" + drivertest.Endpoint(t)}, 1, file},
+		"a file that is not there": {[]string{"--cloud=digitalocean", "--cluster-id=prod", "--region=fra1", "--credentials-file=" + file, "--endpoint=" + drivertest.Endpoint(t)}, 1, file},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := program(t, tc.args...)

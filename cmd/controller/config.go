@@ -58,7 +58,7 @@ type config struct {
 func (c *config) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("cloudblock-controller", flag.ContinueOnError)
 	c.Register(fs)
-	fs.StringVar(&c.clusterID, "cluster-id", "", "the cluster's name, written on every volume as the tag "+clusterTag)
+	fs.StringVar(&c.clusterID, "cluster-id", "", "a `name` for the cluster that no other cluster of the account has, written on everything created as the tag "+clusterTag+"; required unless --cloud is local")
 	fs.Var(driver.List(&c.tagFlags), "tag", "a tag for every volume, as `KEY=VALUE`; may be repeated")
 	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used at once")
 	fs.StringVar(&c.apiEndpoint, "api-endpoint", "", "another `URL` of the cloud's API: scheme, host and port; http:// for loopback addresses only")
@@ -167,6 +167,10 @@ func (c *config) validateRemote() error {
 	var err error
 	if c.token == nil {
 		err = fmt.Errorf("--credentials-file: required with --cloud %s, or the environment variable %s", c.Cloud, c.backend.tokenVariable)
+	}
+	if c.clusterID == "" {
+		err = errors.Join(err, fmt.Errorf("--cluster-id: required with --cloud %s: a name that no other cluster of the account has, such as prod-1; "+
+			"everything created is marked with it, so it stays the same for the life of the cluster", c.Cloud))
 	}
 	for _, f := range []struct{ name, value string }{{"--local-pool", strings.Join(c.LocalPools, ",")}, {"--node-id", c.NodeID}} {
 		if f.value != "" {

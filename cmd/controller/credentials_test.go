@@ -24,7 +24,7 @@ func TestCredentialsThatCannotBeReadAreReported(t *testing.T) {
 		}
 	}
 	write("first-canary")
-	cfg, err := parse([]string{"--cloud=linode", "--credentials-file=" + path}, noEnvironment, &strings.Builder{})
+	cfg, err := parse([]string{"--cloud=linode", "--cluster-id=prod", "--credentials-file=" + path}, noEnvironment, &strings.Builder{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,6 @@ func (c *config) examine(ctx context.Context, report *doctor.Report) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorAPI)
 	defer cancel()
-	c.clusterID, c.tags = "", nil // without the cluster's name a backend never sweeps
 	backend, end, err := c.backend.open(ctx, *c, surroundings{log: zap.NewNop(), registry: prometheus.NewRegistry()})
 	if err != nil {
 		report.Wrong("api", err, "correct what the message names")

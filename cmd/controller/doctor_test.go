@@ -186,7 +186,7 @@ func TestDoctorForPeople(t *testing.T) {
 		"a wrong output":     {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--output=xml"}, 2, "table or json"},
 		"help":               {[]string{"doctor", "--help"}, 0, "cloudblock-controller doctor"},
 		"a warning is no 1":  {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir + "/pool"}, 0, "warning  pool"},
-		"the remedy follows": {[]string{"doctor", "--cloud=linode", "--region=us-ord", "--credentials-file=" + dir + "/none"}, 1, "=> put the credentials into that file"},
+		"the remedy follows": {[]string{"doctor", "--cloud=linode", "--cluster-id=prod", "--region=us-ord", "--credentials-file=" + dir + "/none"}, 1, "=> put the credentials into that file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := program(t, tc.args...)

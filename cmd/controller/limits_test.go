@@ -31,7 +31,7 @@ func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := parse(append([]string{"--cloud=digitalocean", "--credentials-file=/token"}, tc.args...), noEnvironment, &bytes.Buffer{})
+			c, err := parse(append([]string{"--cloud=digitalocean", "--cluster-id=prod", "--credentials-file=/token"}, tc.args...), noEnvironment, &bytes.Buffer{})
 			if errors.Is(err, driver.ErrCommandLine) != tc.bad || !reflect.DeepEqual(c.apiLimits, tc.want) {
 				t.Errorf("parse(%q) = %v, %v, want %v", tc.args, c.apiLimits, err, tc.want)
 			}
@@ -49,7 +49,7 @@ func TestYandexMaxOperations(t *testing.T) {
 		"--cloud=local --local-pool=/p --node-id=a --yandex-max-operations=60": 0,
 	} {
 		token := driver.Environment{"YANDEX_AUTH_KEYS=atoken", "YANDEX_FOLDER_ID=folder", "LINODE_TOKEN=atoken", "DIGITALOCEAN_ACCESS_TOKEN=atoken"}
-		cfg, err := parse(strings.Fields(args), token, &bytes.Buffer{})
+		cfg, err := parse(append(strings.Fields(args), "--cluster-id=prod"), token, &bytes.Buffer{})
 		if (err == nil) != (want > 0) || err == nil && cfg.yandexOperations != want {
 			t.Errorf("parse(%s) = %d, %v, want %d", args, cfg.yandexOperations, err, want)
 		}
@@ -68,7 +68,7 @@ func TestFlagsOfLinode(t *testing.T) {
 		"--cloud=local --local-pool=/p --node-id=a --linode-persist=false": {},
 	} {
 		token := driver.Environment{"LINODE_TOKEN=t", "DIGITALOCEAN_ACCESS_TOKEN=t"}
-		got, err := parse(strings.Fields(args), token, &bytes.Buffer{})
+		got, err := parse(append(strings.Fields(args), "--cluster-id=prod"), token, &bytes.Buffer{})
 		if (err == nil) != (want.linodePersist != "") || got.linodePersist != want.linodePersist || got.linodeKubernetesTags != want.linodeKubernetesTags {
 			t.Errorf("parse(%s) = %q, %v, %v", args, got.linodePersist, got.linodeKubernetesTags, err)
 		}

@@ -81,7 +81,7 @@ func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := program(t, "--cloud=linode", "--driver-name=linodebs.csi.linode.com", "--credentials-file="+file, "--api-endpoint="+account.URL,
-		"--endpoint="+endpoint, "--region="+emulator.DefaultRegion)
+		"--endpoint="+endpoint, "--region="+emulator.DefaultRegion, "--cluster-id=prod")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestReadinessNamesTheScopesThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
-		"--region="+emulator.DefaultRegion, "--http-endpoint="+address)
+		"--region="+emulator.DefaultRegion, "--http-endpoint="+address, "--cluster-id=prod")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {

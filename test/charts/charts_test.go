@@ -57,6 +57,26 @@ func clusterOf(cloud string) cluster {
 	return cluster{namespace: "cloudblock-" + cloud, version: "v1.35.0"}
 }
 
+// clusterID is that of the installations that say nothing of it.
+const clusterID = "test"
+
+// identified are values with a cluster id, which the chart wants for a cloud.
+func identified(values map[string]any) map[string]any {
+	all := clone(values)
+	if all["cloud"] == "local" {
+		return all
+	}
+	settings, _ := all["settings"].(map[string]any)
+	if settings == nil {
+		settings = map[string]any{}
+	}
+	if _, set := settings["clusterId"]; !set {
+		settings["clusterId"] = clusterID
+	}
+	all["settings"] = settings
+	return all
+}
+
 // files renders each template of the chart, as `helm template` does.
 func (c cluster) files(values map[string]any) (map[string]string, error) {
 	ch, err := loaded()
@@ -70,7 +90,7 @@ func (c cluster) files(values map[string]any) (map[string]string, error) {
 	capabilities := &common.Capabilities{KubeVersion: *version, APIVersions: slices.Concat(common.DefaultVersionSet, common.VersionSet(c.apis))}
 	options := common.ReleaseOptions{Name: "cloudblock", Namespace: c.namespace, IsInstall: true, Revision: 1}
 	// Rendering changes the values.
-	all, err := util.ToRenderValues(ch, clone(values), options, capabilities)
+	all, err := util.ToRenderValues(ch, identified(values), options, capabilities)
 	if err != nil {
 		return nil, err
 	}

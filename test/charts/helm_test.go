@@ -41,9 +41,17 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
+// installed are the values of an installation.
+func installed(cloud string) string {
+	if cloud == "local" {
+		return "cloud=local"
+	}
+	return "cloud=" + cloud + ",settings.clusterId=" + clusterID
+}
+
 func TestLint(t *testing.T) {
 	for _, cloud := range clouds(t) {
-		if out, err := helm(t, "lint", "--strict", chartDir, "--set", "cloud="+cloud); err != nil {
+		if out, err := helm(t, "lint", "--strict", chartDir, "--set", installed(cloud)); err != nil {
 			t.Errorf("%s: %v\n%s", cloud, err, out)
 		}
 	}
@@ -53,7 +61,7 @@ func TestLint(t *testing.T) {
 func TestTheProgramRendersTheSame(t *testing.T) {
 	for _, cloud := range clouds(t) {
 		in := clusterOf(cloud)
-		out, err := helm(t, "template", "cloudblock", chartDir, "--set", "cloud="+cloud, "--namespace", in.namespace, "--kube-version", in.version)
+		out, err := helm(t, "template", "cloudblock", chartDir, "--set", installed(cloud), "--namespace", in.namespace, "--kube-version", in.version)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -67,7 +75,7 @@ func TestTheProgramRendersTheSame(t *testing.T) {
 	}
 }
 
-// TestHelmRefuses: what an operator reads who has forgotten the cloud, or has an old cluster.
+// TestHelmRefuses: what an operator reads who has forgotten the cloud or the cluster's id, or has an old cluster.
 func TestHelmRefuses(t *testing.T) {
 	oldest := regexp.MustCompile(`\| the overlays of clouds \| (1\.\d+) \|`).FindStringSubmatch(read(t, "../../docs/compatibility.md"))
 	if oldest == nil {
@@ -78,6 +86,7 @@ func TestHelmRefuses(t *testing.T) {
 		want string
 	}{
 		"no cloud":       {nil, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
+		"no cluster id":  {[]string{"--set", "cloud=linode"}, "settings.clusterId is required: a name that no other cluster of the account has"},
 		"an old cluster": {[]string{"--set", "cloud=linode", "--kube-version", "1.29.15"}, "chart requires kubeVersion: >=" + oldest[1] + ".0-0"},
 	}
 	for name, tc := range tests {
@@ -86,7 +95,7 @@ func TestHelmRefuses(t *testing.T) {
 			t.Errorf("%s: helm answers %v, want %q in\n%s", name, err, tc.want, out)
 		}
 	}
-	if out, err := helm(t, "template", "cloudblock", chartDir, "--set", "cloud=linode", "--kube-version", oldest[1]+".2-vendor.1"); err != nil {
+	if out, err := helm(t, "template", "cloudblock", chartDir, "--set", installed("linode"), "--kube-version", oldest[1]+".2-vendor.1"); err != nil {
 		t.Errorf("the oldest Kubernetes, with a suffix: %v\n%s", err, out)
 	}
 }
@@ -98,7 +107,7 @@ func TestThePackageIsComplete(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	archive := filepath.Join(dir, "cloudblock-csi-9.8.7.tgz")
-	out, err := helm(t, "template", "cloudblock", archive, "--set", "cloud=linode")
+	out, err := helm(t, "template", "cloudblock", archive, "--set", installed("linode"))
 	if err != nil || !strings.Contains(out, "ghcr.io/cloudblock-csi/controller:v9.8.7") {
 		t.Errorf("the archive renders to %v\n%s", err, out)
 	}

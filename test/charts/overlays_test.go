@@ -15,11 +15,14 @@ import (
 
 type values = map[string]any
 
-// TestDefaultsAreTheOverlays: with no more than the cloud, the chart is what `kubectl apply -k` applies.
+// TestDefaultsAreTheOverlays: with no more than the cloud and its cluster id, the chart is what `kubectl apply -k` applies.
 func TestDefaultsAreTheOverlays(t *testing.T) {
 	for _, cloud := range clouds(t) {
 		t.Run(cloud, func(t *testing.T) {
 			want := parse(t, split(read(t, filepath.Join(deploy, "testdata", cloud+".yaml"))))
+			if cloud != "local" {
+				want = operatorsOverlay(t, cloud, "", nil)
+			}
 			if len(want) < 15 {
 				t.Fatalf("the overlay has only %d objects", len(want))
 			}
@@ -147,9 +150,12 @@ func components(t *testing.T) map[string]component {
 
 const otherKubelet = "/var/lib/k0s/kubelet"
 
-// operatorsOverlay renders an overlay with components and settings, as docs/customize.md has it.
+// operatorsOverlay renders an overlay with components and settings, and of a cloud with a cluster id, as docs/customize.md has it.
 func operatorsOverlay(t *testing.T, cloud, settings string, components []string) objects {
 	t.Helper()
+	if cloud != "local" {
+		settings = strings.Trim("CLUSTER_ID="+clusterID+", "+settings, ", ")
+	}
 	dir := t.TempDir()
 	from := func(parts ...string) string {
 		absolute, err := filepath.Abs(filepath.Join(append([]string{deploy}, parts...)...))

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ func TestWrongValues(t *testing.T) {
 		want   string
 	}{
 		"no cloud":                        {values{}, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
+		"no cluster id":                   {values{"cloud": "yandex", "settings": values{"clusterId": ""}}, "settings.clusterId is required: a name that no other cluster"},
 		"an unknown cloud":                {values{"cloud": "aws"}, "/cloud"},
 		"an unknown value":                {values{"cloud": "linode", "clusterID": "a"}, "additional properties 'clusterID' not allowed"},
 		"a misspelt setting":              {values{"cloud": "linode", "settings": values{"clusterID": "a"}}, "additional properties 'clusterID' not allowed"},
@@ -174,8 +176,10 @@ func TestSettings(t *testing.T) {
 		}
 		o := clusterOf(cloud).render(t, values{"cloud": cloud, "settings": values{name: value}})
 		data, _ := o["ConfigMap/cloudblock-settings"]["data"].(map[string]any)
-		if key := strings.ToUpper(strings.ReplaceAll(flag, "-", "_")); len(data) != 1 || data[key] != want {
-			t.Errorf("settings.%s = %v makes %v, want %s: %s", name, value, data, key, want)
+		expected := values{"CLUSTER_ID": clusterID}
+		expected[strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))] = want
+		if !reflect.DeepEqual(data, expected) {
+			t.Errorf("settings.%s = %v makes %v, want %v", name, value, data, expected)
 		}
 	}
 }
@@ -188,9 +192,9 @@ func TestSettingsRestartPods(t *testing.T) {
 		return annotations.(map[string]any)["checksum/settings"]
 	}
 	for _, workload := range []string{"Deployment/cloudblock-controller", "DaemonSet/cloudblock-node"} {
-		none, one, other := checksum("linode", workload, nil), checksum("linode", workload, values{"region": "a"}), checksum("linode", workload, values{"region": "b"})
-		if none != nil || one == nil || one == other {
-			t.Errorf("%s has the checksums %v, %v and %v", workload, none, one, other)
+		one, other := checksum("linode", workload, values{"region": "a"}), checksum("linode", workload, values{"region": "b"})
+		if one == nil || one == other {
+			t.Errorf("%s has the checksums %v and %v", workload, one, other)
 		}
 	}
 }

@@ -67,6 +67,10 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 	for document, all := range found {
 		for _, k := range all {
 			o := k.objects(t)
+			// What shows one thing leaves the ConfigMap to the reader's own; a move has no other.
+			if o.settings == nil && !strings.HasPrefix(filepath.Base(document), "migrate-") {
+				o.settings = identified
+			}
 			for name, pod := range o.pods {
 				for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 					if strings.HasSuffix(c.Image, ":unreleased") {
@@ -107,6 +111,9 @@ func (k shown) objects(t *testing.T) objects {
 	}
 	return parse(t, build(t, dir))
 }
+
+// identified are the settings that each cloud needs.
+var identified = map[string]string{"CLUSTER_ID": "test"}
 
 // takes fails a test whose program refuses its arguments or settings.
 func takes(t *testing.T, bin, where string, c corev1.Container, settings map[string]string) {

@@ -131,7 +131,7 @@ func TestTheProgramsTakeTheirArguments(t *testing.T) {
 		for name, pod := range parse(t, render(t, sets()[cloud])).pods {
 			for _, c := range pod.Containers {
 				ran[c.Name] = true
-				takes(t, bin, cloud+", "+name, c, nil)
+				takes(t, bin, cloud+", "+name, c, identified)
 			}
 		}
 		if !ran["controller"] || !ran["node"] {

@@ -107,11 +107,8 @@ func (c *Cloud) drop(ctx context.Context, snap *snapshot) {
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were
-// broken off and never asked for again. Without a cluster id there is no telling whose they are.
+// broken off and never asked for again.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.owner.Cluster == "" {
-		return nil
-	}
 	all, err := c.allSnapshots(ctx, budget.List)
 	if err != nil {
 		return err

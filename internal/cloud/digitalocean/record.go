@@ -112,13 +112,11 @@ func (c *Cloud) userWords(all []cloud.Tag) ([]string, error) {
 		}
 		words = append(words, word)
 	}
-	if c.owner.Cluster != "" {
-		word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.owner.Cluster})
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, word)
+	word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.owner.Cluster})
+	if err != nil {
+		return nil, err
 	}
+	words = append(words, word)
 	slices.Sort(words)
 	return slices.Compact(words), nil
 }

@@ -275,17 +275,6 @@ func breakOff(t *testing.T, account *emulator.Cloud, c cloud.Cloud, of cloud.Vol
 	return all[len(all)-1]
 }
 
-// Without a cluster id nothing says whose a temporary snapshot is: two such clusters never sweep each other's.
-func TestASweepWithoutAClusterIDTakesNothing(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account, inCluster(""), func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
-	breakOff(t, account, c, volume(t, c, "origin").ID)
-	must(t, c.Sweep(t.Context()))
-	if n := len(account.Snapshots()); n != 1 {
-		t.Errorf("%d snapshots are left, want 1", n)
-	}
-}
-
 // The quota refuses the growth of a copy to one controller, while another one, asked the same, finds the
 // copy by its name and finishes it: what was handed out stays (found by the model-based tester).
 func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {

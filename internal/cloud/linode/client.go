@@ -139,6 +139,9 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if cfg.Token == nil {
 		return nil, fmt.Errorf("no API token: %w", fault.InvalidArgument)
 	}
+	if cfg.ClusterID == "" {
+		return nil, fmt.Errorf("no cluster id: %w", fault.InvalidArgument)
+	}
 	if !slug.MatchString(cfg.Region) {
 		return nil, fmt.Errorf("region %q is not the id of one, such as us-ord: %w", cfg.Region, fault.InvalidArgument)
 	}

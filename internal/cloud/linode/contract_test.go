@@ -118,10 +118,10 @@ func TestContract(t *testing.T) {
 			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })
 		})
 	}
-	t.Run("few rights and slots, and volumes without a mark", func(t *testing.T) {
+	t.Run("few rights and slots", func(t *testing.T) {
 		t.Parallel()
 		opts := emulator.Options{Rules: emulator.Restricted(true)}
 		opts.Rules.ConfigSlots = 3
-		cloudtest.Run(t, harness(opts, inCluster("")).InStack(stack))
+		cloudtest.Run(t, harness(opts).InStack(stack))
 	})
 }

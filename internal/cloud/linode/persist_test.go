@@ -114,7 +114,7 @@ func TestPersistenceThatIsForcedIsNotGivenUp(t *testing.T) {
 	want(t, second(c.Attach(t.Context(), b.ID, node1)), fault.Unavailable, "No free device slot")
 	at(t, account, b.ID, 0)
 	_, err := linode.New(t.Context(), linode.Config{
-		Token: func() (string, error) { return "t", nil }, Region: emulator.DefaultRegion, Persist: "never",
+		Token: func() (string, error) { return "t", nil }, Region: emulator.DefaultRegion, ClusterID: "one", Persist: "never",
 	})
 	want(t, err, fault.InvalidArgument, "neither auto, true nor false")
 }

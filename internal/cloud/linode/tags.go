@@ -32,9 +32,7 @@ func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
 	if c.shortened(req.Name) {
 		all = append(all, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)})
 	}
-	if c.cluster != "" {
-		all = append(all, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
-	}
+	all = append(all, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
 	if n, ok := volumeNumber(req.Source.Volume); ok {
 		all = append(all, cloud.Tag{Key: tags.FromVolume, Value: string(volumeID(n))})
 	}
@@ -51,7 +49,7 @@ func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
 }
 
 // madeFor reports whether a volume that has the label of a request name was made for it, and for this cluster. A label
-// that is the whole name needs no hash; older builds wrote one. The cloud may keep the capitals that a
+// that is the whole name needs no hash. The cloud may keep the capitals that a
 // tag was first written with, so they do not count.
 func (c *Cloud) madeFor(name string, v *volume) bool {
 	hash := tags.Value(v.Tags, tags.Hash)

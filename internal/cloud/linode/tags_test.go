@@ -34,11 +34,10 @@ func TestAVolumeHasTheTagsThatItNeeds(t *testing.T) {
 		tags []cloud.Tag
 		want []string
 	}{
-		"none":                        {"ab", []func(*linode.Config){inCluster("")}, named, nil},
 		"the cluster's":               {"ab", nil, named, []string{"cloudblock-cluster:one"}},
 		"the operator's":              {"ab", nil, []cloud.Tag{{Key: "team", Value: "a"}}, []string{"cloudblock-cluster:one", "team:a"}},
-		"the hash of a name too long": {longName, []func(*linode.Config){inCluster("")}, nil, []string{hash}},
-		"Kubernetes' names on demand": {"ab", []func(*linode.Config){inCluster(""), withNames}, named, []string{"cloudblock-pv:pvc-1", "cloudblock-pvc:data"}},
+		"the hash of a name too long": {longName, nil, nil, []string{"cloudblock-cluster:one", hash}},
+		"Kubernetes' names on demand": {"ab", []func(*linode.Config){withNames}, named, []string{"cloudblock-cluster:one", "cloudblock-pv:pvc-1", "cloudblock-pvc:data"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,30 +58,28 @@ func TestAVolumeHasTheTagsThatItNeeds(t *testing.T) {
 	}
 }
 
-// C12: what carries another cluster's mark, or the hash of another name, was made for something else. A volume of an
-// older build has a hash in any case.
+// C12: what carries another cluster's mark, or the hash of another name, was made for something else.
 func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 	hash := func(name string) string { return "cloudblock-name-hash:" + cloud.FullHash(name) }
+	const ours, theirs = "cloudblock-cluster:one", "cloudblock-cluster:two"
 	tests := map[string]struct {
-		name, cluster string
-		tags          []string
-		ours          bool
+		name string
+		tags []string
+		ours bool
 	}{
-		"a label that is the name":              {"ab", "", nil, true},
-		"made by an older build":                {"ab", "", []string{hash("ab")}, true},
-		"made by an older build, marked":        {"ab", "one", []string{"cloudblock-cluster:ONE", hash("ab")}, true},
-		"marked":                                {"ab", "one", []string{"cloudblock-cluster:one"}, true},
-		"without the mark":                      {"ab", "one", nil, false},
-		"another cluster's mark":                {"ab", "one", []string{"cloudblock-cluster:two"}, false},
-		"another cluster's mark, and none here": {"ab", "", []string{"cloudblock-cluster:two"}, false},
-		"another name's hash":                   {"ab", "", []string{hash("b")}, false},
-		"a shortened label with its hash":       {longName, "", []string{hash(longName)}, true},
-		"a shortened label without a hash":      {longName, "", nil, false},
+		"marked":                          {"ab", []string{ours}, true},
+		"marked in other capitals":        {"ab", []string{"cloudblock-cluster:ONE"}, true},
+		"without the mark":                {"ab", nil, false},
+		"another cluster's mark":          {"ab", []string{theirs}, false},
+		"another name's hash":             {"ab", []string{ours, hash("b")}, false},
+		"a shortened label with its hash": {longName, []string{ours, hash(longName)}, true},
+		"a shortened label, another's":    {longName, []string{theirs, hash(longName)}, false},
+		"a shortened label without hash":  {longName, []string{ours}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			account := start(t, emulator.Options{})
-			c := stack(open(t, account, inCluster(tc.cluster)))
+			c := stack(open(t, account))
 			label := "ab"
 			if tc.name != label {
 				vol := volume(t, c, tc.name)
@@ -106,16 +103,14 @@ func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 func TestTagsThatTheCloudRefuses(t *testing.T) {
 	team := []cloud.Tag{{Key: "team", Value: "a"}}
 	tests := map[string]struct {
-		refused *faults.Effect // nil: an account that refuses tags
-		cluster string
-		kind    fault.Kind // empty: it is made without the optional tags
+		refused *faults.Effect // once; nil: an account that refuses all tags
+		kind    fault.Kind     // empty: it is made without the optional tags
 		says    []string
 	}{
-		"to a restricted user":             {},
 		"naming the field":                 {refused: &faults.Effect{Status: http.StatusBadRequest, ID: "tags", Message: "No"}},
 		"naming tags":                      {refused: &faults.Effect{Status: http.StatusUnauthorized, Message: "You may not add a tag."}},
 		"for another reason":               {refused: &faults.Effect{Status: http.StatusUnauthorized}, kind: fault.Denied},
-		"also those that are not optional": {cluster: "one", kind: fault.Denied, says: []string{"it sets the tags cloudblock-cluster:one", "restricted access"}},
+		"also those that are not optional": {kind: fault.Denied, says: []string{"it sets the tags cloudblock-cluster:one", "restricted access"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +119,7 @@ func TestTagsThatTheCloudRefuses(t *testing.T) {
 				post(account, "/{apiVersion}/volumes", *tc.refused)
 			}
 			core, logs := observer.New(zapcore.WarnLevel)
-			c := stack(open(t, account, inCluster(tc.cluster), func(cfg *linode.Config) { cfg.Log = zap.New(core) }))
+			c := stack(open(t, account, func(cfg *linode.Config) { cfg.Log = zap.New(core) }))
 			req := request("ab")
 			req.Tags = team
 			vol, err := c.CreateVolume(t.Context(), req)
@@ -133,8 +128,8 @@ func TestTagsThatTheCloudRefuses(t *testing.T) {
 				return
 			}
 			must(t, err)
-			if got, _ := account.Volume(number(t, vol.ID)); len(got.Tags) != 0 {
-				t.Errorf("its tags are %q, want none", got.Tags)
+			if got, _ := account.Volume(number(t, vol.ID)); !slices.Equal(got.Tags, []string{"cloudblock-cluster:one"}) {
+				t.Errorf("its tags are %q, want the cluster's", got.Tags)
 			}
 			if warned := logs.FilterMessageSnippet("without the optional ones").All(); len(warned) != 1 || !strings.Contains(fmt.Sprint(warned[0].ContextMap()), "team:a") {
 				t.Errorf("the log is %v, want it to name the tag that was left out", logs.All())
@@ -145,11 +140,12 @@ func TestTagsThatTheCloudRefuses(t *testing.T) {
 
 // A copy is recognised by its source, which only a tag keeps. Without the right to set one the copy waits for it.
 func TestACopyNeedsItsTag(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{TagsRefused: true}})
-	c := stack(open(t, account, inCluster("")))
+	account := start(t, emulator.Options{})
+	c := stack(open(t, account))
 	source := volume(t, c, "source")
+	account.SetRules(func(r *emulator.Rules) { r.TagsRefused = true })
 	_, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-	want(t, err, fault.Uncertain, "it sets the tags cloudblock-source-volume:"+string(source.ID))
+	want(t, err, fault.Uncertain, "it sets the tags cloudblock-cluster:one, cloudblock-source-volume:"+string(source.ID))
 	account.SetRules(func(r *emulator.Rules) { r.TagsRefused = false })
 	must(t, second(c.CreateVolume(t.Context(), copyOf("copy", source.ID))))
 	if n := len(account.Volumes()); n != 2 {

@@ -37,7 +37,7 @@ func (o LabelOwner) Labels(name string, asked []cloud.Tag, source cloud.Source, 
 
 // MarkOfLabels reads whose an object with these labels is.
 func MarkOfLabels(labels map[string]string) cloud.Mark {
-	return cloud.Mark{Driver: labels[Hash] != "" || labels[Cluster] != "", Cluster: labels[Cluster]}
+	return cloud.Mark{Driver: labels[Cluster] != "", Cluster: labels[Cluster]}
 }
 
 // MadeHere reports whether these are the labels of an object of this cluster, whatever its name.

@@ -138,7 +138,7 @@ func Value(words []string, key string) string {
 // MarkOf reads whose an object with these tags is.
 func MarkOf(words []string) cloud.Mark {
 	cluster := Value(words, Cluster)
-	return cloud.Mark{Driver: cluster != "" || Value(words, Hash) != "", Cluster: cluster}
+	return cloud.Mark{Driver: cluster != "", Cluster: cluster}
 }
 
 // SourceOf returns the source that a volume's tags tell.

@@ -135,6 +135,8 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	switch {
 	case cfg.Credentials == nil:
 		return nil, fmt.Errorf("no credentials: %w", fault.InvalidArgument)
+	case cfg.ClusterID == "":
+		return nil, fmt.Errorf("no cluster id: %w", fault.InvalidArgument)
 	case !objectID(cfg.Folder):
 		return nil, fmt.Errorf("folder %.80q is not the id of one: %w", cfg.Folder, fault.InvalidArgument)
 	case !zoneWord.MatchString(cfg.Zone):

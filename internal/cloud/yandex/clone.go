@@ -172,11 +172,8 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
 // broken off and never asked for again. One from which a disk is being made stays for as long as that takes, and so
-// does one that a call of this process has. Without a cluster id there is no telling whose they are.
+// does one that a call of this process has.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.owner.Cluster == "" {
-		return nil
-	}
 	all, err := c.allSnapshots(ctx, budget.List, "")
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func TestABackendIsWhatItsProfileSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Open(t.Context(), a, Config{SweepEvery: -1})
+		b, err := Open(t.Context(), a, Config{ClusterID: "one", SweepEvery: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
