@@ -155,12 +155,8 @@ func (c *Cloud) brokenOff(v *volume) bool {
 // maxSwept bounds how many copies are removed in one go.
 const maxSwept = 20
 
-// Sweep removes copies of this cluster that were broken off and never asked for again. Without a cluster id there is
-// no telling whose they are.
+// Sweep removes copies of this cluster that were broken off and never asked for again.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	if c.cluster == "" {
-		return nil
-	}
 	all, err := c.filtered(ctx, map[string]any{"+contains": c.copying()}, budget.List)
 	if err != nil {
 		return err
