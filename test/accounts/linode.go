@@ -39,7 +39,7 @@ func StartLinode(o Options) (*Linode, error) {
 		opts.Decide = func(c linode.Call) faults.Effect { return o.Decide(Call(c)) }
 	}
 	if o.Real {
-		opts.Limits, opts.Rules = append(opts.Limits, linodeLimits()...), linode.Restricted(true)
+		opts.Limits, opts.Rules = append(opts.Limits, linodeLimits()...), linode.Restricted()
 		opts.Rules.OneChangePerLinode = true
 	}
 	c, err := linode.New(opts)

@@ -27,7 +27,7 @@ func startLinode(o accounts.Options) (accounts.Account, error) {
 // linodeRules lets different seeds meet what is not documented: both stricter answers, each alone, and none. The rights are
 // those that are documented as needed.
 func linodeRules(seed uint64) linodes.Rules {
-	r := linodes.Restricted(seed%11 > 0)
+	r := linodes.Restricted()
 	r.DetachOfFreeRefused, r.ResizeToSameRefused = seed%2 == 1, seed%4 >= 2
 	r.AttachWhileCreatingRefused, r.OneChangePerLinode = seed%3 == 0, seed%3 == 1
 	r.ReadyWhileDetaching, r.RetryAfter = seed%5 < 2, seed%7 < 4

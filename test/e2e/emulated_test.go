@@ -98,7 +98,7 @@ func startLinode(t *testing.T, opts linode.Options, shape linode.Linode, flags .
 	t.Helper()
 	dir := folder(t)
 	opts.Rules.OneChangePerLinode = true
-	rights := linode.Restricted(true)
+	rights := linode.Restricted()
 	opts.Rules.Scopes, opts.Rules.Permissions = rights.Scopes, rights.Permissions
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), linode.Each(clock.Fixed(actionTime))
 	account := linode.Start(t, opts)

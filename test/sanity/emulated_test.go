@@ -43,7 +43,7 @@ var emulatedClouds = []emulated{
 	{
 		name: "Linode", size: (&accounts.Linode{}).Size(),
 		open: func(t *testing.T, data string) accounts.Account {
-			rules := linode.Restricted(true)
+			rules := linode.Restricted()
 			rules.OneChangePerLinode = true
 			return &accounts.Linode{Cloud: linode.Start(t, linode.Options{DataDir: data, Durations: linode.Each(takes), Rules: rules})}
 		},

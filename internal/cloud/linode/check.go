@@ -12,9 +12,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// scopes are those that the API token needs; docs/backends/linode.md says what for. Without events:read_only everything
-// works, and some of it later.
-var scopes = []string{"volumes:read_write", "linodes:read_write"}
+// eventsScope is the scope for the events of the account.
+const eventsScope = "events:read_only"
+
+// scopes are those that the API token needs; docs/backends/linode.md says what for.
+var scopes = []string{"volumes:read_write", "linodes:read_write", eventsScope}
 
 // Check reads the shortest page of volumes. Each answer of the API says which scopes the token has, so this one also
 // shows which of the others are missing. What the token's user may do does not show.
@@ -40,7 +42,9 @@ func missingScopes(header string) []string {
 	if len(has) == 0 || slices.Contains(has, "*") {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return slices.Contains(has, scope) })
+	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool {
+		return slices.Contains(has, scope) || slices.Contains(has, strings.Replace(scope, ":read_only", ":read_write", 1))
+	})
 }
 
 // CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.

@@ -120,7 +120,7 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("few rights and slots", func(t *testing.T) {
 		t.Parallel()
-		opts := emulator.Options{Rules: emulator.Restricted(true)}
+		opts := emulator.Options{Rules: emulator.Restricted()}
 		opts.Rules.ConfigSlots = 3
 		cloudtest.Run(t, harness(opts).InStack(stack))
 	})

@@ -154,21 +154,6 @@ func TestAChangeThatTheCloudGivesUpIsUnavailableAndRepeatable(t *testing.T) {
 
 const eventsRoute = "/{apiVersion}/account/events"
 
-// Without the permission to read events the state decides, and nothing fails.
-func TestWithoutTheEventsTheStateDecides(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		vol := volume(t, c, "ab")
-		account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: faults.Effect{Status: 403}})
-		for range 2 {
-			_, err := c.Attach(t.Context(), vol.ID, node1)
-			must(t, err)
-			at(t, account, vol.ID, linode1)
-		}
-	})
-}
-
 // The happy path is one write per call.
 func TestOneWritePerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

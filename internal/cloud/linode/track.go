@@ -20,14 +20,13 @@ const (
 	toBeActive = "active" // 45 active 20: with 20 GiB
 	toBeAt     = "at"     // 45 at 7: with a device on Linode 7
 	toBeFree   = "free"   // 45 free 7: not on Linode 7
-	toBeIdle   = "idle"   // 45 idle 1700000000: nothing is under way; until that second where that cannot be read
+	toBeIdle   = "idle"   // 45 idle 0: nothing is under way
 )
 
 const (
 	// maxLabels bounds a filter, which is a header.
 	maxLabels = 100
-	// longMove is more than an attach or a detach usually takes (4 s). One that is older is looked up among the
-	// events, and an attachment whose events cannot be read counts when it has stayed for so long.
+	// longMove is more than an attach or a detach usually takes (4 s). One that is older is looked up among the events.
 	longMove = 10 * time.Second
 	// trackPriority is that of reads of operations: until one is seen to have ended its Linode is held, also for a
 	// detach that waits there.
@@ -100,9 +99,9 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	if len(late) == 0 {
 		return nil
 	}
-	moving, known, err := t.c.moving(ctx)
+	moving, err := t.c.moving(ctx)
 	for _, g := range late {
-		if err != nil || !known || moving[g.volume] {
+		if err != nil || moving[g.volume] {
 			found[g.op.ID] = ops.Outcome{} // it runs on; the others are read by their ids
 		}
 	}
@@ -113,7 +112,7 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	g := goalOf(op)
 	if g.what == toBeIdle {
-		idle, err := t.c.idle(ctx, g.volume, time.Unix(int64(g.number), 0), trackPriority)
+		idle, err := t.c.idle(ctx, g.volume, trackPriority)
 		if err != nil {
 			return readFailed(err)
 		}
@@ -129,8 +128,8 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 		return out, nil
 	}
 	// A volume may show an attachment until the very end of its detach, and one that failed for ever.
-	moving, known, err := t.c.moving(ctx)
-	if err != nil || !known || moving[g.volume] {
+	moving, err := t.c.moving(ctx)
+	if err != nil || moving[g.volume] {
 		return ops.Outcome{}, nil //nolint:nilerr // a read that failed is a delay
 	}
 	if v, err = t.c.findVolume(ctx, g.volume, trackPriority); err != nil {
@@ -233,16 +232,15 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	if !is || err != nil {
 		return nil, nil // a label: nothing is under way with what does not exist
 	}
-	until := time.Now().Add(longMove)
-	if idle, err := t.c.idle(ctx, id, until, budget.Read); idle || err != nil {
+	if idle, err := t.c.idle(ctx, id, budget.Read); idle || err != nil {
 		return nil, err
 	}
-	return []ops.Operation{{Object: object, ID: operation(id, toBeIdle, int(until.Unix()))}}, nil
+	return []ops.Operation{{Object: object, ID: operation(id, toBeIdle, 0)}}, nil
 }
 
 // idle reports whether nothing is under way with a volume. A detach that the volume does not show yet is among the
-// events; where those cannot be read, an attachment counts when that moment has come.
-func (c *Cloud) idle(ctx context.Context, id int, until time.Time, p budget.Priority) (bool, error) {
+// events, and nowhere else: where those cannot be read, nothing is known of an attachment.
+func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, error) {
 	v, err := c.findVolume(ctx, id, p)
 	switch {
 	case err != nil:
@@ -252,16 +250,12 @@ func (c *Cloud) idle(ctx context.Context, id int, until time.Time, p budget.Prio
 	case changing(v) || linodeOf(v) == 0:
 		return !changing(v), nil
 	}
-	moving, known, err := c.moving(ctx)
-	if !known && err == nil {
-		return !time.Now().Before(until), nil
-	}
-	return !moving[id], err
+	moving, err := c.moving(ctx)
+	return err == nil && !moving[id], err
 }
 
-// moving returns the volumes of which an attach or a detach is under way. known is false where events cannot be
-// read, which needs a permission of its own.
-func (c *Cloud) moving(ctx context.Context) (moving map[int]bool, known bool, err error) {
+// moving returns the volumes of which an attach or a detach is under way.
+func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
 	// Of the API's filters only that of the action and the order are known to be served for volumes. What is
 	// under way is among the newest.
 	newest, _, err := readPage[linodego.Event](ctx, c, listOf{
@@ -271,16 +265,19 @@ func (c *Cloud) moving(ctx context.Context) (moving map[int]bool, known bool, er
 			"+order_by": "created", "+order": "desc",
 		},
 	}, 1)
-	if unreadable(err) {
-		return nil, false, nil
+	switch {
+	case fault.Of(err) == fault.Denied:
+		return nil, fmt.Errorf("a detach that is under way shows in the events only, which need the scope %s and the permission list_events: %w", eventsScope, err)
+	case err != nil:
+		return nil, err
 	}
-	moving = map[int]bool{}
+	moving := map[int]bool{}
 	for i := range newest {
 		if e := &newest[i]; !ended(e) {
 			moving[volumeIn(e)] = true
 		}
 	}
-	return moving, err == nil, err
+	return moving, nil
 }
 
 // volumeIn is the volume that an event is about, or 0.

@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -163,6 +162,3 @@ func statusNotFound(err error) bool {
 	a := api.AnswerOf(err)
 	return a != nil && a.Status == http.StatusNotFound
 }
-
-// unreadable reports whether the API lets this token not read something.
-func unreadable(err error) bool { return errors.Is(err, fault.Denied) }

@@ -51,17 +51,13 @@ func (c *Cloud) showScopes(header http.Header, need right) {
 	header.Set("X-Accepted-OAuth-Scopes", strings.Join(need.scopes, " "))
 }
 
-// Restricted are rules with the rights of docs/backends/linode.md and no others, with the optional ones or without.
-func Restricted(optional bool) Rules {
-	r := Rules{
-		Scopes: []string{linodesWrite, volumesWrite},
+// Restricted are rules with the rights of docs/backends/linode.md and no others.
+func Restricted() Rules {
+	return Rules{
+		Scopes: []string{linodesWrite, volumesWrite, eventsRead},
 		Permissions: []string{
-			"attach_volume", "clone_volume", "create_volume", "delete_volume", "detach_volume", "list_linode_volumes", "resize_volume", "update_volume",
-			"view_linode", "view_linode_disk", "view_volume",
+			"attach_volume", "clone_volume", "create_volume", "delete_volume", "detach_volume", "list_events", "list_linode_volumes", "resize_volume",
+			"update_volume", "view_linode", "view_linode_disk", "view_volume",
 		},
 	}
-	if optional {
-		r.Scopes, r.Permissions = append(r.Scopes, eventsRead), append(r.Permissions, "list_events")
-	}
-	return r
 }
