@@ -22,8 +22,9 @@ const (
 	maxFirst               = 10 * time.Second
 	// maxPause bounds the pauses after reads that failed, which double from one tick.
 	maxPause = 10 * time.Second
-	// readTimeout bounds one read. Others wait for it.
-	readTimeout = 30 * time.Second
+	// readTimeout bounds what a Tracker sends for one read: up to three requests in a row, each of which is answered within
+	// AnswerTimeout or not at all. Others wait for it.
+	readTimeout = 3 * AnswerTimeout
 )
 
 // poller reads how operations stand, for all that wait. While anybody waits there is one read a tick, of

@@ -103,8 +103,12 @@ func (s *site) Running(_ context.Context, object string) (all []ops.Operation, e
 	return all, nil
 }
 
-func (s *site) Outcomes(_ context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	<-time.After(s.read)
+func (s *site) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
+	select {
+	case <-time.After(s.read):
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
