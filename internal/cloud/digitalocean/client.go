@@ -43,7 +43,8 @@ type Config struct {
 	// SweepEvery is how often orphaned temporary snapshots are looked for. Zero means an hour,
 	// a negative value never.
 	SweepEvery time.Duration
-	// OrphanAge is from which age a temporary snapshot belongs to no call any more. Zero means an hour.
+	// OrphanAge is from which age a temporary snapshot belongs to no call any more. Zero means a day:
+	// the clocks of the cloud and of another replica may differ by hours.
 	OrphanAge time.Duration
 	// Tick is the shortest time between two reads of running actions. Zero: package ops' own.
 	Tick time.Duration
@@ -68,7 +69,7 @@ type Metrics struct {
 const (
 	defaultEndpoint = "https://api.digitalocean.com"
 	defaultSweep    = time.Hour
-	defaultOrphan   = time.Hour
+	defaultOrphan   = 24 * time.Hour
 	// perPage is the largest page of a list.
 	perPage = 200
 	// maxSize is the largest volume, in GiB.

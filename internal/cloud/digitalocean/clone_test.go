@@ -106,6 +106,26 @@ func TestACloneThatIsRepeatedLongAfterFindsItsSnapshot(t *testing.T) {
 	})
 }
 
+// The sweep of another replica, whose clock may be hours ahead of the cloud's, leaves the snapshot of a clone that rested for
+// hours: without it the repeat begins anew, at the earliest 10 minutes later.
+func TestACloneThatRestedForHoursKeepsItsSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		open(t, account) // sweeps by itself
+		c := stack(open(t, account))
+		orphan := breakOff(t, account, c, origin(t, c))
+		time.Sleep(5 * time.Hour)
+		if left := account.Snapshots(); len(left) != 1 || left[0].ID != orphan.ID {
+			t.Errorf("left are %+v, want %+v", left, orphan)
+		}
+		time.Sleep(21 * time.Hour)
+		synctest.Wait()
+		if left := account.Snapshots(); len(left) != 0 {
+			t.Errorf("left are %+v after a day", left)
+		}
+	})
+}
+
 // The name of a temporary snapshot that another volume's snapshot holds is no reason to copy that one.
 func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
 	account := start(t, emulator.Options{})
