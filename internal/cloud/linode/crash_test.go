@@ -13,14 +13,11 @@ import (
 )
 
 // crashed is an account for whose controllers every unfinished copy is old enough to be swept.
-type crashed struct {
-	*emulator.Cloud
-	cluster string
-}
+type crashed struct{ *emulator.Cloud }
 
 func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *linode.Config) {
-		cfg.OrphanAge, cfg.Lateness, cfg.ClusterID = time.Nanosecond, time.Millisecond, a.cluster
+		cfg.OrphanAge, cfg.Lateness = time.Nanosecond, time.Millisecond
 		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }
@@ -45,12 +42,12 @@ func (a crashed) At(id cloud.VolumeID) cloud.NodeID {
 	return ""
 }
 
-func crashes(lasts clock.Span, rules emulator.Rules, cluster string) cloudtest.Crashes {
+func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 	return cloudtest.Crashes{
 		Fresh: func(t *testing.T) cloudtest.Account {
 			opts := emulator.Options{Durations: emulator.Each(lasts), Rules: rules}
 			opts.Durations.Delete = lasts
-			return crashed{start(t, opts), cluster}
+			return crashed{start(t, opts)}
 		},
 		Stack: stack, Request: request, Node: node1, Elsewhere: []string{"us-den-edge-1", "us-east"},
 	}
@@ -59,26 +56,23 @@ func crashes(lasts clock.Span, rules emulator.Rules, cluster string) cloudtest.C
 // strict are answers that nothing public rules out.
 var strict = emulator.Rules{DetachOfFreeRefused: true, ResizeToSameRefused: true, AttachWhileCreatingRefused: true, OneChangePerLinode: true}
 
-// worlds are the accounts that controllers are killed in and that they share, with the id of their cluster.
-var worlds = map[string]struct {
-	rules   emulator.Rules
-	cluster string
-}{
-	"as far as is known":       {emulator.Rules{}, "one"},
-	"stricter answers":         {strict, "one"},
-	"no slots, and no cluster": {emulator.Rules{ConfigSlots: 1}, ""},
+// worlds are the accounts that controllers are killed in and that they share.
+var worlds = map[string]emulator.Rules{
+	"as far as is known": {},
+	"stricter answers":   strict,
+	"no slots":           {ConfigSlots: 1},
 }
 
 // C1, A10: a controller is killed at each of its requests in turn, before and after the request's effect; a new
 // one that is asked the same converges, and nothing is left or doubled.
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
-	for name, w := range worlds {
+	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "as far as is known" {
 				t.Skip("make verify runs every variant")
 			}
 			t.Parallel()
-			crashes(clock.Fixed(2*time.Millisecond), w.rules, w.cluster).Kill(t)
+			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
 		})
 	}
 }
@@ -86,13 +80,13 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 // Two controllers on one account are asked the same at once: locks and queues of one process carry no
 // correctness.
 func TestTwoControllersAtOnceConverge(t *testing.T) {
-	for name, w := range worlds {
+	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "as far as is known" {
 				t.Skip("make verify runs every variant")
 			}
 			t.Parallel()
-			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, w.rules, w.cluster).Race(t)
+			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)
 		})
 	}
 }

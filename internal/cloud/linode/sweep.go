@@ -2,6 +2,7 @@ package linode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -162,25 +163,27 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(v volume) bool { return !c.brokenOff(&v) })
-	ages, swept := c.watched.see(all), 0
+	ages, tried, swept := c.watched.see(all), 0, 0
+	defer func() { c.ops.Temporary(len(all) - swept) }()
+	var failed []error
 	for i := range all {
 		seen := &all[i]
-		if ages[seen.ID] < c.orphanAge || c.cloning.Has(seen.Label) || swept == maxSwept {
+		if ages[seen.ID] < c.orphanAge || c.cloning.Has(seen.Label) || tried == maxSwept {
 			continue
 		}
-		swept++
+		tried++
 		// The list may lag behind, so the volume is read right before.
 		removed, err := c.remove(ctx, removal{
 			id: seen.ID, name: fmt.Sprintf("remove orphaned copy %d", seen.ID), priority: budget.List,
 			only: func(v *volume) bool { return stateOf(v) == stateOf(seen) && !c.cloning.Has(seen.Label) },
 		})
-		if err != nil {
-			return err
-		}
-		if removed {
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case removed:
+			swept++
 			c.log.Info("removed the copy of a clone that was broken off", zap.Int("volume_id", seen.ID), zap.String("label", seen.Label))
 		}
 	}
-	c.ops.Temporary(len(all) - swept)
-	return nil
+	return errors.Join(failed...)
 }
