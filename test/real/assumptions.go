@@ -25,7 +25,7 @@ var assumptionsDigitalOcean = []Assumption{
 	{Text: "an action is 404 for at most 10 s after its answer", Why: "shows only in the requests' log"},
 	{Text: "actions of volumes are in `/v2/actions`, the newest on its first page", Why: "shows only in the number of reads"},
 	{Text: "a droplet that is busy answers 422 with `pending event`", Why: "shows only in the requests' log"},
-	{Text: "the API's limit answers 429 with `retry-after` or `ratelimit-remaining: 0`, the rule about snapshots without", Why: "would use up the account's limit"},
+	{Text: "the API's limit answers 429 with `retry-after` or `ratelimit-remaining: 0`, the rule about snapshots with its words or without those headers", Why: "would use up the account's limit"},
 	{Text: "quotas answer 403 with `limit`", Why: "needs a full account"},
 	{Text: "the disk reports the volume's name as its serial", Why: "is seen on the machine"},
 }
@@ -45,6 +45,7 @@ var assumptionsLinode = []Assumption{
 	{Text: "labels are unique in an account", Shown: "CreateVolume/a_name_that_is_taken"},
 	{Text: "a label keeps its letters as they were sent", Shown: "FindVolume/it_returns"},
 	{Text: "almost every refusal is a 400; `Linode busy.` is a delay; a field names what it is about", Why: "is many texts; the driver decides by the state"},
+	{Text: "a full region is refused with the field `region`", Why: "needs a region that is full"},
 	{Text: "a quota's refusal says `limit` or `quota` and names no field", Why: "needs a full account"},
 	{Text: "locks show with `v4beta` only", Why: "needs a lock"},
 	{Text: "`linode_id` shows with the answer to an attach, `io_ready` when the device is there; a detach ends with `linode_id` null", Shown: "Attach/it_makes"},
