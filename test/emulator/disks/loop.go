@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// mostRaces is how often in a row another process may take the free loop device first.
+	// mostRaces is how often in a row another process may have the free loop device first.
 	mostRaces = 100
 	// goneWithin is how long a passing reader, such as udev's probe, may keep a device that is leaving.
 	goneWithin = 2 * time.Second
@@ -41,6 +41,13 @@ func attach(path string) (string, error) {
 			return "", fmt.Errorf("find a free loop device: %w", err)
 		}
 		name := "loop" + strconv.Itoa(number)
+		switch held, err := nodeBound(name); {
+		case err != nil:
+			return "", err
+		case held:
+			<-time.After(pause)
+			continue
+		}
 		device, err := openNode(name, os.O_RDWR)
 		if err != nil {
 			return "", err
@@ -53,6 +60,13 @@ func attach(path string) (string, error) {
 		}
 	}
 	return "", errors.New("others take every free loop device first")
+}
+
+// nodeBound reports whether a pod still has the node of a device, as a test of raw block volumes leaves it for a moment after
+// its file is gone.
+func nodeBound(name string) (bool, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	return strings.Contains(string(table), " /"+name+" "), err
 }
 
 // detach reports that the device is in use, or takes it away.
