@@ -242,7 +242,7 @@ func (c *inventoryConfig) removeItem(ctx context.Context, from cloud.Cloud, item
 	case !it.Ours && !c.unowned:
 		return fmt.Errorf("delete %s: nothing on it says whose it is; with --unowned it is deleted all the same: %w", it.ID, fault.Precondition)
 	case it.Temporary && it.Kind == kindVolume:
-		return fmt.Errorf("delete %s: it is the unfinished copy of a clone; the controller finishes it, or removes it when nobody asks for it any more: %w", it.ID, fault.Precondition)
+		return fmt.Errorf("delete %s: it is the unfinished copy of a clone; the controller finishes it when CreateVolume is repeated, else removes it: %w", it.ID, fault.Precondition)
 	case len(it.AttachedTo) > 0:
 		return fmt.Errorf("delete %s: it is attached to %v: %w", it.ID, it.AttachedTo, fault.Precondition)
 	}

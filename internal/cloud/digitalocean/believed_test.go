@@ -269,10 +269,10 @@ func TestALongWaitOfOneRouteDoesNotStopTheOthers(t *testing.T) {
 		route, words, after string
 		kind                fault.Kind
 	}{
-		"the rule about snapshots":                {snapshots, "this operation is rate-limited - one request per 10m0s", "600", fault.Precondition},
-		"the same, soon over":                     {snapshots, "this operation is rate-limited - one request per 10m0s", "30", fault.Precondition},
-		"the same in words that are not known":    {snapshots, "slow down", "600", fault.Precondition},
-		"a refusal of attaches that nobody knows": {actions, "slow down", "600", fault.Unavailable},
+		"the rule about snapshots":                 {snapshots, "this operation is rate-limited - one request per 10m0s", "600", fault.Precondition},
+		"the same, soon over":                      {snapshots, "this operation is rate-limited - one request per 10m0s", "30", fault.Precondition},
+		"the same in words that are not known":     {snapshots, "slow down", "600", fault.Precondition},
+		"a refusal of an attach with unknown text": {actions, "slow down", "600", fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

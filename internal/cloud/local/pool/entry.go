@@ -24,7 +24,7 @@ const (
 	Whole Kind = "volume"
 	// UnderWay is a volume or a snapshot that a live process is writing a copy to.
 	UnderWay Kind = "copy under way"
-	// Unfinished is a volume that an interrupted create has left, which the next create for its name continues. Nobody has its id.
+	// Unfinished is a volume that an interrupted create has left, which the next create for its name continues. Its id was not returned.
 	Unfinished Kind = "unfinished create"
 	// NoRecord is an image whose record is missing.
 	NoRecord Kind = "image without record"

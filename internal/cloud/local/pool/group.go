@@ -40,7 +40,7 @@ const (
 //	cloudblock-<32 hex>         a volume
 //	cloudblock-growth-<32 hex>  the space by which that volume grows, until it reads as zeros
 //	their tags                  cloudblock-record.NN.PART: the record of the file pool, in base64
-//	                            cloudblock-creating: it does not read as zeros yet, and nobody has its id
+//	                            cloudblock-creating: it does not read as zeros yet, and its id was not returned
 //	                            cloudblock-zeroed=BYTES: how much of it does
 //	                            cloudblock-blank=BYTES: nothing was written to it since, and it has not grown
 //
@@ -201,8 +201,7 @@ func (p *GroupPool) foreign(node, ours string) error {
 // read reads the state of the pool. fault.PoolUnusable if it is not the one that was opened.
 func (p *GroupPool) read() (groupState, error) {
 	fail := func(err error) (groupState, error) { return groupState{}, fmt.Errorf("pool %s: %w", p.location, err) }
-	command := func(args ...string) ([]byte, error) { return p.run(args[0], args[1:]...) }
-	groups, err := report[volumeGroup](command, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
+	groups, err := report[volumeGroup](p, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
 	switch {
 	case err != nil:
 		return fail(err)
@@ -216,7 +215,7 @@ func (p *GroupPool) read() (groupState, error) {
 		return fail(fmt.Errorf("it has extents of %d bytes; make it with extents of whole MiB (vgcreate -s 4m): %w", groups[0].Extent, fault.PoolUnusable))
 	}
 	s := groupState{volumeGroup: groups[0]}
-	s.volumes, err = report[logicalVolume](command, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
+	s.volumes, err = report[logicalVolume](p, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
 	if err != nil {
 		return fail(err)
 	}

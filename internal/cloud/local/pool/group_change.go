@@ -133,7 +133,7 @@ func (p *GroupPool) delete(ctx context.Context, ref objectRef, damagedToo bool) 
 			return struct{}{}, err
 		case g != nil && g.beingZeroed():
 			return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.name(ref), fault.Busy)
-		case v == nil: // somebody has removed the volume that was growing
+		case v == nil: // the volume that was growing was removed by hand
 			return struct{}{}, p.remove(g.Name)
 		case e.Kind == UnderWay || e.Kind == Newer || (e.Kind != Whole && !damagedToo):
 			return struct{}{}, p.refuse(e)

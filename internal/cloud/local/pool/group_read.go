@@ -109,7 +109,7 @@ func (s groupState) entries() []Entry {
 		switch {
 		case ours && v.Name == lvName(id):
 			entries = append(entries, entryOf(id, v))
-		case ours && s.find(lvName(id)) == nil: // somebody has removed the volume that was growing
+		case ours && s.find(lvName(id)) == nil: // the volume that was growing was removed by hand
 			entries = append(entries, entryOf(id, v))
 		}
 	}

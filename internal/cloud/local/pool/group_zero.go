@@ -49,7 +49,7 @@ func (p *GroupPool) zero(v logicalVolume, then func(logicalVolume) error) (*zero
 		err := p.writeZeros(j, disk)
 		// Close must not cancel this: it waits for it.
 		_, ended := locked(context.WithoutCancel(p.zeroing), p, func() (struct{}, error) {
-			// Closed under the lock: nobody else sees a job that is over as one whose process has died.
+			// Closed under the lock, so that no other call takes a job that is over for one whose process has died.
 			var noted error
 			if err != nil {
 				noted = p.note(j)
@@ -205,8 +205,7 @@ func (p *GroupPool) extend(g logicalVolume, volume string) error {
 	type segment struct {
 		Extents string `json:"seg_pe_ranges"` // such as /dev/vda:100-199, several with spaces between them
 	}
-	command := func(args ...string) ([]byte, error) { return p.run(args[0], args[1:]...) }
-	segments, err := report[segment](command, "seg", "lvs", "--segments", "-o", "seg_pe_ranges", p.target(g.Name))
+	segments, err := report[segment](p, "seg", "lvs", "--segments", "-o", "seg_pe_ranges", p.target(g.Name))
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type nodeLVM struct{}
 
 // lvmSettings are those of every command. Nothing of a change is archived in the node's /etc/lvm: with thousands of volumes
 // a day that fills its disk. No monitor is started. A disk that is missing or has another name now is not looked for among all
-// others, on which anybody may have written its identity. What a growth frees for a moment is not discarded: a disk need not
+// others, on which a pod may have written its identity. What a growth frees for a moment is not discarded: a disk need not
 // read as zeros afterwards. The reports are as the node's lvm.conf cannot change them.
 const lvmSettings = `activation{monitoring=0} backup{archive=0} ` +
 	`devices{search_for_devnames="none" device_ids_refresh=0 issue_discards=0} report{binary_values_as_numeric=0 list_item_separator=","}`
@@ -163,7 +163,7 @@ func (v logicalVolume) checkAlone() error {
 	if v.Layout == "linear" && v.Role == "public" {
 		return nil
 	}
-	return fmt.Errorf("LVM calls its logical volume %s %s: somebody has made something of it; undo that first: %w", v.Layout, v.Role, fault.VolumeInUse)
+	return fmt.Errorf("LVM calls its logical volume %s %s: it was changed by hand; undo that first: %w", v.Layout, v.Role, fault.VolumeInUse)
 }
 
 // beingChanged: a command that changes the device is under way, or was killed.
@@ -191,8 +191,8 @@ func (v logicalVolume) zeroed() int64 {
 }
 
 // report runs a command that reports rows under a key.
-func report[T any](lvm func(args ...string) ([]byte, error), key string, args ...string) ([]T, error) {
-	out, err := lvm(append(args, "--reportformat", "json", "--units", "b", "--nosuffix")...)
+func report[T any](p *GroupPool, key, verb string, args ...string) ([]T, error) {
+	out, err := p.run(verb, append(args, "--reportformat", "json", "--units", "b", "--nosuffix")...)
 	if err != nil {
 		return nil, err
 	}
