@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -75,7 +76,9 @@ func (c *config) examine(ctx context.Context, report *doctor.Report) {
 		return
 	}
 	defer func() { _ = end(context.WithoutCancel(ctx)) }()
-	if c.examineAPI(ctx, backend, report) {
+	account := middleware.NewAccount(backend, c.clusterID, c.token)
+	if c.examineAPI(ctx, account, report) {
+		c.examineAccount(account, report)
 		c.examineRegion(ctx, backend, report)
 	}
 }
@@ -118,6 +121,16 @@ func (c *config) examineAPI(ctx context.Context, backend cloud.Cloud, report *do
 		report.Wrong("api", err, "look at the way to the API (DNS, proxy, firewall, --api-endpoint, --api-ca-file) and at the cloud's status page")
 	}
 	return err == nil
+}
+
+// examineAccount says whether a volume of this cluster was found, by which the account is recognised.
+func (c *config) examineAccount(account *middleware.Account, report *doctor.Report) {
+	if !account.Known() {
+		report.Warn("account", fmt.Errorf("no volume of the cluster %s is in it", c.clusterID),
+			"if the cluster has volumes, these are another account's credentials, or --cluster-id is wrong")
+		return
+	}
+	report.OK("account", "it has volumes of the cluster %s", c.clusterID)
 }
 
 // examineRegion proves that the region has volumes.

@@ -29,6 +29,9 @@ const grace = 25 * time.Second
 // next program does.
 const endGrace = 3 * time.Second
 
+// unknownAccount is what an operator has to know until the account has a volume by which it is recognised.
+const unknownAccount = "no volume of this cluster is known yet, so credentials of another account would not be noticed"
+
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
@@ -79,6 +82,17 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve answers CSI calls over the backend until ctx ends.
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surroundings) error {
 	log, registry := around.log, around.registry
+	var note func() string
+	if !cfg.backend.perNode {
+		account := middleware.NewAccount(bare, cfg.clusterID, cfg.token)
+		bare = account
+		note = func() string {
+			if account.Known() {
+				return ""
+			}
+			return unknownAccount
+		}
+	}
 	decorated, err := decorate(bare, log, registry)
 	if err != nil {
 		return err
@@ -92,7 +106,7 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surrounding
 	return driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Features: service.Features(), Version: version, Commit: commit,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
-		Log: log, Registry: registry, Grace: grace, Ready: reach.ask,
+		Log: log, Registry: registry, Grace: grace, Ready: reach.ask, ReadyNote: note,
 	}, func(r grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(r, service)
 		if cfg.backend.perNode {

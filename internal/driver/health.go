@@ -66,17 +66,21 @@ func healthHandler(cfg Config, id *identity) http.Handler {
 			say(w, http.StatusServiceUnavailable, "stopping")
 			return
 		}
-		if cfg.Ready == nil {
-			say(w, http.StatusOK, "ok")
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := cfg.Ready(ctx); err != nil {
-			say(w, http.StatusServiceUnavailable, fault.Text(err))
-			return
+		if cfg.Ready != nil {
+			if err := cfg.Ready(ctx); err != nil {
+				say(w, http.StatusServiceUnavailable, fault.Text(err))
+				return
+			}
 		}
-		say(w, http.StatusOK, "ok")
+		ok := "ok"
+		if cfg.ReadyNote != nil {
+			if note := cfg.ReadyNote(); note != "" {
+				ok += ": " + note
+			}
+		}
+		say(w, http.StatusOK, ok)
 	})
 	return mux
 }

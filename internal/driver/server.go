@@ -41,6 +41,8 @@ type Config struct {
 	Grace time.Duration
 	// Ready says whether what the program depends on works; only /readyz asks it. nil: always.
 	Ready func(ctx context.Context) error
+	// ReadyNote is what /readyz says after "ok"; nil: nothing.
+	ReadyNote func() string
 }
 
 // Serve answers CSI calls on its socket until the context ends or a listener fails. The Identity

@@ -41,7 +41,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 			Volume: cloud.Volume{
 				ID: cloud.VolumeID(name), Name: req.Name, Size: size, Zone: zones[at], Source: req.Source,
 				Parameters: slices.Clone(req.Parameters), Tags: slices.Clone(req.Tags),
-				Device: cloud.Device{Name: name, Serial: name},
+				Device: cloud.Device{Name: name, Serial: name}, Mark: cloud.Mark{Driver: true, Cluster: c.cluster},
 			},
 			number: n, cluster: c.cluster, ready: time.Now().Add(a.cfg.OperationTime),
 		}
