@@ -19,8 +19,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 )
 
-// TestCredentialsOfAnotherAccount: the Secret gets the good token of another team while a volume is attached. There, no volume
-// of this cluster exists, and a cloud answers a delete and a detach of what does not exist as those of what is gone.
+// TestCredentialsOfAnotherAccount: the Secret gets a good token of another account while a volume is attached.
 func TestCredentialsOfAnotherAccount(t *testing.T) {
 	for _, name := range []string{"digitalocean", "linode"} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +69,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 		t.Fatal(err)
 	}
 	wantReady(t, address, http.StatusOK, unknownAccount)
-	doctorSays(t, flags, "no volume of the cluster prod")
+	doctorSays(t, flags, "it has no volume of the cluster prod")
 
 	req, node := createRequest("pvc-1"), ours.Machines()[0]
 	made, err := client.CreateVolume(ctx, req)

@@ -76,10 +76,9 @@ func (c *config) examine(ctx context.Context, report *doctor.Report) {
 		return
 	}
 	defer func() { _ = end(context.WithoutCancel(ctx)) }()
-	account := middleware.NewAccount(backend, c.clusterID, c.token)
-	if c.examineAPI(ctx, account, report) {
-		c.examineAccount(account, report)
+	if c.examineAPI(ctx, backend, report) {
 		c.examineRegion(ctx, backend, report)
+		c.examineAccount(ctx, backend, report)
 	}
 }
 
@@ -123,14 +122,18 @@ func (c *config) examineAPI(ctx context.Context, backend cloud.Cloud, report *do
 	return err == nil
 }
 
-// examineAccount says whether a volume of this cluster was found, by which the account is recognised.
-func (c *config) examineAccount(account *middleware.Account, report *doctor.Report) {
-	if !account.Known() {
-		report.Warn("account", fmt.Errorf("no volume of the cluster %s is in it", c.clusterID),
-			"if the cluster has volumes, these are another account's credentials, or --cluster-id is wrong")
-		return
+// examineAccount lists volumes until one is of this cluster.
+func (c *config) examineAccount(ctx context.Context, backend cloud.Cloud, report *doctor.Report) {
+	account := middleware.NewAccount(backend, c.clusterID, c.token)
+	switch err := account.Learn(ctx); {
+	case err != nil:
+		report.Warn("account", err, "run doctor again, or look at the cloud's status page")
+	case !account.Known():
+		report.Warn("account", fmt.Errorf("it has no volume of the cluster %s", c.clusterID),
+			"if the cluster has volumes, these are the credentials of another account, or --cluster-id is wrong")
+	default:
+		report.OK("account", "it has volumes of the cluster %s", c.clusterID)
 	}
-	report.OK("account", "it has volumes of the cluster %s", c.clusterID)
 }
 
 // examineRegion proves that the region has volumes.

@@ -29,8 +29,8 @@ const grace = 25 * time.Second
 // next program does.
 const endGrace = 3 * time.Second
 
-// unknownAccount is what an operator has to know until the account has a volume by which it is recognised.
-const unknownAccount = "no volume of this cluster is known yet, so credentials of another account would not be noticed"
+// unknownAccount is what /readyz says until the account has a volume of this cluster.
+const unknownAccount = "no volume of this cluster is known, so credentials of another account would not be refused"
 
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surroundings) error {
 	log, registry := around.log, around.registry
 	var note func() string
-	if !cfg.backend.perNode {
+	if cfg.file != nil { // which can get others
 		account := middleware.NewAccount(bare, cfg.clusterID, cfg.token)
 		bare = account
 		note = func() string {

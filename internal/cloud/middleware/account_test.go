@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,48 +14,99 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// credentialed is a cloud that shows what the account of its credentials has.
-type credentialed struct {
-	cloud.Cloud
+// twoAccounts is a cloud with this cluster's account, for the credentials "old" and "new", and another one, for "theirs".
+type twoAccounts struct {
+	cloud.Cloud // of the present credentials
 
-	token    string
-	accounts map[string]cloud.Cloud
+	ours, theirs *memory.Cloud
+	credentials  string
+	// during is run once, in the next create, delete, read or list of volumes, before the cloud has it; ended after the next delete or read.
+	during, ended func()
+	gets, lists   int
 }
 
-func (c *credentialed) replace(token string) { c.token, c.Cloud = token, c.accounts[token] }
-
-// accounts are two: this cluster's, with tokens "old" and "new", and another one, with "theirs".
-func accounts(ours, theirs *memory.Cloud) (*credentialed, *middleware.Account) {
-	c := &credentialed{accounts: map[string]cloud.Cloud{"old": ours, "new": ours, "theirs": theirs}}
+// newTwoAccounts returns them with the decorator of a controller of the cluster "one".
+func newTwoAccounts(t *testing.T) (*twoAccounts, *middleware.Account) {
+	t.Helper()
+	c := &twoAccounts{ours: memory.NewAccount(memory.Config{}).Cluster("one"), theirs: memory.NewAccount(memory.Config{}).Cluster("two")}
+	for i := range 100 { // whose ids are others
+		if err := c.theirs.DeleteVolume(t.Context(), create(t, c.theirs, small(fmt.Sprint(i))).ID); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.replace("old")
-	return c, middleware.NewAccount(c, "one", func() (string, error) { return c.token, nil })
+	return c, c.controller()
 }
 
-// TestAccountRefusesTheCredentialsOfAnotherAccount: what is believed with these credentials, and what is done.
-func TestAccountRefusesTheCredentialsOfAnotherAccount(t *testing.T) {
-	ours, theirs := memory.NewAccount(memory.Config{}).Cluster("one"), memory.NewAccount(memory.Config{}).Cluster("one")
-	create(t, theirs, small("of another cluster with the same id"))
-	vol := create(t, ours, small("kept"))
-	if _, err := ours.Attach(t.Context(), vol.ID, "node-1"); err != nil {
-		t.Fatal(err)
-	}
-	snap := snapshot(t, ours, snapshotOf("kept", vol.ID))
-	c, a := accounts(ours, theirs)
-	wantKind(t, "Check at start", a.Check(t.Context()), fault.None)
-	if !a.Known() {
-		t.Error("the start remembers no volume, and the account has one of this cluster")
-	}
-	// What has the same id there is another one's.
-	if err := theirs.DeleteVolume(t.Context(), vol.ID); err != nil {
-		t.Fatal(err)
-	}
+func (c *twoAccounts) controller() *middleware.Account {
+	return middleware.NewAccount(c, "one", func() (string, error) { return c.credentials, nil })
+}
 
-	c.replace("theirs")
+func (c *twoAccounts) replace(credentials string) {
+	c.credentials, c.Cloud = credentials, c.ours
+	if credentials == "theirs" {
+		c.Cloud = c.theirs
+	}
+}
+
+func once(hook *func()) {
+	if run := *hook; run != nil {
+		*hook = nil
+		run()
+	}
+}
+
+func (c *twoAccounts) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	once(&c.during)
+	return c.Cloud.CreateVolume(ctx, req)
+}
+
+func (c *twoAccounts) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	c.gets++
+	once(&c.during)
+	defer once(&c.ended)
+	return c.Cloud.GetVolume(ctx, id)
+}
+
+func (c *twoAccounts) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	once(&c.during)
+	err := c.Cloud.DeleteVolume(ctx, id)
+	once(&c.ended)
+	return err
+}
+
+func (c *twoAccounts) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	c.lists++
+	once(&c.during)
+	return c.Cloud.ListVolumes(ctx, page)
+}
+
+func TestAccountRefusesTheCredentialsOfAnotherAccount(t *testing.T) {
+	c, a := newTwoAccounts(t)
+	vol := create(t, c.ours, small("kept"))
+	snap := snapshot(t, c.ours, snapshotOf("kept", vol.ID))
+	wantKind(t, "Check at start", a.Check(t.Context()), fault.None)
+	if !a.Known() || c.lists != 1 || c.gets != 0 {
+		t.Errorf("the start knows a volume: %t, with %d lists and %d reads, want one list", a.Known(), c.lists, c.gets)
+	}
 	calls := map[string]func() error{
 		"Detach":         func() error { return a.Detach(t.Context(), vol.ID, "node-1") },
 		"DeleteVolume":   func() error { return a.DeleteVolume(t.Context(), vol.ID) },
 		"DeleteSnapshot": func() error { return a.DeleteSnapshot(t.Context(), snap.ID) },
 		"Check":          func() error { return a.Check(t.Context()) },
+	}
+	creates := map[string]func() error{
+		"CreateVolume": func() error { _, err := a.CreateVolume(t.Context(), small("new")); return err },
+		"CreateSnapshot": func() error {
+			_, err := middleware.NewIdempotent(a).CreateSnapshot(t.Context(), snapshotOf("kept", vol.ID))
+			return err
+		},
+	}
+
+	c.replace("theirs")
+	foreign := create(t, c.theirs, small("of another cluster"))
+	if _, err := a.Attach(t.Context(), foreign.ID, "node-1"); err != nil {
+		t.Errorf("Attach of a volume that exists there = %v", err)
 	}
 	for call, do := range calls {
 		err := do()
@@ -63,25 +115,34 @@ func TestAccountRefusesTheCredentialsOfAnotherAccount(t *testing.T) {
 			t.Errorf("%s = %v, which does not name the volume, or has no reason", call, err)
 		}
 	}
-	_, err := a.CreateVolume(t.Context(), small("new"))
-	wantKind(t, "CreateVolume with another account's credentials", err, fault.Uncertain)
-	if n := count(t, theirs); n != 0 || fault.ReasonOf(err) != fault.AccessDenied {
-		t.Errorf("a create in another account: %v, and it has %d volumes", err, n)
+	for call, do := range creates {
+		err := do()
+		wantKind(t, call+" with another account's credentials", err, fault.Uncertain)
+		if fault.ReasonOf(err) != fault.AccessDenied {
+			t.Errorf("%s = %v, which has no reason", call, err)
+		}
+	}
+	if n := count(t, c.theirs); n != 1 {
+		t.Errorf("the other account has %d volumes, want 1", n)
 	}
 
 	c.replace("new")
-	for _, call := range []string{"Check", "Detach", "DeleteSnapshot", "DeleteVolume"} {
+	c.gets, c.lists = 0, 0
+	wantKind(t, "Check with new credentials of this account", calls["Check"](), fault.None)
+	if c.gets != 1 || c.lists != 0 {
+		t.Errorf("new credentials cost %d reads and %d lists, want one read", c.gets, c.lists)
+	}
+	for _, call := range []string{"Detach", "DeleteSnapshot", "DeleteVolume"} {
 		wantKind(t, call+" with new credentials of this account", calls[call](), fault.None)
 	}
-	if n := count(t, ours); n != 0 {
-		t.Errorf("%d volumes are left", n)
+	if n := count(t, c.ours); n != 0 || c.gets != 1 {
+		t.Errorf("%d volumes are left, and accepted credentials cost %d reads", n, c.gets-1)
 	}
 }
 
-// TestAccountRemembersWhatItWorksWith: volumes that nobody's list marks as this cluster's, such as those of a driver that
-// was there before, are known from their first attach.
-func TestAccountRemembersWhatItWorksWith(t *testing.T) {
-	for how, learn := range map[string]func(t *testing.T, a *middleware.Account, foreign cloud.Volume){
+// TestAccountKnowsWhatItUses: what the start could not list, such as volumes of a driver that was there before.
+func TestAccountKnowsWhatItUses(t *testing.T) {
+	for how, use := range map[string]func(t *testing.T, a *middleware.Account, foreign cloud.Volume){
 		"a create": func(t *testing.T, a *middleware.Account, _ cloud.Volume) { create(t, a, small("new")) },
 		"an attach": func(t *testing.T, a *middleware.Account, foreign cloud.Volume) {
 			if _, err := a.Attach(t.Context(), foreign.ID, "node-1"); err != nil {
@@ -90,64 +151,195 @@ func TestAccountRemembersWhatItWorksWith(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			account := memory.NewAccount(memory.Config{})
-			foreign := create(t, account.Cluster("another"), small("foreign"))
-			c, a := accounts(account.Cluster("one"), memory.New(memory.Config{}))
+			c, a := newTwoAccounts(t)
+			foreign := create(t, c.ours.Account().Cluster("another"), small("foreign"))
 			wantKind(t, "Check", a.Check(t.Context()), fault.None)
 			if a.Known() {
 				t.Error("a volume is known, and this cluster has none")
 			}
-			learn(t, a, foreign)
+			use(t, a, foreign)
 			c.replace("theirs")
 			wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), "vol-of-ours"), fault.Denied)
 		})
 	}
 }
 
-// TestAccountKnowsOneOfManyVolumes: of what it remembers most may have been deleted by hand.
-func TestAccountKnowsOneOfManyVolumes(t *testing.T) {
-	ours := memory.NewAccount(memory.Config{}).Cluster("one")
-	c, a := accounts(ours, memory.New(memory.Config{}))
-	var made []cloud.Volume
-	for _, name := range strings.Fields("a b c d e f g h i j") {
-		made = append(made, create(t, a, small(name)))
+// TestAccountKnowsTheRestOfManyVolumes: volumes come and go, by this controller, by another one and by hand.
+func TestAccountKnowsTheRestOfManyVolumes(t *testing.T) {
+	c, a := newTwoAccounts(t)
+	old := create(t, c.ours, small("old"))
+	wantKind(t, "Check", a.Check(t.Context()), fault.None)
+	var jobs []cloud.Volume
+	for i := range 70 {
+		jobs = append(jobs, create(t, a, small(fmt.Sprint("job-", i))))
 	}
-	wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), made[9].ID), fault.None)
-	for _, v := range made[:8] {
-		wantKind(t, "a delete by hand", ours.DeleteVolume(t.Context(), v.ID), fault.None)
+	elsewhere := func(vols []cloud.Volume) {
+		for _, v := range vols {
+			wantKind(t, "a delete by another controller", c.ours.DeleteVolume(t.Context(), v.ID), fault.None)
+		}
 	}
+	elsewhere(jobs[:20])
 	c.replace("new")
-	wantKind(t, "Detach", a.Detach(t.Context(), made[0].ID, "node-1"), fault.None)
-	wantKind(t, "the last delete by hand", ours.DeleteVolume(t.Context(), made[8].ID), fault.None)
+	c.gets, c.lists = 0, 0
+	wantKind(t, "Check after the oldest are gone", a.Check(t.Context()), fault.None)
+	elsewhere(jobs[60:])
 	c.replace("old")
-	wantKind(t, "Detach when all are gone", a.Detach(t.Context(), made[0].ID, "node-1"), fault.Denied)
+	wantKind(t, "Check after the newest are gone", a.Check(t.Context()), fault.None)
+	if c.gets != 1+8 || c.lists != 1 {
+		t.Errorf("new credentials cost %d reads and %d lists, want the newest one, then eight and a list", c.gets, c.lists)
+	}
+	for _, v := range jobs {
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), v.ID), fault.None)
+	}
+	c.replace("theirs")
+	wantKind(t, "DeleteVolume of what was there before", a.DeleteVolume(t.Context(), old.ID), fault.Denied)
 }
 
-// TestAccountDoesNotBelieveWhatItCouldNotLookUp: the credentials are replaced during a call, and while the cloud does not answer.
-func TestAccountDoesNotBelieveWhatItCouldNotLookUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ours := memory.NewAccount(memory.Config{}).Cluster("one")
-		vol := create(t, ours, small("kept"))
-		theirs := memory.New(memory.Config{})
-		c, a := accounts(ours, theirs)
-		ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.Unavailable))
-		wantKind(t, "a detach without an answer to the look", a.Detach(t.Context(), vol.ID, "node-1"), fault.Unavailable)
-		wantKind(t, "Check, which proves the credentials only", a.Check(t.Context()), fault.None)
+// TestAccountBelievesTheVolumeOfTheCall: the controller began with wrong credentials and knows a volume of their account.
+func TestAccountBelievesTheVolumeOfTheCall(t *testing.T) {
+	c, a := newTwoAccounts(t)
+	vol := create(t, c.ours.Account().Cluster("before"), small("kept"))
+	c.replace("theirs")
+	wantKind(t, "Check", a.Check(t.Context()), fault.None)
+	create(t, a, small("at the wrong place"))
+	c.replace("old")
+	wantKind(t, "Check with the right ones", a.Check(t.Context()), fault.Denied)
+	wantKind(t, "Detach", a.Detach(t.Context(), vol.ID, "node-1"), fault.None)
+	wantKind(t, "Detach of another one", a.Detach(t.Context(), "vol-another", "node-1"), fault.Denied)
+}
 
-		release := make(chan struct{})
-		ours.Account().Arm(memory.CallDetach, memory.Hold(release))
-		done := make(chan error)
-		go func() { done <- a.Detach(t.Context(), vol.ID, "node-1") }()
-		synctest.Wait()
-		c.replace("theirs")
-		close(release)
-		wantKind(t, "a detach during which the credentials were replaced", <-done, fault.Denied)
-
-		theirs.Account().Arm(memory.CallGetVolume, memory.Hold(make(chan struct{})))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := a.Detach(ctx, vol.ID, "node-1"); err == nil || ctx.Err() == nil {
-			t.Errorf("a detach while the look hangs = %v, after its time: %v", err, ctx.Err())
+// TestAccountMeetsNewCredentialsDuringACall: what was sent with which ones is not known then.
+func TestAccountMeetsNewCredentialsDuringACall(t *testing.T) {
+	start := func(t *testing.T) (*twoAccounts, *middleware.Account, cloud.Volume) {
+		t.Helper()
+		c, a := newTwoAccounts(t)
+		vol := create(t, c.ours, small("kept"))
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		return c, a, vol
+	}
+	t.Run("a delete", func(t *testing.T) {
+		c, a, vol := start(t)
+		other := create(t, a, small("other"))
+		c.during = func() { c.replace("theirs") }
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), other.ID), fault.Uncertain)
+		wantKind(t, "DeleteVolume of the first one", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+	})
+	t.Run("a create", func(t *testing.T) {
+		c, a, vol := start(t)
+		c.during = func() { c.replace("theirs") }
+		_, err := a.CreateVolume(t.Context(), small("new"))
+		wantKind(t, "CreateVolume", err, fault.Uncertain)
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+	})
+	t.Run("the delete of the only known volume", func(t *testing.T) {
+		c, a, vol := start(t)
+		c.ended = func() { c.replace("new") }
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.None)
+		create(t, a, small("next"))
+	})
+	t.Run("a delete, and then the cloud does not answer", func(t *testing.T) {
+		c, a, _ := start(t)
+		vol := create(t, a, small("other"))
+		c.ended = func() {
+			c.replace("new")
+			c.ours.Account().Arm(memory.CallGetVolume, memory.Refuse(fault.Unavailable))
+		}
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
+	})
+	t.Run("a list", func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		create(t, c.theirs.Account().Cluster("one"), small("of a cluster with the same id"))
+		wantKind(t, "a call that needs no list", a.Detach(t.Context(), "vol-gone", "node-1"), fault.None)
+		c.during = func() { c.replace("theirs") }
+		if err := a.Learn(t.Context()); err != nil || a.Known() {
+			t.Errorf("Learn = %v, a volume of the other account is known: %t", err, a.Known())
 		}
 	})
+	t.Run("a verification", func(t *testing.T) {
+		c, a, vol := start(t)
+		c.replace("theirs")
+		c.during = func() { c.replace("old") } // the read has the old ones
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		c.replace("new")
+		c.ended = func() { c.replace("theirs") } // after the read
+		wantKind(t, "Check", a.Check(t.Context()), fault.Denied)
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+	})
+}
+
+// TestAccountDoesNotBelieveWhatItCouldNotRead: the cloud refuses or hangs while new credentials are verified.
+func TestAccountDoesNotBelieveWhatItCouldNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		vol := create(t, c.ours, small("kept"))
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		c.replace("theirs")
+		theirs := c.theirs.Account()
+		theirs.Arm(memory.CallGetVolume, memory.Refuse(fault.Unavailable), memory.Refuse(fault.Unavailable))
+		wantKind(t, "Detach without a read", a.Detach(t.Context(), vol.ID, "node-1"), fault.Unavailable)
+		// Not NotFound, which a caller takes for a volume that is gone.
+		theirs.Arm(memory.CallListVolumes, memory.Refuse(fault.NotFound))
+		wantKind(t, "Detach without a list", a.Detach(t.Context(), vol.ID, "node-1"), fault.Unavailable)
+		release := make(chan struct{})
+		theirs.Arm(memory.CallGetVolume, memory.Refuse(fault.NotFound), memory.Hold(release))
+		hanging := make(chan error)
+		go func() { hanging <- a.Detach(t.Context(), vol.ID, "node-1") }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.DeleteSnapshot(ctx, "snap-gone"); err == nil || ctx.Err() == nil {
+			t.Errorf("a delete while a verification hangs = %v, at the end of its time: %v", err, ctx.Err())
+		}
+		close(release)
+		wantKind(t, "the detach whose verification hung", <-hanging, fault.Denied)
+	})
+}
+
+// TestAccountListsUntilAVolumeIsKnown: a list that fails does not make the check of the credentials fail, nor a call wait.
+func TestAccountListsUntilAVolumeIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		vol := create(t, c.ours, small("kept"))
+		c.ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.Unavailable))
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		wantKind(t, "Detach", a.Detach(t.Context(), vol.ID, "node-1"), fault.None)
+		if a.Known() {
+			t.Error("a volume is known from a list that failed")
+		}
+		wantKind(t, "Check again", a.Check(t.Context()), fault.None)
+		if !a.Known() {
+			t.Error("no volume is known after a list")
+		}
+		c.ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.Unavailable))
+		wantKind(t, "DeleteVolume of the last one", a.DeleteVolume(t.Context(), vol.ID), fault.None)
+		c.lists = 0
+		wantKind(t, "Check after a list that failed", a.Check(t.Context()), fault.None)
+		if c.lists != 1 {
+			t.Errorf("%d lists after one that failed, want one", c.lists)
+		}
+		c.lists = 0
+		for range 90 {
+			time.Sleep(time.Minute)
+			wantKind(t, "Check of an empty cluster", a.Check(t.Context()), fault.None)
+		}
+		if c.lists != 1 {
+			t.Errorf("%d lists in 90 minutes without a volume, want one", c.lists)
+		}
+	})
+}
+
+func TestAccountReadsEachPage(t *testing.T) {
+	account := memory.NewAccount(memory.Config{PageSize: 3})
+	for i := range 10 {
+		create(t, account.Cluster("another"), small(fmt.Sprint(i)))
+	}
+	create(t, account.Cluster("one"), small("ours"))
+	for i := range 10 {
+		create(t, account.Cluster("another"), small(fmt.Sprint("later ", i)))
+	}
+	c := &twoAccounts{Cloud: account.Cluster("one")}
+	a := c.controller()
+	if err := a.Learn(t.Context()); err != nil || !a.Known() || c.lists != 4 {
+		t.Errorf("Learn = %v after %d pages, known: %t, want the fourth page to be the last", err, c.lists, a.Known())
+	}
 }
