@@ -4,9 +4,10 @@ export GO ?= go
 # Found out once, so that an image and its name are of one version.
 export VERSION := $(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
 export COMMIT  := $(or $(COMMIT),$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
-# Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then.
-export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
-BUILD   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
+# Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then. One set of flags for
+# all, so that a package is compiled once, and not again in another clone.
+export GOFLAGS := $(strip -buildvcs=false -trimpath $(GOFLAGS))
+BUILD   := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
 NODES       ?= 2
@@ -42,19 +43,18 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 	@case "$(CLOUD)" in local | digitalocean | linode | yandex) ;; \
 		*) echo "CLOUD=$(CLOUD): known are local, digitalocean, linode, yandex" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
-	@# With the flags of build, so that what the programs share with the demo is compiled once.
-	@test/progress.sh "building the demo" env CGO_ENABLED=0 $(GO) build -trimpath -o bin/demo ./test/demo
+	@test/progress.sh "building the demo" env CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
 
 # REPORT prints each package as it finishes, what is under way, and one line at the end.
-REPORT = $(GO) run -C $(CURDIR) -trimpath ./test/report
+REPORT = $(GO) run -C $(CURDIR) ./test/report
 TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 
 .PHONY: test
-test: formatted ## Run the tests that need no root, once: the flags are those of build, so that its packages are compiled once
+test: formatted ## Run the tests that need no root, once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
-	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@CGO_ENABLED=0 $(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
 
 .PHONY: test-all
@@ -75,10 +75,10 @@ sanity: ## Run csi-sanity: the controller over memory, both programs on local an
 	cd test/sanity && $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
 
 .PHONY: e2e
-e2e: ## Run the tests on real loop devices and filesystems (root)
+e2e: ## Run the tests on real loop devices and filesystems: SHORT=1, the quicker half (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount cryptsetup
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" test/e2e.sh
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" SHORT="$(SHORT)" test/e2e.sh
 
 .PHONY: e2e-vm
 e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and go: SMOKE=1, ONLY (tests), CHURN (cycles) (root)

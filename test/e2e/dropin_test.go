@@ -69,7 +69,10 @@ func TestDropIn(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, dir string) vendor{
 		"DigitalOcean": openDigitalOceanVendor, "Linode": openLinodeVendor, "Yandex Cloud": openYandexVendor,
 	} {
-		t.Run(name, func(t *testing.T) { takeOver(t, open) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takeOver(t, open)
+		})
 	}
 }
 
