@@ -7,7 +7,7 @@ export COMMIT  := $(or $(COMMIT),$(shell git rev-parse --short=12 HEAD 2>/dev/nu
 # Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then. One set of flags for
 # all, so that a package is compiled once, and not again in another clone.
 export GOFLAGS := $(strip -buildvcs=false -trimpath $(GOFLAGS))
-BUILD   := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
+BUILD   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
 NODES       ?= 2
@@ -78,7 +78,7 @@ sanity: ## Run csi-sanity: the controller over memory, both programs on local an
 e2e: ## Run the tests on real loop devices and filesystems: SHORT=1, the quicker half (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount cryptsetup
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" SHORT="$(SHORT)" test/e2e.sh
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin GO="$(GO)" SHORT="$(filter 1,$(SHORT))" test/e2e.sh
 
 .PHONY: e2e-vm
 e2e-vm: ## Test the node program in a virtual machine whose disks come, grow and go: SMOKE=1, ONLY (tests), CHURN (cycles) (root)

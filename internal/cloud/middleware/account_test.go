@@ -14,7 +14,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// twoAccounts is a cloud with this cluster's account, for the credentials "old" and "new", and another one, for "theirs".
+// twoAccounts is a cloud with this cluster's account, for the credentials "old" and "new", and another one, for "theirs", which has a
+// cluster with the same id.
 type twoAccounts struct {
 	cloud.Cloud // of the present credentials
 
@@ -28,7 +29,7 @@ type twoAccounts struct {
 // newTwoAccounts returns them with the decorator of a controller of the cluster "one".
 func newTwoAccounts(t *testing.T) (*twoAccounts, *middleware.Account) {
 	t.Helper()
-	c := &twoAccounts{ours: memory.NewAccount(memory.Config{}).Cluster("one"), theirs: memory.NewAccount(memory.Config{}).Cluster("two")}
+	c := &twoAccounts{ours: memory.NewAccount(memory.Config{}).Cluster("one"), theirs: memory.NewAccount(memory.Config{}).Cluster("one")}
 	for i := range 100 { // whose ids are others
 		if err := c.theirs.DeleteVolume(t.Context(), create(t, c.theirs, small(fmt.Sprint(i))).ID); err != nil {
 			t.Fatal(err)
@@ -164,39 +165,63 @@ func TestAccountKnowsWhatItUses(t *testing.T) {
 	}
 }
 
-// TestAccountKnowsTheRestOfManyVolumes: volumes come and go, by this controller, by another one and by hand.
+// TestAccountKnowsTheRestOfManyVolumes: volumes come and go, by this controller and by another one.
 func TestAccountKnowsTheRestOfManyVolumes(t *testing.T) {
-	c, a := newTwoAccounts(t)
-	old := create(t, c.ours, small("old"))
-	wantKind(t, "Check", a.Check(t.Context()), fault.None)
-	var jobs []cloud.Volume
-	for i := range 70 {
-		jobs = append(jobs, create(t, a, small(fmt.Sprint("job-", i))))
-	}
-	elsewhere := func(vols []cloud.Volume) {
-		for _, v := range vols {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		old := create(t, c.ours, small("old"))
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		var jobs []cloud.Volume
+		for i := range 70 {
+			jobs = append(jobs, create(t, a, small(fmt.Sprint("job-", i))))
+		}
+		for _, v := range jobs[:40] {
 			wantKind(t, "a delete by another controller", c.ours.DeleteVolume(t.Context(), v.ID), fault.None)
 		}
-	}
-	elsewhere(jobs[:20])
-	c.replace("new")
-	c.gets, c.lists = 0, 0
-	wantKind(t, "Check after the oldest are gone", a.Check(t.Context()), fault.None)
-	elsewhere(jobs[60:])
-	c.replace("old")
-	wantKind(t, "Check after the newest are gone", a.Check(t.Context()), fault.None)
-	if c.gets != 1+8 || c.lists != 1 {
-		t.Errorf("new credentials cost %d reads and %d lists, want the newest one, then eight and a list", c.gets, c.lists)
-	}
-	for _, v := range jobs {
-		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), v.ID), fault.None)
-	}
-	c.replace("theirs")
-	wantKind(t, "DeleteVolume of what was there before", a.DeleteVolume(t.Context(), old.ID), fault.Denied)
+		c.replace("new")
+		wantKind(t, "Check after what was made next is gone", a.Check(t.Context()), fault.None)
+		for _, v := range jobs {
+			wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), v.ID), fault.None)
+		}
+		create(t, c.ours, small("by another controller"))
+		time.Sleep(time.Hour)
+		wantKind(t, "Check an hour later", a.Check(t.Context()), fault.None)
+		wantKind(t, "a delete by another controller", c.ours.DeleteVolume(t.Context(), old.ID), fault.None)
+		c.replace("old")
+		wantKind(t, "Check after the oldest is gone", a.Check(t.Context()), fault.None)
+		c.replace("theirs")
+		wantKind(t, "DeleteVolume of what another controller has made", a.DeleteVolume(t.Context(), "vol-of-ours"), fault.Denied)
+	})
 }
 
-// TestAccountBelievesTheVolumeOfTheCall: the controller began with wrong credentials and knows a volume of their account.
-func TestAccountBelievesTheVolumeOfTheCall(t *testing.T) {
+// TestAccountForgetsWhatIsGone: all volumes were deleted by another controller, those that have no mark too.
+func TestAccountForgetsWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		foreign := create(t, c.ours.Account().Cluster("another"), small("foreign"))
+		if _, err := a.Attach(t.Context(), foreign.ID, "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		if _, err := a.Attach(t.Context(), foreign.ID, "node-1"); err != nil || !a.Known() {
+			t.Fatalf("Attach = %v, known: %t", err, a.Known())
+		}
+		time.Sleep(time.Hour)
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		if !a.Known() {
+			t.Error("a volume that exists is no longer known")
+		}
+		wantKind(t, "Detach", c.ours.Detach(t.Context(), foreign.ID, "node-1"), fault.None)
+		wantKind(t, "DeleteVolume", c.ours.DeleteVolume(t.Context(), foreign.ID), fault.None)
+		time.Sleep(time.Hour)
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
+		c.replace("new")
+		wantKind(t, "Check of an empty cluster with new credentials", a.Check(t.Context()), fault.None)
+	})
+}
+
+// TestAccountAcceptsForTheVolumeOfACall: the controller began with wrong credentials and knows a volume of their account.
+func TestAccountAcceptsForTheVolumeOfACall(t *testing.T) {
 	c, a := newTwoAccounts(t)
 	vol := create(t, c.ours.Account().Cluster("before"), small("kept"))
 	c.replace("theirs")
@@ -206,9 +231,10 @@ func TestAccountBelievesTheVolumeOfTheCall(t *testing.T) {
 	wantKind(t, "Check with the right ones", a.Check(t.Context()), fault.Denied)
 	wantKind(t, "Detach", a.Detach(t.Context(), vol.ID, "node-1"), fault.None)
 	wantKind(t, "Detach of another one", a.Detach(t.Context(), "vol-another", "node-1"), fault.Denied)
+	wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.None)
 }
 
-// TestAccountMeetsNewCredentialsDuringACall: what was sent with which ones is not known then.
+// TestAccountMeetsNewCredentialsDuringACall: which ones the cloud has seen is not known then.
 func TestAccountMeetsNewCredentialsDuringACall(t *testing.T) {
 	start := func(t *testing.T) (*twoAccounts, *middleware.Account, cloud.Volume) {
 		t.Helper()
@@ -217,42 +243,57 @@ func TestAccountMeetsNewCredentialsDuringACall(t *testing.T) {
 		wantKind(t, "Check", a.Check(t.Context()), fault.None)
 		return c, a, vol
 	}
-	t.Run("a delete", func(t *testing.T) {
+	t.Run("the delete of the only volume", func(t *testing.T) {
 		c, a, vol := start(t)
-		other := create(t, a, small("other"))
 		c.during = func() { c.replace("theirs") }
-		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), other.ID), fault.Uncertain)
-		wantKind(t, "DeleteVolume of the first one", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
+		wantKind(t, "DeleteVolume again", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+		c.replace("new")
+		c.ended = func() { c.replace("old") }
+		wantKind(t, "DeleteVolume with new credentials that change", a.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
 	})
 	t.Run("a create", func(t *testing.T) {
 		c, a, vol := start(t)
+		stack := middleware.NewIdempotent(a)
+		c.during = func() { c.replace("theirs") }
+		_, err := stack.CreateVolume(t.Context(), small("new"))
+		wantKind(t, "CreateVolume", err, fault.Uncertain)
+		if n := count(t, c.theirs); n != 1 {
+			t.Fatalf("the other account has %d volumes, want that of the create", n)
+		}
+		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
+		_, err = stack.CreateVolume(t.Context(), small("new"))
+		wantKind(t, "CreateVolume again", err, fault.Uncertain)
+	})
+	t.Run("the first create", func(t *testing.T) {
+		c, a := newTwoAccounts(t)
+		wantKind(t, "Check", a.Check(t.Context()), fault.None)
 		c.during = func() { c.replace("theirs") }
 		_, err := a.CreateVolume(t.Context(), small("new"))
 		wantKind(t, "CreateVolume", err, fault.Uncertain)
-		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Denied)
-	})
-	t.Run("the delete of the only known volume", func(t *testing.T) {
-		c, a, vol := start(t)
-		c.ended = func() { c.replace("new") }
-		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.None)
-		create(t, a, small("next"))
-	})
-	t.Run("a delete, and then the cloud does not answer", func(t *testing.T) {
-		c, a, _ := start(t)
-		vol := create(t, a, small("other"))
-		c.ended = func() {
-			c.replace("new")
-			c.ours.Account().Arm(memory.CallGetVolume, memory.Refuse(fault.Unavailable))
+		if a.Known() {
+			t.Error("a volume is known of a create of which the account is not")
 		}
-		wantKind(t, "DeleteVolume", a.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
+	})
+	t.Run("a refused create", func(t *testing.T) {
+		c, a, vol := start(t)
+		snapshot(t, c.ours, snapshotOf("s", vol.ID)) // by an earlier call
+		c.during = func() { c.replace("theirs") }
+		req := small("copy")
+		req.Source.Volume = vol.ID
+		_, err := middleware.NewIdempotent(a).CreateVolume(t.Context(), req)
+		wantKind(t, "CreateVolume of what does not exist there", err, fault.Uncertain)
+		_, err = middleware.NewIdempotent(a).CreateSnapshot(t.Context(), snapshotOf("s", vol.ID))
+		wantKind(t, "CreateSnapshot of what does not exist there", err, fault.Uncertain)
 	})
 	t.Run("a list", func(t *testing.T) {
 		c, a := newTwoAccounts(t)
-		create(t, c.theirs.Account().Cluster("one"), small("of a cluster with the same id"))
+		create(t, c.theirs, small("of a cluster with the same id"))
 		wantKind(t, "a call that needs no list", a.Detach(t.Context(), "vol-gone", "node-1"), fault.None)
 		c.during = func() { c.replace("theirs") }
-		if err := a.Learn(t.Context()); err != nil || a.Known() {
-			t.Errorf("Learn = %v, a volume of the other account is known: %t", err, a.Known())
+		wantKind(t, "Learn", a.Learn(t.Context()), fault.Unavailable)
+		if a.Known() {
+			t.Error("a volume of the other account is known")
 		}
 	})
 	t.Run("a verification", func(t *testing.T) {
@@ -277,9 +318,6 @@ func TestAccountDoesNotBelieveWhatItCouldNotRead(t *testing.T) {
 		theirs := c.theirs.Account()
 		theirs.Arm(memory.CallGetVolume, memory.Refuse(fault.Unavailable), memory.Refuse(fault.Unavailable))
 		wantKind(t, "Detach without a read", a.Detach(t.Context(), vol.ID, "node-1"), fault.Unavailable)
-		// Not NotFound, which a caller takes for a volume that is gone.
-		theirs.Arm(memory.CallListVolumes, memory.Refuse(fault.NotFound))
-		wantKind(t, "Detach without a list", a.Detach(t.Context(), vol.ID, "node-1"), fault.Unavailable)
 		release := make(chan struct{})
 		theirs.Arm(memory.CallGetVolume, memory.Refuse(fault.NotFound), memory.Hold(release))
 		hanging := make(chan error)
@@ -295,36 +333,40 @@ func TestAccountDoesNotBelieveWhatItCouldNotRead(t *testing.T) {
 	})
 }
 
-// TestAccountListsUntilAVolumeIsKnown: a list that fails does not make the check of the credentials fail, nor a call wait.
-func TestAccountListsUntilAVolumeIsKnown(t *testing.T) {
+// TestAccountListsSeldom: a list that fails does not make the check of the credentials fail, nor a call wait.
+func TestAccountListsSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := newTwoAccounts(t)
 		vol := create(t, c.ours, small("kept"))
-		c.ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.Unavailable))
+		c.ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.NotFound))
 		wantKind(t, "Check", a.Check(t.Context()), fault.None)
 		wantKind(t, "Detach", a.Detach(t.Context(), vol.ID, "node-1"), fault.None)
 		if a.Known() {
 			t.Error("a volume is known from a list that failed")
 		}
-		wantKind(t, "Check again", a.Check(t.Context()), fault.None)
+		minutes := func(n, lists int) {
+			c.lists = 0
+			for range n {
+				time.Sleep(time.Minute)
+				wantKind(t, "Check", a.Check(t.Context()), fault.None)
+			}
+			if c.lists != lists {
+				t.Errorf("%d lists in %d minutes, want %d", c.lists, n, lists)
+			}
+		}
+		minutes(9, 0)
+		minutes(1, 1)
 		if !a.Known() {
 			t.Error("no volume is known after a list")
 		}
-		c.ours.Account().Arm(memory.CallListVolumes, memory.Refuse(fault.Unavailable))
+		minutes(60, 1)
+		c.lists = 0
 		wantKind(t, "DeleteVolume of the last one", a.DeleteVolume(t.Context(), vol.ID), fault.None)
-		c.lists = 0
-		wantKind(t, "Check after a list that failed", a.Check(t.Context()), fault.None)
+		wantKind(t, "DeleteVolume of what is gone", a.DeleteVolume(t.Context(), vol.ID), fault.None)
 		if c.lists != 1 {
-			t.Errorf("%d lists after one that failed, want one", c.lists)
+			t.Errorf("the last volume and one more cost %d lists, want one", c.lists)
 		}
-		c.lists = 0
-		for range 90 {
-			time.Sleep(time.Minute)
-			wantKind(t, "Check of an empty cluster", a.Check(t.Context()), fault.None)
-		}
-		if c.lists != 1 {
-			t.Errorf("%d lists in 90 minutes without a volume, want one", c.lists)
-		}
+		minutes(60, 1)
 	})
 }
 
