@@ -119,6 +119,11 @@ func startYandex(t *testing.T, opts yandex.Options, flags ...string) (world, *ya
 func startEmulated(t *testing.T, dir string, account accounts.Account, flags []string) world {
 	t.Helper()
 	pair := start(t, programs.Options{Dir: dir, Cloud: account, Flags: flags})
+	t.Cleanup(func() {
+		if wrong := accounts.Wrong(account); t.Failed() && len(wrong) > 0 {
+			t.Logf("wrong in the account: %q", wrong)
+		}
+	})
 	return world{Pair: pair, account: account, left: func(t *testing.T) []string {
 		return slices.Concat(accounts.Left(account), accounts.Wrong(account), loopsBelow(t, dir))
 	}}

@@ -49,17 +49,26 @@ func attach(path string) (string, error) {
 			continue
 		}
 		device, err := openNode(name, os.O_RDWR)
+		if isReplaced(err) {
+			<-time.After(pause)
+			continue
+		}
 		if err != nil {
 			return "", err
 		}
 		cfg := unix.LoopConfig{Fd: uint32(file.Fd())}
 		copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], path)
 		err = errors.Join(unix.IoctlLoopConfigure(int(device.Fd()), &cfg), device.Close())
-		if !errors.Is(err, unix.EBUSY) {
+		if !errors.Is(err, unix.EBUSY) && !isReplaced(err) {
 			return name, err
 		}
 	}
 	return "", errors.New("others take every free loop device first")
+}
+
+// isReplaced reports whether there is no such device at this moment, because another process makes the free ones new.
+func isReplaced(err error) bool {
+	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, os.ErrNotExist)
 }
 
 // nodeBound reports whether a pod still has the node of a device, as a test of raw block volumes leaves it for a moment after
