@@ -66,10 +66,9 @@ func Start(ctx context.Context, cfg Config) (*Guest, error) {
 		return nil, err
 	}
 	if err := g.boot(ctx); err != nil {
-		console, _ := os.ReadFile(g.file("console"))
 		g.Kill()
 		said, _ := os.ReadFile(g.file("qemu"))
-		return nil, fmt.Errorf("boot a virtual machine: %w\n%s%s", err, said, tail(console))
+		return nil, fmt.Errorf("boot a virtual machine: %w\n%s%s", err, said, g.Console())
 	}
 	return g, nil
 }
@@ -99,7 +98,8 @@ func (g *Guest) startQEMU(cfg Config, archive string) error {
 		"-smbios", "type=1,manufacturer=DigitalOcean,serial="+MachineID,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", filepath.Join(cfg.Image, "vmlinuz"), "-initrd", archive,
-		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off "+cfg.Kernel,
+		// Where the host's storage stalls for longer than the driver's 30 s, it would throw the root disk out.
+		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off nvme_core.io_timeout=4294967 "+cfg.Kernel,
 		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file="+filepath.Join(cfg.Image, "root.img"),
 		"-device", "nvme,drive=root,serial=root",
 		"-device", "virtio-scsi-pci,id=scsi0",
@@ -192,6 +192,12 @@ func (g *Guest) Running() bool {
 	}
 }
 
+// Console returns the end of what the kernel printed, which needs nothing of the guest.
+func (g *Guest) Console() string {
+	console, _ := os.ReadFile(g.file("console"))
+	return string(console[max(0, len(console)-4000):])
+}
+
 // ExitError is a script that ended with another code than 0.
 type ExitError struct {
 	Code   int
@@ -260,5 +266,3 @@ func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
-
-func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }

@@ -198,7 +198,10 @@ func (m *machine) host(t testing.TB, cloud string) *host {
 		if t.Failed() {
 			ctx := within(t)
 			log, _ := h.Log(ctx)
-			kernel, _ := h.guest.Run(ctx, "dmesg | tail -n 25")
+			kernel, err := h.guest.Run(ctx, "dmesg | tail -n 25")
+			if err != nil {
+				kernel = fmt.Sprintf("%v\nconsole:\n%s", err, h.guest.Console())
+			}
 			t.Logf("node program:\n%s\nkernel:\n%s", log[max(0, len(log)-6000):], kernel)
 		}
 	})
