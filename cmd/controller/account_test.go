@@ -2,22 +2,309 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 )
+
+// secrets are the credentials of a file and what they open.
+type secrets struct {
+	*account
+
+	text   string                   // in the file
+	opens  map[string]*memory.Cloud // no entry: credentials that the cloud refuses
+	broken atomic.Bool              // every request is Unavailable
+	reads  int
+}
+
+// keyed is a backend with certain credentials.
+type keyed struct {
+	*memory.Cloud
+
+	of *secrets
+}
+
+func (k keyed) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	if err := k.fails(); err != nil {
+		return cloud.VolumeList{}, err
+	}
+	return k.Cloud.ListVolumes(ctx, page)
+}
+
+func (k keyed) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	k.of.reads++
+	if err := k.fails(); err != nil {
+		return cloud.Volume{}, err
+	}
+	return k.Cloud.GetVolume(ctx, id)
+}
+
+func (k keyed) fails() error {
+	if k.Cloud == nil {
+		return fault.Denied
+	}
+	if k.of.broken.Load() {
+		return fault.Unavailable
+	}
+	return nil
+}
+
+// newSecrets are those of an account that two keys open, with volumes of the clusters one and two, and of one without any.
+func newSecrets(t *testing.T, volumes int) *secrets {
+	t.Helper()
+	ours, theirs := memory.NewAccount(memory.Config{PageSize: 2}), memory.NewAccount(memory.Config{})
+	s := &secrets{text: "key", opens: map[string]*memory.Cloud{
+		"key": ours.Cluster("one"), "newer key": ours.Cluster("one"), "their key": theirs.Cluster("one"),
+	}}
+	s.account = &account{
+		cluster: "one", log: zap.NewNop(),
+		file: func() (string, error) { return s.text, nil },
+		open: func(_ context.Context, key string) (cloud.Cloud, closer, error) {
+			return keyed{s.opens[key], s}, func(context.Context) error { return nil }, nil
+		},
+	}
+	makeVolumes(t, ours.Cluster("two"), "two", 4)
+	makeVolumes(t, ours.Cluster("one"), "one", volumes)
+	makeVolumes(t, theirs.Cluster("two"), "two", 4) // so that volumes of the two accounts have different ids
+	s.want(t, "key", nil)
+	return s
+}
+
+func makeVolumes(t *testing.T, c cloud.Cloud, name string, count int) {
+	t.Helper()
+	for i := range count {
+		if _, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: fmt.Sprint(name, "-", i), Size: cloud.GiB}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deleteAll deletes what a key shows of the cluster.
+func (s *secrets) deleteAll(t *testing.T, key string) {
+	t.Helper()
+	for {
+		ids, err := volumesOf(t.Context(), s.opens[key], "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ids) == 0 {
+			return
+		}
+		for _, id := range ids {
+			if err := s.opens[key].DeleteVolume(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// want wants these credentials to be used, and what the file has to be refused with this kind.
+func (s *secrets) want(t *testing.T, key string, refused error) {
+	t.Helper()
+	for range 2 {
+		if got, err := s.credentials(); err != nil || got != key {
+			t.Errorf("the file has %q, and in use is %q, %v, want %q", s.text, got, err, key)
+		}
+	}
+	if err := s.refusal(); !errors.Is(err, refused) || (err == nil) != (refused == nil) {
+		t.Errorf("the file has %q, which is refused with %v, want %v", s.text, err, refused)
+	}
+}
+
+// watchFor lets watch list once.
+func (s *secrets) watchFor(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go s.watch(ctx, keyed{s.opens[s.used.Reveal()], s})
+	synctest.Wait()
+	cancel()
+	synctest.Wait()
+}
+
+func TestAccountTakesOtherCredentialsOfTheSameAccount(t *testing.T) {
+	s := newSecrets(t, 3)
+	s.text = "newer key"
+	s.want(t, "newer key", nil)
+	if s.reads != 1 {
+		t.Errorf("%d volumes were read, want one", s.reads)
+	}
+	s.text = "key"
+	s.want(t, "key", nil)
+}
+
+func TestAccountRefusesTheCredentialsOfAnotherAccount(t *testing.T) {
+	s := newSecrets(t, 3)
+	s.text = "their key"
+	s.want(t, "key", fault.Denied)
+	if err := s.refusal(); !strings.Contains(err.Error(), "another account") || strings.Contains(err.Error(), "their key") {
+		t.Errorf("the refusal %v does not say why, or shows the credentials", err)
+	}
+	s.text = "newer key"
+	s.want(t, "newer key", nil)
+	s.text = "their key"
+	s.want(t, "newer key", fault.Denied)
+	s.text = "newer key"
+	s.want(t, "newer key", nil)
+}
+
+func TestAccountRefusesCredentialsThatTheCloudRefuses(t *testing.T) {
+	s := newSecrets(t, 1)
+	s.text = "no key"
+	s.want(t, "key", fault.Denied)
+}
+
+// Credentials may be revoked before there are others: they cannot list volumes any more.
+func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 3)
+		s.watchFor(t)
+		delete(s.opens, "key")
+		s.text = "their key"
+		s.want(t, "key", fault.Denied)
+		s.text = "newer key"
+		s.want(t, "newer key", nil)
+	})
+}
+
+// One of the volumes that are known may have been deleted.
+func TestAccountReadsEachVolumeThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 2)
+		s.watchFor(t)
+		if len(s.known) != 2 {
+			t.Fatalf("known are %v, want 2", s.known)
+		}
+		if err := s.opens["key"].DeleteVolume(t.Context(), s.known[0]); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.opens, "key")
+		s.text = "newer key"
+		s.want(t, "newer key", nil)
+		delete(s.opens, "newer key")
+		s.opens["newest key"] = s.opens["key"]
+		s.text = "newest key"
+		s.want(t, "newer key", fault.Denied)
+	})
+}
+
+// While the earlier credentials still work, what they list counts and not what was listed an hour ago.
+func TestAccountListsWithTheEarlierCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 2)
+		s.watchFor(t)
+		s.deleteAll(t, "key")
+		makeVolumes(t, s.opens["key"], "later", 1)
+		s.text = "newer key"
+		s.want(t, "newer key", nil)
+	})
+}
+
+// A cluster begins without volumes.
+func TestAccountTakesAllCredentialsWhileNoVolumeIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 0)
+		s.watchFor(t)
+		if s.note() != unknownAccount {
+			t.Errorf("the note is %q, want %q", s.note(), unknownAccount)
+		}
+		s.text = "their key"
+		s.want(t, "their key", nil)
+		makeVolumes(t, s.opens["their key"], "later", 1)
+		s.watchFor(t)
+		if s.note() != "" {
+			t.Errorf("the note is %q, want none", s.note())
+		}
+		s.text = "key"
+		s.want(t, "their key", fault.Denied)
+	})
+}
+
+// What cannot be verified now is not used, and is verified again.
+func TestAccountRepeatsAVerificationThatFailed(t *testing.T) {
+	for name, known := range map[string]bool{"volumes are known": true, "none is known": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSecrets(t, 1)
+				if known {
+					s.watchFor(t)
+				}
+				s.broken.Store(true)
+				s.text = "newer key"
+				s.want(t, "key", fault.Unavailable)
+				s.broken.Store(false)
+				s.want(t, "key", fault.Unavailable)
+				time.Sleep(verifyAgain)
+				s.want(t, "newer key", nil)
+			})
+		})
+	}
+}
+
+func TestAccountVerifiesOnceForAllRequests(t *testing.T) {
+	s := newSecrets(t, 2)
+	s.text = "their key"
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if got, err := s.credentials(); err != nil || got != "key" {
+				t.Errorf("in use is %q, %v, want those of before", got, err)
+			}
+		})
+	}
+	all.Wait()
+	if s.reads != 2 {
+		t.Errorf("%d volumes were read, want 2", s.reads)
+	}
+}
+
+func TestAccountListsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.watch(ctx, keyed{s.opens["key"], s})
+		for _, step := range []struct {
+			name   string
+			wait   time.Duration
+			before func()
+			known  int
+		}{
+			{"no volume", 0, func() {}, 0},
+			{"the first volumes", listAgain, func() { makeVolumes(t, s.opens["key"], "later", 20) }, 2}, // a page's
+			{"a list that fails", listEvery, func() { s.broken.Store(true) }, 2},
+			{"all are gone", listAgain, func() { s.broken.Store(false); s.deleteAll(t, "key") }, 0},
+		} {
+			step.before()
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if len(s.known) != step.known {
+				t.Errorf("%s: known are %v, want %d", step.name, s.known, step.known)
+			}
+		}
+	})
+}
 
 // TestCredentialsOfAnotherAccount: the Secret gets a good token of another account while a volume is attached.
 func TestCredentialsOfAnotherAccount(t *testing.T) {
@@ -40,13 +327,22 @@ func startAccount(t *testing.T, name, token string) accounts.Account {
 }
 
 func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account) {
-	// A cloud has one address for all accounts.
+	// A cloud has one address for all accounts, and an account may have several tokens.
+	const newer = "newer"
+	var revoked atomic.Bool
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		of := ours
-		if r.Header.Get("Authorization") == "Bearer "+theirs.Token() {
-			of = theirs
+		switch r.Header.Get("Authorization") {
+		case "Bearer " + theirs.Token():
+			theirs.Handler().ServeHTTP(w, r)
+			return
+		case "Bearer " + newer:
+			r.Header.Set("Authorization", "Bearer "+ours.Token())
+		default:
+			if revoked.Load() {
+				r.Header.Set("Authorization", "Bearer revoked")
+			}
 		}
-		of.Handler().ServeHTTP(w, r)
+		ours.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(api.Close)
 	dir := t.TempDir()
@@ -68,66 +364,81 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if _, err := client.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
-	wantReady(t, address, http.StatusOK, unknownAccount)
+	wantPage(t, address, "readyz", http.StatusOK, unknownAccount)
 	doctorSays(t, flags, "it has no volume of the cluster prod")
 
-	req, node := createRequest("pvc-1"), ours.Machines()[0]
-	made, err := client.CreateVolume(ctx, req)
-	if err != nil {
-		t.Fatal(err)
+	node := ours.Machines()[0]
+	create := func(name string) *csi.Volume {
+		t.Helper()
+		made, err := client.CreateVolume(ctx, createRequest(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.GetVolume()
 	}
-	vol := made.GetVolume()
-	publish := &csi.ControllerPublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: req.GetVolumeCapabilities()[0]}
-	if _, err := client.ControllerPublishVolume(ctx, publish); err != nil {
-		t.Fatal(err)
+	publish := func(vol *csi.Volume) {
+		t.Helper()
+		if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: createRequest("").GetVolumeCapabilities()[0],
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	wantReady(t, address, http.StatusOK, "ok\n")
-	doctorSays(t, flags, "it has volumes of the cluster prod")
-
-	remove := func() error {
+	remove := func(vol *csi.Volume) error {
 		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
 		return err
 	}
-	detach := func() error {
+	detach := func(vol *csi.Volume) error {
 		_, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: node})
 		return err
 	}
+	first, second := create("pvc-1"), create("pvc-2")
+	publish(first)
+	publish(second)
+	doctorSays(t, flags, "it has volumes of the cluster prod")
+
 	use(theirs.Token())
-	for call, do := range map[string]func() error{"DeleteVolume": remove, "ControllerUnpublishVolume": detach} {
-		if err := do(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") || !strings.Contains(err.Error(), "another account") {
-			t.Errorf("%s with the token of another account: %v, want PermissionDenied and why", call, err)
+	if err := errors.Join(detach(first), remove(first)); err != nil {
+		t.Errorf("with the token of another account in the file, the earlier one is not used: %v", err)
+	}
+	create("pvc-3")
+	if made := theirs.Volumes(); len(made) != 0 || len(ours.Volumes()) != 2 {
+		t.Errorf("with the token of another account in the file, that account has %+v, and ours %+v", made, ours.Volumes())
+	}
+	wantPage(t, address, "metrics", http.StatusOK, "cloudblock_credentials_unreadable 1")
+
+	revoked.Store(true)
+	for call, do := range map[string]func(*csi.Volume) error{"DeleteVolume": remove, "ControllerUnpublishVolume": detach} {
+		if err := do(second); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") {
+			t.Errorf("%s with a revoked token, and that of another account in the file: %v, want PermissionDenied", call, err)
 		}
 	}
-	if _, err := client.CreateVolume(ctx, createRequest("pvc-2")); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") {
-		t.Errorf("CreateVolume with the token of another account: %v, want Unavailable and why", err)
-	}
-	if there := accounts.Find(ours, vol.GetVolumeId()); there.Machine != node || len(theirs.Volumes()) != 0 {
-		t.Errorf("after the token of another account the volume is %+v, and the other account has %+v", there, theirs.Volumes())
+	if there := accounts.Find(ours, second.GetVolumeId()); there.Machine != node {
+		t.Errorf("the volume is now %+v", there)
 	}
 
-	use(ours.Token())
-	if err := detach(); err != nil {
-		t.Error(err)
+	use(newer)
+	if err := errors.Join(detach(second), remove(second)); err != nil {
+		t.Errorf("with another token of this account: %v", err)
 	}
-	if err := remove(); err != nil {
-		t.Error(err)
+	if left := ours.Volumes(); len(left) != 1 {
+		t.Errorf("left are %+v, want pvc-3", left)
 	}
-	if left := ours.Volumes(); len(left) > 0 {
-		t.Errorf("left are %+v", left)
-	}
+	wantPage(t, address, "metrics", http.StatusOK, "cloudblock_credentials_unreadable 0")
+	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
 }
 
-// wantReady fails the test unless /readyz answers with this status and these words.
-func wantReady(t *testing.T, address string, code int, says string) {
+// wantPage fails the test unless a page of the program has this status and these words.
+func wantPage(t *testing.T, address, page string, code int, says string) {
 	t.Helper()
-	resp, err := http.Get("http://" + address + "/readyz")
+	resp, err := http.Get("http://" + address + "/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode != code || !strings.Contains(string(text), says) {
-		t.Errorf("/readyz answers %d %q, %v, want %d and %q", resp.StatusCode, text, err, code, says)
+		t.Errorf("/%s answers %d, %v, want %d and %q:\n%s", page, resp.StatusCode, err, code, says, text)
 	}
 }
 

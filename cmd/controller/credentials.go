@@ -17,7 +17,7 @@ import (
 )
 
 // tokenFile is a file with an API token, or other credentials. It is read each time, which costs nothing beside a request to a
-// cloud, so a token that was replaced is used at once.
+// cloud, so a token that was replaced is noticed at once.
 type tokenFile struct {
 	path string
 	// check refuses what cannot be credentials; nil: they are one token.
@@ -77,12 +77,8 @@ func (f *tokenFile) logChange(err error) {
 	}
 }
 
-// watchCredentials reports a credentials file that can no longer be used, in the log and as a metric.
-func (c *config) watchCredentials(around surroundings) error {
-	f := c.file
-	if f == nil {
-		return nil
-	}
+// watch reports a file whose content is not used, in the log and as a metric.
+func (f *tokenFile) watch(around surroundings, guard *account) error {
 	f.mu.Lock()
 	f.log = around.log
 	f.mu.Unlock()
@@ -91,9 +87,10 @@ func (c *config) watchCredentials(around surroundings) error {
 		Help: "1 while the credentials file cannot be used and the program continues with what it held before, else 0.",
 	}, func() float64 {
 		_, err := f.read()
+		refused := guard.refusal()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if err != nil || f.lost {
+		if err != nil || refused != nil || f.lost {
 			return 1
 		}
 		return 0

@@ -34,7 +34,7 @@ func TestCredentialsThatCannotBeReadAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := cfg.watchCredentials(surroundings{log: log, registry: registry}); err != nil {
+	if err := cfg.file.watch(surroundings{log: log, registry: registry}, newAccount(cfg, log)); err != nil {
 		t.Fatal(err)
 	}
 	const series, lost, back = "cloudblock_credentials_unreadable", "cannot be used", "can be used again"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -124,11 +123,10 @@ func (c *config) examineAPI(ctx context.Context, backend cloud.Cloud, report *do
 
 // examineAccount lists volumes until one is of this cluster.
 func (c *config) examineAccount(ctx context.Context, backend cloud.Cloud, report *doctor.Report) {
-	account := middleware.NewAccount(backend, c.clusterID, c.token)
-	switch err := account.Learn(ctx); {
+	switch ids, err := volumesOf(ctx, backend, c.clusterID); {
 	case err != nil:
 		report.Warn("account", err, "run doctor again, or look at the cloud's status page")
-	case !account.Known():
+	case len(ids) == 0:
 		report.Warn("account", fmt.Errorf("it has no volume of the cluster %s", c.clusterID),
 			"if the cluster has volumes, these are the credentials of another account, or --cluster-id is wrong")
 	default:

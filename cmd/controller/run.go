@@ -29,9 +29,6 @@ const grace = 25 * time.Second
 // next program does.
 const endGrace = 3 * time.Second
 
-// unknownAccount is what /readyz says until the account has a volume of this cluster.
-const unknownAccount = "no volume of this cluster is known, so credentials of another account would not be refused"
-
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
@@ -66,38 +63,38 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 		return err
 	}
 	around := surroundings{log: log, registry: prometheus.NewRegistry()}
-	if err := cfg.watchCredentials(around); err != nil {
-		return err
+	var guard *account // nil: the credentials stay the same
+	if cfg.file != nil {
+		guard = newAccount(cfg, log)
+		cfg.token = guard.credentials
+		if err := cfg.file.watch(around, guard); err != nil {
+			return err
+		}
 	}
 	bare, end, err := cfg.backend.open(ctx, cfg, around)
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	err = serve(ctx, cfg, bare, around)
+	err = serve(ctx, cfg, bare, guard, around)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	return errors.Join(err, end(ending))
 }
 
 // serve answers CSI calls over the backend until ctx ends.
-func serve(ctx context.Context, cfg config, bare cloud.Cloud, around surroundings) error {
+func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings) error {
 	log, registry := around.log, around.registry
-	var note func() string
-	if cfg.file != nil { // which can get others
-		account := middleware.NewAccount(bare, cfg.clusterID, cfg.token)
-		bare = account
-		note = func() string {
-			if account.Known() {
-				return ""
-			}
-			return unknownAccount
-		}
-	}
 	decorated, err := decorate(bare, log, registry)
 	if err != nil {
 		return err
 	}
-	reach := &reachability{check: decorated.Check, log: log}
+	check, note := decorated.Check, func() string { return "" }
+	if guard != nil {
+		check = func(ctx context.Context) error { return errors.Join(decorated.Check(ctx), guard.refusal()) }
+		note = guard.note
+		go guard.watch(ctx, bare)
+	}
+	reach := &reachability{check: check, log: log}
 	if err := reach.register(registry); err != nil {
 		return err
 	}

@@ -62,9 +62,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
-	return h.InStack(func(c cloud.Cloud) cloud.Cloud {
-		return middleware.Stack(middleware.NewAccount(c, "one", func() (string, error) { return "token", nil }), middleware.Options{})
-	})
+	return h.InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) })
 }
 
 func TestContract(t *testing.T) {

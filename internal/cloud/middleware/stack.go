@@ -1,6 +1,6 @@
 // Package middleware adds to a cloud.Cloud what every backend needs and none should contain: logs and
 // metrics, one change at a time, idempotency and retry. Each decorator embeds the Cloud it wraps and
-// overrides only what it changes; Stack puts them in their order. Account is for backends whose credentials can be replaced.
+// overrides only what it changes; Stack puts them in their order.
 package middleware
 
 import (
