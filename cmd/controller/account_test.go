@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,10 +34,10 @@ import (
 type secrets struct {
 	*account
 
-	text   string                   // in the file
-	opens  map[string]*memory.Cloud // no entry: credentials that the cloud refuses
-	broken atomic.Bool              // every request is Unavailable
-	reads  int
+	text            string                   // in the file
+	opens           map[string]*memory.Cloud // no entry: credentials that the cloud refuses
+	broken, noLists atomic.Bool              // every request is Unavailable, or each list
+	reads           int
 }
 
 // keyed is a backend with certain credentials.
@@ -47,8 +48,8 @@ type keyed struct {
 }
 
 func (k keyed) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	if err := k.fails(); err != nil {
-		return cloud.VolumeList{}, err
+	if err := k.fails(); err != nil || k.of.noLists.Load() {
+		return cloud.VolumeList{}, cmp.Or(err, error(fault.Unavailable))
 	}
 	return k.Cloud.ListVolumes(ctx, page)
 }
@@ -127,9 +128,9 @@ func (s *secrets) want(t *testing.T, key string, refused error) {
 		if got, err := s.credentials(); err != nil || got != key {
 			t.Errorf("the file has %q, and in use is %q, %v, want %q", s.text, got, err, key)
 		}
-	}
-	if err := s.refusal(); !errors.Is(err, refused) || (err == nil) != (refused == nil) {
-		t.Errorf("the file has %q, which is refused with %v, want %v", s.text, err, refused)
+		if err := s.refusal(); !errors.Is(err, refused) || (err == nil) != (refused == nil) {
+			t.Errorf("the file has %q, which is refused with %v, want %v", s.text, err, refused)
+		}
 	}
 }
 
@@ -183,6 +184,24 @@ func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
 		delete(s.opens, "key")
 		s.text = "their key"
 		s.want(t, "key", fault.Denied)
+		s.text = "newer key"
+		s.want(t, "newer key", nil)
+	})
+}
+
+// They are not waited for where nothing was listed before either.
+func TestAccountTakesOtherCredentialsAfterRevokedOnes(t *testing.T) {
+	s := newSecrets(t, 3)
+	delete(s.opens, "key")
+	s.text = "newer key"
+	s.want(t, "newer key", nil)
+}
+
+func TestAccountRemembersVolumesWhileTheListFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 3)
+		s.watchFor(t)
+		s.noLists.Store(true)
 		s.text = "newer key"
 		s.want(t, "newer key", nil)
 	})
