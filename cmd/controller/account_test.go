@@ -281,6 +281,14 @@ func TestAccountRepeatsAVerificationThatFailed(t *testing.T) {
 	}
 }
 
+func TestAccountRemembersABoundedNumber(t *testing.T) {
+	c := memory.New(memory.Config{})
+	makeVolumes(t, c, "pvc", maxKnown+1)
+	if ids, err := volumesOf(t.Context(), c, ""); err != nil || len(ids) != maxKnown {
+		t.Errorf("remembered are %v, %v, want %d", ids, err, maxKnown)
+	}
+}
+
 func TestAccountVerifiesOnceForAllRequests(t *testing.T) {
 	s := newSecrets(t, 2)
 	s.text = "their key"
@@ -312,7 +320,9 @@ func TestAccountListsAgain(t *testing.T) {
 		}{
 			{"no volume", 0, func() {}, 0},
 			{"the first volumes", listAgain, func() { makeVolumes(t, s.opens["key"], "later", 20) }, 2}, // a page's
-			{"a list that fails", listEvery, func() { s.broken.Store(true) }, 2},
+			{"all are gone, which is not noticed yet", listAgain, func() { s.deleteAll(t, "key") }, 2},
+			{"more volumes", 0, func() { makeVolumes(t, s.opens["key"], "more", 20) }, 2},
+			{"a list that fails", listEvery - listAgain, func() { s.broken.Store(true) }, 2},
 			{"all are gone", listAgain, func() { s.broken.Store(false); s.deleteAll(t, "key") }, 0},
 		} {
 			step.before()
@@ -424,7 +434,8 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if made := theirs.Volumes(); len(made) != 0 || len(ours.Volumes()) != 2 {
 		t.Errorf("with the token of another account in the file, that account has %+v, and ours %+v", made, ours.Volumes())
 	}
-	wantPage(t, address, "metrics", http.StatusOK, "cloudblock_credentials_unreadable 1")
+	wantPage(t, address, "metrics", http.StatusOK, "\ncloudblock_credentials_unreadable 1\n")
+	wantPage(t, address, "readyz", http.StatusServiceUnavailable, "another account")
 
 	revoked.Store(true)
 	for call, do := range map[string]func(*csi.Volume) error{"DeleteVolume": remove, "ControllerUnpublishVolume": detach} {
@@ -443,8 +454,30 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if left := ours.Volumes(); len(left) != 1 {
 		t.Errorf("left are %+v, want pvc-3", left)
 	}
-	wantPage(t, address, "metrics", http.StatusOK, "cloudblock_credentials_unreadable 0")
+	wantPage(t, address, "metrics", http.StatusOK, "\ncloudblock_credentials_unreadable 0\n")
 	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
+
+	// Another program learns of the volumes by itself.
+	other := drivertest.FreeAddress(t)
+	cmd = program(t, append(flags, "--endpoint="+endpoint+"2", "--http-endpoint="+other)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		resp, err := http.Get("http://" + other + "/readyz")
+		if err == nil {
+			text, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if string(text) == "ok\n" {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("a program that was started with a volume in the account does not say that it is ready: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // wantPage fails the test unless a page of the program has this status and these words.

@@ -88,22 +88,22 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 	if err != nil {
 		return err
 	}
-	check, note := decorated.Check, func() string { return "" }
-	if guard != nil {
-		check = func(ctx context.Context) error { return errors.Join(decorated.Check(ctx), guard.refusal()) }
-		note = guard.note
-		go guard.watch(ctx, bare)
-	}
-	reach := &reachability{check: check, log: log}
+	reach := &reachability{check: decorated.Check, log: log}
 	if err := reach.register(registry); err != nil {
 		return err
 	}
 	_ = reach.ask(ctx) // which logs a failure; the program serves all the same
+	ready, note := reach.ask, func() string { return "" }
+	if guard != nil {
+		ready = func(ctx context.Context) error { return errors.Join(reach.ask(ctx), guard.refusal()) }
+		note = guard.note
+		go guard.watch(ctx, bare)
+	}
 	service := controller.New(decorated, cfg.Names, cfg.tags...)
 	return driver.Serve(ctx, driver.Config{
 		Names: cfg.Names, Features: service.Features(), Version: version, Commit: commit,
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
-		Log: log, Registry: registry, Grace: grace, Ready: reach.ask, ReadyNote: note,
+		Log: log, Registry: registry, Grace: grace, Ready: ready, ReadyNote: note,
 	}, func(r grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(r, service)
 		if cfg.backend.perNode {
