@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -17,21 +20,21 @@ import (
 const (
 	// maxKnown is how many volumes account remembers, and at most reads with new credentials.
 	maxKnown = 16
-	// listEvery is how often they are listed, and listAgain after how long where no volume was found.
+	// listEvery is how often they are listed, and listAgain after how long where none was found.
 	listEvery, listAgain = time.Hour, 10 * time.Minute
 	// listFor bounds that list, which may have many pages.
 	listFor = 5 * time.Minute
 	// verifyFor bounds each half of a verification of new credentials, which requests wait for. One that failed is repeated
 	// after verifyAgain.
-	verifyFor, verifyAgain = 20 * time.Second, 30 * time.Second
+	verifyFor, verifyAgain = 10 * time.Second, 30 * time.Second
 )
 
 // unknownAccount is what /readyz says until the account has a volume of this cluster.
 const unknownAccount = "no volume of this cluster is known, so credentials of another account would not be refused"
 
-// account hands out credentials of one account only: those that the credentials file had at first, and later ones after a volume
+// account hands out the credentials of one account: those that the credentials file had at first, and later ones after a volume
 // of this cluster was read with them. Until then the earlier ones stay in use. In another account no volume of this cluster
-// exists, and a delete or a detach of a volume that does not exist counts as done.
+// exists, and a delete or a detach of a volume that does not exist counts as done. While no volume is known, it takes all.
 type account struct {
 	cluster string
 	file    func() (string, error)
@@ -39,13 +42,14 @@ type account struct {
 	open func(ctx context.Context, credentials string) (cloud.Cloud, closer, error)
 	log  *zap.Logger
 
-	mu    sync.Mutex // also held during a verification, so that requests wait for its outcome
-	used  driver.Secret
+	verifying sync.Mutex // held by one request at a time; the others wait for a verification
+	used      driver.Secret
+	refused   driver.Secret // what the file has, if it is not used
+	again     time.Time     // when that is verified again
+
+	mu    sync.Mutex
 	known []cloud.VolumeID
-	// What the file has, if it is not used: why, and when it is verified again.
-	refused driver.Secret
-	err     error
-	again   time.Time
+	err   error // why refused is not used
 }
 
 // newAccount watches over the credentials file of a configuration.
@@ -61,15 +65,15 @@ func newAccount(cfg config, log *zap.Logger) *account {
 
 // credentials returns those to be used now.
 func (a *account) credentials() (string, error) {
+	a.verifying.Lock()
+	defer a.verifying.Unlock()
 	text, err := a.file()
 	if err != nil {
 		return "", err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	switch used := a.used.Reveal(); {
 	case used == "" || used == text:
-		a.used, a.refused, a.err = driver.NewSecret(text), driver.Secret{}, nil
+		a.use(text)
 	case text == a.refused.Reveal() && time.Now().Before(a.again):
 	default:
 		a.replace(text)
@@ -77,50 +81,77 @@ func (a *account) credentials() (string, error) {
 	return a.used.Reveal(), nil
 }
 
+func (a *account) use(text string) {
+	a.used, a.refused = driver.NewSecret(text), driver.Secret{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = nil
+}
+
 // replace uses other credentials from now on if they are verified.
 func (a *account) replace(text string) {
-	err := a.verify(text)
+	first := text != a.refused.Reveal()
+	err := a.verify(text, first)
 	if err == nil {
-		a.used, a.refused, a.err = driver.NewSecret(text), driver.Secret{}, nil
+		a.use(text)
 		a.log.Info("the credentials were replaced")
 		return
 	}
-	a.err = fmt.Errorf("the new credentials are not used, and the program continues with the earlier ones: %w", err)
-	if a.refused.Reveal() != text {
-		a.log.Warn("the new credentials are not used, and the program continues with the earlier ones", zap.Error(err))
+	err = fmt.Errorf("the new credentials are not used, and the program continues with the earlier ones: %w", err)
+	if first {
+		a.log.Warn("the credentials file has credentials that are not used", zap.Error(err))
 	}
 	a.refused, a.again = driver.NewSecret(text), time.Now().Add(verifyAgain)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
 }
 
-// verify returns nil if a volume of this cluster can be read with other credentials, or if none is known.
-func (a *account) verify(text string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), verifyFor)
-	defer cancel()
-	err := a.with(ctx, a.used.Reveal(), func(c cloud.Cloud) error {
-		ids, err := volumesOf(ctx, c, a.cluster)
-		if err == nil {
-			a.known = ids
-		}
-		return err
-	})
-	// Credentials that were revoked list nothing: what was listed before has to do.
-	if err != nil && len(a.known) == 0 && fault.Of(err) != fault.Denied {
-		return fmt.Errorf("list volumes of this cluster with the earlier ones: %w", err)
+// verify returns nil if a volume of this cluster can be read with other credentials, or if none is known. At first it lists
+// the volumes with the earlier credentials.
+func (a *account) verify(text string, first bool) error {
+	known := a.volumes()
+	if first || len(known) == 0 {
+		ids, err := a.list(known)
+		switch {
+		case err == nil:
+			known = a.know(ids, known)
+		case len(known) == 0 && fault.Of(err) != fault.Denied && fault.Of(err) != fault.NotFound:
+			return fmt.Errorf("list volumes of this cluster with the earlier ones: %w", err)
+		} // else they were revoked, or never were good: what was listed before has to do
 	}
-	if len(a.known) == 0 {
+	if len(known) == 0 {
 		return nil
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), verifyFor)
+	ctx, cancel := context.WithTimeout(context.Background(), verifyFor)
 	defer cancel()
 	return a.with(ctx, text, func(c cloud.Cloud) error {
-		for _, id := range a.known {
+		for _, id := range known {
 			if _, err := c.GetVolume(ctx, id); fault.Of(err) != fault.NotFound {
 				return err // nil, or it is not known whether the volume exists
 			}
 		}
 		return fmt.Errorf("they are of another account, where volume %s and %d others of this cluster do not exist; correct the Secret, or restart the controller if it is right: %w",
-			a.known[0], len(a.known)-1, fault.Denied)
+			known[0], len(known)-1, fault.Denied)
 	})
+}
+
+// list returns volumes that the earlier credentials show: of this cluster, or else those of the known ones that exist.
+func (a *account) list(known []cloud.VolumeID) (ids []cloud.VolumeID, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), verifyFor)
+	defer cancel()
+	err = a.with(ctx, a.used.Reveal(), func(c cloud.Cloud) error {
+		if ids, err = volumesOf(ctx, c, a.cluster); err != nil || len(ids) > 0 {
+			return err
+		}
+		for _, id := range known {
+			if _, err := c.GetVolume(ctx, id); fault.Of(err) != fault.NotFound {
+				ids = append(ids, id)
+			}
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // with calls do with a backend that has these credentials.
@@ -137,18 +168,19 @@ func (a *account) with(ctx context.Context, credentials string, do func(cloud.Cl
 func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 	for {
 		wait := listAgain
-		listing, cancel := context.WithTimeout(ctx, listFor)
-		ids, err := volumesOf(listing, c, a.cluster)
-		cancel()
-		if len(ids) > 0 {
-			wait = listEvery
-		}
-		if err != nil {
+		err := ops.Guard(func() error {
+			listing, cancel := context.WithTimeout(ctx, listFor)
+			defer cancel()
+			before := a.volumes()
+			ids, err := volumesOf(listing, c, a.cluster)
+			if len(ids) > 0 {
+				wait = listEvery
+				a.know(ids, before)
+			}
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
 			a.log.Info("could not list volumes to recognise the account", zap.Error(err))
-		} else {
-			a.mu.Lock()
-			a.known = ids
-			a.mu.Unlock()
 		}
 		select {
 		case <-ctx.Done():
@@ -156,6 +188,25 @@ func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// know replaces the volumes that were known before a list by those that it has found, and returns all that are known.
+func (a *account) know(found, before []cloud.VolumeID) []cloud.VolumeID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range a.known {
+		if !slices.Contains(before, id) && !slices.Contains(found, id) { // made or attached during the list
+			found = append(found, id)
+		}
+	}
+	a.known = found[:min(len(found), maxKnown)]
+	return slices.Clone(a.known)
+}
+
+func (a *account) volumes() []cloud.VolumeID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.known)
 }
 
 // refusal is why the credentials in the file are not used; nil: they are.
@@ -167,12 +218,47 @@ func (a *account) refusal() error {
 
 // note is what /readyz says beside "ok".
 func (a *account) note() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.known) > 0 {
+	if len(a.volumes()) > 0 {
 		return ""
 	}
 	return unknownAccount
+}
+
+// noting is a backend whose account remembers the volumes that it makes and attaches: the first ones of a new cluster, and
+// those of a cluster whose volumes all have the mark of the vendor's driver.
+type noting struct {
+	cloud.Cloud
+
+	account *account
+}
+
+func (n noting) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	v, err := n.Cloud.CreateVolume(ctx, req)
+	if err == nil {
+		n.account.remember(v.ID)
+	}
+	return v, err
+}
+
+func (n noting) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	device, err := n.Cloud.Attach(ctx, id, node)
+	if err == nil {
+		n.account.remember(id)
+	}
+	return device, err
+}
+
+func (n noting) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
+	return cloud.Modify(ctx, n.Cloud, id, tags)
+}
+
+// remember makes a volume known while there is room. The list makes room.
+func (a *account) remember(id cloud.VolumeID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.known) < maxKnown && !slices.Contains(a.known, id) {
+		a.known = append(a.known, id)
+	}
 }
 
 // volumesOf returns up to maxKnown volumes of a cluster, of the first page of the list that has some.
@@ -184,7 +270,8 @@ func volumesOf(ctx context.Context, c cloud.Cloud, cluster string) ([]cloud.Volu
 			return nil, err
 		}
 		for _, v := range list.Volumes {
-			if len(ids) < maxKnown && v.Mark == (cloud.Mark{Driver: true, Cluster: cluster}) {
+			// A cloud may compare tags without regard to case.
+			if len(ids) < maxKnown && v.Mark.Driver && strings.EqualFold(v.Mark.Cluster, cluster) {
 				ids = append(ids, v.ID)
 			}
 		}

@@ -123,6 +123,17 @@ func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	return machine.Zone, nil
 }
 
+// locate asks the metadata service once for what the flags leave open: a second backend is opened with each new credentials.
+func (c *config) locate(ctx context.Context, log *zap.Logger) (err error) {
+	if _, err := c.token(); err != nil {
+		return err
+	}
+	if c.region, err = regionOf(ctx, *c, log); err != nil || c.backend.locateFolder == nil {
+		return err
+	}
+	return c.backend.locateFolder(ctx, c)
+}
+
 // trusting makes a transport trust the certificates of --api-ca-file, if there are such.
 func trusting(c config, transport *http.Transport) *http.Transport {
 	if c.caPool != nil {

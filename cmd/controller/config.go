@@ -60,7 +60,7 @@ func (c *config) flags() *flag.FlagSet {
 	c.Register(fs)
 	fs.StringVar(&c.clusterID, "cluster-id", "", "a `name` for the cluster that no other cluster of the account has, written on everything created as the tag "+clusterTag+"; required unless --cloud is local")
 	fs.Var(driver.List(&c.tagFlags), "tag", "a tag for every volume, as `KEY=VALUE`; may be repeated")
-	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used at once")
+	fs.StringVar(&c.credentialsFile, "credentials-file", "", "the `file` with the API token of the cloud, or the authorized key of a service account (JSON) of Yandex Cloud; a new one in it is used after a volume was read with it")
 	fs.StringVar(&c.apiEndpoint, "api-endpoint", "", "another `URL` of the cloud's API: scheme, host and port; http:// for loopback addresses only")
 	fs.StringVar(&c.apiCAFile, "api-ca-file", "", "the `file` with the certificates (PEM) that --api-endpoint is trusted by (default: the system's)")
 	fs.StringVar(&c.region, "region", "", "the region, or the zone on Yandex Cloud, of requests that name none (default: ask the metadata service)")

@@ -65,6 +65,9 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	around := surroundings{log: log, registry: prometheus.NewRegistry()}
 	var guard *account // nil: the credentials stay the same
 	if cfg.file != nil {
+		if err := cfg.locate(ctx, log); err != nil {
+			return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
+		}
 		guard = newAccount(cfg, log)
 		cfg.token = guard.credentials
 		if err := cfg.file.watch(around, guard); err != nil {
@@ -84,6 +87,10 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve answers CSI calls over the backend until ctx ends.
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings) error {
 	log, registry := around.log, around.registry
+	if guard != nil {
+		go guard.watch(ctx, bare)
+		bare = noting{bare, guard}
+	}
 	decorated, err := decorate(bare, log, registry)
 	if err != nil {
 		return err
@@ -97,7 +104,6 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 	if guard != nil {
 		ready = func(ctx context.Context) error { return errors.Join(reach.ask(ctx), guard.refusal()) }
 		note = guard.note
-		go guard.watch(ctx, bare)
 	}
 	service := controller.New(decorated, cfg.Names, cfg.tags...)
 	return driver.Serve(ctx, driver.Config{
