@@ -27,7 +27,14 @@ func (p *programs) Run(ctx context.Context, c Command) (Output, error) {
 	p.mu.Lock()
 	p.count[c.Name]++
 	p.mu.Unlock()
-	return p.under.Run(ctx, c)
+	out, err := p.under.Run(ctx, c)
+	if err == nil && out.ExitCode != 0 && saysBusy(out) {
+		// It has done nothing, and is tried again: a program that searches for a free loop device had this one.
+		p.mu.Lock()
+		p.count[c.Name]--
+		p.mu.Unlock()
+	}
+	return out, err
 }
 
 // runs returns how often the programs of these names ran so far; without a name, every mkfs.
