@@ -29,10 +29,10 @@ const (
 	verifyFor, verifyAgain = 10 * time.Second, 30 * time.Second
 )
 
-// unknownAccount is what /readyz says until the account has a volume of this cluster.
+// unknownAccount is in the answer of /readyz until the account has a volume of this cluster.
 const unknownAccount = "no volume of this cluster is known, so credentials of another account would not be refused"
 
-// account hands out the credentials of one account: those that the credentials file had at first, and later ones after a volume
+// account returns the credentials of one account: those that the credentials file had at first, and later ones after a volume
 // of this cluster was read with them. Until then the earlier ones stay in use. In another account no volume of this cluster
 // exists, and a delete or a detach of a volume that does not exist counts as done. While no volume is known, it takes all.
 type account struct {
@@ -216,7 +216,7 @@ func (a *account) refusal() error {
 	return a.err
 }
 
-// note is what /readyz says beside "ok".
+// note returns the text that /readyz adds to its answer while the account has no known volume, else "".
 func (a *account) note() string {
 	if len(a.volumes()) > 0 {
 		return ""

@@ -349,6 +349,34 @@ func TestAccountRemembersABoundedNumber(t *testing.T) {
 	}
 }
 
+func TestAccountRemembersABoundedNumberOfAttachedVolumes(t *testing.T) {
+	a := &account{}
+	for i := range maxKnown + 1 {
+		a.remember(cloud.VolumeID(fmt.Sprint("vol-", i)))
+	}
+	if got := a.volumes(); len(got) != maxKnown {
+		t.Errorf("remembered are %v, want %d", got, maxKnown)
+	}
+	if got := a.know([]cloud.VolumeID{"listed", "vol-0"}, nil); len(got) != maxKnown || slices.Index(got, "vol-0") != 1 || slices.Contains(got[2:], "vol-0") {
+		t.Errorf("after a list known are %v, want %d, each once", got, maxKnown)
+	}
+}
+
+// A repeat reads volumes, and lists none: lists take most of the requests in a crowded account.
+func TestAccountListsOnceForTheSameCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecrets(t, 2)
+		s.text = "their key"
+		s.want(t, "key", fault.Denied)
+		lists, reads := s.lists, s.reads
+		time.Sleep(verifyAgain)
+		s.want(t, "key", fault.Denied)
+		if s.lists != lists || s.reads != reads+2 {
+			t.Errorf("a repeat has read %d pages and %d volumes, want 0 and 2", s.lists-lists, s.reads-reads)
+		}
+	})
+}
+
 func TestAccountVerifiesOnceForAllRequests(t *testing.T) {
 	s := newSecrets(t, 2)
 	s.text = "their key"
@@ -483,6 +511,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	first, second := create("pvc-1"), create("pvc-2")
 	publish(first)
 	publish(second)
+	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
 	doctorSays(t, flags, "it has volumes of the cluster prod")
 
 	use(theirs.Token())
