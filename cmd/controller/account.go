@@ -67,7 +67,7 @@ func newAccount(cfg config, log *zap.Logger) *account {
 func (a *account) credentials() (string, error) {
 	a.verifying.Lock()
 	defer a.verifying.Unlock()
-	text, err := a.file()
+	text, err := a.file() // one at a time, or an earlier text could come last
 	if err != nil {
 		return "", err
 	}
@@ -271,7 +271,7 @@ func volumesOf(ctx context.Context, c cloud.Cloud, cluster string) ([]cloud.Volu
 		}
 		for _, v := range list.Volumes {
 			// A cloud may compare tags without regard to case.
-			if len(ids) < maxKnown && v.Mark.Driver && strings.EqualFold(v.Mark.Cluster, cluster) {
+			if len(ids) < maxKnown && strings.EqualFold(v.Mark.Cluster, cluster) {
 				ids = append(ids, v.ID)
 			}
 		}

@@ -35,11 +35,13 @@ import (
 type secrets struct {
 	*account
 
-	text            string                   // in the file
-	opens           map[string]*memory.Cloud // no entry: credentials that the cloud refuses
-	broken, noLists atomic.Bool              // every request is Unavailable, or each list
-	emptyLists      bool
-	reads, lists    int
+	text       string                   // in the file
+	opens      map[string]*memory.Cloud // no entry: credentials that the cloud refuses
+	refuses    error                    // with this
+	emptyLists bool
+
+	broken, noLists, noReads atomic.Bool // every request is Unavailable, or each list, or each read of a volume
+	reads, lists             int
 }
 
 // keyed is a backend with certain credentials.
@@ -62,15 +64,15 @@ func (k keyed) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeLi
 
 func (k keyed) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	k.of.reads++
-	if err := k.fails(); err != nil {
-		return cloud.Volume{}, err
+	if err := k.fails(); err != nil || k.of.noReads.Load() {
+		return cloud.Volume{}, cmp.Or(err, error(fault.Unavailable))
 	}
 	return k.Cloud.GetVolume(ctx, id)
 }
 
 func (k keyed) fails() error {
 	if k.Cloud == nil {
-		return fault.Denied
+		return k.of.refuses
 	}
 	if k.of.broken.Load() {
 		return fault.Unavailable
@@ -82,12 +84,17 @@ func (k keyed) fails() error {
 func newSecrets(t *testing.T, volumes int) *secrets {
 	t.Helper()
 	ours, theirs := memory.NewAccount(memory.Config{PageSize: 2}), memory.NewAccount(memory.Config{})
-	s := &secrets{text: "key", opens: map[string]*memory.Cloud{
+	s := &secrets{text: "key", refuses: fault.Denied, opens: map[string]*memory.Cloud{
 		"key": ours.Cluster("one"), "newer key": ours.Cluster("one"), "their key": theirs.Cluster("one"), "key of two": ours.Cluster("two"),
 	}}
 	s.account = &account{
 		cluster: "one", log: zap.NewNop(),
-		file: func() (string, error) { return s.text, nil },
+		file: func() (string, error) {
+			if s.verifying.TryLock() {
+				t.Error("the file is read without the lock: what is read first may be used last")
+			}
+			return s.text, nil
+		},
 		open: func(_ context.Context, key string) (cloud.Cloud, closer, error) {
 			return keyed{s.opens[key], s}, func(context.Context) error { return nil }, nil
 		},
@@ -197,10 +204,13 @@ func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
 
 // They are not waited for where nothing was listed before either.
 func TestAccountTakesOtherCredentialsAfterRevokedOnes(t *testing.T) {
-	s := newSecrets(t, 3)
-	delete(s.opens, "key")
-	s.text = "newer key"
-	s.want(t, "newer key", nil)
+	for _, refuses := range []error{fault.Denied, fault.NotFound} { // a folder that the key may not see
+		s := newSecrets(t, 3)
+		s.refuses = refuses
+		delete(s.opens, "key")
+		s.text = "newer key"
+		s.want(t, "newer key", nil)
+	}
 }
 
 func TestAccountRemembersVolumesWhileTheListFails(t *testing.T) {
@@ -222,6 +232,13 @@ func TestAccountForgetsNothingForAnEmptyList(t *testing.T) {
 		s.watchFor(t)
 		s.text = "their key"
 		s.want(t, "key", fault.Denied)
+		s.noReads.Store(true)
+		time.Sleep(verifyAgain)
+		s.want(t, "key", fault.Unavailable)
+		s.text = "their newer key"
+		s.opens["their newer key"] = s.opens["their key"]
+		s.want(t, "key", fault.Unavailable)
+		s.noReads.Store(false)
 		s.emptyLists = false
 		s.deleteAll(t, "key")
 		s.emptyLists = true
@@ -297,6 +314,9 @@ func TestAccountListsWithTheEarlierCredentials(t *testing.T) {
 		makeVolumes(t, s.opens["key"], "later", 1)
 		s.text = "newer key"
 		s.want(t, "newer key", nil)
+		if now, err := volumesOf(t.Context(), s.opens["key"], "one"); err != nil || len(now) != 1 || !slices.Equal(s.volumes(), now) {
+			t.Errorf("known are %v, want %v, %v", s.volumes(), now, err)
+		}
 	})
 }
 
@@ -332,6 +352,8 @@ func TestAccountRepeatsAVerificationThatFailed(t *testing.T) {
 				s.broken.Store(true)
 				s.text = "newer key"
 				s.want(t, "key", fault.Unavailable)
+				time.Sleep(verifyAgain)
+				s.want(t, "key", fault.Unavailable)
 				s.broken.Store(false)
 				s.want(t, "key", fault.Unavailable)
 				time.Sleep(verifyAgain)
@@ -342,9 +364,9 @@ func TestAccountRepeatsAVerificationThatFailed(t *testing.T) {
 }
 
 func TestAccountRemembersABoundedNumber(t *testing.T) {
-	c := memory.New(memory.Config{})
+	c := memory.NewAccount(memory.Config{}).Cluster("one")
 	makeVolumes(t, c, "pvc", maxKnown+1)
-	if ids, err := volumesOf(t.Context(), c, ""); err != nil || len(ids) != maxKnown {
+	if ids, err := volumesOf(t.Context(), c, "one"); err != nil || len(ids) != maxKnown {
 		t.Errorf("remembered are %v, %v, want %d", ids, err, maxKnown)
 	}
 }
