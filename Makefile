@@ -5,8 +5,9 @@ export GO ?= go
 export VERSION := $(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
 export COMMIT  := $(or $(COMMIT),$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
 # Without buildvcs, because git shows root nothing of a clone that is somebody else's, and go fails then. One set of flags for
-# all, so that a package is compiled once, and not again in another clone.
+# all, and cgo for the race detector alone, which needs it: a package is compiled twice at most, and not again in another clone.
 export GOFLAGS := $(strip -buildvcs=false -trimpath $(GOFLAGS))
+export CGO_ENABLED ?= 0
 BUILD   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
@@ -28,7 +29,7 @@ help: ## Print this help
 
 .PHONY: build
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
-	@test/progress.sh "building both programs" env CGO_ENABLED=0 $(GO) build $(BUILD) -o bin/ ./cmd/controller ./cmd/node
+	@test/progress.sh "building both programs" $(GO) build $(BUILD) -o bin/ ./cmd/controller ./cmd/node
 	@mv bin/controller bin/cloudblock-controller && mv bin/node bin/cloudblock-node
 	@# What root has built in somebody else's clone stays theirs to build again.
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
@@ -43,7 +44,7 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 	@case "$(CLOUD)" in local | digitalocean | linode | yandex) ;; \
 		*) echo "CLOUD=$(CLOUD): known are local, digitalocean, linode, yandex" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
-	@test/progress.sh "building the demo" env CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
+	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
 
 # REPORT prints each package as it finishes, what is under way, and one line at the end.
@@ -54,25 +55,26 @@ TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 test: formatted ## Run the tests that need no root, once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
-	@CGO_ENABLED=0 $(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
 
 .PHONY: test-all
 test-all: ## Run every test that needs no root, with -race and in every variant
 	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
-	@$(TESTS) '$(GO) test -json -race -timeout 30m -parallel 4 ./... | $(REPORT)'
+	@# -exec: what tests compile is without cgo too.
+	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@cd test/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
-	@# Without the cache: the tests also run programs, whose sources it does not see.
-	@cd test/manifests && $(TESTS) '$(GO) test -json -race -count=1 ./... | $(REPORT)'
-	@cd test/manifests/oldest && $(TESTS) '$(GO) test -json -race ./... | $(REPORT)'
-	@# Without -race, so that the tests and Helm are compiled once.
+	@# Without -race, so that Kubernetes and Helm are compiled once. Without the cache: the tests also run programs, whose sources
+	@# it does not see.
+	@cd test/manifests && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
+	@cd test/manifests/oldest && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
 	@cd test/charts && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	cd test/sanity && $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
+	cd test/sanity && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
 
 .PHONY: e2e
 e2e: ## Run the tests on real loop devices and filesystems: SHORT=1, the quicker half (root)

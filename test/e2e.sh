@@ -8,6 +8,7 @@ files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/e2e t
 packages=$(for file in $files; do echo "./$(dirname "$file")"; done | sort -ru)
 tests=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | grep -vx TestMain | sort -u | paste -sd '|')
 how=-race
+export CGO_ENABLED=1
 if [ -n "${SHORT:-}" ]; then
 	how='-short -vet=off -ldflags=-w' # with what make test has compiled
 	export CGO_ENABLED=0
