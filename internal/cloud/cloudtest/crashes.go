@@ -35,9 +35,9 @@ type Crashes struct {
 	Stack func(c cloud.Cloud) cloud.Cloud
 	// Request asks for the smallest volume under a name.
 	Request func(name string) cloud.CreateVolumeRequest
-	// Node is a machine, and Elsewhere are zones of which only a later one can serve.
-	Node      cloud.NodeID
-	Elsewhere []string
+	// Node and Second are machines, and Elsewhere are zones of which only a later one can serve.
+	Node, Second cloud.NodeID
+	Elsewhere    []string
 	// Simulated plays in simulated time: nothing of the accounts is outside of the program then.
 	Simulated bool
 }

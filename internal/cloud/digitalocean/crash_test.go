@@ -48,7 +48,7 @@ func crashes(lasts clock.Span) cloudtest.Crashes {
 		Fresh: func(t *testing.T) cloudtest.Account {
 			return crashed{start(t, emulator.Options{Durations: emulator.Actions(lasts)})}
 		},
-		Stack: stack, Request: request, Node: node1, Elsewhere: []string{"nyc2", "ams3"},
+		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"nyc2", "ams3"},
 	}
 }
 
@@ -56,6 +56,11 @@ func crashes(lasts clock.Span) cloudtest.Crashes {
 // new one that is asked the same converges, and nothing is left or doubled.
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 	crashes(clock.Fixed(2 * time.Millisecond)).Kill(t)
+}
+
+// A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
+func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
+	crashes(clock.Fixed(2 * time.Millisecond)).Waited(t)
 }
 
 // Two controllers on one account are asked the same at once: locks and queues of one process carry no

@@ -49,7 +49,7 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 			opts.Durations.Delete = lasts
 			return crashed{start(t, opts)}
 		},
-		Stack: stack, Request: request, Node: node1, Elsewhere: []string{"us-den-edge-1", "us-east"},
+		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"us-den-edge-1", "us-east"},
 	}
 }
 
@@ -75,6 +75,11 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
 		})
 	}
+}
+
+// A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
+func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
+	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
 // Two controllers on one account are asked the same at once: locks and queues of one process carry no

@@ -53,7 +53,7 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 		Fresh: func(t *testing.T) cloudtest.Account {
 			return crashed{start(t, emulator.Options{Durations: emulator.Each(lasts), Rules: rules})}
 		},
-		Stack: stack, Request: request, Node: node1, Elsewhere: []string{"no-such-zone", "ru-central1-d"}, Simulated: true,
+		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"no-such-zone", "ru-central1-d"}, Simulated: true,
 	}
 }
 
@@ -77,6 +77,11 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
 		})
 	}
+}
+
+// A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
+func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
+	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
 // Two controllers on one folder are asked the same at once: locks and queues of one process carry no
