@@ -58,6 +58,7 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "cloud/running", "cloud/requestid"}, outside: []string{prometheus}},
 	"internal/cloud/api":         {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget", "cloud/requestid"}, outside: []string{zap}},
+	"internal/cloud/block":       {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault", "cloud/profile", "driver/compat", "cloud/requestid"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/compat":     {ours: []string{"cloud/profile"}},
@@ -91,7 +92,7 @@ func withClouds(rows map[string]rule) map[string]rule {
 	for name, sdk := range sdks {
 		controller.ours = append(controller.ours, "cloud/"+name)
 		rows["internal/cloud/"+name] = rule{
-			ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/budget", "cloud/tags", "cloud/requestid"},
+			ours:    []string{"cloud", "fault", "cloud/profile", "cloud/ops", "cloud/api", "cloud/block", "cloud/budget", "cloud/tags", "cloud/requestid"},
 			outside: append([]string{zap}, sdk...),
 		}
 	}

@@ -45,7 +45,7 @@ func (c *Cloud) nameOf(ctx context.Context, id cloud.VolumeID) (string, error) {
 	if known {
 		return name, nil
 	}
-	vol, err := c.volumes.Get(ctx, id)
+	vol, err := c.Get(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
@@ -84,6 +85,8 @@ func defaultLimits() []budget.Window {
 
 // Cloud implements cloud.Cloud over the API of DigitalOcean.
 type Cloud struct {
+	*block.Verbs
+
 	api       client
 	ops       *ops.Runner
 	region    string
@@ -92,7 +95,6 @@ type Cloud struct {
 	orphanAge time.Duration
 	log       *zap.Logger
 
-	volumes *ops.Reads[cloud.VolumeID, *volume]
 	regions *ops.Reads[struct{}, map[string]bool]
 	seen    cache
 	cloning ops.InUse // the names of temporary snapshots
@@ -133,7 +135,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
-	c.volumes = ops.NewReads(c.ops, c.readVolume, c.volumePage)
+	c.Verbs = block.New(traits, requests{c}, c.ops, c.volumePage)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	if cfg.SweepEvery > 0 {
 		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
@@ -56,7 +57,7 @@ func checkCreate(req cloud.CreateVolumeRequest) error {
 		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
 	case len(req.Parameters) > 0:
 		return fmt.Errorf("unknown parameter %q: %w", req.Parameters[0].Name, fault.InvalidArgument)
-	case gib(req.Size) > maxSize:
+	case block.GiB(req.Size) > maxSize:
 		return fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, maxSize, fault.OutOfRange)
 	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
 		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
@@ -72,7 +73,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequ
 	return godo.VolumeCreateRequest{
 		Name:          c.cloudName(req.Name),
 		Description:   c.newRecord(req).line(),
-		SizeGigaBytes: max(gib(req.Size), 1),
+		SizeGigaBytes: max(block.GiB(req.Size), 1),
 		SnapshotID:    string(req.Source.Snapshot),
 		Tags:          words,
 	}, err

@@ -32,7 +32,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 		}
 		words = append(words, word)
 	}
-	vol, err := c.volumes.Get(ctx, id)
+	vol, err := c.readVolume(ctx, id, budget.Read)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
@@ -63,7 +63,7 @@ func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, method, word s
 		verb = "remove"
 	}
 	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{
-		Name: fmt.Sprintf("%s tag %s of volume %s", verb, word, id), Kind: "tag", Object: volumeKey(id), Priority: budget.Write,
+		Name: fmt.Sprintf("%s tag %s of volume %s", verb, word, id), Kind: "tag", Object: c.VolumeKey(id), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (none struct{}, operation string, err error) {
 			return none, "", c.api.Do(ctx, api.Request{
 				Method: method, Path: tagsPath + "/" + word + "/resources", Write: w, NoContent: true,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/digitalocean/godo"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
@@ -27,9 +26,6 @@ const (
 	// also for a detach that waits there.
 	trackPriority = budget.Detach
 )
-
-// volumeKey names a volume in ops.
-func volumeKey(id cloud.VolumeID) string { return "volume " + string(id) }
 
 // tracker follows actions. One action is read by its id; of several the account's newest are read, on one
 // page, and by itself what that page lacks. Actions are asked for by id because a volume that is gone takes

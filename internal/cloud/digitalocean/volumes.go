@@ -12,63 +12,20 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// DeleteVolume removes a volume.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	if !objectID(id) {
-		return nil
-	}
-	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
-		Name: "delete volume " + string(id), Kind: "delete", Object: volumeKey(id), Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			return nil, "", c.remove(ctx, w, volumesPath+"/"+string(id))
-		},
-		State:  func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id) },
-		Decide: decideDelete,
-	})
-	if err == nil {
-		c.seen.forget(id)
-	}
-	return err
-}
-
-// decideDelete says what a refused delete means.
-func decideDelete(vol *volume, settled bool, refusal error) error {
-	switch {
-	case vol == nil:
-		return nil
-	case settled && len(vol.DropletIDs) > 0:
-		return fmt.Errorf("it is attached to droplet %d; it can be deleted when it is detached: %w: %w", vol.DropletIDs[0], fault.VolumeInUse, refusal)
-	default:
-		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
-	}
-}
-
-// GetVolume returns the present state of a volume.
-func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	if !objectID(id) {
-		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
-	}
-	vol, err := c.volumes.Get(ctx, id)
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	return volumeOf(vol), nil
-}
-
 // readVolume reads one volume. fault.NotFound when there is none.
-func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID) (*volume, error) {
+func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	doing := "read volume " + string(id)
 	var root struct {
 		Volume volume `json:"volume"`
 	}
-	err := c.api.Do(ctx, get(doing, volumesPath+"/"+string(id), budget.Read), &root)
+	err := c.api.Do(ctx, get(doing, volumesPath+"/"+string(id), p), &root)
 	switch {
 	case err != nil:
 		return nil, err
@@ -80,8 +37,8 @@ func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID) (*volume, err
 }
 
 // findVolume is readVolume with a nil for a volume that does not exist.
-func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID) (*volume, error) {
-	vol, err := c.readVolume(ctx, id)
+func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
+	vol, err := c.readVolume(ctx, id, p)
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		c.seen.forget(id)
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
@@ -90,7 +47,7 @@ func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID) (*volume, err
 }
 
 // volumePage reads the volumes of an account that fit on one page, and nil where they do not.
-func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*volume, error) {
+func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volume, error) {
 	if c.seen.many.Load() {
 		return nil, nil
 	}
@@ -99,9 +56,9 @@ func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*volume, err
 		c.seen.many.Store(err == nil)
 		return nil, err
 	}
-	found := make(map[cloud.VolumeID]*volume, len(list))
+	found := make(map[cloud.VolumeID]*block.Volume, len(list))
 	for i := range list {
-		found[cloud.VolumeID(list[i].ID)] = &list[i]
+		found[cloud.VolumeID(list[i].ID)] = &block.Volume{Volume: volumeOf(&list[i])}
 		c.seen.put(&list[i])
 	}
 	return found, nil
@@ -185,9 +142,6 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 	return all, nil
 }
 
-// gib rounds a size up to what the cloud counts in.
-func gib(size cloud.Bytes) int64 { return int64((size + cloud.GiB - 1) / cloud.GiB) }
-
 // volumeOf translates a volume.
 func volumeOf(v *volume) cloud.Volume {
 	words := wordsOf(v)
@@ -219,6 +173,3 @@ func regionOf(v *volume) string {
 func deviceOf(name string) cloud.Device {
 	return cloud.Device{Name: profile.DigitalOcean.LinkPrefix + name, Serial: name}
 }
-
-// attachedTo reports whether the volume is a disk of the droplet.
-func attachedTo(v *volume, id int) bool { return slices.Contains(v.DropletIDs, id) }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
@@ -104,6 +105,8 @@ const ParamEncrypted = "encrypted"
 
 // Cloud implements cloud.Cloud over the API of Linode.
 type Cloud struct {
+	*block.Verbs
+
 	noSnapshots
 
 	api       *api.Client
@@ -169,6 +172,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cmp.Or(cfg.Tick, listTick), Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
+	c.Verbs = block.New(c.traits(), requests{c}, c.ops, nil)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	if cfg.SweepEvery > 0 {
 		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {

@@ -36,7 +36,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 		return nil, err
 	}
 	if v.Size < body.Size {
-		if _, err := c.grow(ctx, v.ID, body.Size); err != nil {
+		if _, err := c.ExpandVolume(ctx, volumeID(v.ID), cloud.Bytes(body.Size)*cloud.GiB); err != nil {
 			// Another controller may be at it too, so it is not removed; the repeat goes on from here.
 			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", v.ID, fault.Uncertain, err)
 		}
@@ -63,7 +63,7 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 		return nil, fmt.Errorf("%w: %w", fault.VolumeDamaged, errBroken(v))
 	case len(req.Zones) > 0 && !slices.Contains(req.Zones, v.Region):
 		return nil, fmt.Errorf("volume %d is in %s and cannot be copied to any of %q: %w", n, v.Region, req.Zones, fault.SourceElsewhere)
-	case req.Limit > 0 && sizeOf(v) > req.Limit:
+	case req.Limit > 0 && cloud.Bytes(v.Size)*cloud.GiB > req.Limit:
 		return nil, fmt.Errorf("volume %d has %d GiB, so its copy has more than the limit %s: %w", n, v.Size, req.Limit, fault.OutOfRange)
 	case body.Encryption != "" && body.Encryption != v.Encryption:
 		return nil, fmt.Errorf("a copy is encrypted if its source is, and volume %d has encryption %q; use a class with %s: \"%t\", or one that leaves it out: %w",
@@ -168,7 +168,7 @@ func errSwept(id int) error {
 // finish gives a finished copy the label and the tags of its request.
 func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, error) {
 	same, err := ops.Run(ctx, c.ops, ops.Op[[]volume]{
-		Name: fmt.Sprintf("label volume %d %s", id, body.Label), Kind: "update", Object: volumeKey(id), Priority: budget.Write,
+		Name: fmt.Sprintf("label volume %d %s", id, body.Label), Kind: "update", Object: c.VolumeKey(volumeID(id)), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) ([]volume, string, error) {
 			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, id), linodego.VolumeUpdateOptions{Label: body.Label, Tags: &body.Tags})
 			if err != nil {

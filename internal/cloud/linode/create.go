@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -54,7 +55,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 
 // createBody checks and translates a request, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (newVolume, error) {
-	body := newVolume{Label: c.labelOf(req.Name), Size: max(gib(req.Size), minSize)}
+	body := newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
 	switch {
 	case req.Name == "":
 		return body, fmt.Errorf("it has no name: %w", fault.InvalidArgument)

@@ -27,81 +27,30 @@ func with(status linodego.VolumeStatus, linode int, ready bool) *volume {
 	return v
 }
 
-// A1, A2, A7, A9, A11: what a refusal means follows from the state alone.
-func TestWhatARefusalMeans(t *testing.T) {
-	room := &linode{region: "us-ord", status: "running", used: 2, slots: 8}
-	off, full, elsewhere := *room, *room, *room
-	off.status, full.used, elsewhere.region = "offline", 8, "us-east"
-	busy, gone, odd := refusedWith(400, "Linode busy."), refusedWith(404, "Not found"), refusedWith(400, "the moon is full")
-	free, here, there := with(statusActive, 0, false), with(statusActive, 7, true), with(statusActive, 8, true)
-	rotating, broken, deleting := with(statusRotating, 0, false), with(statusBroken, 0, false), with(statusDeleting, 0, false)
-	attach := func(v *volume, target *linode, settled bool, refusal error) error {
-		return decideAttach(placement{vol: v, onto: 7, target: target}, settled, refusal)
-	}
+// What the refusal of a create or a copy means follows from the state alone.
+func TestWhatARefusedCreateMeans(t *testing.T) {
+	odd, free := refusedWith(400, "the moon is full"), with(statusActive, 0, false)
+	rotating, deleting := with(statusRotating, 0, false), with(statusDeleting, 0, false)
 	create := func(same []volume, can capabilities, encryption string, refusal error) error {
 		state := creation{same: same, regions: map[string]capabilities{"us-ord": can}}
 		return decideCreate(state, newVolume{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
-	}
-	remove := func(v *volume, settled bool, refusal error, locks ...string) error {
-		return decideDelete(remainder{vol: v, locks: locks}, settled, refusal)
 	}
 	all := capabilities{volumes: true, encryption: true}
 	tests := map[string]struct {
 		got  error
 		want error
 	}{
-		"attach: it is there":                        {attach(here, nil, true, odd), nil},
-		"attach: it is there and may be leaving":     {attach(here, nil, false, odd), fault.Busy},
-		"attach: it is there without a device":       {attach(with(statusActive, 7, false), nil, true, odd), fault.Busy},
-		"attach: it is elsewhere":                    {attach(there, nil, true, odd), fault.AttachedElsewhere},
-		"attach: it is elsewhere and may be leaving": {attach(there, nil, false, odd), fault.Busy},
-		"attach: there is no volume":                 {attach(nil, nil, false, gone), fault.NotFound},
-		"attach: it is being deleted":                {attach(deleting, nil, false, odd), fault.NotFound},
-		"attach: it is broken":                       {attach(broken, room, true, odd), fault.VolumeDamaged.Explain(fault.Unavailable)},
-		"attach: it is being made":                   {attach(with(statusCreating, 0, false), room, true, odd), fault.Busy},
-		"attach: there is no Linode":                 {attach(free, nil, true, gone), fault.NotFound},
-		"attach: the Linode is full":                 {attach(free, &full, true, odd), fault.NoSlot},
-		"attach: the Linode is off":                  {attach(free, &off, true, odd), fault.Precondition},
-		"attach: another region":                     {attach(free, &elsewhere, true, odd), fault.WrongZone},
-		"attach: a quota is no lack of slots":        {attachError(refusedWith(400, "Account limit reached.")), fault.Quota.Explain(fault.Unavailable)},
-		"attach: nothing explains it":                {attach(free, room, true, odd), fault.Busy},
-		"detach: it is here and nothing was sent":    {decideDetach(here, 7, nil), fault.Busy},
-		"detach: it is free":                         {decideDetach(free, 7, nil), nil},
-		"detach: it is elsewhere":                    {decideDetach(there, 7, nil), nil},
-		"detach: it is elsewhere and was refused":    {decideDetach(there, 7, odd), nil},
-		"detach: there is no volume":                 {decideDetach(nil, 7, nil), nil},
-		"detach: the Linode is gone":                 {decideDetach(here, 7, gone), fault.Unavailable},
-		"detach: nothing explains it":                {decideDetach(here, 7, odd), fault.Busy},
-		"delete: it is free and nothing was sent":    {remove(free, false, nil), fault.Busy},
-		"delete: it is attached, nothing was sent":   {remove(here, false, nil), fault.VolumeInUse},
-		"delete: it is attached":                     {remove(here, true, odd), fault.VolumeInUse},
-		"delete: it is attached and may be leaving":  {remove(here, false, odd), fault.Busy},
-		"delete: there is no volume":                 {remove(nil, false, nil), nil},
-		"delete: it is being deleted":                {remove(deleting, false, nil), nil},
-		"delete: it is locked":                       {remove(free, true, odd, "cannot_delete"), fault.VolumeInUse},
-		"delete: its key is being rotated":           {remove(rotating, true, odd), fault.Precondition},
-		"delete: nothing explains it":                {remove(free, true, odd), fault.Busy},
-		"resize: it has grown":                       {decideResize(here, 10, false, odd), nil},
-		"resize: it is growing":                      {decideResize(with(statusResizing, 0, false), 10, true, odd), fault.Busy},
-		"resize: something may be under way":         {decideResize(here, 20, false, odd), fault.Busy},
-		"resize: its key is being rotated":           {decideResize(rotating, 20, true, odd), fault.Precondition},
-		"resize: a quota":                            {decideResize(here, 20, true, refusedWith(400, "Account limit reached.")), fault.Quota},
-		"resize: a size that cannot be":              {decideResize(here, 20, true, refusedWith(400, "Must be 10-10240", "size")), fault.OutOfRange},
-		"resize: the Linode is busy":                 {decideResize(here, 20, true, busy), fault.Busy},
-		"resize: it is broken":                       {decideResize(broken, 20, true, odd), fault.VolumeDamaged.Explain(fault.Unavailable)},
-		"resize: there is no volume":                 {decideResize(nil, 20, true, gone), fault.NotFound},
-		"resize: nothing explains it":                {decideResize(here, 20, true, odd), fault.Precondition},
-		"create: the label is taken":                 {create([]volume{*free}, all, unencrypted, odd), fault.Conflict},
-		"create: the label will be free":             {create([]volume{*deleting}, all, unencrypted, odd), fault.Unavailable},
-		"create: the label has become free":          {create(nil, all, unencrypted, refusedWith(400, "must be unique", "label")), fault.Busy},
-		"create: no volumes in the region":           {create(nil, capabilities{}, unencrypted, odd), fault.NoZone},
-		"create: no encryption in the region":        {create(nil, capabilities{volumes: true}, encrypted, odd), fault.NoZone},
-		"create: the region refuses and has both":    {create(nil, all, unencrypted, refusedWith(400, "no space is left", "region")), fault.NoZone},
-		"create: a quota":                            {create(nil, all, unencrypted, refusedWith(400, "Account limit reached.")), fault.Quota},
-		"create: nothing explains it":                {create(nil, all, unencrypted, odd), fault.InvalidArgument},
-		"clone: another controller made it":          {decideClone(duplicate{made: free}, odd), nil},
-		"clone: the source is gone":                  {decideClone(duplicate{}, odd), fault.NotFound},
-		"clone: the source's key is being rotated":   {decideClone(duplicate{source: rotating}, odd), fault.Unavailable},
+		"create: the label is taken":               {create([]volume{*free}, all, unencrypted, odd), fault.Conflict},
+		"create: the label will be free":           {create([]volume{*deleting}, all, unencrypted, odd), fault.Unavailable},
+		"create: the label has become free":        {create(nil, all, unencrypted, refusedWith(400, "must be unique", "label")), fault.Busy},
+		"create: no volumes in the region":         {create(nil, capabilities{}, unencrypted, odd), fault.NoZone},
+		"create: no encryption in the region":      {create(nil, capabilities{volumes: true}, encrypted, odd), fault.NoZone},
+		"create: the region refuses and has both":  {create(nil, all, unencrypted, refusedWith(400, "no space is left", "region")), fault.NoZone},
+		"create: a quota":                          {create(nil, all, unencrypted, refusedWith(400, "Account limit reached.")), fault.Quota},
+		"create: nothing explains it":              {create(nil, all, unencrypted, odd), fault.InvalidArgument},
+		"clone: another controller made it":        {decideClone(duplicate{made: free}, odd), nil},
+		"clone: the source is gone":                {decideClone(duplicate{}, odd), fault.NotFound},
+		"clone: the source's key is being rotated": {decideClone(duplicate{source: rotating}, odd), fault.Unavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	}
 	var words []string // of the last read, with those wanted
 	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
-		Name: fmt.Sprintf("put tags %q on volume %d", wanted, n), Kind: "update", Object: volumeKey(n), Priority: budget.Write, Lease: lease,
+		Name: fmt.Sprintf("put tags %q on volume %d", wanted, n), Kind: "update", Object: c.VolumeKey(id), Priority: budget.Write, Lease: lease,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
 			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, n), linodego.VolumeUpdateOptions{Tags: &words})
 			return v, "", err

@@ -15,6 +15,7 @@ import (
 	"github.com/linode/linodego"
 	"go.uber.org/zap"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
@@ -78,7 +79,7 @@ func (c *Cloud) keep(ctx context.Context, v *volume, words []string) error {
 func (c *Cloud) touch(ctx context.Context, id int, words []string) (*volume, error) {
 	words = append(slices.Clone(words), touched+strconv.FormatInt(time.Now().UnixNano(), 10))
 	return ops.Run(ctx, c.ops, ops.Op[*volume]{
-		Name: fmt.Sprintf("keep copy %d", id), Kind: "update", Object: volumeKey(id), Priority: budget.Write,
+		Name: fmt.Sprintf("keep copy %d", id), Kind: "update", Object: c.VolumeKey(volumeID(id)), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
 			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, id), linodego.VolumeUpdateOptions{Tags: &words})
 			return v, "", err
@@ -173,9 +174,9 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 		}
 		tried++
 		// The list may lag behind, so the volume is read right before.
-		removed, err := c.remove(ctx, removal{
-			id: seen.ID, name: fmt.Sprintf("remove orphaned copy %d", seen.ID), priority: budget.List,
-			only: func(v *volume) bool { return stateOf(v) == stateOf(seen) && !c.cloning.Has(seen.Label) },
+		removed, err := c.Remove(ctx, block.Removal{
+			ID: volumeID(seen.ID), Name: fmt.Sprintf("remove orphaned copy %d", seen.ID), Priority: budget.List,
+			Only: func(v *block.Volume) bool { return v.Version == stateOf(seen) && !c.cloning.Has(seen.Label) },
 		})
 		switch {
 		case err != nil:

@@ -38,12 +38,6 @@ func operation(id int, goal string, number int) string {
 	return fmt.Sprintf("%d %s %d", id, goal, number)
 }
 
-// volumeKey names a volume in ops.
-func volumeKey(id int) string { return "volume " + strconv.Itoa(id) }
-
-// linodeKey names a Linode in ops.
-func linodeKey(id int) string { return "linode " + strconv.Itoa(id) }
-
 // tracker follows volumes.
 type tracker struct{ c *Cloud }
 

@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,114 +14,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
-
-// DeleteVolume removes a volume. The cloud's answer says that it is done.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	n, ok := volumeNumber(id)
-	if !ok {
-		return nil
-	}
-	_, err := c.remove(ctx, removal{id: n, name: fmt.Sprintf("delete volume %d", n), priority: budget.Write})
-	return err
-}
-
-// removal says which volume is deleted.
-type removal struct {
-	id       int
-	name     string
-	priority budget.Priority
-	// only, unless it is nil, says of the volume as it is right before the request whether it is to go.
-	only func(v *volume) bool
-}
-
-// remainder is what is known of a volume that is to go.
-type remainder struct {
-	vol   *volume
-	locks []string // read where a request was refused
-	sent  bool
-}
-
-// remove deletes a volume, and reports whether it was there. Nothing public says that the API refuses to delete
-// what is attached, so it is sent right after a read that shows the volume free.
-func (c *Cloud) remove(ctx context.Context, r removal) (removed bool, err error) {
-	sent := false
-	rest, err := ops.Run(ctx, c.ops, ops.Op[remainder]{
-		Name: r.name, Kind: "delete", Object: volumeKey(r.id), Priority: r.priority, Lease: lease,
-		Submit: func(ctx context.Context, w *ops.Write) (remainder, string, error) {
-			sent = true
-			err := c.sendEmpty(ctx, w, http.MethodDelete, pathOf(volumesPath, r.id))
-			if statusNotFound(err) {
-				err = nil
-			}
-			return remainder{sent: true}, "", err
-		},
-		State: func(ctx context.Context) (rest remainder, err error) {
-			rest.vol, err = c.findVolume(ctx, r.id, r.priority)
-			if err == nil && sent && !gone(rest.vol) {
-				rest.locks = c.locksOf(ctx, r.id)
-			}
-			return rest, err
-		},
-		Decide: func(rest remainder, settled bool, refusal error) error {
-			if refusal == nil && r.only != nil && !gone(rest.vol) && !r.only(rest.vol) {
-				return nil
-			}
-			return decideDelete(rest, settled, refusal)
-		},
-	})
-	if err == nil && rest.sent {
-		c.seen.forget(r.id)
-	}
-	return rest.sent, err
-}
-
-// decideDelete says what the state means for a delete that is refused, or not sent yet.
-func decideDelete(rest remainder, settled bool, refusal error) error {
-	v := rest.vol
-	if gone(v) {
-		return nil
-	}
-	because := func(why error) error {
-		if refusal == nil {
-			return why
-		}
-		return fmt.Errorf("%w: %w", why, refusal)
-	}
-	switch {
-	case linodeOf(v) != 0 && (settled || refusal == nil):
-		return because(fmt.Errorf("it is attached to Linode %d; it can be deleted when it is detached: %w", linodeOf(v), fault.VolumeInUse))
-	case len(rest.locks) > 0:
-		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", strings.Join(rest.locks, ", "), fault.VolumeInUse))
-	case refusal != nil && v.Status == statusRotating:
-		return because(errRotating)
-	default:
-		return because(fault.Busy) // what was in the way has ended
-	}
-}
-
-// locksOf returns the locks of a volume, where the API shows such.
-func (c *Cloud) locksOf(ctx context.Context, id int) []string {
-	var root struct {
-		Locks []string `json:"locks"`
-	}
-	if err := c.api.Do(ctx, get("", pathOf(betaVolumesPath, id), budget.Read), &root); err != nil {
-		return nil // the cloud's words have to do
-	}
-	return root.Locks
-}
-
-// GetVolume returns the present state of a volume.
-func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	n, ok := volumeNumber(id)
-	if !ok {
-		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no volume has such an id", id, fault.NotFound)
-	}
-	v, err := c.readVolume(ctx, n, budget.Read)
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	return c.volumeOf(v), nil
-}
 
 // readVolume reads one volume. fault.NotFound when there is none.
 func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
@@ -191,7 +82,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 // settled reads a volume once nothing is under way with it; nil: there is none.
 func (c *Cloud) settled(ctx context.Context, id int) (*volume, error) {
 	for { // another controller may begin something before the read
-		v, err := ops.Settle(ctx, c.ops, volumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
+		v, err := ops.Settle(ctx, c.ops, c.VolumeKey(volumeID(id)), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
 		if err != nil || gone(v) || !changing(v) {
 			return v, err
 		}
@@ -240,7 +131,7 @@ func (c *Cloud) volumeOf(v *volume) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         volumeID(v.ID),
 		Name:       v.Label,
-		Size:       sizeOf(v),
+		Size:       cloud.Bytes(v.Size) * cloud.GiB,
 		Zone:       v.Region,
 		Source:     tags.SourceOf(v.Tags),
 		Parameters: parametersOf(v),

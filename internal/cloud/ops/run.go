@@ -173,6 +173,9 @@ func (f *flight[S]) perform() (answer S, err error) {
 		if !busy && !refused(err) {
 			return answer, err
 		}
+		if !busy {
+			f.write.Refused++
+		}
 		var waited int
 		if answer, waited, err = f.explain(err, attempt); fault.Of(err) != fault.Busy {
 			return answer, err

@@ -27,6 +27,8 @@ type Write struct {
 	Key string
 	// Before is the latest moment to send; zero: any.
 	Before time.Time
+	// Refused is how many earlier requests of the change were refused for another reason than a change of the same machine.
+	Refused int
 
 	caller context.Context
 	ctx    context.Context // of the change; it may outlive the caller

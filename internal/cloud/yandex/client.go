@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
@@ -101,6 +102,8 @@ type Metrics struct {
 
 // Cloud implements cloud.Cloud over the API of Yandex Cloud.
 type Cloud struct {
+	*block.Verbs
+
 	channel    *channel
 	disks      compute.DiskServiceClient
 	instances  compute.InstanceServiceClient
@@ -116,7 +119,6 @@ type Cloud struct {
 	orphanAge, interval  time.Duration
 	log                  *zap.Logger
 
-	volumes *ops.Reads[cloud.VolumeID, *compute.Disk]
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
 	answered, deleted ids
 	// manyDisks and fewDisks are instances whose hardware was read.
@@ -159,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Tracker: tracker{c}, Capacity: cfg.Operations,
 		Timeout: cfg.OperationTimeout, Tick: c.interval / 2, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
-	c.volumes = ops.NewReads(c.ops, c.readDisk, nil)
+	c.Verbs = block.New(traits, requests{c}, c.ops, nil)
 	if cfg.SweepEvery > 0 {
 		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {
 			c.log.Warn("could not sweep orphaned temporary snapshots", zap.Error(err))

@@ -67,11 +67,6 @@ func sourceOf(d *compute.Disk) cloud.Source {
 	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[tags.FromSnapshot], d.GetSourceSnapshotId()))}
 }
 
-// attachedTo reports whether the disk is one of the instance's.
-func attachedTo(d *compute.Disk, instance string) bool {
-	return slices.Contains(d.GetInstanceIds(), instance)
-}
-
 // oldestFirst is the order in which disks were made. Every controller has to see the same one.
 func oldestFirst(a, b *compute.Disk) int {
 	if order := a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()); order != 0 {

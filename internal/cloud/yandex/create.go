@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -203,7 +204,7 @@ func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, bo
 // diskRemains reports whether there is the disk of a create that was over with the answer. Where it is gone, and the
 // request has another disk, that one is the request's: fault.Conflict.
 func (c *Cloud) diskRemains(ctx context.Context, req cloud.CreateVolumeRequest, made creation) (bool, error) {
-	d, err := c.findDisk(ctx, cloud.VolumeID(made.id))
+	d, err := c.findDisk(ctx, cloud.VolumeID(made.id), budget.Read)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
@@ -238,7 +239,7 @@ func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name
 		made = same[at]
 	}
 	if made.GetStatus() != compute.Disk_READY { // the list lags behind
-		if made, err = c.readDisk(ctx, id); err != nil {
+		if made, err = c.readDisk(ctx, id, budget.Read); err != nil {
 			return cloud.Volume{}, fmt.Errorf("%s: disk %s was made: %w: %w", doing, id, fault.Uncertain, err)
 		}
 	}
@@ -258,7 +259,7 @@ func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name
 // discard deletes what a create that the cloud gave up has left, if anything, and returns why; fault.Uncertain where
 // that fails. The disk has never been ready, so there is nothing on it.
 func (c *Cloud) discard(ctx context.Context, id cloud.VolumeID, why error) error {
-	d, err := c.findDisk(ctx, id)
+	d, err := c.findDisk(ctx, id, budget.Read)
 	if err != nil {
 		return fmt.Errorf("%w: disk %s may be left: %w: %w", fault.Uncertain, id, err, why)
 	}

@@ -203,7 +203,7 @@ func TestAFullMachineIsExhausted(t *testing.T) {
 	}
 	last := volume(t, c, "last")
 	_, err := c.Attach(t.Context(), last.ID, node1)
-	want(t, err, fault.Exhausted, "no free slot", "7 disks are attached to it besides its boot disk", "--max-volumes")
+	want(t, err, fault.Exhausted, "no free slot", "7 are taken", "--max-volumes")
 	at(t, folder, last.ID, "")
 }
 

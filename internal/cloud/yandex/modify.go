@@ -46,7 +46,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 			return nil, op, err
 		},
 		State: func(ctx context.Context) (*compute.Disk, error) {
-			d, err := c.findDisk(ctx, id)
+			d, err := c.findDisk(ctx, id, budget.Read)
 			labels = withLabels(d, wanted)
 			return d, err
 		},

@@ -42,7 +42,6 @@ const (
 )
 
 func diskKey(id cloud.VolumeID) string       { return prefixDisk + string(id) }
-func instanceKey(id string) string           { return prefixInstance + id }
 func snapshotKey(id cloud.SnapshotID) string { return prefixSnapshot + string(id) }
 
 // tracker follows operations by their ids.

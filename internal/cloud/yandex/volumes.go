@@ -14,47 +14,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// DeleteVolume removes a disk.
-func (c *Cloud) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	if !objectID(id) {
-		return nil
-	}
-	_, err := ops.Run(ctx, c.ops, ops.Op[*compute.Disk]{
-		Name: "delete disk " + string(id), Kind: "delete", Object: diskKey(id), Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (*compute.Disk, string, error) {
-			op, err := started(c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)}, by(w)))
-			return nil, op, err
-		},
-		State:  func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id) },
-		Decide: decideDelete,
-	})
-	return err
-}
-
-// decideDelete says what a refused delete means.
-func decideDelete(d *compute.Disk, settled bool, refusal error) error {
-	switch {
-	case d == nil:
-		return nil
-	case settled && len(d.GetInstanceIds()) > 0:
-		return fmt.Errorf("it is attached to instance %s; it can be deleted when it is detached: %w: %w", d.GetInstanceIds()[0], fault.VolumeInUse, refusal)
-	default:
-		return fmt.Errorf("%w: %w", fault.Busy, refusal) // it was attached a moment ago
-	}
-}
-
-// GetVolume returns the present state of a disk.
-func (c *Cloud) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	if !objectID(id) {
-		return cloud.Volume{}, fmt.Errorf("volume %.80q: %w: no disk has such an id", id, fault.NotFound)
-	}
-	d, err := c.volumes.Get(ctx, id)
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	return c.volumeOf(d), nil
-}
-
 // FindVolume returns the disk made under this request name, when it is READY. Several are left to the operator, since
 // each of them may have been returned, and so is a disk in ERROR: whether there is anything on it is not known.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
@@ -86,7 +45,7 @@ func (c *Cloud) whenReady(ctx context.Context, d *compute.Disk) (cloud.Volume, e
 		ctx, cancel := c.ops.Bounded(ctx)
 		defer cancel()
 		id := idOf(d)
-		now, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id) })
+		now, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id, budget.Read) })
 		switch {
 		case err != nil:
 			return cloud.Volume{}, fmt.Errorf("disk %s is being made: %w: %w", id, fault.Unavailable, err)
@@ -121,8 +80,8 @@ func errDuplicates(disks []*compute.Disk) error {
 }
 
 // readDisk reads one disk. fault.NotFound when there is none.
-func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
-	d, err := c.disks.Get(ctx, &compute.GetDiskRequest{DiskId: string(id)})
+func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*compute.Disk, error) {
+	d, err := c.disks.Get(ctx, &compute.GetDiskRequest{DiskId: string(id)}, priority(p))
 	switch {
 	case err != nil:
 		return nil, about(err, "read disk %s", id)
@@ -133,8 +92,8 @@ func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID) (*compute.Disk,
 }
 
 // findDisk is readDisk with a nil for a disk that does not exist.
-func (c *Cloud) findDisk(ctx context.Context, id cloud.VolumeID) (*compute.Disk, error) {
-	d, err := c.readDisk(ctx, id)
+func (c *Cloud) findDisk(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*compute.Disk, error) {
+	d, err := c.readDisk(ctx, id, p)
 	if saysNone(err) {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}

@@ -1,0 +1,201 @@
+package block
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// place is where a volume is, and the machine that it is wanted at or off.
+type place struct {
+	vol     *Volume // nil: there is none
+	machine *Machine
+	// looked: the machine was read; else nothing is known of it.
+	looked bool
+	device cloud.Device // by the answer to an attach
+}
+
+// placeOf reads a volume, and the machine where that decides.
+func (b *Verbs) placeOf(ctx context.Context, id cloud.VolumeID, machine cloud.NodeID, p budget.Priority, look func(v *Volume) bool) (at place, err error) {
+	at.vol, err = b.api.Volume(ctx, id, p)
+	if err == nil && at.vol != nil && (b.traits.MachineHasDisks || look(at.vol)) {
+		at.looked = true
+		at.machine, err = b.api.Machine(ctx, machine)
+	}
+	return at, err
+}
+
+// Attach makes the volume a disk of the machine, and returns how the machine recognises it.
+func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	switch {
+	case !b.traits.VolumeID(id):
+		return cloud.Device{}, b.noSuchID("attach ", id)
+	case !b.traits.MachineID(node):
+		return cloud.Device{}, fmt.Errorf("attach %s to %.80q: %w: no %s has such an id", b.VolumeKey(id), node, fault.NotFound, b.traits.MachineWord)
+	}
+	at, err := ops.Run(ctx, b.ops, ops.Op[place]{
+		Name: fmt.Sprintf("attach %s to %s", b.VolumeKey(id), b.MachineKey(node)), Kind: "attach",
+		Object: b.VolumeKey(id), Machine: b.MachineKey(node), Involved: b.involved(node), Priority: budget.Attach,
+		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
+			device, operation, err := b.api.Attach(ctx, w, id, node)
+			return place{device: device}, operation, err
+		},
+		State: func(ctx context.Context) (place, error) {
+			return b.placeOf(ctx, id, node, budget.Read, func(v *Volume) bool { return len(v.AttachedTo) == 0 })
+		},
+		Decide: func(at place, settled bool, refusal error) error { return b.decideAttach(at, node, settled, refusal) },
+	})
+	if err != nil {
+		return cloud.Device{}, err
+	}
+	if at.vol == nil { // it was attached by this request
+		return at.device, nil
+	}
+	if there := at.machine.disk(id).Device; there != (cloud.Device{}) {
+		return there, nil
+	}
+	return at.vol.Device, nil
+}
+
+// disk is a volume by the machine's record.
+func (m *Machine) disk(id cloud.VolumeID) Disk {
+	if m == nil {
+		return Disk{}
+	}
+	return m.Disks[id]
+}
+
+// decideAttach says what a refused attach means.
+func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal error) error {
+	v, m, word := at.vol, at.machine, b.traits.MachineWord
+	switch {
+	case v == nil:
+		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
+	case !settled || v.Changing:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
+	case v.on(node):
+		return b.decideAttached(at, refusal)
+	case len(v.AttachedTo) > 0:
+		return fmt.Errorf("it is attached to %s; it can be attached here when it is detached there: %w: %w",
+			b.MachineKey(v.AttachedTo[0]), fault.AttachedElsewhere, refusal)
+	case v.Hindered != nil:
+		return fmt.Errorf("%w: %w", v.Hindered, refusal)
+	case m == nil:
+		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, word, refusal)
+	case m.Zone != v.Zone:
+		return fmt.Errorf("the %s is in %s and the %s in %s: %w: %w", b.traits.VolumeWord, v.Zone, word, m.Zone, fault.WrongZone, refusal)
+	case m.Slots > 0 && m.Used >= m.Slots || fault.Of(refusal) == fault.Exhausted:
+		return fmt.Errorf("the %s has no free slot, %d are taken; does its node report too large a limit (--max-volumes)?: %w: %w",
+			word, m.Used, fault.NoSlot, refusal)
+	case m.Hindered != nil:
+		return fmt.Errorf("%w: %w", m.Hindered, refusal)
+	}
+	// The refusal was about a state that has changed since, or about something that the API does not show.
+	return fmt.Errorf("the %s is free and the %s has a free slot now: %w: %w", b.traits.VolumeWord, word, fault.Busy, refusal)
+}
+
+// decideAttached says whether a volume that is attached where it is wanted can be used there.
+func (b *Verbs) decideAttached(at place, refusal error) error {
+	if !b.traits.MachineHasDisks {
+		return nil
+	}
+	disk, shown := at.machine.disks()[at.vol.ID]
+	switch {
+	case disk.Boot:
+		return b.bootDisk(refusal)
+	case !shown:
+		return fmt.Errorf("the %s does not show it among its disks yet: %w: %w", b.traits.MachineWord, fault.Unavailable, refusal)
+	case disk.ReadOnly:
+		return fmt.Errorf("it is attached there for reading only; it was attached by hand and has to be detached: %w: %w", fault.Precondition, refusal)
+	}
+	return nil
+}
+
+func (m *Machine) disks() map[cloud.VolumeID]Disk {
+	if m == nil {
+		return nil
+	}
+	return m.Disks
+}
+
+func (b *Verbs) bootDisk(refusal error) error {
+	return fmt.Errorf("it is the %s's boot disk: %w: %w", b.traits.MachineWord, fault.Precondition, refusal)
+}
+
+// Detach takes the volume off the machine, or off whatever machine ("").
+func (b *Verbs) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	switch {
+	case !b.traits.VolumeID(id):
+		return nil // no volume, so it is free
+	case node == "":
+		return b.detachAll(ctx, id)
+	case !b.traits.MachineID(node):
+		return nil // a volume is never a disk of what is no machine
+	}
+	return b.detach(ctx, id, node)
+}
+
+// detachAll takes the volume off whatever it is attached to, or is about to be.
+func (b *Verbs) detachAll(ctx context.Context, id cloud.VolumeID) error {
+	ctx, cancel := b.ops.Bounded(ctx)
+	defer cancel()
+	read := b.settled
+	if b.traits.ShowsChanges {
+		read = b.api.Volume
+	}
+	for {
+		v, err := read(ctx, id, budget.Detach)
+		switch {
+		case err != nil:
+			return fmt.Errorf("detach %s: %w", b.VolumeKey(id), err)
+		case v == nil || len(v.AttachedTo) == 0:
+			return nil
+		}
+		if err := b.detach(ctx, id, v.AttachedTo[0]); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID) error {
+	_, err := ops.Run(ctx, b.ops, ops.Op[place]{
+		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.MachineKey(from)), Kind: "detach",
+		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Involved: b.involved(from), Priority: budget.Detach, Lease: b.traits.Lease,
+		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
+			operation, err := b.api.Detach(ctx, w, id, from)
+			return place{}, operation, err
+		},
+		State: func(ctx context.Context) (place, error) {
+			return b.placeOf(ctx, id, from, budget.Detach, func(*Volume) bool { return false })
+		},
+		Decide: func(at place, settled bool, refusal error) error { return b.decideDetach(at, from, settled, refusal) },
+	})
+	return err
+}
+
+// decideDetach says what the state means for a detach that is refused, or not sent yet (a Lease).
+func (b *Verbs) decideDetach(at place, from cloud.NodeID, settled bool, refusal error) error {
+	switch {
+	case at.vol == nil:
+		return nil
+	case !at.vol.on(from) && (settled || b.traits.ShowsChanges):
+		return nil // and no attach is under way that could still land
+	case refusal == nil:
+		return fault.Busy
+	case !settled && b.traits.MachineHasDisks:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal)
+	case at.vol.on(from) && (fault.Of(refusal) == fault.NotFound || at.looked && at.machine == nil):
+		// The machine is gone and the volume's record lags behind it (failure A11).
+		return fmt.Errorf("the %s still shows as attached to it; this ends by itself when the %s is gone: %w: %w",
+			b.traits.VolumeWord, b.traits.MachineWord, fault.Unavailable, refusal)
+	case at.machine.disk(at.vol.ID).Boot:
+		return b.bootDisk(refusal)
+	case at.machine != nil && at.machine.Hindered != nil:
+		return fmt.Errorf("%w: %w", at.machine.Hindered, refusal)
+	}
+	return fmt.Errorf("%w: %w", fault.Busy, refusal)
+}

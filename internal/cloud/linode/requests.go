@@ -1,0 +1,147 @@
+package linode
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/linode/linodego"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// lease is for how long a state may decide about a request that the API does not check. Another controller needs
+// a detach and an attach, of seconds each, to move the volume meanwhile.
+const lease = 2 * time.Second
+
+func (c *Cloud) traits() block.Traits {
+	return block.Traits{
+		VolumeWord: "volume", MachineWord: "Linode",
+		VolumeID: func(id cloud.VolumeID) bool {
+			_, ok := volumeNumber(id)
+			return ok
+		},
+		MachineID: func(id cloud.NodeID) bool {
+			_, ok := api.Number(id)
+			return ok
+		},
+		Largest:      maxSize * cloud.GiB,
+		ShowsChanges: true,
+		Lease:        lease,
+		ConfirmsLate: true,
+		Locks:        requests{c}.Locks,
+	}
+}
+
+// requests implements block.API.
+type requests struct{ c *Cloud }
+
+func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*block.Volume, error) {
+	n, _ := volumeNumber(id)
+	v, err := r.c.findVolume(ctx, n, p)
+	if gone(v) || err != nil {
+		return nil, err
+	}
+	state := &block.Volume{Volume: r.c.volumeOf(v), Changing: changing(v), Version: stateOf(v)}
+	switch v.Status {
+	case statusBroken:
+		state.Hindered = errBroken(v)
+	case statusRotating:
+		state.Hindered = errRotating
+	}
+	return state, nil
+}
+
+// Attach asks for an attachment without persistence where the cloud has refused two with it, unless the state shows another
+// reason.
+func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
+	c, onto := r.c, number(to)
+	n, _ := volumeNumber(id)
+	persists := c.persist.tries(onto, w.Refused)
+	v, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/attach", linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
+	switch {
+	case fault.Of(err) == fault.Exhausted: // a quota of the account: slots are for the state to say
+		return cloud.Device{}, "", fmt.Errorf("%w: %w", fault.Unavailable, err)
+	case err != nil:
+		return cloud.Device{}, "", err
+	case w.Refused > 0 && !persists:
+		c.persist.refuses(onto)
+	}
+	return deviceOf(v), operation(n, toBeAt, onto), nil
+}
+
+func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
+	n, _ := volumeNumber(id)
+	return operation(n, toBeFree, number(from)), r.c.sendEmpty(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/detach")
+}
+
+func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
+	n, _ := volumeNumber(v.ID)
+	want := int(block.GiB(size))
+	_, err := r.c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/resize", map[string]int{"size": want})
+	return operation(n, toBeActive, want), err
+}
+
+func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
+	n, _ := volumeNumber(id)
+	err := r.c.sendEmpty(ctx, w, http.MethodDelete, pathOf(volumesPath, n))
+	if err == nil || statusNotFound(err) {
+		r.c.seen.forget(n)
+		err = nil
+	}
+	return "", err
+}
+
+// number is the id of a Linode, which block has checked.
+func number(id cloud.NodeID) int {
+	n, _ := api.Number(id)
+	return n
+}
+
+// Machine reads a Linode and what is in its slots, which are of volumes and local disks together.
+func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machine, error) {
+	c, id := r.c, number(node)
+	doing, path := fmt.Sprintf("read Linode %d", id), pathOf(instancesPath, id)
+	var l linodego.Instance
+	err := c.api.Do(ctx, get(doing, path, budget.Read), &l)
+	switch {
+	case statusNotFound(err):
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	case err != nil:
+		return nil, err
+	case l.ID != id || l.Specs == nil:
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
+	}
+	volumes, _, err := readPage[volume](ctx, c, listOf{doing: doing + "'s volumes", path: path + "/volumes"}, 1)
+	if err != nil {
+		return nil, err
+	}
+	disks, _, err := readPage[linodego.InstanceDisk](ctx, c, listOf{doing: doing + "'s disks", path: path + "/disks"}, 1)
+	m := &block.Machine{Zone: l.Region, Used: len(volumes) + len(disks), Slots: slotsFor(l.Specs.Memory)}
+	if l.Status == linodego.InstanceOffline {
+		m.Hindered = fmt.Errorf("the Linode is powered off, and a volume can be attached to a running one only: %w", fault.Precondition)
+	}
+	return m, err
+}
+
+// slotsFor is how many disks and volumes a Linode with so many MB of memory can have: one for each GiB, at
+// least 8 and at most 64.
+func slotsFor(memory int) int { return min(64, max(8, memory/1024)) }
+
+// Locks returns the locks of a volume, where the API shows such.
+func (r requests) Locks(ctx context.Context, id cloud.VolumeID) string {
+	var root struct {
+		Locks []string `json:"locks"`
+	}
+	if err := r.c.api.Do(ctx, get("", betaVolumesPath+"/"+string(id), budget.Read), &root); err != nil {
+		return "" // the cloud's words have to do
+	}
+	return strings.Join(root.Locks, ", ")
+}

@@ -1,0 +1,150 @@
+package yandex
+
+import (
+	"context"
+	"fmt"
+
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+var traits = block.Traits{
+	VolumeWord: "disk", MachineWord: "instance",
+	VolumeID: objectID[cloud.VolumeID], MachineID: objectID[cloud.NodeID],
+	Largest:         maxDisk,
+	MachineHasDisks: true,
+	NoGrowthAttached: func(refusal error) bool {
+		a := answerOf(refusal)
+		return a != nil && a.says(textAttached)
+	},
+}
+
+// Attach makes the disk one of the instance's.
+func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	device, err := c.Verbs.Attach(ctx, id, node)
+	if err != nil {
+		return cloud.Device{}, attachError(err)
+	}
+	device.ManyDisks = c.takesManyDisks(ctx, string(node))
+	return device, nil
+}
+
+// attachError keeps fault.Exhausted for slots, which send the pod to another node: a quota of the folder is the
+// same on all of them.
+func attachError(err error) error {
+	a := answerOf(err)
+	if fault.Of(err) == fault.Exhausted && (a == nil || !a.says(textSlots)) {
+		return fmt.Errorf("%w: %w", fault.Unavailable, err)
+	}
+	return err
+}
+
+// takesManyDisks reports whether an instance has hardware of the generation 1.2 or 2. That is fixed when the instance is
+// made, so it is read once. A read that fails is left to the next attach: the disk is attached.
+func (c *Cloud) takesManyDisks(ctx context.Context, id string) bool {
+	if c.manyDisks.has(id) || c.fewDisks.has(id) {
+		return c.manyDisks.has(id)
+	}
+	instance, err := c.findInstance(ctx, id)
+	if err != nil || instance == nil {
+		return false
+	}
+	of := instance.GetHardwareGeneration()
+	many := of.GetGeneration2Features() != nil || of.GetLegacyFeatures().GetPciTopology() == compute.PCITopology_PCI_TOPOLOGY_V2
+	if many {
+		c.manyDisks.add(id)
+	} else {
+		c.fewDisks.add(id)
+	}
+	return many
+}
+
+// requests implements block.API.
+type requests struct{ c *Cloud }
+
+func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*block.Volume, error) {
+	d, err := r.c.findDisk(ctx, id, p)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	v := &block.Volume{Volume: r.c.volumeOf(d), Fit: func(size cloud.Bytes) (cloud.Bytes, error) {
+		return fitted(size, 0, d.GetTypeId(), cloud.Bytes(d.GetBlockSize()))
+	}}
+	if d.GetStatus() != compute.Disk_READY {
+		v.Hindered = notReady(d)
+	}
+	return v, nil
+}
+
+func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {
+	instance, err := r.c.findInstance(ctx, string(id))
+	if instance == nil || err != nil {
+		return nil, err
+	}
+	m := &block.Machine{Zone: instance.GetZoneId(), Used: len(instance.GetSecondaryDisks()), Disks: map[cloud.VolumeID]block.Disk{}}
+	switch status := instance.GetStatus(); status {
+	case compute.Instance_RUNNING, compute.Instance_STOPPED, compute.Instance_STATUS_UNSPECIFIED:
+	default:
+		m.Hindered = fmt.Errorf("the instance is %s: %w", status, fault.Unavailable)
+	}
+	for _, d := range instance.GetSecondaryDisks() {
+		disk := block.Disk{ReadOnly: d.GetMode() == compute.AttachedDisk_READ_ONLY}
+		if d.GetDeviceName() != "" { // the vendor's driver has names of its own
+			disk.Device = deviceOf(d.GetDeviceName())
+		}
+		m.Disks[cloud.VolumeID(d.GetDiskId())] = disk
+	}
+	m.Disks[cloud.VolumeID(instance.GetBootDisk().GetDiskId())] = block.Disk{Boot: true}
+	return m, nil
+}
+
+func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
+	name := r.c.deviceName(id)
+	op, err := started(r.c.instances.AttachDisk(ctx, &compute.AttachInstanceDiskRequest{
+		InstanceId: string(to),
+		AttachedDiskSpec: &compute.AttachedDiskSpec{
+			Mode: compute.AttachedDiskSpec_READ_WRITE, DeviceName: name, Disk: &compute.AttachedDiskSpec_DiskId{DiskId: string(id)},
+		},
+	}, by(w)))
+	return deviceOf(name), op, err
+}
+
+func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
+	return started(r.c.instances.DetachDisk(ctx, &compute.DetachInstanceDiskRequest{
+		InstanceId: string(from), Disk: &compute.DetachInstanceDiskRequest_DiskId{DiskId: string(id)},
+	}, by(w)))
+}
+
+func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
+	op, err := started(r.c.disks.Update(ctx, &compute.UpdateDiskRequest{
+		DiskId: string(v.ID), Size: int64(size), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"size"}},
+	}, by(w)))
+	if fault.Of(err) == fault.InvalidArgument {
+		err = fmt.Errorf("the disk has %s, and the cloud does not take the new size: %w: %w", v.Size, fault.OutOfRange, err)
+	}
+	return op, err
+}
+
+func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
+	return started(r.c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)}, by(w)))
+}
+
+// findInstance reads an instance; nil: there is none.
+func (c *Cloud) findInstance(ctx context.Context, id string) (*compute.Instance, error) {
+	instance, err := c.instances.Get(ctx, &compute.GetInstanceRequest{InstanceId: id})
+	switch {
+	case saysNone(err):
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	case err != nil:
+		return nil, about(err, "read instance %s", id)
+	case instance.GetId() != id:
+		return nil, fmt.Errorf("read instance %s: %w: the answer is about something else", id, fault.Unavailable)
+	}
+	return instance, nil
+}
