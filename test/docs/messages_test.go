@@ -20,18 +20,20 @@ var (
 	ticked      = regexp.MustCompile("`([^`]+)`")
 	// filledIn are the parts of a message that the program fills in: a word of capitals, a number, or `...`.
 	filledIn = regexp.MustCompile(`\.\.\.|"?\b(?:[A-Z]+|[0-9]+)\b"?`)
-	verb     = regexp.MustCompile(`%[-+#.0-9]*[a-zA-Z]`)
+	// wordOf is what a cloud calls its volumes or machines, which the program fills in too.
+	wordOf = regexp.MustCompile(`(?:Volume|Machine)Word: "([^"]+)"`)
+	verb   = regexp.MustCompile(`%[-+#.0-9]*[a-zA-Z]`)
 )
 
 // TestMessagesAreInTheSource: what a document quotes of the programs is what they write.
 func TestMessagesAreInTheSource(t *testing.T) {
-	literals := stringLiterals(t)
+	literals, filledIn := stringLiterals(t), filledInFor(t)
 	quoted := 0
 	for _, doc := range documents(t) {
 		text := read(t, doc)
 		for _, message := range messagesIn(text) {
 			quoted++
-			if !written(literals, message) {
+			if !written(literals, filledIn, message) {
 				t.Errorf("%s quotes %q, which no program writes", rel(doc), message)
 			}
 		}
@@ -60,7 +62,7 @@ func messagesIn(text string) []string {
 }
 
 // written reports whether one string of the programs has every fixed part of a message, in order.
-func written(literals []string, message string) bool {
+func written(literals []string, filledIn *regexp.Regexp, message string) bool {
 	var parts []string
 	for _, part := range filledIn.Split(message, -1) {
 		if part = strings.TrimSpace(part); part != "" {
@@ -74,6 +76,22 @@ func written(literals []string, message string) bool {
 		}
 	}
 	return false
+}
+
+// filledInFor is filledIn with the words of the clouds.
+func filledInFor(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(root, "internal", "cloud", "*", "requests.go"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("sources of the clouds: %v, %v", sources, err)
+	}
+	pattern := filledIn.String()
+	for _, source := range sources {
+		for _, m := range wordOf.FindAllStringSubmatch(read(t, source), -1) {
+			pattern += `|\b` + m[1] + `\b`
+		}
+	}
+	return regexp.MustCompile(pattern)
 }
 
 // stringLiterals are those of the programs, without the verbs of package fmt.
