@@ -212,7 +212,7 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		SmallestVolume: minDisk,
 		LargestVolume:  maxDisk,
 		DefaultSize:    defaultDisk,
-		Parameters:     []string{paramBlockSize, paramEncrypted, paramGroup, paramKMSKey, paramPartition, paramSchedules, paramType},
+		Parameters:     []string{paramBlockSize, paramEncrypted, paramGroup, paramKMSKey, paramType},
 	}
 }
 

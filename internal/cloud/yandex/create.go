@@ -65,9 +65,6 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	if params.asked != "" {
 		own = append(own, cloud.Tag{Key: labelParameters, Value: params.asked})
 	}
-	if len(params.schedules) > 0 {
-		own = append(own, cloud.Tag{Key: labelSchedules, Value: strings.Join(params.schedules, scheduleMark)})
-	}
 	labels, err := c.owner.Labels(req.Name, req.Tags, req.Source, own...)
 	if err != nil {
 		return nil, err
@@ -75,7 +72,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	body := &compute.CreateDiskRequest{
 		FolderId: c.folder, Name: c.cloudName(req.Name), Description: description, Labels: labels,
 		TypeId: params.diskType, Size: int64(size), BlockSize: int64(params.block), KmsKeyId: params.kmsKey,
-		DiskPlacementPolicy: params.placement(), SnapshotScheduleIds: params.schedules,
+		DiskPlacementPolicy: params.placement(),
 	}
 	if req.Source.Snapshot != "" {
 		body.Source = &compute.CreateDiskRequest_SnapshotId{SnapshotId: string(req.Source.Snapshot)}

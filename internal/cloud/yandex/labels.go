@@ -16,10 +16,6 @@ const (
 	labelTemporary = tags.Own + "temporary"
 	// labelParameters says which parameters the class gave; the disk itself has their values.
 	labelParameters = tags.Own + "parameters"
-	// labelSchedules has the ids of the snapshot schedules that the class gave, with scheduleMark between them. A disk does
-	// not show its schedules.
-	labelSchedules = tags.Own + "snapshot-schedules"
-	scheduleMark   = "/"
 )
 
 // What the cloud documents for labels.

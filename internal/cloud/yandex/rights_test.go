@@ -53,7 +53,7 @@ func everyRPC(t *testing.T, folder *emulator.Cloud) error {
 	note("GetVolume", err)
 	_, err = c.ListVolumes(ctx, cloud.Page{})
 	note("ListVolumes", err)
-	grouped := placed("grouped", folder.AddPlacementGroup(emulator.PlacementGroup{Zone: "ru-central1-b", Partitions: 2}), "1")
+	grouped := placed("grouped", folder.AddPlacementGroup(emulator.PlacementGroup{Zone: "ru-central1-b"}))
 	inGroup, err := c.CreateVolume(ctx, grouped)
 	note("CreateVolume in a group of the second zone", err)
 	_, err = c.Attach(ctx, vol.ID, node1)

@@ -71,28 +71,17 @@ const (
 	paramEncrypted = "encrypted"
 	paramGroup     = "placementGroupId"
 	paramKMSKey    = "kmsKeyId"
-	paramPartition = "placementGroupPartition"
-	paramSchedules = "snapshotScheduleIds"
 	paramType      = "type"
 )
-
-// markPartition begins the mark of paramPartition on the label, whose value has 63 characters at most.
-const markPartition = "partition."
-
-// maxPartitions is how many partitions a placement group can have.
-const maxPartitions = 5
 
 // parameters are those of a class, decoded.
 type parameters struct {
 	diskType string
 	block    cloud.Bytes // 0: the cloud's own
 	kmsKey   string
-	// group is the placement group, and partition the one of its partitions; empty and 0: none.
-	group     string
-	partition int64
-	schedules []string
-	// asked is the record of what the class gave, for a label: a disk has a type, a block size and the partition of a group
-	// whether the class named them or not.
+	group    string // the placement group; "": none
+	// asked is the record of what the class gave, for a label: a disk has a type and a block size whether the class named them
+	// or not.
 	asked string
 }
 
@@ -107,7 +96,7 @@ var (
 // parse decodes the parameters of a request, which are sorted by name.
 func parse(list []cloud.Parameter) (p parameters, err error) {
 	p.diskType = usualType
-	encrypted, partition := "", ""
+	encrypted, grouped := "", false
 	var asked []string
 	for _, given := range list {
 		mark := strings.ToLower(given.Name)
@@ -123,13 +112,7 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 			encrypted = given.Value
 			mark += "." + given.Value
 		case paramGroup:
-			p.group = given.Value
-			continue
-		case paramPartition:
-			partition = given.Value
-			mark = markPartition + given.Value
-		case paramSchedules:
-			p.schedules = strings.Split(given.Value, ",")
+			p.group, grouped = given.Value, true
 			continue
 		default:
 			return p, fmt.Errorf("unknown parameter %q: %w", given.Name, fault.InvalidArgument)
@@ -142,8 +125,6 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 		err = fmt.Errorf("parameter %s: %.40q is not the name of a disk type, such as network-ssd", paramType, p.diskType)
 	case p.kmsKey != "" && !objectID(p.kmsKey):
 		err = fmt.Errorf("parameter %s: %.40q is not the id of a key", paramKMSKey, p.kmsKey)
-	case p.schedules != nil && (slices.ContainsFunc(p.schedules, notID) || len(strings.Join(p.schedules, scheduleMark)) > maxLabel):
-		err = fmt.Errorf("parameter %s: not the ids of schedules with commas between them, of %d characters at most", paramSchedules, maxLabel)
 	case p.block < 0:
 		err = fmt.Errorf("parameter %s: the cloud has blocks of 4Ki, 8Ki, 16Ki, 32Ki, 64Ki and 128Ki", paramBlockSize)
 	case encrypted != "" && encrypted != "true" && encrypted != "false":
@@ -152,8 +133,10 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 		err = fmt.Errorf("parameter %s: this cloud encrypts with a key of yours; name it with %s", paramEncrypted, paramKMSKey)
 	case encrypted == "false" && p.kmsKey != "":
 		err = fmt.Errorf("parameter %s: false, and yet there is a %s", paramEncrypted, paramKMSKey)
-	default:
-		err = p.setGroup(list, partition)
+	case grouped && !objectID(p.group):
+		err = fmt.Errorf("parameter %s: %.40q is not the id of a placement group of disks", paramGroup, p.group)
+	case grouped && stepOf(p.diskType) != wideStep:
+		err = fmt.Errorf("parameter %s: disks of the type %s have no placement groups; those of network-ssd-nonreplicated have", paramGroup, p.diskType)
 	}
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
@@ -161,38 +144,12 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 	return p, nil
 }
 
-func notID(id string) bool { return !objectID(id) }
-
-// setGroup checks what the class says of a placement group.
-func (p *parameters) setGroup(list []cloud.Parameter, partition string) (err error) {
-	given := func(name string) bool {
-		return slices.ContainsFunc(list, func(p cloud.Parameter) bool { return p.Name == name })
-	}
-	switch {
-	case !given(paramGroup) && given(paramPartition):
-		return fmt.Errorf("parameter %s: there is no %s", paramPartition, paramGroup)
-	case !given(paramGroup):
-		return nil
-	case notID(p.group):
-		return fmt.Errorf("parameter %s: %.40q is not the id of a placement group of disks", paramGroup, p.group)
-	case stepOf(p.diskType) != wideStep:
-		return fmt.Errorf("parameter %s: disks of the type %s have no placement groups; those of network-ssd-nonreplicated have", paramGroup, p.diskType)
-	case !given(paramPartition):
-		return nil
-	}
-	p.partition, err = strconv.ParseInt(partition, 10, 64)
-	if err != nil || p.partition < 1 || p.partition > maxPartitions || strconv.FormatInt(p.partition, 10) != partition {
-		return fmt.Errorf("parameter %s: not a number from 1 to %d", paramPartition, maxPartitions)
-	}
-	return nil
-}
-
 // placement is the part of a create that is about the placement group, or nil.
 func (p *parameters) placement() *compute.DiskPlacementPolicy {
 	if p.group == "" {
 		return nil
 	}
-	return &compute.DiskPlacementPolicy{PlacementGroupId: p.group, PlacementGroupPartition: p.partition}
+	return &compute.DiskPlacementPolicy{PlacementGroupId: p.group}
 }
 
 // blockOf reads a block size, in bytes or as 64Ki; -1 if it is none.
@@ -227,17 +184,12 @@ func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
 			add(paramEncrypted, value)
 		case strings.ToLower(paramKMSKey):
 			add(paramKMSKey, d.GetKmsKey().GetKeyId())
-		case strings.TrimSuffix(markPartition, "."):
-			add(paramPartition, value)
 		case paramType:
 			add(paramType, d.GetTypeId())
 		}
 	}
 	if group := d.GetDiskPlacementPolicy().GetPlacementGroupId(); group != "" { // a disk has none but by the class
 		add(paramGroup, group)
-	}
-	if ids := d.GetLabels()[labelSchedules]; ids != "" {
-		add(paramSchedules, strings.ReplaceAll(ids, scheduleMark, ","))
 	}
 	slices.SortFunc(list, func(a, b cloud.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	return list

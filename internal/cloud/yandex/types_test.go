@@ -2,7 +2,6 @@ package yandex
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -47,17 +46,14 @@ func TestSizesFitTheType(t *testing.T) {
 // What a class gave is told by the disk later, letter by letter, so that the same request finds its disk again.
 func TestParametersAreReadBackFromTheDisk(t *testing.T) {
 	for name, given := range map[string][]cloud.Parameter{
-		"none":                  nil,
-		"a type":                {{Name: paramType, Value: "network-ssd"}},
-		"blocks in kibibytes":   {{Name: paramBlockSize, Value: "64Ki"}},
-		"blocks in bytes":       {{Name: paramBlockSize, Value: "65536"}, {Name: paramType, Value: "network-hdd"}},
-		"a key":                 {{Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}},
-		"no key, and said so":   {{Name: paramEncrypted, Value: "false"}},
-		"a placement group":     {{Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"one of its partitions": {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "5"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"a schedule":            {{Name: paramSchedules, Value: "fd80schedule"}},
-		"three schedules":       {{Name: paramSchedules, Value: strings.Repeat("a", 20) + "," + strings.Repeat("b", 20) + "," + strings.Repeat("c", 20)}},
-		"everything there can":  {{Name: paramBlockSize, Value: "128Ki"}, {Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}, {Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "2"}, {Name: paramSchedules, Value: "b,a"}, {Name: paramType, Value: "network-ssd-io-m3"}},
+		"none":                 nil,
+		"a type":               {{Name: paramType, Value: "network-ssd"}},
+		"blocks in kibibytes":  {{Name: paramBlockSize, Value: "64Ki"}},
+		"blocks in bytes":      {{Name: paramBlockSize, Value: "65536"}, {Name: paramType, Value: "network-hdd"}},
+		"a key":                {{Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}},
+		"no key, and said so":  {{Name: paramEncrypted, Value: "false"}},
+		"a placement group":    {{Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
+		"everything there can": {{Name: paramBlockSize, Value: "128Ki"}, {Name: paramEncrypted, Value: "true"}, {Name: paramKMSKey, Value: "abj0key"}, {Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd-io-m3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := parse(given)
@@ -95,14 +91,6 @@ func TestParametersThatMakeNoSense(t *testing.T) {
 		"a group of network disks":      {{Name: paramGroup, Value: "fhm0group"}, {Name: paramType, Value: "network-ssd"}},
 		"a group that is no id":         {{Name: paramGroup, Value: "a/b"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
 		"an empty group":                {{Name: paramGroup}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"a partition of no group":       {{Name: paramPartition, Value: "1"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"partition 0":                   {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "0"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"partition 6":                   {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "6"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"partition 01":                  {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition, Value: "01"}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"an empty partition":            {{Name: paramGroup, Value: "fhm0group"}, {Name: paramPartition}, {Name: paramType, Value: "network-ssd-nonreplicated"}},
-		"no schedules":                  {{Name: paramSchedules}},
-		"a blank between schedules":     {{Name: paramSchedules, Value: "a, b"}},
-		"more schedules than fit":       {{Name: paramSchedules, Value: strings.Repeat("abcdefghijklmnop,", 3) + "abcdefghijklmnop"}},
 		"encryption without any answer": {{Name: paramEncrypted, Value: "True"}},
 	} {
 		t.Run(name, func(t *testing.T) {

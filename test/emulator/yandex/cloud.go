@@ -56,10 +56,9 @@ type Cloud struct {
 	keys    map[string]usedKey
 	unseen  map[string]int // operations that Get does not find yet, and how often
 	access  access
-	// groups and schedules that disks can be put into.
-	groups    map[string]PlacementGroup
-	schedules map[string]bool
-	disks     disks.Store
+	// groups that disks can be put into.
+	groups map[string]PlacementGroup
+	disks  disks.Store
 
 	dialOnce sync.Once
 	memory   *bufconn.Listener
@@ -75,7 +74,7 @@ func New(opts Options) (*Cloud, error) {
 		Token: cmp.Or(opts.Token, DefaultToken), Folder: DefaultFolder,
 		opts: opts, clock: clock.New(opts.Speed), dice: account.Dice{Seed: opts.Seed}, now: newState(),
 		rules: opts.Rules, lasts: opts.Durations, running: map[string]*job{}, keys: map[string]usedKey{},
-		unseen: map[string]int{}, groups: map[string]PlacementGroup{}, schedules: map[string]bool{}, memory: bufconn.Listen(1 << 16),
+		unseen: map[string]int{}, groups: map[string]PlacementGroup{}, memory: bufconn.Listen(1 << 16),
 	}
 	c.access = newAccess()
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}

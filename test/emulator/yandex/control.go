@@ -22,7 +22,6 @@ func (c *Cloud) control(control account.Control) {
 		key, err := c.NewKey()
 		return rawJSON(key), err
 	})
-	control.Do("POST schedules", func([]byte, *http.Request) (any, error) { return map[string]string{"id": c.AddSchedule()}, nil })
 	control.Do("POST placement_groups", func(body []byte, _ *http.Request) (any, error) {
 		var g PlacementGroup
 		if err := account.ReadJSON(body, &g); err != nil {

@@ -41,8 +41,8 @@ func (s diskService) Create(ctx context.Context, ask *compute.CreateDiskRequest)
 		d := disk{Disk: Disk{
 			Name: ask.GetName(), Description: ask.GetDescription(), Labels: maps.Clone(ask.GetLabels()), Zone: ask.GetZoneId(),
 			Type: cmp.Or(ask.GetTypeId(), usualType), Size: ask.GetSize(), BlockSize: cmp.Or(ask.GetBlockSize(), usualBlock),
-			Snapshot: ask.GetSnapshotId(), Key: ask.GetKmsKeyId(), Schedules: slices.Clone(ask.GetSnapshotScheduleIds()),
-			PlacementGroup: ask.GetDiskPlacementPolicy().GetPlacementGroupId(), Partition: ask.GetDiskPlacementPolicy().GetPlacementGroupPartition(),
+			Snapshot: ask.GetSnapshotId(), Key: ask.GetKmsKeyId(),
+			PlacementGroup: ask.GetDiskPlacementPolicy().GetPlacementGroupId(),
 		}}
 		if why := c.mayCreate(ask, &d); why != nil {
 			return nil, why

@@ -217,10 +217,8 @@ type Disk struct {
 	Snapshot string `json:"snapshot,omitempty"`
 	Image    string `json:"image,omitempty"`
 	Key      string `json:"key,omitempty"` // that encrypts it
-	// PlacementGroup that it is in, and which of its partitions; Schedules are the ids of its snapshot schedules.
-	PlacementGroup string   `json:"placement_group,omitempty"`
-	Partition      int64    `json:"partition,omitempty"`
-	Schedules      []string `json:"schedules,omitempty"`
+	// PlacementGroup that it is in.
+	PlacementGroup string `json:"placement_group,omitempty"`
 	// Instance that it is attached to, under the name Device; empty while it is free.
 	Instance string    `json:"instance,omitempty"`
 	Device   string    `json:"device,omitempty"`

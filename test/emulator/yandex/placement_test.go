@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -25,15 +24,13 @@ func made(t *testing.T, c *emulator.Cloud, what, body string) string {
 	return answer.ID
 }
 
-func TestDisksAreMadeInPlacementGroupsAndWithSchedules(t *testing.T) {
+func TestDisksAreMadeInPlacementGroups(t *testing.T) {
 	c, a, _ := start(t, emulator.Options{})
-	group := made(t, c, "placement_groups", `{"zone": "ru-central1-b", "partitions": 3}`)
-	schedule := made(t, c, "schedules", "")
+	group := made(t, c, "placement_groups", `{"zone": "ru-central1-b"}`)
 	ask := func(n int, edit func(*compute.CreateDiskRequest)) error {
 		req := &compute.CreateDiskRequest{
 			FolderId: c.Folder, Name: fmt.Sprintf("disk-%d", n), ZoneId: "ru-central1-b", TypeId: "network-ssd-nonreplicated", Size: 93 << 30,
-			DiskPlacementPolicy: &compute.DiskPlacementPolicy{PlacementGroupId: group, PlacementGroupPartition: 3},
-			SnapshotScheduleIds: []string{schedule},
+			DiskPlacementPolicy: &compute.DiskPlacementPolicy{PlacementGroupId: group},
 		}
 		edit(req)
 		_, err := a.disks.Create(as(t.Context()), req)
@@ -47,22 +44,15 @@ func TestDisksAreMadeInPlacementGroupsAndWithSchedules(t *testing.T) {
 		{"as it should be", func(*compute.CreateDiskRequest) {}, codes.OK},
 		{"in another zone", func(r *compute.CreateDiskRequest) { r.ZoneId = "ru-central1-a" }, codes.InvalidArgument},
 		{"of another type", func(r *compute.CreateDiskRequest) { r.TypeId = "network-ssd-io-m3" }, codes.InvalidArgument},
-		{"in a partition that there is not", func(r *compute.CreateDiskRequest) { r.DiskPlacementPolicy.PlacementGroupPartition = 4 }, codes.InvalidArgument},
-		{"in no group", func(r *compute.CreateDiskRequest) { r.DiskPlacementPolicy.PlacementGroupId = "" }, codes.InvalidArgument},
 		{"in a group that there is not", func(r *compute.CreateDiskRequest) { r.DiskPlacementPolicy.PlacementGroupId = "x" }, codes.NotFound},
-		{"with a schedule that there is not", func(r *compute.CreateDiskRequest) { r.SnapshotScheduleIds = []string{"x"} }, codes.NotFound},
 	} {
 		if err := ask(n, row.edit); status.Code(err) != row.want {
 			t.Errorf("a disk %s: %v, want %s", row.name, err, row.want)
 		}
 	}
 	disks := c.Disks()
-	if len(disks) != 1 || disks[0].PlacementGroup != group || disks[0].Partition != 3 || !slices.Equal(disks[0].Schedules, []string{schedule}) {
-		t.Errorf("the disks are %+v, want one in partition 3 of %s", disks, group)
-	}
-	list, err := a.disks.ListSnapshotSchedules(as(t.Context()), &compute.ListDiskSnapshotSchedulesRequest{DiskId: disks[0].ID})
-	if err != nil || len(list.GetSnapshotSchedules()) != 1 || list.GetSnapshotSchedules()[0].GetId() != schedule {
-		t.Errorf("ListSnapshotSchedules = %v, %v, want %s", list, err, schedule)
+	if len(disks) != 1 || disks[0].PlacementGroup != group {
+		t.Errorf("the disks are %+v, want one in %s", disks, group)
 	}
 }
 
