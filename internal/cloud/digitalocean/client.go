@@ -21,7 +21,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -90,7 +89,7 @@ type Cloud struct {
 	api       client
 	ops       *ops.Runner
 	region    string
-	owner     tags.Owner
+	cluster   string
 	prefix    string
 	orphanAge time.Duration
 	log       *zap.Logger
@@ -124,7 +123,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
 	}
 	c := &Cloud{
-		region: cfg.Region, owner: tags.Owner{Rule: tagRule, Cluster: cfg.ClusterID}, prefix: cfg.NamePrefix,
+		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
 		orphanAge: cfg.OrphanAge, log: cfg.Log, rights: rights{proved: map[string]time.Time{}},
 	}
 	c.api = client{&api.Client{

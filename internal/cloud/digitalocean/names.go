@@ -54,14 +54,14 @@ func (c *Cloud) isTemporary(s *snapshot) bool { return s.Name == c.sealed(readab
 func (c *Cloud) markOf(s *snapshot) cloud.Mark {
 	switch {
 	case c.isTemporary(s):
-		return cloud.Mark{Driver: true, Cluster: c.owner.Cluster, Temporary: true}
+		return cloud.Mark{Driver: true, Cluster: c.cluster, Temporary: true}
 	case s.Name == c.sealed(readableOf(s), "snapshot"):
-		return cloud.Mark{Driver: true, Cluster: c.owner.Cluster}
+		return cloud.Mark{Driver: true, Cluster: c.cluster}
 	case !seal.MatchString(s.Name):
 		return cloud.Mark{}
 	}
 	mark := cloud.Mark{Driver: true, Cluster: tags.Value(s.Tags, tags.Cluster), Temporary: strings.HasPrefix(s.Name, beginTemporary)}
-	if mark.Cluster == c.owner.Cluster {
+	if mark.Cluster == c.cluster {
 		mark.Cluster = ""
 	}
 	return mark
@@ -76,7 +76,7 @@ func readableOf(s *snapshot) string { return s.Name[:max(0, len(s.Name)-sealLen)
 
 // sealed returns a name that only this cluster gives, and only for this purpose.
 func (c *Cloud) sealed(readable, purpose string) string {
-	hash := cloud.FullHash(c.owner.Cluster + "\x00" + purpose + "\x00" + readable)
+	hash := cloud.FullHash(c.cluster + "\x00" + purpose + "\x00" + readable)
 	return readable + "-h" + hash[:sealLen-len("-h")]
 }
 

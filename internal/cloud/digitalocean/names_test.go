@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 )
 
 // Whose a snapshot is says its name, whatever the volume and the request were.
 func TestASnapshotSaysWhoseItIs(t *testing.T) {
-	c := &Cloud{prefix: "k8s-", owner: tags.Owner{Cluster: "one"}}
-	other := &Cloud{prefix: "k8s-", owner: tags.Owner{Cluster: "two"}}
+	c := &Cloud{prefix: "k8s-", cluster: "one"}
+	other := &Cloud{prefix: "k8s-", cluster: "two"}
 	long := strings.Repeat("Long.", 30)
 	ours := c.snapshotName("snapshot-1")
 	for name, tc := range map[string]struct {

@@ -62,7 +62,7 @@ func parseRecord(text string) (record, bool) {
 // newRecord is the record of a new volume. What Kubernetes' names have beyond their usual letters becomes '_'.
 func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
 	r := record{
-		tags.Hash: cloud.FullHash(req.Name), tags.Cluster: c.owner.Cluster,
+		tags.Hash: cloud.FullHash(req.Name), tags.Cluster: c.cluster,
 		tags.FromSnapshot: string(req.Source.Snapshot), tags.FromVolume: string(req.Source.Volume),
 	}
 	for _, t := range req.Tags {
@@ -80,10 +80,8 @@ func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
 
 // madeFor reports whether this cluster made the volume for the request name.
 func (c *Cloud) madeFor(name string, v *volume) bool {
-	if r, ok := parseRecord(v.Description); ok {
-		return r[tags.Hash] == cloud.FullHash(name) && r[tags.Cluster] == c.owner.Cluster
-	}
-	return c.owner.MadeFor(name, v.Tags) // earlier builds wrote tags only
+	r, ok := parseRecord(v.Description)
+	return ok && r[tags.Hash] == cloud.FullHash(name) && r[tags.Cluster] == c.cluster
 }
 
 // wordsOf are a volume's tags and its record in the form of tags.
@@ -112,7 +110,7 @@ func (c *Cloud) userWords(all []cloud.Tag) ([]string, error) {
 		}
 		words = append(words, word)
 	}
-	word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.owner.Cluster})
+	word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.cluster})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ var hash = cloud.FullHash("pvc-1")
 
 func TestARecordIsOneLine(t *testing.T) {
 	const begin = "Created by cloudblock-csi; name-hash="
-	c := &Cloud{owner: tags.Owner{Cluster: "prod"}}
+	c := &Cloud{cluster: "prod"}
 	long := strings.Repeat("n", 150)
 	for name, tc := range map[string]struct {
 		req  cloud.CreateVolumeRequest
@@ -50,7 +50,7 @@ func TestOnlyALineOfTheDriverIsARecord(t *testing.T) {
 	good := record{tags.Hash: hash, tags.Cluster: "prod", tags.Own + "pvc": "data"}.line()
 	for name, text := range map[string]string{
 		"empty":                        "",
-		"what earlier builds wrote":    description,
+		"no record":                    description,
 		"the vendor's":                 "Created by DigitalOcean CSI driver",
 		"no hash":                      description + "; cluster=prod",
 		"a hash that is none":          description + "; name-hash=abc; cluster=prod",
@@ -84,7 +84,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("", "", "a; cluster=b", description+"; name-hash="+hash)
 	f.Add("том", "p", strings.Repeat("x", 300), description+"; name-hash="+hash+"; pvc=data; pvc=data")
 	f.Fuzz(func(t *testing.T, name, cluster, claim, text string) {
-		c := &Cloud{owner: tags.Owner{Cluster: cluster}}
+		c := &Cloud{cluster: cluster}
 		line := c.newRecord(cloud.CreateVolumeRequest{Name: name, Tags: []cloud.Tag{{Key: nameKeys[1], Value: claim}}}).line()
 		r, ok := parseRecord(line)
 		if CheckTags([]cloud.Tag{{Key: tags.Cluster, Value: cluster}}) == nil && (!ok || r[tags.Hash] != cloud.FullHash(name) || r[tags.Cluster] != cluster) {

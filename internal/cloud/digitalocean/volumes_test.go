@@ -86,26 +86,6 @@ func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 	}
 }
 
-// Builds before this one kept everything in tags. Their volumes are found by their names, with their source.
-func TestAVolumeOfAnEarlierBuildIsFoundByItsTags(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := stack(open(t, account))
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: volume(t, c, "origin").ID})
-	must(t, err)
-	id, err := account.AddVolume(emulator.Volume{
-		Name: "a", SizeGiB: 1, Region: emulator.DefaultRegion, Description: "Created by cloudblock-csi", Tags: []string{
-			"cloudblock-cluster:one", "cloudblock-name-hash:" + cloud.FullHash("a"), "cloudblock-pvc:data", "cloudblock-source-snapshot:" + string(snap.ID),
-		},
-	})
-	must(t, err)
-	req := request("a")
-	req.Source.Snapshot = snap.ID
-	vol, err := c.CreateVolume(t.Context(), req)
-	if err != nil || string(vol.ID) != id || vol.Source != req.Source || !slices.Contains(vol.Tags, cloud.Tag{Key: "cloudblock-pvc", Value: "data"}) {
-		t.Errorf("CreateVolume = %+v, %v, want volume %s with its source", vol, err, id)
-	}
-}
-
 // Tags are objects of the account and stay when what they were on is gone. So only those are written that many objects
 // share; what is one object's own is in the volume's description and in the snapshot's name.
 func TestNoTagIsOneObjectsOwn(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// LabelOwner is Owner for a cloud whose labels are pairs of key and value.
-type LabelOwner struct {
+// Owner is the cluster that a backend works for, in a cloud whose labels are pairs of key and value.
+type Owner struct {
 	// Value returns the value of a tag as the cloud takes it, or refuses the tag.
 	Value func(cloud.Tag) (string, error)
 	// Max is how many labels an object can have; 0: any number.
@@ -19,7 +19,7 @@ type LabelOwner struct {
 }
 
 // Labels returns those of a new object: the request's and the driver's own.
-func (o LabelOwner) Labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
+func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
 	asked = slices.Concat(asked, own, ownTags(name, o.Cluster, source))
 	all := make(map[string]string, len(asked))
 	for _, t := range asked {
@@ -41,12 +41,12 @@ func MarkOfLabels(labels map[string]string) cloud.Mark {
 }
 
 // MadeHere reports whether these are the labels of an object of this cluster, whatever its name.
-func (o LabelOwner) MadeHere(labels map[string]string) bool {
+func (o Owner) MadeHere(labels map[string]string) bool {
 	return labels[Cluster] == o.Cluster && labels[Hash] != ""
 }
 
 // MadeFor reports whether these are the labels of the object that this cluster made for the request name.
-func (o LabelOwner) MadeFor(name string, labels map[string]string) bool {
+func (o Owner) MadeFor(name string, labels map[string]string) bool {
 	return o.MadeHere(labels) && labels[Hash] == cloud.FullHash(name)
 }
 

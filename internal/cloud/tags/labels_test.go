@@ -13,7 +13,7 @@ import (
 
 func TestLabelsSayWhoseTheObjectIs(t *testing.T) {
 	refused := fmt.Errorf("not in this cloud: %w", fault.InvalidArgument)
-	owner := tags.LabelOwner{Cluster: "one", Max: 5, Value: func(t cloud.Tag) (string, error) {
+	owner := tags.Owner{Cluster: "one", Max: 5, Value: func(t cloud.Tag) (string, error) {
 		if t.Key == "bad" {
 			return "", refused
 		}

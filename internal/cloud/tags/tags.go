@@ -161,35 +161,3 @@ func ownTags(name, cluster string, source cloud.Source) []cloud.Tag {
 	}
 	return own
 }
-
-// Owner is the cluster that a backend works for.
-type Owner struct {
-	Rule    Rule
-	Cluster string
-}
-
-// Words returns the tags of a new object: the request's and the driver's own.
-func (o Owner) Words(name string, tags []cloud.Tag, source cloud.Source, own ...cloud.Tag) ([]string, error) {
-	tags = slices.Concat(tags, own, ownTags(name, o.Cluster, source))
-	words := make([]string, 0, len(tags))
-	for _, t := range tags {
-		word, err := o.Rule.Write(t)
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, word)
-	}
-	slices.Sort(words)
-	return slices.Compact(words), nil
-}
-
-// MadeHere reports whether these are the tags of an object of this cluster, whatever its name. A cloud may
-// keep the capitals that a tag was first written with, so they do not count.
-func (o Owner) MadeHere(words []string) bool {
-	return strings.EqualFold(Value(words, Cluster), o.Cluster) && Value(words, Hash) != ""
-}
-
-// MadeFor reports whether these are the tags of the object that this cluster made for the request name.
-func (o Owner) MadeFor(name string, words []string) bool {
-	return o.MadeHere(words) && Value(words, Hash) == cloud.FullHash(name)
-}

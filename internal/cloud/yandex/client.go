@@ -114,7 +114,7 @@ type Cloud struct {
 	ops        *ops.Runner
 
 	folder, zone, prefix string
-	owner                tags.LabelOwner
+	owner                tags.Owner
 	vendorNames          bool
 	orphanAge, interval  time.Duration
 	log                  *zap.Logger

@@ -74,6 +74,6 @@ func labelSafe(value string) string {
 }
 
 // ownerOf is the cluster with this id.
-func ownerOf(cluster string) tags.LabelOwner {
-	return tags.LabelOwner{Value: labelOf, Max: maxLabels, Cluster: cluster}
+func ownerOf(cluster string) tags.Owner {
+	return tags.Owner{Value: labelOf, Max: maxLabels, Cluster: cluster}
 }
