@@ -1,0 +1,94 @@
+package block
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// growing is a cloud with one volume, which another controller's growth shows as larger until it fails or ends.
+type growing struct {
+	API // what is not asked for
+
+	vol     Volume
+	until   time.Time // when that growth ends
+	fails   bool
+	resized int
+}
+
+func (g *growing) now() *Volume {
+	v := g.vol
+	switch under := time.Now().Before(g.until); {
+	case under:
+		v.Size, v.Changing = 20*cloud.GiB, true
+	case !g.until.IsZero() && !g.fails:
+		v.Size = 20 * cloud.GiB
+	}
+	return &v
+}
+
+func (g *growing) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
+	return g.now(), nil
+}
+
+func (g *growing) Resize(_ context.Context, _ *ops.Write, _ *Volume, size cloud.Bytes) (string, error) {
+	g.resized++
+	g.vol.Size = size
+	return "", nil
+}
+
+func (g *growing) Running(_ context.Context, object string) ([]ops.Operation, error) {
+	if !time.Now().Before(g.until) {
+		return nil, nil
+	}
+	return []ops.Operation{{Object: object, ID: "growth"}}, nil
+}
+
+func (g *growing) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
+	return map[string]ops.Outcome{"growth": {Done: !time.Now().Before(g.until)}}, nil
+}
+
+// C5: a size that shows while a growth is under way may be taken back, so the answer waits for its end.
+func TestASizeThatMayBeTakenBackIsNotAnswered(t *testing.T) {
+	for name, shows := range map[string]bool{"the volume shows that it grows": true, "the volume shows its size only": false} {
+		for _, fails := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				g := &growing{vol: *at(), until: time.Now().Add(5 * time.Second), fails: fails}
+				runner := ops.New(t.Context(), ops.Config{Tracker: g})
+				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: shows}, g, runner, nil)
+				began := time.Now()
+				exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
+				if err != nil || exp.Size != 20*cloud.GiB || time.Since(began) < 5*time.Second {
+					t.Errorf("%s: ExpandVolume = %+v, %v after %s, want it when the other growth has ended", name, exp, err, time.Since(began))
+				}
+				if wanted := map[bool]int{true: 1}[fails]; g.resized != wanted {
+					t.Errorf("%s: it was resized %d times, want %d", name, g.resized, wanted)
+				}
+				if err := runner.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// A volume that the cloud calls broken may show the size of a growth that has failed.
+func TestTheSizeOfABrokenVolumeIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &growing{vol: *with(at(), hindered)}
+		runner := ops.New(t.Context(), ops.Config{Tracker: g})
+		b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: true}, g, runner, nil)
+		if exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB); fault.Of(err) != fault.Of(fault.VolumeDamaged) || g.resized != 0 {
+			t.Errorf("ExpandVolume = %+v, %v after %d requests, want a refusal and none", exp, err, g.resized)
+		}
+		if err := runner.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
