@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/digitalocean/godo"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -86,7 +87,7 @@ func defaultLimits() []budget.Window {
 type Cloud struct {
 	*block.Verbs
 
-	api       client
+	sdk       *godo.Client
 	ops       *ops.Runner
 	region    string
 	cluster   string
@@ -126,11 +127,15 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
 		orphanAge: cfg.OrphanAge, log: cfg.Log, rights: rights{proved: map[string]time.Time{}},
 	}
-	c.api = client{&api.Client{
+	scoped := client{&api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
 		Route:    routeOf, Throttled: throttled, Kind: kindOf, Metrics: cfg.Metrics.Budget, Log: cfg.Log,
 	}}
+	var err error
+	if c.sdk, err = godo.New(&http.Client{Transport: api.Transport(scoped.Do)}); err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})

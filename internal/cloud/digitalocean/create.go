@@ -151,18 +151,17 @@ func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCr
 	return ops.Run(ctx, c.ops, ops.Op[*volume]{
 		Name: name, Kind: "create", Object: "name " + body.Name, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			var root struct {
-				Volume volume `json:"volume"`
-			}
-			err := c.api.Do(ctx, api.Request{Method: http.MethodPost, Path: volumesPath, Body: body, Write: w}, &root)
+			made, err := one(ctx, api.Call{Write: w, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
+				return c.sdk.Storage.CreateVolume(ctx, &body)
+			})
 			switch {
 			case err != nil:
 				return nil, "", err
-			case !objectID(root.Volume.ID):
+			case !objectID(made.ID):
 				return nil, "", fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
 			}
-			c.seen.put(&root.Volume)
-			return &root.Volume, "", nil
+			c.seen.put(made)
+			return made, "", nil
 		},
 	})
 }

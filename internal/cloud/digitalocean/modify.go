@@ -3,8 +3,9 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
+
+	"github.com/digitalocean/godo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
@@ -38,10 +39,10 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	}
 	add, remove := tags.Change(vol.Tags, words)
 	for _, word := range add {
-		err := c.changeTag(ctx, id, http.MethodPost, word)
+		err := c.changeTag(ctx, id, true, word)
 		if fault.Of(err) == fault.NotFound { // the account has no such tag yet
 			if err = c.createTag(ctx, word); err == nil {
-				err = c.changeTag(ctx, id, http.MethodPost, word)
+				err = c.changeTag(ctx, id, true, word)
 			}
 		}
 		if err != nil {
@@ -49,7 +50,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 		}
 	}
 	for _, word := range remove {
-		if err := c.changeTag(ctx, id, http.MethodDelete, word); err != nil && fault.Of(err) != fault.NotFound {
+		if err := c.changeTag(ctx, id, false, word); err != nil && fault.Of(err) != fault.NotFound {
 			return err
 		}
 	}
@@ -57,18 +58,18 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 }
 
 // changeTag puts a tag that the account has on a volume, or takes it off. fault.NotFound when there is no such tag.
-func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, method, word string) error {
-	verb := "put"
-	if method == http.MethodDelete {
-		verb = "remove"
-	}
+func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, put bool, word string) error {
+	verb := map[bool]string{true: "put", false: "remove"}[put]
 	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{
 		Name: fmt.Sprintf("%s tag %s of volume %s", verb, word, id), Kind: "tag", Object: c.VolumeKey(id), Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (none struct{}, operation string, err error) {
-			return none, "", c.api.Do(ctx, api.Request{
-				Method: method, Path: tagsPath + "/" + word + "/resources", Write: w, NoContent: true,
-				Body: map[string]any{"resources": []map[string]string{{"resource_id": string(id), "resource_type": "volume"}}},
-			}, nil)
+		Submit: func(ctx context.Context, w *ops.Write) (nothing struct{}, operation string, err error) {
+			return nothing, "", none(ctx, w, func(ctx context.Context) (*godo.Response, error) {
+				resources := []godo.Resource{{ID: string(id), Type: godo.VolumeResourceType}}
+				if put {
+					return c.sdk.Tags.TagResources(ctx, word, &godo.TagResourcesRequest{Resources: resources})
+				}
+				return c.sdk.Tags.UntagResources(ctx, word, &godo.UntagResourcesRequest{Resources: resources})
+			})
 		},
 	})
 	return err
@@ -78,9 +79,11 @@ func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, method, word s
 func (c *Cloud) createTag(ctx context.Context, word string) error {
 	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{
 		Name: "create tag " + word, Kind: "tag", Object: "tag " + word, Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (none struct{}, operation string, err error) {
-			var root map[string]any
-			return none, "", c.api.Do(ctx, api.Request{Method: http.MethodPost, Path: tagsPath, Body: map[string]string{"name": word}, Write: w}, &root)
+		Submit: func(ctx context.Context, w *ops.Write) (nothing struct{}, operation string, err error) {
+			_, err = one(ctx, api.Call{Write: w, Has: []string{"tag"}}, func(ctx context.Context) (*godo.Tag, *godo.Response, error) {
+				return c.sdk.Tags.Create(ctx, &godo.TagCreateRequest{Name: word})
+			})
+			return nothing, "", err
 		},
 	})
 	return err

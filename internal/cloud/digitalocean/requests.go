@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/digitalocean/godo"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
@@ -42,9 +44,17 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 }
 
 func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {
-	d, err := r.c.findDroplet(ctx, number(id))
-	if d == nil || err != nil {
+	doing := "read droplet " + string(id)
+	d, err := one(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"droplet"}}, func(ctx context.Context) (*droplet, *godo.Response, error) {
+		return r.c.sdk.Droplets.Get(ctx, number(id))
+	})
+	switch a := api.AnswerOf(err); {
+	case a != nil && a.Status == http.StatusNotFound:
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	case err != nil:
 		return nil, err
+	case d.ID != number(id):
+		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	m := &block.Machine{Used: len(d.VolumeIDs), Slots: profile.DigitalOcean.Slots}
 	if d.Region != nil {
@@ -58,23 +68,31 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 	if err != nil {
 		return cloud.Device{}, "", err
 	}
-	action, err := r.c.startAction(ctx, w, id, map[string]any{"type": "attach", "droplet_id": number(to)})
+	started, err := r.action(ctx, w, func(ctx context.Context) (*action, *godo.Response, error) {
+		return r.c.sdk.StorageActions.Attach(ctx, string(id), number(to))
+	})
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Exhausted {
 		err = fmt.Errorf("%w: %w", fault.Unavailable, err) // a quota of the account
 	}
-	return deviceOf(name), action, err
+	return deviceOf(name), started, err
 }
 
 func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
-	return r.c.startAction(ctx, w, id, map[string]any{"type": "detach", "droplet_id": number(from)})
+	return r.action(ctx, w, func(ctx context.Context) (*action, *godo.Response, error) {
+		return r.c.sdk.StorageActions.DetachByDropletID(ctx, string(id), number(from))
+	})
 }
 
 func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
-	return r.c.startAction(ctx, w, v.ID, map[string]any{"type": "resize", "size_gigabytes": block.GiB(size), "region": v.Zone})
+	return r.action(ctx, w, func(ctx context.Context) (*action, *godo.Response, error) {
+		return r.c.sdk.StorageActions.Resize(ctx, string(v.ID), int(block.GiB(size)), v.Zone)
+	})
 }
 
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
-	err := r.c.remove(ctx, w, volumesPath+"/"+string(id))
+	err := gone(none(ctx, w, func(ctx context.Context) (*godo.Response, error) {
+		return r.c.sdk.Storage.DeleteVolume(ctx, string(id))
+	}))
 	if err == nil {
 		r.c.seen.forget(id)
 	}
@@ -87,35 +105,14 @@ func number(id cloud.NodeID) int {
 	return n
 }
 
-// startAction sends one of a volume's actions and returns its id.
-func (c *Cloud) startAction(ctx context.Context, w *ops.Write, id cloud.VolumeID, body map[string]any) (string, error) {
-	var root struct {
-		Action action `json:"action"`
-	}
-	r := api.Request{Method: http.MethodPost, Path: volumesPath + "/" + string(id) + "/actions", Body: body, Write: w}
-	switch err := c.api.Do(ctx, r, &root); {
+// action makes a call that starts one of a volume's actions, and returns its id.
+func (r requests) action(ctx context.Context, w *ops.Write, call func(context.Context) (*action, *godo.Response, error)) (string, error) {
+	started, err := one(ctx, api.Call{Write: w, Has: []string{"action"}}, call)
+	switch {
 	case err != nil:
 		return "", err
-	case root.Action.ID <= 0:
+	case started.ID <= 0:
 		return "", fmt.Errorf("%w: the cloud's answer names no action", fault.Uncertain)
 	}
-	return strconv.Itoa(root.Action.ID), nil
-}
-
-// findDroplet reads a droplet; nil: there is none.
-func (c *Cloud) findDroplet(ctx context.Context, id int) (*droplet, error) {
-	doing := fmt.Sprintf("read droplet %d", id)
-	var root struct {
-		Droplet droplet `json:"droplet"`
-	}
-	err := c.api.Do(ctx, get(doing, dropletsPath+"/"+strconv.Itoa(id), budget.Read), &root)
-	switch a := api.AnswerOf(err); {
-	case a != nil && a.Status == http.StatusNotFound:
-		return nil, nil //nolint:nilnil // "there is none" is an answer here
-	case err != nil:
-		return nil, err
-	case root.Droplet.ID != id:
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
-	}
-	return &root.Droplet, nil
+	return strconv.Itoa(started.ID), nil
 }

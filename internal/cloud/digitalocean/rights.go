@@ -2,10 +2,8 @@ package digitalocean
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -59,8 +57,8 @@ const nowhere = "00000000-0000-0000-0000-000000000000"
 // checked are the paths that Check reads: one for each scope that a read can prove. Those of a volume that does not exist
 // are answered 404 where the token has the scope.
 var checked = []string{
-	volumesPath, actionsPath, snapshotsPath, dropletsPath, regionsPath,
-	volumesPath + "/" + nowhere + "/actions", volumesPath + "/" + nowhere + "/snapshots",
+	"/v2/volumes", "/v2/actions", "/v2/snapshots", "/v2/droplets", "/v2/regions",
+	"/v2/volumes/" + nowhere + "/actions", "/v2/volumes/" + nowhere + "/snapshots",
 }
 
 // provenFor is how long a scope counts as there that a read has proved. Each read is one of 5,000 that the cloud allows in an
@@ -89,7 +87,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 		case err == nil:
 			c.rights.proved[path] = time.Now()
 		case a != nil && a.Status == http.StatusForbidden:
-			missing = append(missing, scopeOf(get("", path, budget.List)))
+			missing = append(missing, scopes["GET "+routeOf(path)])
 		case i == 0:
 			return err
 		}
@@ -101,10 +99,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 }
 
 func (c *Cloud) check(ctx context.Context, path string) error {
-	r := get("check the token", path, budget.List)
-	r.Query = url.Values{"page": {"1"}, "per_page": {"1"}}
-	var body json.RawMessage
-	err := c.api.Do(ctx, r, &body)
+	err := c.generic(ctx, api.Call{Doing: "check the token", Priority: budget.List}, http.MethodGet, path+"?page=1&per_page=1", nil)
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound && strings.Contains(path, nowhere) {
 		return nil
 	}

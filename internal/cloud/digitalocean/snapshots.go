@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -88,17 +87,13 @@ func (c *Cloud) snapshotOnce(ctx context.Context, id cloud.VolumeID, name string
 	return ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: fmt.Sprintf("snapshot volume %s as %s", id, name), Kind: "snapshot", Object: "snapshot " + name, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
-			var root struct {
-				Snapshot snapshot `json:"snapshot"`
-			}
-			err := c.api.Do(ctx, api.Request{
-				Method: http.MethodPost, Path: volumesPath + "/" + string(id) + "/snapshots", Write: w,
-				Body: godo.SnapshotCreateRequest{VolumeID: string(id), Name: name, Description: description, Tags: words},
-			}, &root)
-			if err == nil && !objectID(root.Snapshot.ID) {
+			made, err := one(ctx, api.Call{Write: w, Has: []string{"snapshot"}}, func(ctx context.Context) (*snapshot, *godo.Response, error) {
+				return c.sdk.Storage.CreateSnapshot(ctx, &godo.SnapshotCreateRequest{VolumeID: string(id), Name: name, Description: description, Tags: words})
+			})
+			if err == nil && !objectID(made.ID) {
 				err = fmt.Errorf("%w: the cloud's answer names no snapshot", fault.Uncertain)
 			}
-			return &root.Snapshot, "", err
+			return made, "", err
 		},
 	})
 }
@@ -115,7 +110,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 	_, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: "delete snapshot " + string(id), Kind: "delete", Object: "snapshot " + string(id), Priority: p,
 		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
-			return nil, "", c.remove(ctx, w, volumeSnapshotsPath+"/"+string(id))
+			return nil, "", gone(c.generic(ctx, api.Call{Write: w, NoContent: true}, http.MethodDelete, volumeSnapshotsPath+string(id), nil))
 		},
 	})
 	return err
@@ -156,7 +151,7 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 	var root struct {
 		Snapshot snapshot `json:"snapshot"`
 	}
-	err := c.api.Do(ctx, get(doing, volumeSnapshotsPath+"/"+string(id), budget.Read), &root)
+	err := c.generic(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"snapshot"}}, http.MethodGet, volumeSnapshotsPath+string(id), &root)
 	switch {
 	case err != nil:
 		return nil, err
@@ -198,15 +193,18 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 
 // allSnapshots reads all snapshots of volumes that the credentials see.
 func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]snapshot, error) {
-	return api.Complete(ctx, pages[snapshot](c, listOf{
-		doing: "list snapshots", path: snapshotsPath, key: "snapshots", query: url.Values{"resource_type": {"volume"}}, priority: p,
+	return api.Complete(ctx, pages(listOf[snapshot]{
+		doing: "list snapshots", key: "snapshots", priority: p, call: c.sdk.Snapshots.ListVolume,
 	}), snapshotID)
 }
 
 // snapshotsOf reads the snapshots of one volume. A volume that does not exist has none.
 func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot, error) {
-	all, err := api.Complete(ctx, pages[snapshot](c, listOf{
-		doing: "list the snapshots of volume " + string(id), path: volumesPath + "/" + string(id) + "/snapshots", key: "snapshots",
+	all, err := api.Complete(ctx, pages(listOf[snapshot]{
+		doing: "list the snapshots of volume " + string(id), key: "snapshots",
+		call: func(ctx context.Context, opt *godo.ListOptions) ([]snapshot, *godo.Response, error) {
+			return c.sdk.Storage.ListSnapshots(ctx, string(id), opt)
+		},
 	}), snapshotID)
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil

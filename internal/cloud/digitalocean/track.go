@@ -36,9 +36,7 @@ type tracker struct{ c *Cloud }
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	found := map[string]ops.Outcome{}
 	if len(of) > 1 {
-		newest, _, err := readPage[action](ctx, t.c, listOf{
-			doing: "read the newest actions", path: actionsPath, key: "actions", priority: trackPriority,
-		}, 1)
+		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: trackPriority, call: t.c.sdk.Actions.List}, 1)
 		if err != nil { // no list: each by itself, if that works at all
 			out, err := t.outcome(ctx, of[0])
 			if err != nil {
@@ -56,10 +54,10 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 // outcome reads one action. An error is about this read, and a later one may succeed.
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	doing := "read action " + op.ID
-	var root struct {
-		Action action `json:"action"`
-	}
-	err := t.c.api.Do(ctx, get(doing, actionsPath+"/"+op.ID, trackPriority), &root)
+	id, _ := strconv.Atoi(op.ID) // it was an action's
+	act, err := one(ctx, api.Call{Doing: doing, Priority: trackPriority, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {
+		return t.c.sdk.Actions.Get(ctx, id)
+	})
 	a := api.AnswerOf(err)
 	switch {
 	case a != nil && a.Status == http.StatusNotFound && time.Since(op.Began) < freshAction:
@@ -68,10 +66,10 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 		return ops.Outcome{}, err
 	case err != nil:
 		return ops.Outcome{Err: err}, nil
-	case strconv.Itoa(root.Action.ID) != op.ID:
+	case act.ID != id:
 		return ops.Outcome{}, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
-	return outcomeOf(root.Action), nil
+	return outcomeOf(*act), nil
 }
 
 func outcomeOf(act action) ops.Outcome {
@@ -91,13 +89,15 @@ func outcomeOf(act action) ops.Outcome {
 // The list holds all that ever happened to the volume, in an order that is not documented. A volume has one
 // action at a time, so the newest page shows what is running: the first one or the last.
 func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
-	l := listOf{
+	l := listOf[action]{
 		doing: "read the actions of " + object, key: "actions", priority: budget.Read,
-		path: volumesPath + "/" + strings.TrimPrefix(object, "volume ") + "/actions",
+		call: func(ctx context.Context, opt *godo.ListOptions) ([]action, *godo.Response, error) {
+			return t.c.sdk.StorageActions.List(ctx, strings.TrimPrefix(object, "volume "), opt)
+		},
 	}
-	acts, m, err := readPage[action](ctx, t.c, l, 1)
+	acts, m, err := readPage(ctx, l, 1)
 	if err == nil && !m.last && !newestFirst(acts) {
-		acts, _, err = readPage[action](ctx, t.c, l, (m.total+perPage-1)/perPage)
+		acts, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage)
 	}
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil // there is no such volume

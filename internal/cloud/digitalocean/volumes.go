@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -22,18 +21,17 @@ import (
 // readVolume reads one volume. fault.NotFound when there is none.
 func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	doing := "read volume " + string(id)
-	var root struct {
-		Volume volume `json:"volume"`
-	}
-	err := c.api.Do(ctx, get(doing, volumesPath+"/"+string(id), p), &root)
+	vol, err := one(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
+		return c.sdk.Storage.GetVolume(ctx, string(id))
+	})
 	switch {
 	case err != nil:
 		return nil, err
-	case root.Volume.ID != string(id):
+	case vol.ID != string(id):
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
-	c.seen.put(&root.Volume)
-	return &root.Volume, nil
+	c.seen.put(vol)
+	return vol, nil
 }
 
 // findVolume is readVolume with a nil for a volume that does not exist.
@@ -46,12 +44,22 @@ func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 	return vol, err
 }
 
+// volumes is the list of volumes, of all names ("") or of one.
+func (c *Cloud) volumes(doing, name string, p budget.Priority) listOf[volume] {
+	return listOf[volume]{
+		doing: doing, key: "volumes", priority: p,
+		call: func(ctx context.Context, opt *godo.ListOptions) ([]volume, *godo.Response, error) {
+			return c.sdk.Storage.ListVolumes(ctx, &godo.ListVolumeParams{Name: name, ListOptions: opt})
+		},
+	}
+}
+
 // volumePage reads the volumes of an account that fit on one page, and nil where they do not.
 func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volume, error) {
 	if c.seen.many.Load() {
 		return nil, nil
 	}
-	list, m, err := readPage[volume](ctx, c, listOf{doing: "read several volumes", path: volumesPath, key: "volumes"}, 1)
+	list, m, err := readPage(ctx, c.volumes("read several volumes", "", budget.Read), 1)
 	if err != nil || !m.last {
 		c.seen.many.Store(err == nil)
 		return nil, err
@@ -89,9 +97,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 
 // named returns the volumes with exactly this name in all regions, oldest first.
 func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
-	same, err := pages[volume](c, listOf{
-		doing: "find volumes named " + name, path: volumesPath, key: "volumes", query: url.Values{"name": {name}},
-	}).All(ctx)
+	same, err := pages(c.volumes("find volumes named "+name, name, budget.Read)).All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +122,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
 	id := func(v volume) string { return v.ID }
-	all, err := api.Complete(ctx, pages[volume](c, listOf{doing: "list volumes", path: volumesPath, key: "volumes", priority: budget.List}), id)
+	all, err := api.Complete(ctx, pages(c.volumes("list volumes", "", budget.List)), id)
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
@@ -131,7 +137,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 
 // readRegions reads which regions have volumes.
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
-	list, err := pages[godo.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath, key: "regions"}).All(ctx)
+	list, err := pages(listOf[godo.Region]{doing: "read which regions have volumes", key: "regions", call: c.sdk.Regions.List}).All(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,9 @@ package digitalocean
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/digitalocean/godo"
@@ -18,38 +15,52 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The objects of the API are the SDK's. Its calls are not used: they read answers of any length, take any
-// answer to a DELETE for a success and a list that is missing for an empty one.
+// The objects of the API are the SDK's, and so are the calls, over the transport of package api.
 type (
 	volume   = godo.Volume
 	snapshot = godo.Snapshot
 	droplet  = godo.Droplet
+	action   = godo.Action
 )
 
-// action is what is used of an action.
-type action struct {
-	ID     int    `json:"id"`
-	Status string `json:"status"`
+// generic sends a request that the SDK has no call for:
+//   - one snapshot of a volume is read and deleted below /v2/volumes/snapshots. The SDK's calls use /v2/snapshots, which needs
+//     scopes of images;
+//   - Check reads one entry of each list, whatever it holds.
+func (c *Cloud) generic(ctx context.Context, call api.Call, method, path string, into any) error {
+	_, err := one(ctx, call, func(ctx context.Context) (struct{}, *godo.Response, error) {
+		req, err := c.sdk.NewRequest(ctx, method, path, nil)
+		if err != nil {
+			return struct{}{}, nil, err
+		}
+		resp, err := c.sdk.Do(ctx, req, into)
+		return struct{}{}, resp, err
+	})
+	return err
 }
 
-const (
-	volumesPath   = "/v2/volumes"
-	actionsPath   = "/v2/actions"
-	snapshotsPath = "/v2/snapshots"
-	regionsPath   = "/v2/regions"
-	dropletsPath  = "/v2/droplets"
-	tagsPath      = "/v2/tags"
-	// volumeSnapshotsPath has one snapshot of a volume. The same below snapshotsPath needs scopes of images.
-	volumeSnapshotsPath = volumesPath + "/snapshots"
-)
+// volumeSnapshotsPath has one snapshot of a volume.
+const volumeSnapshotsPath = "/v2/volumes/snapshots/"
 
-func get(doing, path string, p budget.Priority) api.Request {
-	return api.Request{Doing: doing, Method: http.MethodGet, Path: path, Priority: p}
+// one makes a call of the SDK.
+func one[T any](ctx context.Context, call api.Call, do func(context.Context) (T, *godo.Response, error)) (T, error) {
+	return api.Through(ctx, call, func(ctx context.Context) (T, error) {
+		v, _, err := do(ctx)
+		return v, err
+	})
 }
 
-// remove deletes an object. That it is gone already is no error: ids are never given twice.
-func (c *Cloud) remove(ctx context.Context, w *ops.Write, path string) error {
-	err := c.api.Do(ctx, api.Request{Method: http.MethodDelete, Path: path, Write: w, NoContent: true}, nil)
+// none makes a call of the SDK that answers nothing but 204.
+func none(ctx context.Context, w *ops.Write, do func(context.Context) (*godo.Response, error)) error {
+	_, err := one(ctx, api.Call{Write: w, NoContent: true}, func(ctx context.Context) (struct{}, *godo.Response, error) {
+		resp, err := do(ctx)
+		return struct{}{}, resp, err
+	})
+	return err
+}
+
+// gone is the end of a deletion: that an object is gone already is no error, because ids are never given twice.
+func gone(err error) error {
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil
 	}
@@ -57,13 +68,12 @@ func (c *Cloud) remove(ctx context.Context, w *ops.Write, path string) error {
 }
 
 // listOf says which list is read.
-type listOf struct {
-	doing, path string
+type listOf[T any] struct {
+	doing string
 	// key holds the list in the answer.
 	key      string
-	query    url.Values
-	perPage  int // 0: as many as the cloud allows
 	priority budget.Priority
+	call     func(ctx context.Context, opt *godo.ListOptions) ([]T, *godo.Response, error)
 }
 
 // meta is what a page says of its list.
@@ -73,43 +83,28 @@ type meta struct {
 }
 
 // readPage reads one page. A page without its list proves nothing, and is an error.
-func readPage[T any](ctx context.Context, c *Cloud, l listOf, number int) ([]T, meta, error) {
-	r := get(l.doing, l.path, l.priority)
-	size := max(l.perPage, 0)
-	if size == 0 {
-		size = perPage
-	}
-	r.Query = url.Values{"page": {strconv.Itoa(number)}, "per_page": {strconv.Itoa(size)}}
-	for name, values := range l.query {
-		r.Query[name] = values
-	}
-	var root map[string]json.RawMessage
-	if err := c.api.Do(ctx, r, &root); err != nil {
-		return nil, meta{}, err
-	}
-	var list []T
-	var links godo.Links
-	var counts godo.Meta
-	for key, into := range map[string]any{l.key: &list, "links": &links, "meta": &counts} {
-		if raw, has := root[key]; has {
-			if err := json.Unmarshal(raw, into); err != nil {
-				return nil, meta{}, fmt.Errorf("%s: %w: the answer's %s cannot be read: %w", l.doing, fault.Unavailable, key, err)
-			}
+func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, m meta, err error) {
+	list, err = one(ctx, api.Call{Doing: l.doing, Priority: l.priority, Has: []string{l.key}}, func(ctx context.Context) ([]T, *godo.Response, error) {
+		list, resp, err := l.call(ctx, &godo.ListOptions{Page: number, PerPage: perPage})
+		if err != nil {
+			return nil, nil, err
 		}
+		m.last = resp.Links == nil || resp.Links.IsLastPage()
+		if resp.Meta != nil {
+			m.total = resp.Meta.Total
+		}
+		return list, resp, nil
+	})
+	if err == nil && len(list) > perPage {
+		err = fmt.Errorf("%s: %w: the page has %d entries, %d were asked for", l.doing, fault.Unavailable, len(list), perPage)
 	}
-	switch {
-	case list == nil:
-		return nil, meta{}, fmt.Errorf("%s: %w: the answer has no %s", l.doing, fault.Unavailable, l.key)
-	case len(list) > size:
-		return nil, meta{}, fmt.Errorf("%s: %w: the page has %d entries, %d were asked for", l.doing, fault.Unavailable, len(list), size)
-	}
-	return list, meta{last: links.IsLastPage(), total: counts.Total}, nil
+	return list, m, err
 }
 
 // pages reads a list page by page.
-func pages[T any](c *Cloud, l listOf) api.Pages[T] {
+func pages[T any](l listOf[T]) api.Pages[T] {
 	return func(ctx context.Context, number int) ([]T, bool, error) {
-		list, m, err := readPage[T](ctx, c, l, number)
+		list, m, err := readPage(ctx, l, number)
 		return list, m.last, err
 	}
 }

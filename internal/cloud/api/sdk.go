@@ -1,0 +1,137 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Call is what is demanded of the one request that a call of an SDK makes. Its fields are the Request's but for Has.
+type Call struct {
+	Doing     string
+	Write     *ops.Write
+	Priority  budget.Priority
+	NoContent bool
+	// Has are the keys that the answer must have, with a value that is not null.
+	Has []string
+}
+
+// errSecond is a request that an SDK makes by itself besides the one that it was called for, such as a retry or another page.
+var errSecond = errors.New("the SDK has made a second request in one call")
+
+// sending is a call under way.
+type sending struct {
+	call Call
+
+	mu   sync.Mutex
+	sent bool
+	err  error
+}
+
+type sendingKey struct{}
+
+// Through calls an SDK whose transport is a Transport. What the SDK is given is a whole answer that is as the Call demands it, or an
+// error; and what happened to the request decides, whatever the SDK makes of it. An error has the kinds of Client.Do.
+func Through[T any](ctx context.Context, c Call, call func(ctx context.Context) (T, error)) (T, error) {
+	var none T
+	s := &sending{call: c}
+	v, err := call(context.WithValue(ctx, sendingKey{}, s))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	named := Request{Doing: c.Doing}.named
+	switch {
+	case s.err != nil:
+		return none, s.err
+	case !s.sent:
+		return none, named(fmt.Errorf("%w: nothing was sent: %w", fault.Unavailable, errors.Join(err, ctx.Err())))
+	case err != nil:
+		return none, named(fmt.Errorf("%w: the answer cannot be read: %w", c.unknown(), err))
+	}
+	return v, nil
+}
+
+// unknown is the kind where a request was answered and the answer is not understood.
+func (c Call) unknown() fault.Kind {
+	if c.Write != nil {
+		return fault.Uncertain
+	}
+	return fault.Unavailable
+}
+
+// Transport sends the requests of an SDK by the Do of a Client: within the budget, with the token of the moment, to the
+// Client's Endpoint, and one in each Call. The SDK's own address and headers do not count, but for X-Filter.
+type Transport func(ctx context.Context, r Request, into any) error
+
+// RoundTrip sends one request of a Call.
+func (do Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	s, _ := req.Context().Value(sendingKey{}).(*sending)
+	if s == nil {
+		return nil, errors.New("the SDK has made a request outside of any call")
+	}
+	body, err := do.send(req, s)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)),
+		Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+	}, nil
+}
+
+func (do Transport) send(req *http.Request, s *sending) (body []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sent {
+		s.err = Request{Doing: s.call.Doing}.named(fmt.Errorf("%w: %w", s.call.unknown(), errSecond))
+		return nil, s.err
+	}
+	s.sent = true
+	r := Request{
+		Doing: s.call.Doing, Method: req.Method, Path: req.URL.Path, Query: req.URL.Query(), Filter: req.Header.Get("X-Filter"),
+		Write: s.call.Write, Priority: s.call.Priority, NoContent: s.call.NoContent,
+	}
+	if req.Body != nil {
+		sent, err := io.ReadAll(req.Body)
+		_ = req.Body.Close()
+		if err != nil {
+			s.sent = false
+			return nil, fmt.Errorf("read the request's body: %w", err)
+		}
+		if len(sent) > 0 {
+			r.Body = json.RawMessage(sent)
+		}
+	}
+	var answer json.RawMessage
+	if s.err = do(req.Context(), r, &answer); s.err == nil {
+		s.err = s.call.check(answer)
+	}
+	return answer, s.err
+}
+
+// check demands the keys of an answer.
+func (c Call) check(answer []byte) error {
+	if c.NoContent {
+		return nil
+	}
+	var root map[string]json.RawMessage
+	err := json.Unmarshal(answer, &root)
+	for _, key := range c.Has {
+		if err == nil && (root[key] == nil || string(root[key]) == "null") {
+			err = fmt.Errorf("the answer has no %s", key)
+		}
+	}
+	if err != nil {
+		return Request{Doing: c.Doing}.named(fmt.Errorf("%w: %w", c.unknown(), err))
+	}
+	return nil
+}
