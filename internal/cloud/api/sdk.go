@@ -15,14 +15,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Call is what is demanded of the one request that a call of an SDK makes. Its fields are the Request's but for Has.
+// Call is what is demanded of the one request that a call of an SDK makes. The first fields are the Request's.
 type Call struct {
 	Doing     string
 	Write     *ops.Write
 	Priority  budget.Priority
 	NoContent bool
-	// Has are the keys that the answer must have, with a value that is not null.
+	// Has are the keys that the answer must have, with a value that is not null, and Is values that keys must have, as JSON.
 	Has []string
+	Is  map[string]string
+	// Empty: only the empty object says that it was done.
+	Empty bool
+	// Received is the Request's.
+	Received *http.Header
 }
 
 // errSecond is a request that an SDK makes by itself besides the one that it was called for, such as a retry or another page.
@@ -98,7 +103,7 @@ func (do Transport) send(req *http.Request, s *sending) (body []byte, err error)
 	s.sent = true
 	r := Request{
 		Doing: s.call.Doing, Method: req.Method, Path: req.URL.Path, Query: req.URL.Query(), Filter: req.Header.Get("X-Filter"),
-		Write: s.call.Write, Priority: s.call.Priority, NoContent: s.call.NoContent,
+		Write: s.call.Write, Priority: s.call.Priority, NoContent: s.call.NoContent, Received: s.call.Received,
 	}
 	if req.Body != nil {
 		sent, err := io.ReadAll(req.Body)
@@ -118,7 +123,7 @@ func (do Transport) send(req *http.Request, s *sending) (body []byte, err error)
 	return answer, s.err
 }
 
-// check demands the keys of an answer.
+// check demands of an answer what the Call does.
 func (c Call) check(answer []byte) error {
 	if c.NoContent {
 		return nil
@@ -129,6 +134,14 @@ func (c Call) check(answer []byte) error {
 		if err == nil && (root[key] == nil || string(root[key]) == "null") {
 			err = fmt.Errorf("the answer has no %s", key)
 		}
+	}
+	for key, value := range c.Is {
+		if err == nil && string(root[key]) != value {
+			err = fmt.Errorf("the answer has %.40s as its %s instead of %s", root[key], key, value)
+		}
+	}
+	if err == nil && c.Empty && (root == nil || len(root) > 0) {
+		err = errors.New("the answer is not the empty object that says that it was done")
 	}
 	if err != nil {
 		return Request{Doing: c.Doing}.named(fmt.Errorf("%w: %w", c.unknown(), err))

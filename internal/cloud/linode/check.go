@@ -22,8 +22,8 @@ var scopes = []string{"volumes:read_write", "linodes:read_write", eventsScope}
 // shows which of the others are missing. What the token's user may do does not show.
 func (c *Cloud) Check(ctx context.Context) error {
 	var header http.Header
-	_, _, err := readPage[volume](ctx, c, listOf{
-		doing: "read the account's volumes", path: volumesPath, perPage: minPage, priority: budget.List, received: &header,
+	_, _, err := readPage(ctx, listOf[volume]{
+		doing: "read the account's volumes", call: c.sdk.ListVolumes, perPage: minPage, priority: budget.List, received: &header,
 	}, 1)
 	missing := missingScopes(header.Get("X-OAuth-Scopes"))
 	switch {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/linode/linodego"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -109,7 +110,7 @@ type Cloud struct {
 
 	noSnapshots
 
-	api       *api.Client
+	sdk       *linodego.Client
 	ops       *ops.Runner
 	region    string
 	cluster   string
@@ -164,11 +165,12 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		orphanAge: cfg.OrphanAge, lateness: cmp.Or(cfg.Lateness, lateness), now: cfg.Now, log: cfg.Log,
 		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
 	}
-	c.api = &api.Client{
+	client := &api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
 		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return true }, Log: cfg.Log,
 	}
+	c.sdk = newSDK(api.Transport(client.Do))
 	c.ops = ops.New(ctx, ops.Config{
 		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cmp.Or(cfg.Tick, listTick), Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/linode/linodego"
@@ -107,7 +106,7 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*v
 	state, err := ops.Run(ctx, c.ops, ops.Op[duplicate]{
 		Name: fmt.Sprintf("copy volume %d as %s", source.ID, label), Kind: "clone", Object: "label " + label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (duplicate, string, error) {
-			v, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, source.ID)+"/clone", map[string]string{"label": label})
+			v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.CloneVolume(ctx, source.ID, label) })
 			if err != nil {
 				return duplicate{}, "", err
 			}
@@ -170,7 +169,7 @@ func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, er
 	same, err := ops.Run(ctx, c.ops, ops.Op[[]volume]{
 		Name: fmt.Sprintf("label volume %d %s", id, body.Label), Kind: "update", Object: c.VolumeKey(volumeID(id)), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) ([]volume, string, error) {
-			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, id), linodego.VolumeUpdateOptions{Label: body.Label, Tags: &body.Tags})
+			v, err := c.update(ctx, w, id, linodego.VolumeUpdateOptions{Label: body.Label, Tags: &body.Tags})
 			if err != nil {
 				return nil, "", err
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -24,13 +23,7 @@ const (
 )
 
 // newVolume is the body of a create. What is left out is the cloud's to choose.
-type newVolume struct {
-	Label      string   `json:"label"`
-	Region     string   `json:"region"`
-	Size       int      `json:"size"` // in GiB
-	Tags       []string `json:"tags,omitempty"`
-	Encryption string   `json:"encryption,omitempty"`
-}
+type newVolume = linodego.VolumeCreateOptions
 
 // CreateVolume makes a volume and waits until it is active.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
@@ -137,7 +130,7 @@ func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
 		Object: "label " + body.Label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
-			v, err := c.sendVolume(ctx, w, http.MethodPost, volumesPath, body)
+			v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.CreateVolume(ctx, body) })
 			if err != nil {
 				return creation{}, "", err
 			}
@@ -225,7 +218,7 @@ const (
 
 // readRegions reads what the regions can do.
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]capabilities, error) {
-	list, err := pages[linodego.Region](c, listOf{doing: "read which regions have volumes", path: regionsPath}).All(ctx)
+	list, err := pages(listOf[linodego.Region]{doing: "read which regions have volumes", call: c.sdk.ListRegions}).All(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
 		Name: fmt.Sprintf("put tags %q on volume %d", wanted, n), Kind: "update", Object: c.VolumeKey(id), Priority: budget.Write, Lease: lease,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, n), linodego.VolumeUpdateOptions{Tags: &words})
+			v, err := c.update(ctx, w, n, linodego.VolumeUpdateOptions{Tags: &words})
 			return v, "", err
 		},
 		State: func(ctx context.Context) (*volume, error) {

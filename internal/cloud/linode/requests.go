@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -65,7 +64,9 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 	c, onto := r.c, number(to)
 	n, _ := volumeNumber(id)
 	persists := c.persist.tries(onto, w.Refused)
-	v, err := c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/attach", linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
+	v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) {
+		return c.sdk.AttachVolume(ctx, n, &linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
+	})
 	switch {
 	case fault.Of(err) == fault.Exhausted: // a quota of the account: slots are for the state to say
 		return cloud.Device{}, "", fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -79,19 +80,21 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 
 func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
 	n, _ := volumeNumber(id)
-	return operation(n, toBeFree, number(from)), r.c.sendEmpty(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/detach")
+	return operation(n, toBeFree, number(from)), sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DetachVolume(ctx, n) })
 }
 
 func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
 	n, _ := volumeNumber(v.ID)
 	want := int(block.GiB(size))
-	_, err := r.c.sendVolume(ctx, w, http.MethodPost, pathOf(volumesPath, n)+"/resize", map[string]int{"size": want})
+	_, err := api.Through(ctx, api.Call{Write: w, Has: []string{"id"}}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.c.sdk.ResizeVolume(ctx, n, want) // which keeps nothing of the answer
+	})
 	return operation(n, toBeActive, want), err
 }
 
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
 	n, _ := volumeNumber(id)
-	err := r.c.sendEmpty(ctx, w, http.MethodDelete, pathOf(volumesPath, n))
+	err := sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DeleteVolume(ctx, n) })
 	if err == nil || statusNotFound(err) {
 		r.c.seen.forget(n)
 		err = nil
@@ -108,9 +111,10 @@ func number(id cloud.NodeID) int {
 // Machine reads a Linode and what is in its slots, which are of volumes and local disks together.
 func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machine, error) {
 	c, id := r.c, number(node)
-	doing, path := fmt.Sprintf("read Linode %d", id), pathOf(instancesPath, id)
-	var l linodego.Instance
-	err := c.api.Do(ctx, get(doing, path, budget.Read), &l)
+	doing := fmt.Sprintf("read Linode %d", id)
+	l, err := api.Through(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) (*linodego.Instance, error) {
+		return c.sdk.GetInstance(ctx, id)
+	})
 	switch {
 	case statusNotFound(err):
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
@@ -119,11 +123,15 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 	case l.ID != id || l.Specs == nil:
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
-	volumes, _, err := readPage[volume](ctx, c, listOf{doing: doing + "'s volumes", path: path + "/volumes"}, 1)
+	volumes, _, err := readPage(ctx, listOf[volume]{doing: doing + "'s volumes", call: func(ctx context.Context, opts *linodego.ListOptions) ([]volume, error) {
+		return c.sdk.ListInstanceVolumes(ctx, id, opts)
+	}}, 1)
 	if err != nil {
 		return nil, err
 	}
-	disks, _, err := readPage[linodego.InstanceDisk](ctx, c, listOf{doing: doing + "'s disks", path: path + "/disks"}, 1)
+	disks, _, err := readPage(ctx, listOf[linodego.InstanceDisk]{doing: doing + "'s disks", call: func(ctx context.Context, opts *linodego.ListOptions) ([]linodego.InstanceDisk, error) {
+		return c.sdk.ListInstanceDisks(ctx, id, opts)
+	}}, 1)
 	m := &block.Machine{Zone: l.Region, Used: len(volumes) + len(disks), Slots: slotsFor(l.Specs.Memory)}
 	if l.Status == linodego.InstanceOffline {
 		m.Hindered = fmt.Errorf("the Linode is powered off, and a volume can be attached to a running one only: %w", fault.Precondition)
@@ -137,11 +145,9 @@ func slotsFor(memory int) int { return min(64, max(8, memory/1024)) }
 
 // Locks returns the locks of a volume, where the API shows such.
 func (r requests) Locks(ctx context.Context, id cloud.VolumeID) string {
-	var root struct {
-		Locks []string `json:"locks"`
-	}
-	if err := r.c.api.Do(ctx, get("", betaVolumesPath+"/"+string(id), budget.Read), &root); err != nil {
+	locks, err := r.c.locks(ctx, id)
+	if err != nil {
 		return "" // the cloud's words have to do
 	}
-	return strings.Join(root.Locks, ", ")
+	return strings.Join(locks, ", ")
 }

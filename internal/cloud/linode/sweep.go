@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -81,7 +80,7 @@ func (c *Cloud) touch(ctx context.Context, id int, words []string) (*volume, err
 	return ops.Run(ctx, c.ops, ops.Op[*volume]{
 		Name: fmt.Sprintf("keep copy %d", id), Kind: "update", Object: c.VolumeKey(volumeID(id)), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			v, err := c.sendVolume(ctx, w, http.MethodPut, pathOf(volumesPath, id), linodego.VolumeUpdateOptions{Tags: &words})
+			v, err := c.update(ctx, w, id, linodego.VolumeUpdateOptions{Tags: &words})
 			return v, "", err
 		},
 	})

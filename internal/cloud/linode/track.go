@@ -73,8 +73,8 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	}
 	var late []goal
 	for some := range slices.Chunk(filters, maxLabels) {
-		rows, _, err := readPage[volume](ctx, t.c, listOf{
-			doing: "read several volumes", path: volumesPath, filter: map[string]any{"+or": some}, priority: trackPriority,
+		rows, _, err := readPage(ctx, listOf[volume]{
+			doing: "read several volumes", call: t.c.sdk.ListVolumes, filter: map[string]any{"+or": some}, priority: trackPriority,
 		}, 1)
 		if err != nil {
 			return err
@@ -252,8 +252,8 @@ func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, erro
 func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
 	// Of the API's filters only that of the action and the order are known to be served for volumes. What is
 	// under way is among the newest.
-	newest, _, err := readPage[linodego.Event](ctx, c, listOf{
-		doing: "read the events of volumes", path: eventsPath, priority: trackPriority,
+	newest, _, err := readPage(ctx, listOf[linodego.Event]{
+		doing: "read the events of volumes", call: c.sdk.ListEvents, priority: trackPriority,
 		filter: map[string]any{
 			"+or":       []map[string]any{{"action": linodego.ActionVolumeAttach}, {"action": linodego.ActionVolumeDetach}},
 			"+order_by": "created", "+order": "desc",

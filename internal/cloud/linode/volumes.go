@@ -18,18 +18,19 @@ import (
 // readVolume reads one volume. fault.NotFound when there is none.
 func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
 	doing := fmt.Sprintf("read volume %d", id)
-	var v volume
-	err := c.api.Do(ctx, get(doing, pathOf(volumesPath, id), p), &v)
+	v, err := api.Through(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"id"}}, func(ctx context.Context) (*volume, error) {
+		return c.sdk.GetVolume(ctx, id)
+	})
 	switch {
 	case err != nil:
 		return nil, err
 	case v.ID != id:
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
-	case gone(&v):
+	case gone(v):
 		return nil, fmt.Errorf("%s: it is being deleted: %w", doing, fault.NotFound)
 	}
-	c.seen.put(&v)
-	return &v, nil
+	c.seen.put(v)
+	return v, nil
 }
 
 // findVolume is readVolume with a nil for a volume that does not exist.
@@ -97,8 +98,8 @@ func (c *Cloud) labelled(ctx context.Context, label string) ([]volume, error) {
 
 // filtered returns the volumes whose labels the filter fits, oldest first.
 func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]volume, error) {
-	same, err := pages[volume](c, listOf{
-		doing: fmt.Sprintf("find volumes labelled %v", label), path: volumesPath, filter: map[string]any{"label": label}, priority: p,
+	same, err := pages(listOf[volume]{
+		doing: fmt.Sprintf("find volumes labelled %v", label), call: c.sdk.ListVolumes, filter: map[string]any{"label": label}, priority: p,
 	}).All(ctx)
 	slices.SortFunc(same, func(a, b volume) int { return a.ID - b.ID })
 	return same, err
@@ -111,7 +112,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	all, err := api.Complete(ctx, pages[volume](c, listOf{doing: "list volumes", path: volumesPath, priority: budget.List}),
+	all, err := api.Complete(ctx, pages(listOf[volume]{doing: "list volumes", call: c.sdk.ListVolumes, priority: budget.List}),
 		func(v volume) int { return v.ID })
 	if err != nil {
 		return cloud.VolumeList{}, err

@@ -1,25 +1,25 @@
 package linode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/linode/linodego"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// volume is the SDK's, as all objects of the API are. The SDK's calls are not used: they lose the errors of the
-// transport in texts, and take an error without words for a success.
+// volume is the SDK's, as all objects of the API are, and so are the calls, over the transport of package api.
 type volume = linodego.Volume
 
 // The states of a volume. The SDK names some of them.
@@ -33,86 +33,85 @@ const (
 	statusDeleted  = linodego.VolumeStatus("deleted")
 )
 
-const (
-	volumesPath   = "/v4/volumes"
-	instancesPath = "/v4/linode/instances"
-	regionsPath   = "/v4/regions"
-	eventsPath    = "/v4/account/events"
-	// betaVolumesPath shows the locks of volumes, which v4 does not.
-	betaVolumesPath = "/v4beta/volumes"
-)
+// volumesPath is where creates and lists are counted.
+const volumesPath = "/v4/volumes"
 
-func pathOf(collection string, id int) string { return collection + "/" + strconv.Itoa(id) }
-
-func get(doing, path string, p budget.Priority) api.Request {
-	return api.Request{Doing: doing, Method: http.MethodGet, Path: path, Priority: p}
+// newSDK returns the SDK over a transport. What it would take from the environment, repeat or remember by itself is off.
+func newSDK(transport http.RoundTripper) *linodego.Client {
+	sdk := linodego.NewClient(&http.Client{Transport: transport})
+	sdk.SetBaseURL(defaultEndpoint).SetAPIVersion(linodego.APIVersion).SetDebug(false)
+	sdk.SetRetryCount(0)
+	sdk.UseCache(false)
+	return &sdk
 }
 
-// sendVolume sends a request that is answered with a volume.
-func (c *Cloud) sendVolume(ctx context.Context, w *ops.Write, method, path string, body any) (*volume, error) {
-	var vol volume
-	err := c.api.Do(ctx, api.Request{Method: method, Path: path, Body: body, Write: w}, &vol)
+// locks reads the locks of a volume, which only a beta version of the API shows: the SDK has no call for that.
+func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) {
+	return api.Through(ctx, api.Call{Priority: budget.Read}, func(ctx context.Context) ([]string, error) {
+		var root struct {
+			Locks []string `json:"locks"`
+		}
+		_, err := c.sdk.R(ctx).SetResult(&root).Get(defaultEndpoint + "/v4beta/volumes/" + string(id))
+		return root.Locks, err
+	})
+}
+
+// sendVolume makes a change that is answered with a volume.
+func (c *Cloud) sendVolume(ctx context.Context, w *ops.Write, call func(context.Context) (*volume, error)) (*volume, error) {
+	v, err := api.Through(ctx, api.Call{Write: w, Has: []string{"id"}}, call)
 	switch {
 	case err != nil:
 		return nil, err
-	case vol.ID <= 0:
+	case v.ID <= 0:
 		return nil, fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
 	}
-	c.seen.put(&vol)
-	return &vol, nil
+	c.seen.put(v)
+	return v, nil
 }
 
-// sendEmpty sends a request that is answered with an empty object, and with nothing else where it succeeds.
-func (c *Cloud) sendEmpty(ctx context.Context, w *ops.Write, method, path string) error {
-	var root map[string]json.RawMessage
-	err := c.api.Do(ctx, api.Request{Method: method, Path: path, Write: w}, &root)
-	if err == nil && (root == nil || len(root) > 0) {
-		return fmt.Errorf("%w: the cloud's answer is not the empty object that says that it was done", fault.Uncertain)
-	}
+// update changes the label and the tags of a volume.
+func (c *Cloud) update(ctx context.Context, w *ops.Write, id int, opts linodego.VolumeUpdateOptions) (*volume, error) {
+	return c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.UpdateVolume(ctx, id, opts) })
+}
+
+// sendEmpty makes a change that is answered with an empty object, and with nothing else where it succeeds.
+func sendEmpty(ctx context.Context, w *ops.Write, call func(context.Context) error) error {
+	_, err := api.Through(ctx, api.Call{Write: w, Empty: true}, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
 }
 
 // listOf says which list is read.
-type listOf struct {
-	doing, path string
-	filter      map[string]any
-	perPage     int // 0: as many as the cloud allows
-	priority    budget.Priority
-	received    *http.Header // as api.Request.Received
+type listOf[T any] struct {
+	doing    string
+	call     func(ctx context.Context, opts *linodego.ListOptions) ([]T, error)
+	filter   map[string]any
+	perPage  int // 0: as many as the cloud allows
+	priority budget.Priority
+	received *http.Header // as api.Request.Received
 }
 
 // readPage reads one page. A page without its list proves nothing, and is an error.
-func readPage[T any](ctx context.Context, c *Cloud, l listOf, number int) (list []T, last bool, err error) {
-	r := get(l.doing, l.path, l.priority)
-	r.Received = l.received
-	size := l.perPage
-	if size == 0 {
-		size = perPage
-	}
-	r.Query = url.Values{"page": {strconv.Itoa(number)}, "page_size": {strconv.Itoa(size)}}
+func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, last bool, err error) {
+	opts := linodego.NewListOptions(number, "")
+	opts.PageSize = cmp.Or(l.perPage, perPage)
 	if l.filter != nil {
 		text, err := json.Marshal(l.filter)
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w: %w", l.doing, fault.InvalidArgument, err)
 		}
-		r.Filter = string(text)
+		opts.Filter = string(text)
 	}
-	var root struct {
-		Data        []T `json:"data"`
-		Page, Pages int
+	call := api.Call{Doing: l.doing, Priority: l.priority, Has: []string{"data"}, Is: map[string]string{"page": strconv.Itoa(number)}, Received: l.received}
+	list, err = api.Through(ctx, call, func(ctx context.Context) ([]T, error) { return l.call(ctx, opts) })
+	if err == nil && (opts.Pages < number || len(list) > opts.PageSize) {
+		err = fmt.Errorf("%s: %w: the answer is not page %d of a list", l.doing, fault.Unavailable, number)
 	}
-	if err := c.api.Do(ctx, r, &root); err != nil {
-		return nil, false, err
-	}
-	if root.Data == nil || root.Page != number || root.Pages < number || len(root.Data) > size {
-		return nil, false, fmt.Errorf("%s: %w: the answer is not page %d of a list", l.doing, fault.Unavailable, number)
-	}
-	return root.Data, number == root.Pages, nil
+	return list, number == opts.Pages, err
 }
 
 // pages reads a list page by page.
-func pages[T any](c *Cloud, l listOf) api.Pages[T] {
-	return func(ctx context.Context, number int) ([]T, bool, error) { return readPage[T](ctx, c, l, number) }
+func pages[T any](l listOf[T]) api.Pages[T] {
+	return func(ctx context.Context, number int) ([]T, bool, error) { return readPage(ctx, l, number) }
 }
 
 // class returns the budget that the cloud counts a request in: creates of volumes, lists, or all others.
