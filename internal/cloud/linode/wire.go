@@ -47,7 +47,7 @@ func newSDK(transport http.RoundTripper) *linodego.Client {
 
 // locks reads the locks of a volume, which only a beta version of the API shows: the SDK has no call for that.
 func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) {
-	return api.Through(ctx, api.Call{Priority: budget.Read}, func(ctx context.Context) ([]string, error) {
+	return api.Through(ctx, api.Call{Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) ([]string, error) {
 		var root struct {
 			Locks []string `json:"locks"`
 		}
