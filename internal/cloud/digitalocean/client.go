@@ -1,8 +1,8 @@
 // Package digitalocean keeps volumes in DigitalOcean: block storage volumes, which are bound to a
 // region and attached to droplets of that region.
 //
-// It is a translation of the contract in package cloud: each verb has a file that says how to send the
-// request, how to read the object, and what a state means. Package ops does the rest.
+// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
+// out.
 package digitalocean
 
 import (

@@ -1,8 +1,8 @@
 // Package linode keeps volumes in Linode (Akamai): block storage volumes, which are bound to a region and
 // attached to Linodes of that region.
 //
-// It is a translation of the contract in package cloud: each verb has a file that says how to send the
-// request, how to read the volume, and what a state means. Package ops does the rest. A change shows in the volume
+// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
+// out. A change shows in the volume
 // itself: its status, and for an attachment the Linode's id together with the device being ready.
 package linode
 

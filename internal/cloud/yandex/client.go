@@ -1,8 +1,8 @@
 // Package yandex keeps volumes in Yandex Cloud: disks of one folder, which are bound to a zone and
 // attached to instances of that zone.
 //
-// It is a translation of the contract in package cloud: each verb has a file that says how to send the
-// request, how to read the object, and what a state means. Package ops does the rest.
+// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
+// out.
 package yandex
 
 import (
