@@ -58,7 +58,7 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "cloud/running", "cloud/requestid"}, outside: []string{prometheus}},
 	"internal/cloud/api":         {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget", "cloud/requestid"}, outside: []string{zap}},
-	"internal/cloud/block":       {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}},
+	"internal/cloud/block":       {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}, outside: []string{zap}},
 	"internal/cloud/metadata":    {ours: []string{"fault"}},
 	"internal/driver":            {ours: []string{"fault", "cloud/profile", "driver/compat", "cloud/requestid"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/compat":     {ours: []string{"cloud/profile"}},

@@ -87,17 +87,16 @@ func defaultLimits() []budget.Window {
 type Cloud struct {
 	*block.Verbs
 
-	sdk       *godo.Client
-	ops       *ops.Runner
-	region    string
-	cluster   string
-	prefix    string
-	orphanAge time.Duration
-	log       *zap.Logger
+	sdk     *godo.Client
+	ops     *ops.Runner
+	region  string
+	cluster string
+	prefix  string
+	log     *zap.Logger
 
 	regions *ops.Reads[struct{}, map[string]bool]
 	seen    cache
-	cloning ops.InUse // the names of temporary snapshots
+	clones  *block.Through[snapshot]
 	tagless sync.Once // a warning
 	rights  rights
 }
@@ -125,7 +124,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,
-		orphanAge: cfg.OrphanAge, log: cfg.Log, rights: rights{proved: map[string]time.Time{}},
+		log: cfg.Log, rights: rights{proved: map[string]time.Time{}},
 	}
 	scoped := client{&api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
@@ -141,11 +140,8 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	})
 	c.Verbs = block.New(traits, requests{c}, c.ops, c.volumePage)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
-	if cfg.SweepEvery > 0 {
-		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {
-			c.log.Warn("could not sweep orphaned temporary snapshots", zap.Error(err))
-		})
-	}
+	c.clones = c.throughSnapshots(block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log))
+	c.clones.Every(cfg.SweepEvery, c.Sweep)
 	return c, nil
 }
 

@@ -138,5 +138,5 @@ func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
 	req := request("clone")
 	req.Source.Volume = source
 	_, err = stack(c).CreateVolume(t.Context(), req)
-	want(t, err, fault.Precondition, "held by another")
+	want(t, err, fault.Precondition, "taken by another")
 }

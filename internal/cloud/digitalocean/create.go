@@ -41,7 +41,9 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 		}
 	}
 	if req.Source.Volume != "" {
-		return c.clone(ctx, req, body)
+		return c.clones.Clone(ctx, req, func(ctx context.Context, snap snapshot) (cloud.Volume, error) {
+			return c.restoreCopy(ctx, req, body, snap)
+		})
 	}
 	vol, err := c.createIn(ctx, doing, body, zones)
 	if err != nil {
@@ -216,7 +218,7 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, z
 			continue
 		}
 		if ours && req.Source.Volume != "" {
-			c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
+			c.clones.DropFor(ctx, req) // an earlier call may have ended before it came to that
 		}
 		return fmt.Errorf("volume %s in %s has the name %s: %w", vol.ID, regionOf(&vol), vol.Name, fault.Conflict)
 	}

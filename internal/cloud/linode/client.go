@@ -127,9 +127,9 @@ type Cloud struct {
 
 	regions *ops.Reads[struct{}, map[string]capabilities]
 	seen    cache
-	cloning ops.InUse // the labels of unfinished copies
-	kept    times     // when calls have kept sweeps off old copies
-	watched watch     // the unfinished copies that sweeps have seen
+	clones  *block.Leftovers // unfinished copies, by their labels
+	kept    times            // when calls have kept sweeps off old copies
+	watched watch            // the unfinished copies that sweeps have seen
 }
 
 var (
@@ -176,11 +176,8 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	})
 	c.Verbs = block.New(c.traits(), requests{c}, c.ops, nil)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
-	if cfg.SweepEvery > 0 {
-		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {
-			c.log.Warn("could not sweep orphaned copies", zap.Error(err))
-		})
-	}
+	c.clones = block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log)
+	c.clones.Every(cfg.SweepEvery, c.Sweep)
 	return c, nil
 }
 

@@ -26,7 +26,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 		return nil, err
 	}
 	label := c.temporaryLabel(req.Name, source.ID)
-	defer c.cloning.Begin(label)()
+	defer c.clones.Begin(label)()
 	v, err := c.copyOf(ctx, source, label)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package linode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/linode/linodego"
-	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -153,37 +151,26 @@ func (c *Cloud) brokenOff(v *volume) bool {
 	return is && temporary.MatchString(end) && linodeOf(v) == 0 && (v.Status == statusActive || v.Status == statusBroken)
 }
 
-// maxSwept bounds how many copies are removed in one go.
-const maxSwept = 20
-
-// Sweep removes copies of this cluster that were broken off and never asked for again.
+// Sweep removes copies of this cluster that were interrupted and never asked for again.
 func (c *Cloud) Sweep(ctx context.Context) error {
 	all, err := c.filtered(ctx, map[string]any{"+contains": c.copying()}, budget.List)
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(v volume) bool { return !c.brokenOff(&v) })
-	ages, tried, swept := c.watched.see(all), 0, 0
-	defer func() { c.ops.Temporary(len(all) - swept) }()
-	var failed []error
+	ages := c.watched.see(all)
+	left := make([]block.Leftover, 0, len(all))
 	for i := range all {
 		seen := &all[i]
-		if ages[seen.ID] < c.orphanAge || c.cloning.Has(seen.Label) || tried == maxSwept {
-			continue
-		}
-		tried++
-		// The list may lag behind, so the volume is read right before.
-		removed, err := c.Remove(ctx, block.Removal{
-			ID: volumeID(seen.ID), Name: fmt.Sprintf("remove orphaned copy %d", seen.ID), Priority: budget.List,
-			Only: func(v *block.Volume) bool { return v.Version == stateOf(seen) && !c.cloning.Has(seen.Label) },
+		left = append(left, block.Leftover{
+			ID: string(volumeID(seen.ID)), Name: seen.Label, Age: ages[seen.ID],
+			Remove: func(ctx context.Context) (bool, error) {
+				return c.Remove(ctx, block.Removal{ // the list may lag behind, so the volume is read right before
+					ID: volumeID(seen.ID), Name: fmt.Sprintf("remove orphaned copy %d", seen.ID), Priority: budget.List,
+					Only: func(v *block.Volume) bool { return v.Version == stateOf(seen) && !c.clones.Has(seen.Label) },
+				})
+			},
 		})
-		switch {
-		case err != nil:
-			failed = append(failed, err)
-		case removed:
-			swept++
-			c.log.Info("removed the copy of a clone that was broken off", zap.Int("volume_id", seen.ID), zap.String("label", seen.Label))
-		}
 	}
-	return errors.Join(failed...)
+	return c.clones.Sweep(ctx, left)
 }

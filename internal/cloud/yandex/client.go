@@ -123,7 +123,7 @@ type Cloud struct {
 	answered, deleted ids
 	// manyDisks and fewDisks are instances whose hardware was read.
 	manyDisks, fewDisks ids
-	cloning             ops.InUse // the names of temporary snapshots
+	clones              *block.Through[*compute.Snapshot]
 }
 
 var (
@@ -162,11 +162,8 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Timeout: cfg.OperationTimeout, Tick: c.interval / 2, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
 	})
 	c.Verbs = block.New(traits, requests{c}, c.ops, nil)
-	if cfg.SweepEvery > 0 {
-		c.ops.Every(cfg.SweepEvery, c.Sweep, func(err error) {
-			c.log.Warn("could not sweep orphaned temporary snapshots", zap.Error(err))
-		})
-	}
+	c.clones = c.throughSnapshots(block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log))
+	c.clones.Every(cfg.SweepEvery, c.Sweep)
 	return c, nil
 }
 

@@ -2,58 +2,41 @@ package yandex
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
-	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-const (
-	// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
-	tidyTimeout = 30 * time.Second
-	// maxSwept bounds how many are removed in one go.
-	maxSwept = 20
-)
+// throughSnapshots makes clones.
+func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[*compute.Snapshot] {
+	return &block.Through[*compute.Snapshot]{
+		Leftovers: left, Name: c.temporaryName, Make: c.makeTemporary, Find: c.findTemporary, Whole: c.wholeSnapshot, Delete: c.deleteSnapshot,
+		ID: func(s *compute.Snapshot) cloud.SnapshotID { return cloud.SnapshotID(s.GetId()) },
+	}
+}
 
-// clone makes a disk as a copy of another. The cloud copies through snapshots only, so there is a temporary
-// one for a while. It has a name that follows from the request's, so a repeat finds it, and a label, so that a
-// sweep does where no repeat comes.
+// clone makes a disk as a copy of another.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of disk %s", req.Name, req.Source.Volume)
-	defer c.cloning.Begin(c.temporaryName(req.Name))()
 	if err := c.nameIsFree(ctx, req); err != nil { // before the long way is taken
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	snap, err := c.temporary(ctx, req)
-	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	body.Source = &compute.CreateDiskRequest_SnapshotId{SnapshotId: snap.GetId()}
-	size, err := fitted(max(req.Size, cloud.Bytes(snap.GetDiskSize())), req.Limit, body.GetTypeId(), cloud.Bytes(body.GetBlockSize()))
-	if err != nil {
-		c.drop(ctx, snap)
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	body.Size = int64(size)
-	vol, err := c.createIn(ctx, req, body, zones)
-	switch fault.Of(err) {
-	case fault.Uncertain, fault.Unavailable, fault.Busy:
-		return cloud.Volume{}, err // the repeat needs the snapshot
-	case fault.NotFound:
-		// The source was there a moment ago. Another controller made the same clone, or failed to.
-		return cloud.Volume{}, fmt.Errorf("%s: %w: its temporary snapshot was removed: %w", doing, fault.Unavailable, err)
-	default:
-		c.drop(ctx, snap) // the copy is whole when the disk is ready
-		return vol, err
-	}
+	return c.clones.Clone(ctx, req, func(ctx context.Context, snap *compute.Snapshot) (cloud.Volume, error) {
+		body.Source = &compute.CreateDiskRequest_SnapshotId{SnapshotId: snap.GetId()}
+		size, err := fitted(max(req.Size, cloud.Bytes(snap.GetDiskSize())), req.Limit, body.GetTypeId(), cloud.Bytes(body.GetBlockSize()))
+		if err != nil {
+			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+		}
+		body.Size = int64(size)
+		return c.createIn(ctx, req, body, zones)
+	})
 }
 
 // nameIsFree answers fault.Conflict where the request's name is held already. If that is by the copy, it has been
@@ -67,35 +50,24 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) e
 		if _, err := c.whenReady(ctx, ours[0]); err != nil {
 			return err
 		}
-		c.dropTemporary(ctx, req) // an earlier call may have ended before it came to that
+		c.clones.DropFor(ctx, req) // an earlier call may have ended before it came to that
 	}
 	return fmt.Errorf("disk %s has the name %s: %w", same[0].GetId(), same[0].GetName(), fault.Conflict)
 }
 
-// temporary makes the snapshot for a clone, or finds the one that an earlier call made.
-func (c *Cloud) temporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, error) {
+// makeTemporary makes the snapshot for a clone.
+func (c *Cloud) makeTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, error) {
 	labels, err := c.owner.Labels(req.Name, nil, cloud.Source{}, cloud.Tag{Key: labelTemporary, Value: "clone"})
 	if err != nil {
 		return nil, err
 	}
-	snap, err := c.takeSnapshot(ctx, keyed{
+	return c.takeSnapshot(ctx, keyed{
 		name: fmt.Sprintf("make the temporary snapshot for volume %q of disk %s", req.Name, req.Source.Volume),
 		what: keyTemporary, request: req.Name, wait: true, remains: c.temporaryRemains,
 	}, &compute.CreateSnapshotRequest{
 		FolderId: c.folder, DiskId: string(req.Source.Volume), Name: c.temporaryName(req.Name),
 		Description: description + ", which removes it too", Labels: labels,
 	})
-	if fault.Of(err) != fault.Conflict {
-		return snap, err
-	}
-	found, findErr := c.findTemporary(ctx, req)
-	switch {
-	case findErr != nil:
-		return nil, fmt.Errorf("%w: %w", fault.Unavailable, findErr)
-	case found == nil:
-		return nil, fmt.Errorf("%w: the name of its temporary snapshot is held by another one: %s", fault.Precondition, err.Error())
-	}
-	return c.wholeSnapshot(ctx, found)
 }
 
 // temporaryRemains reports whether there is the temporary snapshot of a create that was over with the answer. While
@@ -129,41 +101,21 @@ func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*com
 	case compute.Snapshot_READY:
 		return snap, nil
 	case compute.Snapshot_ERROR:
-		c.drop(ctx, snap) // nothing can be made from it, and it holds the name of the next one
+		c.clones.Drop(ctx, snap) // nothing can be made from it, and it holds the name of the next one
 	}
 	return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", id, snap.GetStatus(), fault.Unavailable)
 }
 
-// findTemporary returns the temporary snapshot of a request, or nil.
-func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, error) {
+// findTemporary returns the temporary snapshot of a request.
+func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, bool, error) {
 	same, err := c.snapshotsNamed(ctx, c.temporaryName(req.Name))
-	if err != nil {
-		return nil, err
-	}
 	at := slices.IndexFunc(same, func(s *compute.Snapshot) bool {
 		return c.isTemporary(s) && c.owner.MadeFor(req.Name, s.GetLabels()) && s.GetSourceDiskId() == string(req.Source.Volume)
 	})
-	if at < 0 {
-		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	if err != nil || at < 0 {
+		return nil, false, err
 	}
-	return same[at], nil
-}
-
-// dropTemporary removes what an earlier call for the same clone has left.
-func (c *Cloud) dropTemporary(ctx context.Context, req cloud.CreateVolumeRequest) {
-	if snap, err := c.findTemporary(ctx, req); err == nil && snap != nil {
-		c.drop(ctx, snap)
-	}
-}
-
-// drop removes a temporary snapshot, also when the call's context has ended. What fails again and again is left to the
-// repeat of the call and the sweep.
-func (c *Cloud) drop(ctx context.Context, snap *compute.Snapshot) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
-	defer cancel()
-	if err := c.ops.Repeat(ctx, func() error { return c.DeleteSnapshot(ctx, cloud.SnapshotID(snap.GetId())) }); err != nil {
-		c.log.Warn("a temporary snapshot is left; it is removed later", zap.String("snapshot_id", snap.GetId()), zap.Error(err))
-	}
+	return same[at], true, nil
 }
 
 func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
@@ -171,39 +123,30 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
-// broken off and never asked for again. One from which a disk is being made stays for as long as that takes, and so
-// does one that a call of this process has.
+// interrupted and never asked for again. One from which a disk is being made stays for as long as that takes.
 func (c *Cloud) Sweep(ctx context.Context) error {
 	all, err := c.allSnapshots(ctx, budget.List, "")
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return !c.isTemporary(s) })
-	found, swept := len(all), 0
-	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		return s.GetStatus() == compute.Snapshot_CREATING || time.Since(s.GetCreatedAt().AsTime()) < c.orphanAge
-	})
-	defer func() { c.ops.Temporary(found - swept) }()
-	if len(all) == 0 {
-		return nil
-	}
-	sources, err := c.beingCopied(ctx)
-	if err != nil {
-		return err
-	}
-	var failed []error
+	var left []block.Leftover
+	old := false
 	for _, s := range all {
-		if sources[s.GetId()] || c.cloning.Has(s.GetName()) || swept+len(failed) == maxSwept {
-			continue
+		if c.isTemporary(s) {
+			l := c.clones.Leftover(s, s.GetName(), s.GetCreatedAt().AsTime(), s.GetStatus() == compute.Snapshot_CREATING)
+			left, old = append(left, l), old || !l.Kept && l.Age >= c.orphanAge
 		}
-		if err := c.deleteSnapshot(ctx, cloud.SnapshotID(s.GetId()), budget.List); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		swept++
-		c.log.Info("removed the temporary snapshot of a clone that was broken off", zap.String("snapshot_id", s.GetId()))
 	}
-	return errors.Join(failed...)
+	if old {
+		sources, err := c.beingCopied(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range left {
+			left[i].Kept = left[i].Kept || sources[left[i].ID]
+		}
+	}
+	return c.clones.Sweep(ctx, left)
 }
 
 // beingCopied are the snapshots that disks are being made from.
