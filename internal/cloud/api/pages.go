@@ -19,13 +19,18 @@ const (
 	maxTries = 10
 )
 
-// Pages reads one page of a list, by its number from 1, and says whether it is the last.
-type Pages[T any] func(ctx context.Context, number int) (page []T, last bool, err error)
+// Pages reads a list in pages that are numbered from 1.
+type Pages[T any] struct {
+	// Largest is the size of the largest page. Half of it is a size that the cloud takes, too.
+	Largest int
+	// Read reads the page of a number where all have a size, and says whether it is the last.
+	Read func(ctx context.Context, number, size int) (page []T, last bool, err error)
+}
 
 // All reads one page after the other.
 func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	for number := 1; number <= maxPages; number++ {
-		page, last, err := p(ctx, number)
+		page, last, err := p.Read(ctx, number, p.Largest)
 		if err != nil {
 			return nil, err
 		}
@@ -40,71 +45,61 @@ func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// Complete reads all pages of a list. Where a cloud numbers its pages, an entry that goes away moves all
-// behind it up by one, and one of them may move from a page that is still to be read onto one that was.
-// Therefore the page before and the first one are read again after each page: while both are the same,
-// nothing has moved across the border. Where one is not, the border is read again. The result holds every
-// entry that existed all the time, or is an error (failure P5); one that went away meanwhile may be in it.
-func Complete[T any, K comparable](ctx context.Context, read Pages[T], id func(T) K) ([]T, error) {
-	l := list[T, K]{read: read, id: id, at: map[K]int{}}
-	first, last, err := l.page(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	before := first
-	for number, tries := 2, 1; !last; tries++ {
-		page, end, err := l.page(ctx, number)
+// Complete reads all pages of a list. Where a cloud numbers its pages, an entry that goes away moves all behind it up by one, and
+// one of them may move from a page that is still to be read onto one that was. So each page is of a size that makes it begin before
+// the end of what was read: while it has an entry that was read before, nothing was missed between. Where it has none, the list is
+// read on from further in front. The result holds every entry that existed all the time, or is an error (failure P5); one that went
+// away meanwhile may be in it.
+func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K) ([]T, error) {
+	var all []T
+	at := map[K]int{} // where an entry is in all: each once, and as it was read last
+	read, tries := 0, 0
+	for range maxPages {
+		number, size := p.behind(read)
+		page, last, err := p.Read(ctx, number, size)
 		if err != nil {
 			return nil, err
 		}
-		again, shrunk, err := l.page(ctx, number-1)
-		if err != nil {
-			return nil, err
-		}
-		head := again
-		if number > 2 {
-			if head, _, err = l.page(ctx, 1); err != nil {
-				return nil, err
+		if number > 1 && !slices.ContainsFunc(page, func(entry T) bool { _, known := at[id(entry)]; return known }) {
+			if tries++; tries == maxTries {
+				return nil, fmt.Errorf("the list changed each of the %d times that its page %d was read: %w", maxTries, number, fault.Unavailable)
 			}
+			read = max(0, read-size)
+			continue
 		}
-		switch same := l.same(before, again) && l.same(first, head); {
-		case same && !end && (number == maxPages || len(l.all) > maxEntries):
-			return nil, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
-		case same:
-			before, last, number, tries = page, end, number+1, 0
-		case tries == maxTries:
-			return nil, fmt.Errorf("the list changed each of the %d times that its page %d was read: %w", maxTries, number-1, fault.Unavailable)
-		default:
-			first, before, last = head, again, shrunk
+		for _, entry := range page {
+			i, known := at[id(entry)]
+			if !known {
+				i = len(all)
+				at[id(entry)], all = i, append(all, entry)
+			}
+			all[i] = entry
+		}
+		if read = (number-1)*size + len(page); number > 1 {
+			tries = 0
+		}
+		switch {
+		case last:
+			return all, nil
+		case len(all) > maxEntries:
+			return nil, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
 		}
 	}
-	return l.all, nil
+	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// list gathers the entries of pages, each once and as it was read last.
-type list[T any, K comparable] struct {
-	read Pages[T]
-	id   func(T) K
-	all  []T
-	at   map[K]int
-}
-
-func (l *list[T, K]) page(ctx context.Context, number int) (page []T, last bool, err error) {
-	page, last, err = l.read(ctx, number)
-	for _, entry := range page {
-		i, known := l.at[l.id(entry)]
-		if !known {
-			i = len(l.all)
-			l.at[l.id(entry)] = i
-			l.all = append(l.all, entry)
-		}
-		l.all[i] = entry
+// behind returns the page that begins before the end of the first entries of a list and goes as far as one can behind it.
+func (p Pages[T]) behind(read int) (number, size int) {
+	if read == 0 {
+		return 1, p.Largest
 	}
-	return page, last, err
-}
-
-func (l *list[T, K]) same(a, b []T) bool {
-	return slices.EqualFunc(a, b, func(a, b T) bool { return l.id(a) == l.id(b) })
+	end := 0
+	for s := p.Largest; s > p.Largest/2; s-- {
+		if n := (read-1)/s + 1; n*s > end {
+			number, size, end = n, s, n*s
+		}
+	}
+	return number, size
 }
 
 // PageOf reads the token of a page, before anything is sent. It leaves the id in it, which Cut goes on behind.

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// shelf is a list in numbered pages of three that changes with its reads.
+// shelf is a list in numbered pages that changes with its reads.
 type shelf struct {
 	entries []int
 	reads   int
@@ -21,14 +21,16 @@ type shelf struct {
 	change func(s *shelf)
 }
 
-func (s *shelf) read(_ context.Context, number int) ([]int, bool, error) {
-	from := min(3*(number-1), len(s.entries))
-	to := min(from+3, len(s.entries))
-	page := slices.Clone(s.entries[from:to])
-	last := to == len(s.entries)
-	s.reads++
-	s.change(s)
-	return page, last, nil
+func (s *shelf) pages(largest int) api.Pages[int] {
+	return api.Pages[int]{Largest: largest, Read: func(_ context.Context, number, size int) ([]int, bool, error) {
+		from := min(size*(number-1), len(s.entries))
+		to := min(from+size, len(s.entries))
+		page := slices.Clone(s.entries[from:to])
+		last := to == len(s.entries)
+		s.reads++
+		s.change(s)
+		return page, last, nil
+	}}
 }
 
 func sequence(n int) []int {
@@ -43,8 +45,8 @@ func sequence(n int) []int {
 func TestAListOfABusyAccountIsComplete(t *testing.T) {
 	for seed := range uint64(2000) {
 		chance := rand.New(rand.NewPCG(seed, 1))
-		s := &shelf{entries: sequence(10 + chance.IntN(20)), change: func(s *shelf) {
-			if chance.IntN(12) > 0 || len(s.entries) == 0 {
+		s := &shelf{entries: sequence(20 + chance.IntN(60)), change: func(s *shelf) {
+			if chance.IntN(8) > 0 || len(s.entries) == 0 {
 				return
 			}
 			i := chance.IntN(len(s.entries))
@@ -57,7 +59,7 @@ func TestAListOfABusyAccountIsComplete(t *testing.T) {
 			}
 		}}
 		before := slices.Clone(s.entries)
-		got, err := api.Complete(t.Context(), s.read, func(n int) int { return n })
+		got, err := api.Complete(t.Context(), s.pages(10), func(n int) int { return n })
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -72,17 +74,25 @@ func TestAListOfABusyAccountIsComplete(t *testing.T) {
 	}
 }
 
-func TestAListIsReadAsOftenAsItChanges(t *testing.T) {
-	still := &shelf{entries: sequence(9), change: func(*shelf) {}}
-	got, err := api.Complete(t.Context(), still.read, func(n int) int { return n })
-	if err != nil || !slices.Equal(got, still.entries) || still.reads != 6 {
-		t.Errorf("Complete = %v, %v after %d reads, want 6: one for the first page, two for the border behind it, three for the next", got, err, still.reads)
+// P5: completeness costs few reads: at most 1.2 times the pages.
+func TestAListIsReadAboutOnce(t *testing.T) {
+	for _, entries := range []int{0, 1, 199, 200, 201, 1000, 5000, 20_000} {
+		for _, largest := range []int{200, 500} {
+			still := &shelf{entries: sequence(entries), change: func(*shelf) {}}
+			got, err := api.Complete(t.Context(), still.pages(largest), func(n int) int { return n })
+			if bar := max(1, (entries+largest-1)/largest*6/5+1); err != nil || !slices.Equal(got, still.entries) || still.reads > bar {
+				t.Errorf("%d entries in pages of %d: Complete = %d entries, %v after %d reads, want all and at most %d", entries, largest, len(got), err, still.reads, bar)
+			}
+		}
 	}
-	never := &shelf{entries: sequence(9), change: func(s *shelf) { s.entries = append(s.entries[1:], s.reads+1000) }}
-	_, err = api.Complete(t.Context(), never.read, func(n int) int { return n })
+}
+
+func TestAListThatNeverStandsStillIsAnError(t *testing.T) {
+	never := &shelf{entries: sequence(90), change: func(s *shelf) { s.entries = sequence((s.reads + 1) * 90)[s.reads*90:] }}
+	_, err := api.Complete(t.Context(), never.pages(20), func(n int) int { return n })
 	cloudtest.Want(t, err, fault.Unavailable, "the list changed")
 	endless := &shelf{entries: sequence(1 << 20), change: func(*shelf) {}}
-	_, err = api.Complete(t.Context(), endless.read, func(n int) int { return n })
+	_, err = api.Complete(t.Context(), endless.pages(500), func(n int) int { return n })
 	cloudtest.Want(t, err, fault.Unavailable, "more than")
 }
 

@@ -45,7 +45,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 				return err
 			},
 			"list volumes": func(ctx context.Context) error {
-				_, _, err := readPage(ctx, c.volumes("list", "", budget.Read), 1)
+				_, _, err := readPage(ctx, c.volumes("list", "", budget.Read), 1, perPage)
 				return err
 			},
 			"list regions":        func(ctx context.Context) error { _, err := c.readRegions(ctx, struct{}{}); return err },
@@ -59,7 +59,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 			"create a tag":        func(ctx context.Context) error { return c.createTag(ctx, "a") },
 			"actions of a volume": func(ctx context.Context) error { _, err := tracker{c}.Running(ctx, c.VolumeKey(id)); return err },
 			"newest actions": func(ctx context.Context) error {
-				_, _, err := readPage(ctx, listOf[action]{key: "actions", call: c.sdk.Actions.List}, 1)
+				_, _, err := readPage(ctx, listOf[action]{key: "actions", call: c.sdk.Actions.List}, 1, perPage)
 				return err
 			},
 			"read an action": func(ctx context.Context) error {

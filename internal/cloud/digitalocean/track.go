@@ -36,7 +36,7 @@ type tracker struct{ c *Cloud }
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	found := map[string]ops.Outcome{}
 	if len(of) > 1 {
-		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: trackPriority, call: t.c.sdk.Actions.List}, 1)
+		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: trackPriority, call: t.c.sdk.Actions.List}, 1, perPage)
 		if err != nil { // no list: each by itself, if that works at all
 			out, err := t.outcome(ctx, of[0])
 			if err != nil {
@@ -95,9 +95,9 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 			return t.c.sdk.StorageActions.List(ctx, strings.TrimPrefix(object, "volume "), opt)
 		},
 	}
-	acts, m, err := readPage(ctx, l, 1)
+	acts, m, err := readPage(ctx, l, 1, perPage)
 	if err == nil && !m.last && !newestFirst(acts) {
-		acts, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage)
+		acts, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage, perPage)
 	}
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil, nil // there is no such volume

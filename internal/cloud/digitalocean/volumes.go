@@ -59,7 +59,7 @@ func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volum
 	if c.seen.many.Load() {
 		return nil, nil
 	}
-	list, m, err := readPage(ctx, c.volumes("read several volumes", "", budget.Read), 1)
+	list, m, err := readPage(ctx, c.volumes("read several volumes", "", budget.Read), 1, perPage)
 	if err != nil || !m.last {
 		c.seen.many.Store(err == nil)
 		return nil, err

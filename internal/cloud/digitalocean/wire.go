@@ -83,9 +83,9 @@ type meta struct {
 }
 
 // readPage reads one page. A page without its list proves nothing, and is an error.
-func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, m meta, err error) {
+func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list []T, m meta, err error) {
 	list, err = one(ctx, api.Call{Doing: l.doing, Priority: l.priority, Has: []string{l.key}}, func(ctx context.Context) ([]T, *godo.Response, error) {
-		list, resp, err := l.call(ctx, &godo.ListOptions{Page: number, PerPage: perPage})
+		list, resp, err := l.call(ctx, &godo.ListOptions{Page: number, PerPage: size})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,18 +95,18 @@ func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, m 
 		}
 		return list, resp, nil
 	})
-	if err == nil && len(list) > perPage {
-		err = fmt.Errorf("%s: %w: the page has %d entries, %d were asked for", l.doing, fault.Unavailable, len(list), perPage)
+	if err == nil && len(list) > size {
+		err = fmt.Errorf("%s: %w: the page has %d entries, %d were asked for", l.doing, fault.Unavailable, len(list), size)
 	}
 	return list, m, err
 }
 
 // pages reads a list page by page.
 func pages[T any](l listOf[T]) api.Pages[T] {
-	return func(ctx context.Context, number int) ([]T, bool, error) {
-		list, m, err := readPage(ctx, l, number)
+	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) {
+		list, m, err := readPage(ctx, l, number, size)
 		return list, m.last, err
-	}
+	}}
 }
 
 // routes are the paths with their ids, for metrics.

@@ -40,7 +40,10 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 			return func(ctx context.Context) error { return do(ctx, ops.NewWrite(ctx, budget.Write)) }
 		}
 		volumes := func(list func(context.Context, *linodego.ListOptions) ([]volume, error)) func(context.Context) error {
-			return func(ctx context.Context) error { _, _, err := readPage(ctx, listOf[volume]{call: list}, 1); return err }
+			return func(ctx context.Context) error {
+				_, _, err := readPage(ctx, listOf[volume]{call: list}, 1, perPage)
+				return err
+			}
 		}
 		return map[string]func(context.Context) error{
 			"read a volume": func(ctx context.Context) error { _, err := r.Volume(ctx, id, budget.Read); return err },
@@ -71,7 +74,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 			"disks of a Linode": func(ctx context.Context) error {
 				_, _, err := readPage(ctx, listOf[linodego.InstanceDisk]{call: func(ctx context.Context, opts *linodego.ListOptions) ([]linodego.InstanceDisk, error) {
 					return c.sdk.ListInstanceDisks(ctx, 7, opts)
-				}}, 1)
+				}}, 1, perPage)
 				return err
 			},
 			"list regions": func(ctx context.Context) error { _, err := c.readRegions(ctx, struct{}{}); return err },

@@ -23,8 +23,8 @@ var scopes = []string{"volumes:read_write", "linodes:read_write", eventsScope}
 func (c *Cloud) Check(ctx context.Context) error {
 	var header http.Header
 	_, _, err := readPage(ctx, listOf[volume]{
-		doing: "read the account's volumes", call: c.sdk.ListVolumes, perPage: minPage, priority: budget.List, received: &header,
-	}, 1)
+		doing: "read the account's volumes", call: c.sdk.ListVolumes, priority: budget.List, received: &header,
+	}, 1, minPage)
 	missing := missingScopes(header.Get("X-OAuth-Scopes"))
 	switch {
 	case len(missing) == 0 || err != nil && !errors.Is(err, fault.Denied):

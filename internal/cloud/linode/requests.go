@@ -125,13 +125,13 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 	}
 	volumes, _, err := readPage(ctx, listOf[volume]{doing: doing + "'s volumes", call: func(ctx context.Context, opts *linodego.ListOptions) ([]volume, error) {
 		return c.sdk.ListInstanceVolumes(ctx, id, opts)
-	}}, 1)
+	}}, 1, perPage)
 	if err != nil {
 		return nil, err
 	}
 	disks, _, err := readPage(ctx, listOf[linodego.InstanceDisk]{doing: doing + "'s disks", call: func(ctx context.Context, opts *linodego.ListOptions) ([]linodego.InstanceDisk, error) {
 		return c.sdk.ListInstanceDisks(ctx, id, opts)
-	}}, 1)
+	}}, 1, perPage)
 	m := &block.Machine{Zone: l.Region, Used: len(volumes) + len(disks), Slots: slotsFor(l.Specs.Memory)}
 	if l.Status == linodego.InstanceOffline {
 		m.Hindered = fmt.Errorf("the Linode is powered off, and a volume can be attached to a running one only: %w", fault.Precondition)

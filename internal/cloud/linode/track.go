@@ -75,7 +75,7 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	for some := range slices.Chunk(filters, maxLabels) {
 		rows, _, err := readPage(ctx, listOf[volume]{
 			doing: "read several volumes", call: t.c.sdk.ListVolumes, filter: map[string]any{"+or": some}, priority: trackPriority,
-		}, 1)
+		}, 1, perPage)
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
 			"+or":       []map[string]any{{"action": linodego.ActionVolumeAttach}, {"action": linodego.ActionVolumeDetach}},
 			"+order_by": "created", "+order": "desc",
 		},
-	}, 1)
+	}, 1, perPage)
 	switch {
 	case fault.Of(err) == fault.Denied:
 		return nil, fmt.Errorf("a detach that is under way shows in the events only, which need the scope %s and the permission list_events: %w", eventsScope, err)

@@ -1,7 +1,6 @@
 package linode
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -85,15 +84,14 @@ type listOf[T any] struct {
 	doing    string
 	call     func(ctx context.Context, opts *linodego.ListOptions) ([]T, error)
 	filter   map[string]any
-	perPage  int // 0: as many as the cloud allows
 	priority budget.Priority
 	received *http.Header // as api.Request.Received
 }
 
 // readPage reads one page. A page without its list proves nothing, and is an error.
-func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, last bool, err error) {
+func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list []T, last bool, err error) {
 	opts := linodego.NewListOptions(number, "")
-	opts.PageSize = cmp.Or(l.perPage, perPage)
+	opts.PageSize = size
 	if l.filter != nil {
 		text, err := json.Marshal(l.filter)
 		if err != nil {
@@ -103,7 +101,7 @@ func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, la
 	}
 	call := api.Call{Doing: l.doing, Priority: l.priority, Has: []string{"data"}, Is: map[string]string{"page": strconv.Itoa(number)}, Received: l.received}
 	list, err = api.Through(ctx, call, func(ctx context.Context) ([]T, error) { return l.call(ctx, opts) })
-	if err == nil && (opts.Pages < number || len(list) > opts.PageSize) {
+	if err == nil && (opts.Pages < number || len(list) > size) {
 		err = fmt.Errorf("%s: %w: the answer is not page %d of a list", l.doing, fault.Unavailable, number)
 	}
 	return list, number == opts.Pages, err
@@ -111,7 +109,7 @@ func readPage[T any](ctx context.Context, l listOf[T], number int) (list []T, la
 
 // pages reads a list page by page.
 func pages[T any](l listOf[T]) api.Pages[T] {
-	return func(ctx context.Context, number int) ([]T, bool, error) { return readPage(ctx, l, number) }
+	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) { return readPage(ctx, l, number, size) }}
 }
 
 // class returns the budget that the cloud counts a request in: creates of volumes, lists, or all others.
