@@ -52,7 +52,7 @@ func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 // away meanwhile may be in it.
 func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K) ([]T, error) {
 	var all []T
-	at := map[K]int{} // where an entry is in all: each once, and as it was read last
+	known := map[K]bool{}
 	read, tries := 0, 0
 	for range maxPages {
 		number, size := p.behind(read)
@@ -60,7 +60,7 @@ func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K
 		if err != nil {
 			return nil, err
 		}
-		if number > 1 && !slices.ContainsFunc(page, func(entry T) bool { _, known := at[id(entry)]; return known }) {
+		if number > 1 && !slices.ContainsFunc(page, func(entry T) bool { return known[id(entry)] }) {
 			if tries++; tries == maxTries {
 				return nil, fmt.Errorf("the list changed each of the %d times that its page %d was read: %w", maxTries, number, fault.Unavailable)
 			}
@@ -68,12 +68,9 @@ func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K
 			continue
 		}
 		for _, entry := range page {
-			i, known := at[id(entry)]
-			if !known {
-				i = len(all)
-				at[id(entry)], all = i, append(all, entry)
+			if !known[id(entry)] {
+				known[id(entry)], all = true, append(all, entry)
 			}
-			all[i] = entry
 		}
 		if read = (number-1)*size + len(page); number > 1 {
 			tries = 0
