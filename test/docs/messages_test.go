@@ -27,13 +27,13 @@ var (
 
 // TestMessagesAreInTheSource: what a document quotes of the programs is what they write.
 func TestMessagesAreInTheSource(t *testing.T) {
-	literals, filledIn := stringLiterals(t), filledInFor(t)
+	literals, fills := stringLiterals(t), filledInFor(t)
 	quoted := 0
 	for _, doc := range documents(t) {
 		text := read(t, doc)
 		for _, message := range messagesIn(text) {
 			quoted++
-			if !written(literals, filledIn, message) {
+			if !written(literals, fills, message) {
 				t.Errorf("%s quotes %q, which no program writes", rel(doc), message)
 			}
 		}
@@ -62,9 +62,9 @@ func messagesIn(text string) []string {
 }
 
 // written reports whether one string of the programs has every fixed part of a message, in order.
-func written(literals []string, filledIn *regexp.Regexp, message string) bool {
+func written(literals []string, fills *regexp.Regexp, message string) bool {
 	var parts []string
-	for _, part := range filledIn.Split(message, -1) {
+	for _, part := range fills.Split(message, -1) {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, regexp.QuoteMeta(part))
 		}

@@ -85,7 +85,7 @@ type meta struct {
 // readPage reads one page. A page without its list proves nothing, and is an error.
 func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list []T, m meta, err error) {
 	list, err = one(ctx, api.Call{Doing: l.doing, Priority: l.priority, Has: []string{l.key}}, func(ctx context.Context) ([]T, *godo.Response, error) {
-		list, resp, err := l.call(ctx, &godo.ListOptions{Page: number, PerPage: size})
+		page, resp, err := l.call(ctx, &godo.ListOptions{Page: number, PerPage: size})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,7 +93,7 @@ func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list [
 		if resp.Meta != nil {
 			m.total = resp.Meta.Total
 		}
-		return list, resp, nil
+		return page, resp, nil
 	})
 	if err == nil && len(list) > size {
 		err = fmt.Errorf("%s: %w: the page has %d entries, %d were asked for", l.doing, fault.Unavailable, len(list), size)
