@@ -22,7 +22,8 @@ var reading = make(chan struct{}, 64<<20/maxBody)
 // Bounded is a transport whose answers end: reading a body beyond the bound is an error.
 type Bounded struct{ Base http.RoundTripper }
 
-// RoundTrip sends a request. Its answer has a place until it is closed, and waits for one as long as the request lasts.
+// RoundTrip sends a request. Its answer has a place until it is closed, or the call of an SDK has returned (Through), and waits for one as
+// long as the request lasts.
 func (b Bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.Base.RoundTrip(req)
 	if err != nil {
@@ -37,7 +38,11 @@ func (b Bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, errors.Join(context.Cause(req.Context()), resp.Body.Close())
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: maxBody, limit: maxBody, leave: sync.OnceFunc(func() { <-reading })}
+	leave := sync.OnceFunc(func() { <-reading })
+	if s, through := req.Context().Value(sendingKey{}).(*sending); through {
+		s.leave, leave = leave, func() {}
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: maxBody, limit: maxBody, leave: leave}
 	return resp, nil
 }
 

@@ -129,7 +129,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		return false, fmt.Errorf("%w: the API token cannot be read: %w", fault.Unavailable, err)
 	}
 	if r.Write != nil {
-		ctx, err = r.Write.Depart()
+		ctx, err = depart(ctx, r.Write)
 	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ops.AnswerTimeout)

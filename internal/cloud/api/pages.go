@@ -23,7 +23,7 @@ const (
 type Pages[T any] struct {
 	// Largest is the size of the largest page. Half of it is a size that the cloud takes, too.
 	Largest int
-	// Read reads the page of a number where all have a size, and says whether it is the last.
+	// Read reads the page of a number where all have a size, and says whether it is the last. Behind the end of a list it is empty.
 	Read func(ctx context.Context, number, size int) (page []T, last bool, err error)
 }
 
@@ -45,54 +45,54 @@ func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// Complete reads all pages of a list. Where a cloud numbers its pages, an entry that goes away moves all behind it up by one, and
-// one of them may move from a page that is still to be read onto one that was. So each page is of a size that makes it begin before
-// the end of what was read: while it has an entry that was read before, nothing was missed between. Where it has none, the list is
-// read on from further in front. The result holds every entry that existed all the time, or is an error (failure P5); one that went
-// away meanwhile may be in it.
+// Complete reads all pages of a list whose order does not change. Where a cloud numbers its pages, an entry that goes away moves all
+// behind it up by one, and one of them may move from a page that is still to be read onto one that was. So each page is of a size
+// that makes it begin before the end of what was read: while its first entry was read before, nothing was missed between. Where it was
+// not, the list is read on from further in front. It ends with a page that is shorter than asked for, because what a page says of the
+// next one may be younger than its entries. The result holds every entry that existed all the time, or is an error (failure P5); one
+// that went away meanwhile may be in it.
 func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K) ([]T, error) {
 	var all []T
 	known := map[K]bool{}
-	read, tries := 0, 0
-	for range maxPages {
+	read, farthest, tries := 0, 0, 0
+	for range 2 * maxPages {
 		number, size := p.behind(read)
 		page, last, err := p.Read(ctx, number, size)
 		if err != nil {
 			return nil, err
 		}
-		if number > 1 && !slices.ContainsFunc(page, func(entry T) bool { return known[id(entry)] }) {
-			if tries++; tries == maxTries {
-				return nil, fmt.Errorf("the list changed each of the %d times that its page %d was read: %w", maxTries, number, fault.Unavailable)
-			}
+		if number > 1 && (len(page) == 0 || !known[id(page[0])]) {
 			read = max(0, read-size)
-			continue
-		}
-		for _, entry := range page {
-			if !known[id(entry)] {
-				known[id(entry)], all = true, append(all, entry)
+		} else {
+			for _, entry := range page {
+				if !known[id(entry)] {
+					known[id(entry)], all = true, append(all, entry)
+				}
 			}
+			if last && len(page) < size {
+				return all, nil
+			}
+			read = (number-1)*size + len(page)
 		}
-		if read = (number-1)*size + len(page); number > 1 {
-			tries = 0
+		switch tries++; {
+		case read > farthest:
+			farthest, tries = read, 0
+		case tries == maxTries:
+			return nil, fmt.Errorf("the list changed each of the %d times that it was read behind its first %d entries: %w", maxTries, farthest, fault.Unavailable)
 		}
-		switch {
-		case last:
-			return all, nil
-		case len(all) > maxEntries:
+		if len(all) > maxEntries {
 			return nil, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
 		}
 	}
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// behind returns the page that begins before the end of the first entries of a list and goes as far as one can behind it.
+// behind returns the page that begins before the end of the first entries of a list, with a twentieth of the largest page in common,
+// and goes as far as one can behind it.
 func (p Pages[T]) behind(read int) (number, size int) {
-	if read == 0 {
-		return 1, p.Largest
-	}
-	end := 0
+	from, end := max(0, read-max(1, p.Largest/20)), 0
 	for s := p.Largest; s > p.Largest/2; s-- {
-		if n := (read-1)/s + 1; n*s > end {
+		if n := from/s + 1; n*s > end {
 			number, size, end = n, s, n*s
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -40,15 +41,28 @@ type sending struct {
 	mu   sync.Mutex
 	sent bool
 	err  error
+	// leave gives up the place of the answer (Bounded), which the SDK decodes.
+	leave func()
 }
 
 type sendingKey struct{}
+
+// depart is the Write's Depart, whose context is not the call's, but still within it.
+func depart(ctx context.Context, w *ops.Write) (context.Context, error) {
+	s := ctx.Value(sendingKey{})
+	departed, err := w.Depart()
+	if err != nil {
+		return nil, err
+	}
+	return context.WithValue(departed, sendingKey{}, s), nil
+}
 
 // Through calls an SDK whose transport is a Transport. What the SDK is given is a whole answer that is as the Call demands it, or an
 // error; and what happened to the request decides, whatever the SDK makes of it. An error has the kinds of Client.Do.
 func Through[T any](ctx context.Context, c Call, call func(ctx context.Context) (T, error)) (T, error) {
 	var none T
-	s := &sending{call: c}
+	s := &sending{call: c, leave: func() {}}
+	defer func() { s.leave() }()
 	v, err := call(context.WithValue(ctx, sendingKey{}, s))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +147,11 @@ func (c Call) check(answer []byte) error {
 	for _, key := range c.Has {
 		if err == nil && (root[key] == nil || string(root[key]) == "null") {
 			err = fmt.Errorf("the answer has no %s", key)
+		}
+		for other := range root { // which decoders take for the same
+			if err == nil && other != key && strings.EqualFold(other, key) {
+				err = fmt.Errorf("the answer has %s and %s", key, other)
+			}
 		}
 	}
 	for key, value := range c.Is {

@@ -75,6 +75,8 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 	switch {
 	case v == nil:
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
+	case fault.ReasonOf(v.Hindered) == fault.VolumeDamaged: // wherever it is
+		return fmt.Errorf("%w: %w", v.Hindered, refusal)
 	case !settled || v.Changing:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
 	case v.on(node):
@@ -86,7 +88,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
 	case m == nil:
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, word, refusal)
-	case m.Zone != v.Zone:
+	case m.Zone != "" && m.Zone != v.Zone:
 		return fmt.Errorf("the %s is in %s and the %s in %s: %w: %w", b.traits.VolumeWord, v.Zone, word, m.Zone, fault.WrongZone, refusal)
 	case m.Slots > 0 && m.Used >= m.Slots || fault.Of(refusal) == fault.Exhausted:
 		return fmt.Errorf("the %s has no free slot, %d are taken; does its node report too large a limit (--max-volumes)?: %w: %w",
@@ -95,7 +97,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return fmt.Errorf("%w: %w", m.Hindered, refusal)
 	}
 	// The refusal was about a state that has changed since, or about something that the API does not show.
-	return fmt.Errorf("the %s is free and the %s has a free slot now: %w: %w", b.traits.VolumeWord, word, fault.Busy, refusal)
+	return fmt.Errorf("the %s is free, and nothing that the cloud shows of the %s is in the way now: %w: %w", b.traits.VolumeWord, word, fault.Busy, refusal)
 }
 
 // decideAttached says whether a volume that is attached where it is wanted can be used there.
@@ -188,7 +190,7 @@ func (b *Verbs) decideDetach(at place, from cloud.NodeID, settled bool, refusal 
 		return fault.Busy
 	case !settled && b.traits.MachineHasDisks:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
-	case at.vol.on(from) && (fault.Of(refusal) == fault.NotFound || at.looked && at.machine == nil):
+	case at.vol.on(from) && (!b.traits.MachineHasDisks && fault.Of(refusal) == fault.NotFound || at.looked && at.machine == nil):
 		// The machine is gone and the volume's record lags behind it (failure A11).
 		return fmt.Errorf("the %s still shows as attached to it; this ends by itself when the %s is gone: %w: %w",
 			b.traits.VolumeWord, b.traits.MachineWord, fault.Unavailable, refusal)

@@ -20,6 +20,8 @@ type Volume struct {
 
 	// Changing: the volume itself shows that something is under way with it.
 	Changing bool
+	// SizeOpen: its size may be that of a growth which has not ended, and is taken back if that fails.
+	SizeOpen bool
 	// Hindered is why the volume cannot be changed now, such as a state that the cloud calls an error; nil: nothing is.
 	Hindered error
 	// Fit returns the smallest size of at least size that it can grow to; nil: sizes are multiples of a GiB.

@@ -22,13 +22,15 @@ func with(v *Volume, edit func(*Volume)) *Volume {
 
 func changing(v *Volume) { v.Changing = true }
 
-func hindered(v *Volume) { v.Hindered = fault.VolumeDamaged }
+func hindered(v *Volume) { v.Hindered = errDamaged }
 
 var (
 	// What a refusal says of itself.
 	errOdd, errBusy, errNone = errors.New("the moon is full"), fmt.Errorf("%w: wait", fault.Busy), fmt.Errorf("%w: no", fault.NotFound)
 	errFull, errNever        = fmt.Errorf("%w: too many", fault.Exhausted), fmt.Errorf("%w: no", fault.InvalidArgument)
 	errAttached              = errors.New("not while it is attached")
+
+	errDamaged = fault.VolumeDamaged.Explain(fault.Unavailable)
 
 	// slow is a cloud that shows a change at its end, and quick one that shows it at once and has a lease.
 	slow = &Verbs{traits: Traits{
@@ -73,7 +75,10 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"attach: it is elsewhere":                     {attach(slow, at(there), nil, true, errOdd), fault.AttachedElsewhere},
 		"attach: it is elsewhere and may be leaving":  {attach(slow, at(there), nil, false, errOdd), fault.Busy},
 		"attach: there is no volume":                  {attach(slow, nil, nil, false, errNone), fault.NotFound},
-		"attach: it is broken":                        {attach(quick, with(at(), hindered), room, true, errOdd), fault.VolumeDamaged},
+		"attach: it is broken":                        {attach(quick, with(at(), hindered), room, true, errOdd), errDamaged},
+		"attach: it is there and broken":              {attach(quick, with(at(here), hindered), room, false, errOdd), errDamaged},
+		"attach: the zone is not known":               {attach(slow, at(), &Machine{Slots: 8}, true, errOdd), fault.Busy},
+		"detach: the disk is not found, and is here":  {detach(listing, at(here), has(Disk{}), true, errNone), fault.Busy},
 		"attach: it is being made":                    {attach(quick, with(at(), changing), room, true, errOdd), fault.Busy},
 		"attach: there is no machine":                 {attach(slow, at(), nil, true, errNone), fault.NotFound},
 		"attach: the machine is full":                 {attach(slow, at(), taken, true, errOdd), fault.NoSlot},
@@ -103,15 +108,17 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"delete: nothing explains it":                 {remove(slow, at(), true, errOdd), fault.Busy},
 		"delete: it is free and nothing was sent":     {remove(quick, at(), false, nil), fault.Busy},
 		"delete: it is errAttached, nothing was sent": {remove(quick, at(there), false, nil), fault.VolumeInUse},
-		"delete: it is broken":                        {remove(quick, with(at(), hindered), true, errOdd), fault.VolumeDamaged},
+		"delete: it is broken":                        {remove(quick, with(at(), hindered), true, errOdd), fault.Busy},
+		"delete: its state forbids it":                {remove(quick, with(at(), func(v *Volume) { v.Hindered = fault.Precondition }), true, errOdd), fault.Precondition},
 		"delete: it is broken and nothing was sent":   {remove(quick, with(at(), hindered), true, nil), fault.Busy},
 		"delete: it is locked":                        {quick.decideDelete(remainder{vol: at(), locks: "cannot_delete"}, true, errOdd), fault.VolumeInUse},
 		"resize: it has grown":                        {resize(slow, at(here), 10, true, errOdd), nil},
 		"resize: it has grown and may shrink again":   {resize(slow, at(here), 10, false, errOdd), fault.Busy},
 		"resize: it has grown, and shows the end":     {resize(quick, at(here), 10, false, errOdd), nil},
-		"resize: it is growing":                       {resize(quick, with(at(), changing), 10, true, errOdd), fault.Busy},
+		"resize: it is growing":                       {resize(quick, with(with(at(), changing), func(v *Volume) { v.SizeOpen = true }), 10, true, errOdd), fault.Busy},
+		"resize: it has grown and is being attached":  {resize(quick, with(at(here), changing), 10, true, errOdd), nil},
 		"resize: it may be growing":                   {resize(slow, at(here), 20, false, errOdd), fault.Busy},
-		"resize: it is broken":                        {resize(quick, with(at(), hindered), 10, true, errOdd), fault.VolumeDamaged},
+		"resize: it is broken":                        {resize(quick, with(at(), hindered), 10, true, errOdd), errDamaged},
 		"resize: not while it is attached":            {resize(slow, at(here), 20, true, errAttached), fault.GrowDetach},
 		"resize: it was attached a moment ago":        {resize(slow, at(), 20, true, errAttached), fault.Busy},
 		"resize: something was in the way":            {resize(slow, at(here), 20, true, errBusy), fault.Busy},

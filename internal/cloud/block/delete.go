@@ -38,6 +38,9 @@ type Removal struct {
 
 // Remove deletes a volume, and reports whether it was there.
 func (b *Verbs) Remove(ctx context.Context, r Removal) (removed bool, err error) {
+	if r.Only != nil && b.traits.Lease == 0 {
+		return false, fmt.Errorf("%s: only as it is: %w", r.Name, fault.Unsupported)
+	}
 	sent := false
 	rest, err := ops.Run(ctx, b.ops, ops.Op[remainder]{
 		Name: r.Name, Kind: "delete", Object: b.VolumeKey(r.ID), Priority: r.Priority, Lease: b.traits.Lease,
@@ -77,10 +80,10 @@ func (b *Verbs) decideDelete(rest remainder, settled bool, refusal error) error 
 		return nil
 	case len(v.AttachedTo) > 0 && (settled || refusal == nil):
 		return because(fmt.Errorf("it is attached to %s; it can be deleted when it is detached: %w", b.MachineKey(v.AttachedTo[0]), fault.VolumeInUse))
-	case refusal != nil && v.Hindered != nil:
-		return because(v.Hindered)
 	case rest.locks != "":
 		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", rest.locks, fault.VolumeInUse))
+	case refusal != nil && fault.Of(v.Hindered) == fault.Precondition:
+		return because(v.Hindered)
 	}
 	return because(fault.Busy) // what was in the way has ended
 }

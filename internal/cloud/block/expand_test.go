@@ -26,7 +26,7 @@ func (g *growing) now() *Volume {
 	v := g.vol
 	switch under := time.Now().Before(g.until); {
 	case under:
-		v.Size, v.Changing = 20*cloud.GiB, true
+		v.Size, v.Changing, v.SizeOpen = 20*cloud.GiB, true, true
 	case !g.until.IsZero() && !g.fails:
 		v.Size = 20 * cloud.GiB
 	}
@@ -84,7 +84,7 @@ func TestTheSizeOfABrokenVolumeIsNotAnswered(t *testing.T) {
 		g := &growing{vol: *with(at(), hindered)}
 		runner := ops.New(t.Context(), ops.Config{Tracker: g})
 		b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: true}, g, runner, nil)
-		if exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB); fault.Of(err) != fault.Of(fault.VolumeDamaged) || g.resized != 0 {
+		if exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB); fault.Of(err) != fault.Of(errDamaged) || g.resized != 0 {
 			t.Errorf("ExpandVolume = %+v, %v after %d requests, want a refusal and none", exp, err, g.resized)
 		}
 		if err := runner.Close(t.Context()); err != nil {

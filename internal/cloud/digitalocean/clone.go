@@ -53,7 +53,7 @@ func (c *Cloud) restoreCopy(ctx context.Context, req cloud.CreateVolumeRequest, 
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return c.fit(ctx, req, vol)
+	return volumeOf(vol), nil
 }
 
 // Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were

@@ -140,3 +140,19 @@ func TestTheNameOfATemporarySnapshotMayBeHeldByAnother(t *testing.T) {
 	_, err = stack(c).CreateVolume(t.Context(), req)
 	want(t, err, fault.Precondition, "taken by another")
 }
+
+// A growth of the copy that fails keeps no temporary snapshot: the copy is whole, and the next attempt needs it no more.
+func TestACopyThatCannotGrowYetKeepsNoSnapshot(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	req := request("copy")
+	req.Source.Volume, req.Size = volume(t, c, "origin").ID, 5*cloud.GiB
+	failing := account.Arm(emulator.Fault{Method: http.MethodPost, Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 500}})
+	vol, err := stack(c).CreateVolume(t.Context(), req)
+	if err != nil || vol.Size != req.Size || failing.Hits() != 1 {
+		t.Errorf("CreateVolume = %+v, %v, after %d failures", vol, err, failing.Hits())
+	}
+	if left := account.Snapshots(); len(left) > 0 {
+		t.Errorf("snapshots are left: %+v", left)
+	}
+}

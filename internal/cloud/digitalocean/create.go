@@ -41,15 +41,19 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 		}
 	}
 	if req.Source.Volume != "" {
-		return c.clones.Clone(ctx, req, func(ctx context.Context, snap snapshot) (cloud.Volume, error) {
+		made, err := c.clones.Clone(ctx, req, func(ctx context.Context, snap snapshot) (cloud.Volume, error) {
 			return c.restoreCopy(ctx, req, body, snap)
 		})
+		if err != nil {
+			return cloud.Volume{}, err
+		}
+		return c.fit(ctx, req, made)
 	}
 	vol, err := c.createIn(ctx, doing, body, zones)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	return c.fit(ctx, req, vol)
+	return c.fit(ctx, req, volumeOf(vol))
 }
 
 // checkCreate refuses what can be refused without a request.
@@ -184,8 +188,7 @@ func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone 
 // fit makes a volume that was copied as large as asked for: the cloud makes it as large as its source was. A
 // copy that cannot grow stays, because another controller may have found it by its name: the outcome is
 // open, and the same request goes on from here.
-func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, vol *volume) (cloud.Volume, error) {
-	made := volumeOf(vol)
+func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, made cloud.Volume) (cloud.Volume, error) {
 	if req.Limit > 0 && made.Size > req.Limit { // it fits no controller's request
 		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
 		if failed := c.DeleteVolume(ctx, made.ID); failed != nil {

@@ -32,6 +32,16 @@ var traits = block.Traits{
 	},
 }
 
+// Attach makes the volume a disk of the droplet. The disk reports the volume's name, which is read before the droplet is held.
+func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	if traits.VolumeID(id) && traits.MachineID(node) { // else it is refused at once
+		if _, err := c.nameOf(ctx, id); err != nil {
+			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w", c.VolumeKey(id), c.MachineKey(node), err)
+		}
+	}
+	return c.Verbs.Attach(ctx, id, node)
+}
+
 // requests implements block.API.
 type requests struct{ c *Cloud }
 
@@ -64,7 +74,7 @@ func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine,
 }
 
 func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
-	name, err := r.c.nameOf(ctx, id) // which the disk reports; usually it is known
+	name, err := r.c.nameOf(ctx, id) // as a rule it is known
 	if err != nil {
 		return cloud.Device{}, "", err
 	}

@@ -48,7 +48,7 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	if gone(v) || err != nil {
 		return nil, err
 	}
-	state := &block.Volume{Volume: r.c.volumeOf(v), Changing: changing(v), Version: stateOf(v)}
+	state := &block.Volume{Volume: r.c.volumeOf(v), Changing: changing(v), SizeOpen: v.Status != statusActive, Version: stateOf(v)}
 	switch v.Status {
 	case statusBroken:
 		state.Hindered = errBroken(v)

@@ -109,7 +109,13 @@ func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list [
 
 // pages reads a list page by page.
 func pages[T any](l listOf[T]) api.Pages[T] {
-	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) { return readPage(ctx, l, number, size) }}
+	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) {
+		list, last, err := readPage(ctx, l, number, size)
+		if number > 1 && statusNotFound(err) { // the list has become shorter
+			return nil, false, nil
+		}
+		return list, last, err
+	}}
 }
 
 // class returns the budget that the cloud counts a request in: creates of volumes, lists, or all others.

@@ -140,6 +140,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	if old {
 		sources, err := c.beingCopied(ctx)
 		if err != nil {
+			c.ops.Temporary(len(left))
 			return err
 		}
 		for i := range left {
