@@ -17,8 +17,9 @@ import (
 type shelf struct {
 	entries []int
 	reads   int
-	// change is called after each read.
+	// change is called after each read of entries; with late before it is seen whether the page is the last.
 	change func(s *shelf)
+	late   bool
 }
 
 func (s *shelf) pages(largest int) api.Pages[int] {
@@ -26,9 +27,12 @@ func (s *shelf) pages(largest int) api.Pages[int] {
 		from := min(size*(number-1), len(s.entries))
 		to := min(from+size, len(s.entries))
 		page := slices.Clone(s.entries[from:to])
-		last := to == len(s.entries)
 		s.reads++
+		last := to == len(s.entries)
 		s.change(s)
+		if s.late {
+			last = to >= len(s.entries)
+		}
 		return page, last, nil
 	}}
 }
@@ -45,7 +49,7 @@ func sequence(n int) []int {
 func TestAListOfABusyAccountIsComplete(t *testing.T) {
 	for seed := range uint64(2000) {
 		chance := rand.New(rand.NewPCG(seed, 1))
-		s := &shelf{entries: sequence(20 + chance.IntN(60)), change: func(s *shelf) {
+		s := &shelf{entries: sequence(20 + chance.IntN(60)), late: seed%2 == 0, change: func(s *shelf) {
 			if chance.IntN(8) > 0 || len(s.entries) == 0 {
 				return
 			}
@@ -91,6 +95,9 @@ func TestAListThatNeverStandsStillIsAnError(t *testing.T) {
 	never := &shelf{entries: sequence(90), change: func(s *shelf) { s.entries = sequence((s.reads + 1) * 90)[s.reads*90:] }}
 	_, err := api.Complete(t.Context(), never.pages(20), func(n int) int { return n })
 	cloudtest.Want(t, err, fault.Unavailable, "the list changed")
+	if never.reads > 20 {
+		t.Errorf("that is known after %d reads", never.reads)
+	}
 	endless := &shelf{entries: sequence(1 << 20), change: func(*shelf) {}}
 	_, err = api.Complete(t.Context(), endless.pages(500), func(n int) int { return n })
 	cloudtest.Want(t, err, fault.Unavailable, "more than")

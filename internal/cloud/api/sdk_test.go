@@ -79,6 +79,7 @@ func TestWhatAnSDKMakesOfAnAnswerIsItsOwn(t *testing.T) {
 	}{
 		"as it should be":              {t.Context(), `{"a":1}`, api.Call{Has: []string{"a"}, Is: map[string]string{"a": "1"}}, ask, fault.None, `{"a":1}`, 1},
 		"a key is missing":             {t.Context(), `{"b":1}`, api.Call{Has: []string{"a"}}, ask, fault.Unavailable, "", 1},
+		"a key is there twice":         {t.Context(), `{"a":1,"A":2}`, api.Call{Has: []string{"a"}}, ask, fault.Unavailable, "", 1},
 		"a key is null":                {t.Context(), `{"a":null}`, api.Call{Has: []string{"a"}}, ask, fault.Unavailable, "", 1},
 		"a key has another value":      {t.Context(), `{"a":2}`, api.Call{Is: map[string]string{"a": "1"}}, ask, fault.Unavailable, "", 1},
 		"an empty object is wanted":    {t.Context(), `{"a":2}`, api.Call{Empty: true}, ask, fault.Unavailable, "", 1},
@@ -105,5 +106,44 @@ func TestARequestOutsideOfACallIsNotSent(t *testing.T) {
 	sent := 0
 	if _, err := ask(t.Context(), sdk("{}", &sent)); err == nil || sent != 0 {
 		t.Errorf("it is %v after %d requests, want an error and none", err, sent)
+	}
+}
+
+// The answers that SDKs are decoding count among those that are read at once.
+func TestAnAnswerHasAPlaceUntilTheSDKHasDecodedIt(t *testing.T) {
+	sent := 0
+	c := sdk(`{}`, &sent)
+	reading, release, ends := make(chan struct{}), make(chan struct{}), make(chan error)
+	const places = 16
+	for range places {
+		go func() {
+			_, err := api.Through(t.Context(), api.Call{}, func(ctx context.Context) (string, error) {
+				text, err := ask(ctx, c)
+				reading <- struct{}{}
+				<-release
+				return text, err
+			})
+			ends <- err
+		}()
+		<-reading
+	}
+	for range 20 { // the choice among a place and an end is left to chance
+		ctx, cancel := context.WithCancel(t.Context())
+		late := client(cloudtest.RoundTripper(func(*http.Request) (*http.Response, error) {
+			cancel()
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		}))
+		if err := late.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &struct{}{}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a call without a place = %v, want that it waits until its own end", err)
+		}
+	}
+	close(release)
+	for range places {
+		if err := <-ends; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := api.Through(t.Context(), api.Call{}, func(ctx context.Context) (string, error) { return ask(ctx, c) }); err != nil {
+		t.Errorf("a call after these = %v", err)
 	}
 }

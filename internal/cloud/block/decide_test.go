@@ -136,3 +136,10 @@ func TestWhatARefusalMeans(t *testing.T) {
 		})
 	}
 }
+
+// What is to go only as it is has to be read right before the request, which a cloud without a lease does not do.
+func TestARemovalOfWhatIsAsItWasNeedsALease(t *testing.T) {
+	if removed, err := slow.Remove(t.Context(), Removal{ID: "v", Only: func(*Volume) bool { return true }}); removed || fault.Of(err) != fault.Unsupported {
+		t.Errorf("Remove = %v, %v, want %q", removed, err, fault.Unsupported)
+	}
+}

@@ -60,7 +60,7 @@ func newCopies(t *testing.T, there ...string) *copies {
 	return c
 }
 
-// C4, C9: a temporary snapshot stays while a repeat of the call needs it, and goes when the copy is whole or will never be.
+// A temporary snapshot stays while a repeat of the call needs it, and goes when the copy is whole or will never be.
 func TestATemporarySnapshotStaysForTheRepeat(t *testing.T) {
 	for name, tc := range map[string]struct {
 		restored, want error
@@ -121,7 +121,7 @@ func TestATemporarySnapshotOfAnEarlierCallIsUsed(t *testing.T) {
 	}
 }
 
-// C10: a sweep removes what is old and in nobody's hands, so many at a time that one which fails does not stop the others.
+// A sweep removes what is old and not in use, so many at a time that one which fails does not stop the others.
 func TestASweepRemovesWhatNoCallNeeds(t *testing.T) {
 	c := newCopies(t)
 	defer c.Begin("in use")()

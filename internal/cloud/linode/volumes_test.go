@@ -251,6 +251,33 @@ func TestAListThatChangesBetweenItsPagesIsComplete(t *testing.T) {
 	}
 }
 
+// P5: the page behind the end of a list that has become shorter does not exist, and says nothing of the pages before it.
+func TestAListThatBecomesShorterIsRead(t *testing.T) {
+	account := start(t, emulator.Options{})
+	var ids []int
+	for n := range 501 {
+		id, err := account.AddVolume(emulator.Volume{Label: fmt.Sprintf("v%d", n)})
+		must(t, err)
+		ids = append(ids, id)
+	}
+	deleter, reads := open(t, account), 0
+	c := open(t, account, func(cfg *linode.Config) {
+		base := cfg.Transport
+		cfg.Transport = cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if reads++; reads == 2 {
+				for _, id := range ids[:100] {
+					must(t, deleter.DeleteVolume(t.Context(), cloud.VolumeID(fmt.Sprint(id))))
+				}
+			}
+			return base.RoundTrip(r)
+		})
+	})
+	list, err := c.ListVolumes(t.Context(), cloud.Page{})
+	if err != nil || len(list.Volumes) < 401 {
+		t.Errorf("ListVolumes = %d volumes, %v, want the 401 that were there all the time", len(list.Volumes), err)
+	}
+}
+
 // A6, A7: a Linode that is full is Exhausted, so that the pod goes elsewhere; its local disks count.
 func TestAFullLinodeIsExhausted(t *testing.T) {
 	for name, tc := range map[string]struct {

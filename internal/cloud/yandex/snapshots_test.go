@@ -281,6 +281,13 @@ func TestASweepCountsWhatItCannotDelete(t *testing.T) {
 		_, err := folder.AddSnapshot(emulator.Snapshot{Name: name, Disk: string(vol.ID), Labels: marks})
 		must(t, err)
 	}
+	unread := folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{Status: int(codes.PermissionDenied)}})
+	want(t, c.Sweep(t.Context()), fault.Denied) // whether they are in use cannot be known
+	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 2})
+	if unread.Hits() == 0 || len(folder.Snapshots()) != 2 {
+		t.Errorf("left are %+v after %d refused reads, want both", folder.Snapshots(), unread.Hits())
+	}
+	folder.Disarm()
 	folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Times: 1, Effect: faults.Effect{Status: int(codes.PermissionDenied)}})
 	want(t, c.Sweep(t.Context()), fault.Denied)
 	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
