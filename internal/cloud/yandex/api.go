@@ -2,31 +2,20 @@ package yandex
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/iam/v1"
-	ycsdk "github.com/yandex-cloud/go-sdk/v2"
-	"github.com/yandex-cloud/go-sdk/v2/credentials"
-	"github.com/yandex-cloud/go-sdk/v2/pkg/authentication"
-	"github.com/yandex-cloud/go-sdk/v2/pkg/options"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	transport "google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
@@ -34,17 +23,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// channel sends requests, each to the address of its service. The SDK keeps the connections. The token, the budget and
-// what is known of a request that failed are here, because the layers above decide what is sent again
-// (docs/adr/0016).
+// channel sends the requests of the generated clients, each to the address of its service. The token, the budget and what is known of
+// a request that failed are here, because the layers above decide what is sent again (docs/adr/0016).
 type channel struct {
-	sdk      *ycsdk.SDK
-	dir      *directory
-	dialing  gate // of those that take a connection
-	tokens   tokens
-	governor *budget.Governor
-	metrics  *budget.Metrics
-	log      *zap.Logger
+	connections *connections
+	tokens      tokens
+	governor    *budget.Governor
+	metrics     *budget.Metrics
+	log         *zap.Logger
 }
 
 var _ grpc.ClientConnInterface = (*channel)(nil)
@@ -55,34 +41,16 @@ const maxAnswer = 16 << 20
 // openServices are those that want no token.
 var openServices = []string{"/yandex.cloud.endpoint.", "/yandex.cloud.iam."}
 
-// newChannel makes the pool of connections. It sends nothing.
-func newChannel(ctx context.Context, cfg Config) (*channel, error) {
+// newChannel makes the connections. It sends nothing.
+func newChannel(cfg Config) (*channel, error) {
 	a := &channel{
 		governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
 		metrics:  cfg.Metrics.Budget,
 		log:      cfg.Log,
-		dialing:  newGate(),
 	}
 	var err error
-	if a.dir, err = newDirectory(cfg, a); err != nil {
+	if a.connections, err = newConnections(cfg, a); err != nil {
 		return nil, err
-	}
-	dial := []grpc.DialOption{grpc.WithStatsHandler(departures{})}
-	if cfg.UserAgent != "" {
-		dial = append(dial, grpc.WithUserAgent(cfg.UserAgent))
-	}
-	if cfg.Around != nil {
-		dial = append(dial, grpc.WithChainUnaryInterceptor(cfg.Around))
-	}
-	a.sdk, err = ycsdk.Build(ctx,
-		options.WithCredentials(credentials.NoAuthentication()), // the token is put on each request below
-		options.WithAuthenticator(noAuthenticator{}),
-		options.WithEndpointsResolver(a.dir),
-		options.WithKeepalive(keepalive.ClientParameters{Time: answerPing, Timeout: answerPing}),
-		options.WithCustomDialOptions(dial...),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	exchange := iam.NewIamTokenServiceClient(a)
 	a.tokens = tokens{
@@ -96,41 +64,6 @@ func newChannel(ctx context.Context, cfg Config) (*channel, error) {
 		},
 	}
 	return a, nil
-}
-
-// noAuthenticator is in place of the SDK's own, which looks for the address of the tokens' service while it is
-// made, and makes a connection for each token that it never closes.
-type noAuthenticator struct{}
-
-// CreateIAMToken is never called.
-func (noAuthenticator) CreateIAMToken(context.Context) (authentication.IamToken, error) {
-	return nil, fault.Unsupported
-}
-
-// CreateIAMTokenForServiceAccount is never called.
-func (noAuthenticator) CreateIAMTokenForServiceAccount(context.Context, string) (authentication.IamToken, error) {
-	return nil, fault.Unsupported
-}
-
-// transportOf is how connections to an endpoint are protected: TLS, or not at all for http://, which is for
-// loopback addresses only.
-func transportOf(cfg Config) grpc.DialOption {
-	if strings.HasPrefix(cfg.Endpoint, "http://") {
-		return grpc.WithTransportCredentials(insecure.NewCredentials())
-	}
-	return grpc.WithTransportCredentials(transport.NewTLS(&tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12}))
-}
-
-// addressOf is the address of an endpoint, with the port.
-func addressOf(endpoint string) (string, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("endpoint %q is not of the form https://host[:port]: %w", endpoint, fault.InvalidArgument)
-	}
-	if u.Port() != "" {
-		return u.Host, nil
-	}
-	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), nil
 }
 
 // steering is a call option of this package: how a request is sent.
@@ -242,7 +175,7 @@ func (r request) secret(token string) string {
 
 // send makes one attempt. An error without a kind is an answer of the cloud.
 func (a *channel) send(ctx context.Context, r request, token string) error {
-	conn, err := a.connection(ctx, fullName(r.method))
+	conn, err := a.connections.to(ctx, r.method)
 	if err != nil {
 		return err
 	}
@@ -289,30 +222,8 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	return newAnswer(status.Convert(err), header, r.secret(token))
 }
 
-// connection returns the one for a method. One at a time: two that ask for the first connection to an address
-// at once get one each from the SDK, which forgets to close one of them.
-func (a *channel) connection(ctx context.Context, method protoreflect.FullName) (grpc.ClientConnInterface, error) {
-	if _, err := a.dir.Endpoint(ctx, method); err != nil { // takes a request once, so it is not asked behind the gate
-		return nil, err
-	}
-	if err := a.dialing.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer a.dialing.leave()
-	conn, err := a.sdk.GetConnection(ctx, method)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fault.Unavailable, unwrapped(err))
-	}
-	return conn, nil
-}
-
 // unwrapped is an error without its status, so that the client's is not taken for the cloud's.
 func unwrapped(err error) error { return errors.New(status.Convert(err).Message()) }
-
-// fullName is the name of a method as the SDK wants it, with dots.
-func fullName(method string) protoreflect.FullName {
-	return protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
-}
 
 type departedKey struct{}
 

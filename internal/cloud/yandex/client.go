@@ -145,7 +145,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, fmt.Errorf("zone %.80q is not the name of one, such as ru-central1-a: %w", cfg.Zone, fault.InvalidArgument)
 	}
 	cfg = withDefaults(cfg)
-	conn, err := newChannel(ctx, cfg)
+	conn, err := newChannel(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -194,8 +194,8 @@ func withDefaults(cfg Config) Config {
 // Close ends what is under way in the background within the life of ctx. Calls must have ended.
 func (c *Cloud) Close(ctx context.Context) error {
 	err := c.ops.Close(ctx)
-	if downErr := c.channel.sdk.Shutdown(ctx); downErr != nil {
-		err = errors.Join(err, fmt.Errorf("close the connections: %w", downErr))
+	if closeErr := c.channel.connections.close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("close the connections: %w", closeErr))
 	}
 	return err
 }

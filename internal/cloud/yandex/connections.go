@@ -1,0 +1,174 @@
+package yandex
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/endpoint"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// services are the families of services and what the cloud calls the address of each.
+var services = map[string]string{
+	"/yandex.cloud.compute.":   "compute",
+	"/yandex.cloud.iam.":       "iam",
+	"/yandex.cloud.operation.": "operation",
+}
+
+// connections has one connection for each address of the cloud's services. The cloud lists the addresses at the endpoint; an
+// endpoint that has no such list, or lacks a service, serves it itself.
+type connections struct {
+	home      *grpc.ClientConn
+	list      endpoint.ApiEndpointServiceClient
+	dialing   []grpc.DialOption
+	plaintext bool
+	inMemory  bool
+
+	asking gate                        // of those that use what follows
+	of     map[string]*grpc.ClientConn // by the service's id; nil until the list was read
+}
+
+// newConnections makes the connection to the endpoint, and sends nothing. The list is read over conn.
+func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, error) {
+	address, err := addressOf(cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	cs := &connections{
+		list: endpoint.NewApiEndpointServiceClient(conn), asking: newGate(), inMemory: cfg.Dial != nil,
+		plaintext: strings.HasPrefix(cfg.Endpoint, "http://"),
+		dialing: []grpc.DialOption{
+			transportOf(cfg), grpc.WithStatsHandler(departures{}), grpc.WithUserAgent(cfg.UserAgent),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: answerPing, Timeout: answerPing}),
+		},
+	}
+	if cfg.Around != nil {
+		cs.dialing = append(cs.dialing, grpc.WithChainUnaryInterceptor(cfg.Around))
+	}
+	if cfg.Dial != nil {
+		cs.dialing = append(cs.dialing, grpc.WithContextDialer(cfg.Dial))
+	}
+	cs.home, err = cs.open(address)
+	return cs, err
+}
+
+// open makes the connection to an address, which is established by the first request.
+func (cs *connections) open(address string) (*grpc.ClientConn, error) {
+	if cs.inMemory {
+		address = "passthrough:///" + address
+	}
+	conn, err := grpc.NewClient(address, cs.dialing...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	return conn, nil
+}
+
+// to returns the connection to where a method is served.
+func (cs *connections) to(ctx context.Context, method string) (*grpc.ClientConn, error) {
+	for family, id := range services {
+		if strings.HasPrefix(method, family) {
+			return cs.service(ctx, id)
+		}
+	}
+	return cs.home, nil
+}
+
+func (cs *connections) service(ctx context.Context, id string) (*grpc.ClientConn, error) {
+	if err := cs.asking.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer cs.asking.leave()
+	if cs.of == nil {
+		of, err := cs.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cs.of = of
+	}
+	if conn := cs.of[id]; conn != nil {
+		return conn, nil
+	}
+	return cs.home, nil
+}
+
+// read asks the endpoint for the addresses.
+func (cs *connections) read(ctx context.Context) (of map[string]*grpc.ClientConn, err error) {
+	list, err := cs.list.List(ctx, &endpoint.ListApiEndpointsRequest{})
+	if a := answerOf(err); a != nil && a.code == codes.Unimplemented {
+		return map[string]*grpc.ClientConn{}, nil
+	}
+	if err != nil {
+		return nil, about(err, "ask for the addresses of the cloud's services")
+	}
+	at := map[string]string{}
+	for _, e := range list.GetEndpoints() {
+		at[e.GetId()] = e.GetAddress()
+	}
+	of = map[string]*grpc.ClientConn{}
+	for _, id := range services {
+		switch address := at[id]; {
+		case address == "":
+		case cs.plaintext && !cs.inMemory && !onThisMachine(address):
+			return nil, fmt.Errorf("the endpoint says that %s is at %s, where the credentials would be readable on the way; use https://: %w",
+				id, address, fault.Denied)
+		default:
+			if of[id], err = cs.open(address); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return of, nil
+}
+
+// close ends all connections. Requests must have ended.
+func (cs *connections) close() error {
+	err := cs.home.Close()
+	for _, conn := range cs.of {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
+}
+
+// transportOf is how connections to an endpoint are protected: TLS, or not at all for http://, which is for
+// loopback addresses only.
+func transportOf(cfg Config) grpc.DialOption {
+	if strings.HasPrefix(cfg.Endpoint, "http://") {
+		return grpc.WithTransportCredentials(insecure.NewCredentials())
+	}
+	return grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12}))
+}
+
+// addressOf is the address of an endpoint, with the port.
+func addressOf(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("endpoint %q is not of the form https://host[:port]: %w", endpoint, fault.InvalidArgument)
+	}
+	if u.Port() != "" {
+		return u.Host, nil
+	}
+	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), nil
+}
+
+// onThisMachine reports whether an address never leaves the machine.
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
