@@ -30,6 +30,7 @@ var (
 	linodego   = "github.com/linode/linodego"
 	yandexSDK  = "github.com/yandex-cloud/go-sdk/v2"
 	yandexAPI  = "github.com/yandex-cloud/go-genproto"
+	uuid       = "github.com/google/uuid"
 	anything   = []string{""}
 )
 
@@ -37,7 +38,7 @@ var (
 var sdks = map[string][]string{
 	"digitalocean": {godo},
 	"linode":       {linodego},
-	"yandex":       {yandexSDK, yandexAPI, grpc, protobuf},
+	"yandex":       {yandexSDK, yandexAPI, grpc, protobuf, uuid},
 }
 
 // The import graph is the architecture: docs/architecture.md explains it, this table holds it.

@@ -1,11 +1,11 @@
 package yandex
 
 import (
-	"crypto/sha1" //nolint:gosec // what version 5 of a UUID is made with; nothing is protected by it
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
@@ -59,24 +59,13 @@ const (
 	keyTemporary = "temporary snapshot"
 )
 
-// keySpace is the name space of the idempotency keys: the hash of the driver's name for them.
-var keySpace = sha1.Sum([]byte("cloudblock-csi idempotency keys")) //nolint:gosec // as above
+// keySpace is the name space of the idempotency keys.
+var keySpace = uuid.NewSHA1(uuid.Nil, []byte("cloudblock-csi idempotency keys"))
 
-// idempotencyKey is the key of a create: a UUID that follows from the folder, the cluster and the name of the
-// request, and from nothing that a flag or a class can change. after is what earlier operations under this
-// name have left behind (see keyed), or empty.
-func (c *Cloud) idempotencyKey(kind, request, after string) string {
-	h := sha1.New() //nolint:gosec // as above
-	_, _ = h.Write(keySpace[:16])
-	for _, part := range []string{c.folder, c.owner.Cluster, kind, request, after} {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		_, _ = h.Write(length[:])
-		_, _ = h.Write([]byte(part))
-	}
-	sum := h.Sum(nil)
-	sum[6], sum[8] = sum[6]&0x0f|0x50, sum[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+// idempotencyKey is the key of a create. It follows from the folder, the cluster and the name of the request, and from nothing that
+// a flag or a class can change.
+func (c *Cloud) idempotencyKey(kind, request string) string {
+	return uuid.NewSHA1(keySpace, fmt.Appendf(nil, "%q", []string{c.folder, c.owner.Cluster, kind, request})).String()
 }
 
 // maxPrefix leaves room for a hash of 80 bits and something readable.
