@@ -24,22 +24,28 @@ const (
 // pageReader reads the page of a list that a token stands for, and returns the next one's.
 type pageReader[T any] func(ctx context.Context, token string) ([]T, string, error)
 
-// complete reads all pages of a list. What the cloud's tokens stand for is not documented, so a list of
-// several pages counts only if it is read twice and has the same entries: whatever moves an entry between two
-// pages while they are read shows in that. The result is complete, or an error (failure P5).
+// complete reads all pages of a list. What the cloud's tokens stand for is not documented, so an entry that goes away may move another
+// one from a page that is still to be read onto one that was. A list of several pages counts only when the next reading has everything that
+// it had: then nothing went away while it was read. The result has every entry that existed all the time, or is an error (failure P5).
 func complete[T any](ctx context.Context, id func(T) string, read pageReader[T]) ([]T, error) {
 	var before []T
 	for pass := range maxPasses {
 		all, pages, err := allPages(ctx, read)
-		if err != nil {
-			return nil, err
+		if err != nil || pages == 1 {
+			return all, err
 		}
-		if pages == 1 || pass > 0 && slices.EqualFunc(all, before, func(a, b T) bool { return id(a) == id(b) }) {
+		there := map[string]bool{}
+		all = slices.DeleteFunc(all, func(entry T) bool { // what comes moves an entry to the next page, too
+			twice := there[id(entry)]
+			there[id(entry)] = true
+			return twice
+		})
+		if pass > 0 && !slices.ContainsFunc(before, func(entry T) bool { return !there[id(entry)] }) {
 			return all, nil
 		}
 		before = all
 	}
-	return nil, fmt.Errorf("the list changed each of the %d times that it was read: %w", maxPasses, fault.Unavailable)
+	return nil, fmt.Errorf("something went away each of the %d times that the list was read: %w", maxPasses, fault.Unavailable)
 }
 
 func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages int, err error) {
