@@ -99,44 +99,47 @@ func (p Pages[T]) behind(read int) (number, size int) {
 	return number, size
 }
 
-// PageOf reads the token of a page, before anything is sent. It leaves the id in it, which Cut goes on behind.
-func PageOf(page cloud.Page) (cloud.Page, error) {
-	id, _, _ := strings.Cut(page.Token, tokenMark)
-	if page.Token != tokenOf(id) {
-		return page, fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
+// Listing is a list that callers read in parts.
+type Listing[T any] struct {
+	// Of says in tokens which list of whose volumes it is: another one's tokens are stale.
+	Of string
+	// ID is an entry's id, and Compare the order of ids.
+	ID      func(T) string
+	Compare func(a, b string) int
+	// Read reads the whole list.
+	Read func(ctx context.Context) ([]T, error)
+}
+
+// Part reads the part of the list that a page asks for, in the order of the ids, and the token of the next one. A token has the last id of
+// the page before, so entries that come and go, that one included, move nothing. fault.StalePage before anything is sent.
+func (l Listing[T]) Part(ctx context.Context, page cloud.Page) (part []T, next string, err error) {
+	behind, _, _ := strings.Cut(page.Token, tokenMark)
+	if page.Token != l.token(behind) {
+		return nil, "", fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
 	}
-	page.Token = id
-	return page, nil
+	if part, err = l.Read(ctx); err != nil {
+		return nil, "", err
+	}
+	slices.SortFunc(part, func(a, b T) int { return l.Compare(l.ID(a), l.ID(b)) })
+	if behind != "" {
+		part = slices.DeleteFunc(part, func(v T) bool { return l.Compare(l.ID(v), behind) <= 0 })
+	}
+	if page.Most > 0 && len(part) > page.Most {
+		part = part[:page.Most]
+		next = l.token(l.ID(part[len(part)-1]))
+	}
+	return part, next, nil
 }
 
 // tokenMark stands in a token between an id and its check, and in no id.
 const tokenMark = "."
 
-// tokenOf is the token of the page that begins behind an id. It has a check because any number could be an id.
-func tokenOf(id string) string {
+// token is that of the page which begins behind an id. It has a check because any number could be an id.
+func (l Listing[T]) token(id string) string {
 	if id == "" {
 		return ""
 	}
 	check := fnv.New32a()
-	_, _ = check.Write([]byte(id))
+	_, _ = check.Write([]byte(l.Of + tokenMark + id))
 	return id + tokenMark + strconv.FormatUint(uint64(check.Sum32()), 36)
-}
-
-// Cut returns the part of a list that a page from PageOf asks for, in the order of the ids, and the token of the next
-// one. A token has the last id of the page before, so entries that come and go, that one included, move nothing.
-func Cut[T any](all []T, page cloud.Page, compare func(a, b string) int, id func(T) string) (part []T, next string) {
-	slices.SortFunc(all, func(a, b T) int { return compare(id(a), id(b)) })
-	from, found := slices.BinarySearchFunc(all, page.Token, func(v T, token string) int { return compare(id(v), token) })
-	switch {
-	case page.Token == "":
-		from = 0
-	case found:
-		from++
-	}
-	part = all[from:]
-	if page.Most > 0 && len(part) > page.Most {
-		part = part[:page.Most]
-		next = tokenOf(id(part[len(part)-1]))
-	}
-	return part, next
 }

@@ -103,35 +103,51 @@ func TestAListThatNeverStandsStillIsAnError(t *testing.T) {
 	cloudtest.Want(t, err, fault.Unavailable, "more than")
 }
 
-func TestCut(t *testing.T) {
-	all := func() []string { return []string{"d", "b", "a", "c"} }
+func listing(of string, compare func(a, b string) int, ids ...string) api.Listing[string] {
+	return api.Listing[string]{
+		Of: of, ID: func(s string) string { return s }, Compare: compare,
+		Read: func(context.Context) ([]string, error) { return slices.Clone(ids), nil },
+	}
+}
+
+func TestPartsOfAList(t *testing.T) {
+	behind := func(id string) string { // the token of the page that begins there
+		_, token, err := listing("a", strings.Compare, id, "zz").Part(t.Context(), cloud.Page{Most: 1})
+		cloudtest.Must(t, err)
+		return token
+	}
 	for name, tc := range map[string]struct {
-		page cloud.Page
+		most int
+		from string
 		want []string
 		next string
 	}{
-		"all":                      {cloud.Page{}, []string{"a", "b", "c", "d"}, ""},
-		"the first page":           {cloud.Page{Most: 2}, []string{"a", "b"}, "b"},
-		"the last page":            {cloud.Page{Most: 2, Token: "b"}, []string{"c", "d"}, ""},
-		"a token that has gone":    {cloud.Page{Most: 2, Token: "aa"}, []string{"b", "c"}, "c"},
-		"a token behind the end":   {cloud.Page{Token: "z"}, nil, ""},
-		"a page as long as it all": {cloud.Page{Most: 4}, []string{"a", "b", "c", "d"}, ""},
+		"all":                      {0, "", []string{"a", "b", "c", "d"}, ""},
+		"the first page":           {2, "", []string{"a", "b"}, behind("b")},
+		"the last page":            {2, behind("b"), []string{"c", "d"}, ""},
+		"a token that has gone":    {2, behind("aa"), []string{"b", "c"}, behind("c")},
+		"a token behind the end":   {0, behind("z"), nil, ""},
+		"a page as long as it all": {4, "", []string{"a", "b", "c", "d"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			part, token := api.Cut(all(), tc.page, strings.Compare, func(s string) string { return s })
-			next, err := api.PageOf(cloud.Page{Token: token})
-			if !slices.Equal(part, tc.want) || next.Token != tc.next || err != nil {
-				t.Errorf("Cut = %q, %q (%v), want %q, %q", part, next.Token, err, tc.want, tc.next)
+			part, next, err := listing("a", strings.Compare, "d", "b", "a", "c").Part(t.Context(), cloud.Page{Most: tc.most, Token: tc.from})
+			if !slices.Equal(part, tc.want) || next != tc.next || err != nil {
+				t.Errorf("Part = %q, %q, %v, want %q, %q", part, next, err, tc.want, tc.next)
 			}
 		})
 	}
 }
 
-// Where ids are numbers, a number that no page returned is not taken for a token.
+// Where ids are numbers, a number that no page returned is not taken for a token, and neither is another list's.
 func TestATokenThatNoPageReturnedIsStale(t *testing.T) {
-	_, token := api.Cut([]string{"1", "2"}, cloud.Page{Most: 1}, api.ByNumber, func(s string) string { return s })
-	for _, other := range []string{"1", "1.", ".", "2" + token[1:], token + "x", token + "." + token} {
-		_, err := api.PageOf(cloud.Page{Token: other})
+	list, others := listing("one", api.ByNumber, "1", "2"), listing("two", api.ByNumber, "1", "2")
+	_, token, err := list.Part(t.Context(), cloud.Page{Most: 1})
+	cloudtest.Must(t, err)
+	_, anothers, err := others.Part(t.Context(), cloud.Page{Most: 1})
+	cloudtest.Must(t, err)
+	list.Read = func(context.Context) ([]string, error) { t.Error("the list is read"); return nil, nil }
+	for _, other := range []string{"1", "1.", ".", "2" + token[1:], token + "x", token + "." + token, anothers} {
+		_, _, err := list.Part(t.Context(), cloud.Page{Token: other})
 		cloudtest.Want(t, err, fault.StalePage)
 	}
 }

@@ -165,21 +165,21 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 
 // ListSnapshots returns one page of all snapshots, or of one volume's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	page, err := api.PageOf(page)
+	part, next, err := api.Listing[snapshot]{
+		Of: "snapshots of " + c.cluster, ID: snapshotID, Compare: strings.Compare,
+		Read: func(ctx context.Context) ([]snapshot, error) {
+			switch {
+			case of == "":
+				return c.allSnapshots(ctx, budget.List)
+			case objectID(of):
+				return c.snapshotsOf(ctx, of)
+			}
+			return nil, nil
+		},
+	}.Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
-	var all []snapshot
-	switch {
-	case of == "":
-		all, err = c.allSnapshots(ctx, budget.List)
-	case objectID(of):
-		all, err = c.snapshotsOf(ctx, of)
-	}
-	if err != nil {
-		return cloud.SnapshotList{}, err
-	}
-	part, next := api.Cut(all, page, strings.Compare, snapshotID)
 	list := cloud.SnapshotList{Next: next}
 	for i := range part {
 		snap, err := c.snapshotOf(&part[i])

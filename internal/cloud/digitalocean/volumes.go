@@ -117,17 +117,20 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 // ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
 // which never change: the attacher compares the list with what should be attached.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	page, err := api.PageOf(page)
+	id := func(v volume) string { return v.ID }
+	part, next, err := api.Listing[volume]{
+		Of: "volumes of " + c.cluster, ID: id, Compare: strings.Compare,
+		Read: func(ctx context.Context) ([]volume, error) {
+			all, err := api.Complete(ctx, pages(c.volumes("list volumes", "", budget.List)), id)
+			if err == nil {
+				c.seen.many.Store(len(all) > perPage)
+			}
+			return all, err
+		},
+	}.Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	id := func(v volume) string { return v.ID }
-	all, err := api.Complete(ctx, pages(c.volumes("list volumes", "", budget.List)), id)
-	if err != nil {
-		return cloud.VolumeList{}, err
-	}
-	c.seen.many.Store(len(all) > perPage)
-	part, next := api.Cut(all, page, strings.Compare, id)
 	list := cloud.VolumeList{Next: next}
 	for i := range part {
 		list.Volumes = append(list.Volumes, volumeOf(&part[i]))

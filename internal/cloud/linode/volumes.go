@@ -108,16 +108,16 @@ func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]v
 // ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
 // which never change: the attacher compares the list with what should be attached.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	page, err := api.PageOf(page)
+	part, next, err := api.Listing[volume]{
+		Of: "volumes of " + c.cluster, ID: func(v volume) string { return string(volumeID(v.ID)) }, Compare: api.ByNumber,
+		Read: func(ctx context.Context) ([]volume, error) {
+			return api.Complete(ctx, pages(listOf[volume]{doing: "list volumes", call: c.sdk.ListVolumes, priority: budget.List}),
+				func(v volume) int { return v.ID })
+		},
+	}.Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	all, err := api.Complete(ctx, pages(listOf[volume]{doing: "list volumes", call: c.sdk.ListVolumes, priority: budget.List}),
-		func(v volume) int { return v.ID })
-	if err != nil {
-		return cloud.VolumeList{}, err
-	}
-	part, next := api.Cut(all, page, api.ByNumber, func(v volume) string { return string(volumeID(v.ID)) })
 	list := cloud.VolumeList{Next: next}
 	for i := range part {
 		if !gone(&part[i]) {

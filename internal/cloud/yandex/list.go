@@ -76,15 +76,12 @@ func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 // ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
 // which never change.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	page, err := api.PageOf(page)
+	part, next, err := api.Listing[*compute.Disk]{
+		Of: "disks of " + c.folder, ID: (*compute.Disk).GetId, Compare: strings.Compare, Read: c.allDisks,
+	}.Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
-	all, err := c.allDisks(ctx)
-	if err != nil {
-		return cloud.VolumeList{}, err
-	}
-	part, next := api.Cut(all, page, strings.Compare, (*compute.Disk).GetId)
 	list := cloud.VolumeList{Next: next}
 	for _, d := range part {
 		list.Volumes = append(list.Volumes, c.volumeOf(d))
@@ -94,21 +91,19 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 
 // ListSnapshots returns one page of all snapshots, or of one disk's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	page, err := api.PageOf(page)
+	part, next, err := api.Listing[*compute.Snapshot]{
+		Of: "snapshots of " + c.folder, ID: (*compute.Snapshot).GetId, Compare: strings.Compare,
+		Read: func(ctx context.Context) ([]*compute.Snapshot, error) {
+			if of != "" && !objectID(of) {
+				return nil, nil
+			}
+			all, err := c.allSnapshots(ctx, budget.List, "")
+			return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return of != "" && s.GetSourceDiskId() != string(of) }), err
+		},
+	}.Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
-	if of != "" && !objectID(of) {
-		return cloud.SnapshotList{}, nil
-	}
-	all, err := c.allSnapshots(ctx, budget.List, "")
-	if err != nil {
-		return cloud.SnapshotList{}, err
-	}
-	all = slices.DeleteFunc(all, func(s *compute.Snapshot) bool {
-		return of != "" && s.GetSourceDiskId() != string(of)
-	})
-	part, next := api.Cut(all, page, strings.Compare, (*compute.Snapshot).GetId)
 	list := cloud.SnapshotList{Next: next}
 	for _, s := range part {
 		list.Snapshots = append(list.Snapshots, snapshotOf(s))
