@@ -78,8 +78,10 @@ type Traits struct {
 	// VolumeWord and MachineWord are the cloud's own, such as "disk" and "instance".
 	VolumeWord, MachineWord string
 	// VolumeID and MachineID report whether the cloud can have made an id. Others never become part of a request.
-	VolumeID  func(cloud.VolumeID) bool
-	MachineID func(cloud.NodeID) bool
+	VolumeID   func(cloud.VolumeID) bool
+	MachineID  func(cloud.NodeID) bool
+	SnapshotID func(cloud.SnapshotID) bool // nil: there are no snapshots
+	Zone       func(string) bool
 	// Largest is the size of the largest volume.
 	Largest cloud.Bytes
 

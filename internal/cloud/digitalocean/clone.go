@@ -42,14 +42,14 @@ func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[snapshot]
 }
 
 // restoreCopy makes the volume of a clone from its temporary snapshot.
-func (c *Cloud) restoreCopy(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest, snap snapshot) (cloud.Volume, error) {
+func (c *Cloud) restoreCopy(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest, zones []string, snap snapshot) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
 	body.SnapshotID = snap.ID
-	zones := slices.DeleteFunc(c.zones(req), func(zone string) bool { return !slices.Contains(snap.Regions, zone) })
-	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, c.zones(req), fault.SourceElsewhere)
+	there := slices.DeleteFunc(slices.Clone(zones), func(zone string) bool { return !slices.Contains(snap.Regions, zone) })
+	if len(there) == 0 {
+		return cloud.Volume{}, fmt.Errorf("%s: it is in %q and cannot be copied to any of %q: %w", doing, snap.Regions, zones, fault.SourceElsewhere)
 	}
-	vol, err := c.createIn(ctx, doing, body, zones)
+	vol, err := c.createIn(ctx, doing, body, there)
 	if err != nil {
 		return cloud.Volume{}, err
 	}

@@ -22,16 +22,9 @@ import (
 // CreateVolume makes a volume. A blank one is one write and ready with its answer.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
-	if err := checkCreate(req); err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	body, err := c.createBody(req)
+	body, zones, err := c.createBody(req)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	zones := c.zones(req)
-	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a region: %w", doing, req.Zones, fault.NoZone)
 	}
 	// A name is taken once per region only. Where an earlier call may have made the volume elsewhere, and
 	// before the long way of a clone is taken, it has to be looked for. Usually there is one region.
@@ -42,7 +35,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	}
 	if req.Source.Volume != "" {
 		made, err := c.clones.Clone(ctx, req, func(ctx context.Context, snap snapshot) (cloud.Volume, error) {
-			return c.restoreCopy(ctx, req, body, snap)
+			return c.restoreCopy(ctx, req, body, zones, snap)
 		})
 		if err != nil {
 			return cloud.Volume{}, err
@@ -56,25 +49,15 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return c.fit(ctx, req, volumeOf(vol))
 }
 
-// checkCreate refuses what can be refused without a request.
-func checkCreate(req cloud.CreateVolumeRequest) error {
+// createBody checks and translates a request, without a request to the cloud.
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body godo.VolumeCreateRequest, zones []string, err error) {
+	zones, err = c.CheckCreate(req, c.region)
 	switch {
-	case req.Name == "":
-		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case err != nil:
+		return body, nil, err
 	case len(req.Parameters) > 0:
-		return fmt.Errorf("unknown parameter %q: %w", req.Parameters[0].Name, fault.InvalidArgument)
-	case block.GiB(req.Size) > maxSize:
-		return fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, maxSize, fault.OutOfRange)
-	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
-		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
-	case req.Source.Volume != "" && !objectID(req.Source.Volume):
-		return fmt.Errorf("source volume %.80q: %w: no volume has such an id", req.Source.Volume, fault.NotFound)
-	default:
-		return nil
+		return body, nil, fmt.Errorf("unknown parameter %q: %w", req.Parameters[0].Name, fault.InvalidArgument)
 	}
-}
-
-func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequest, error) {
 	words, err := c.userWords(req.Tags)
 	return godo.VolumeCreateRequest{
 		Name:          c.cloudName(req.Name),
@@ -82,40 +65,29 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (godo.VolumeCreateRequ
 		SizeGigaBytes: max(block.GiB(req.Size), 1),
 		SnapshotID:    string(req.Source.Snapshot),
 		Tags:          words,
-	}, err
+	}, zones, err
 }
 
-// zones are the request's that could be regions at all.
-func (c *Cloud) zones(req cloud.CreateVolumeRequest) []string {
-	if len(req.Zones) == 0 {
-		return []string{c.region}
-	}
-	return slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !slug.MatchString(zone) })
-}
-
-// createIn creates in the first of the regions that can serve. Another one is tried only when the refusal
-// turns out to be about the region.
+// createIn creates in the first of the regions that can serve.
 func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCreateRequest, zones []string) (*volume, error) {
-	for i, zone := range zones {
+	return block.InZones(zones, func(zone string) (*volume, error) {
 		body.Region = zone
 		vol, err := c.create(ctx, doing, body)
 		a := api.AnswerOf(err)
 		if a == nil || !a.Refused() || a.Status == http.StatusConflict || fault.Of(err) == fault.Busy {
 			return vol, err
 		}
-		serves, why := c.serves(ctx, body, zone)
-		switch {
+		kind := error(fault.NoZone)
+		switch serves, why := c.serves(ctx, body, zone); {
 		case why != nil:
-			return nil, fmt.Errorf("%w: %w", why, err)
+			kind = why
 		case serves && a.Says(textLimit):
-			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.Exhausted, err)
+			kind = fault.Exhausted
 		case serves && !a.Says(textRegion):
-			return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, fault.InvalidArgument, err)
-		case i == len(zones)-1:
-			return nil, fmt.Errorf("%s: none of the regions %s can serve it: %w: %w", doing, strings.Join(zones, ", "), fault.NoZone, err)
+			kind = fault.InvalidArgument
 		}
-	}
-	return nil, fmt.Errorf("%s: no region is left: %w", doing, fault.NoZone)
+		return nil, fmt.Errorf("%s in %s: %w: %w", doing, zone, kind, err)
+	})
 }
 
 // create sends a create, and once more without the cluster's tag to a token that must not write tags: the record in the

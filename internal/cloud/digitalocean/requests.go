@@ -24,6 +24,7 @@ var traits = block.Traits{
 		_, ok := api.Number(id)
 		return ok
 	},
+	SnapshotID: objectID[cloud.SnapshotID], Zone: slug.MatchString,
 	Largest:        maxSize * cloud.GiB,
 	GrowsOnMachine: true,
 	NoGrowthAttached: func(refusal error) bool {

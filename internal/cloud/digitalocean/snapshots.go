@@ -118,10 +118,6 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 
 // FindSnapshot returns the snapshot made under this request name.
 func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
-	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
-	if name == "" {
-		return cloud.Snapshot{}, missing
-	}
 	all, err := c.allSnapshots(ctx, budget.Read)
 	if err != nil {
 		return cloud.Snapshot{}, err
@@ -129,7 +125,7 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	wanted := c.snapshotName(name)
 	at := slices.IndexFunc(all, func(s snapshot) bool { return s.Name == wanted })
 	if at < 0 {
-		return cloud.Snapshot{}, missing
+		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
 	}
 	return c.snapshotOf(&all[at])
 }

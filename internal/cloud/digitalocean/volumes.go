@@ -75,24 +75,13 @@ func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volum
 // FindVolume returns the volume made under this request name. Should there be two, in two regions, the
 // older one is it.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	missing := fmt.Errorf("find volume %q: %w", name, fault.NotFound)
-	if name == "" {
-		return cloud.Volume{}, missing
-	}
 	same, err := c.named(ctx, c.cloudName(name))
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	at := slices.IndexFunc(same, func(v volume) bool { return c.madeFor(name, &v) })
-	switch {
-	case at >= 0:
-		return volumeOf(&same[at]), nil
-	case len(same) > 0:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: %s has its name %s and was made for something else (see its description): %w",
-			name, same[0].ID, same[0].Name, fault.Conflict)
-	default:
-		return cloud.Volume{}, missing
-	}
+	vol, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
+		func(v volume) string { return "volume " + v.ID + " (see its description)" })
+	return volumeOf(&vol), err
 }
 
 // named returns the volumes with exactly this name in all regions, oldest first.

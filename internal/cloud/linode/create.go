@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/linode/linodego"
 
@@ -28,7 +27,7 @@ type newVolume = linodego.VolumeCreateOptions
 // CreateVolume makes a volume and waits until it is active.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
-	body, err := c.createBody(req)
+	body, zones, err := c.createBody(req)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -38,7 +37,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	if req.Source.Volume != "" {
 		v, err = c.clone(ctx, req, body)
 	} else {
-		v, err = c.createIn(ctx, req, body)
+		v, err = c.createIn(ctx, body, zones)
 	}
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
@@ -47,49 +46,35 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 }
 
 // createBody checks and translates a request, without a request to the cloud.
-func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (newVolume, error) {
-	body := newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
+func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body newVolume, zones []string, err error) {
+	body = newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
+	zones, err = c.CheckCreate(req, c.region)
 	switch {
-	case req.Name == "":
-		return body, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case body.Size > maxSize:
-		return body, fmt.Errorf("%s is more than %d GiB, the largest volume: %w", req.Size, maxSize, fault.OutOfRange)
+	case err != nil:
+		return body, nil, err
 	case req.Limit > 0 && cloud.Bytes(body.Size)*cloud.GiB > req.Limit:
-		return body, fmt.Errorf("a volume has %d GiB at least, which is more than the limit %s: %w", body.Size, req.Limit, fault.OutOfRange)
+		return body, nil, fmt.Errorf("a volume has %d GiB at least, which is more than the limit %s: %w", body.Size, req.Limit, fault.OutOfRange)
 	case req.Source.Snapshot != "":
-		return body, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
+		return body, nil, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
 	}
 	for _, p := range req.Parameters {
 		switch {
 		case p.Name != ParamEncrypted:
-			return body, fmt.Errorf("unknown parameter %q: %w", p.Name, fault.InvalidArgument)
+			return body, nil, fmt.Errorf("unknown parameter %q: %w", p.Name, fault.InvalidArgument)
 		case p.Value == "true":
 			body.Encryption = encrypted
 		case p.Value == "false":
 			body.Encryption = unencrypted
 		default:
-			return body, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
+			return body, nil, fmt.Errorf("parameter %s: neither true nor false: %w", p.Name, fault.InvalidArgument)
 		}
 	}
-	if _, ok := volumeNumber(req.Source.Volume); req.Source.Volume != "" && !ok {
-		return body, fmt.Errorf("source volume %.80q: %w: no volume has such an id", req.Source.Volume, fault.NotFound)
-	}
-	var err error
 	body.Tags, err = c.tagsOf(req)
-	return body, err
+	return body, zones, err
 }
 
-// createIn creates a blank volume in the first of the regions that can serve. Another one is tried only when the
-// refusal turns out to be about the region.
-func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
-	zones := req.Zones
-	if len(zones) == 0 {
-		zones = []string{c.region}
-	}
-	zones = slices.DeleteFunc(slices.Clone(zones), func(zone string) bool { return !slug.MatchString(zone) })
-	if len(zones) == 0 {
-		return nil, fmt.Errorf("none of %q is the id of a region: %w", req.Zones, fault.NoZone)
-	}
+// createIn creates a blank volume in the first of the regions that can serve.
+func (c *Cloud) createIn(ctx context.Context, body newVolume, zones []string) (*volume, error) {
 	// Labels are taken once for all regions as far as is known. Where an earlier call may have made the volume
 	// in another one, it has to be looked for all the same.
 	if len(zones) > 1 || zones[0] != c.region {
@@ -97,19 +82,13 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 			return nil, err
 		}
 	}
-	var err error
-	for _, zone := range zones {
+	return block.InZones(zones, func(zone string) (*volume, error) {
 		body.Region = zone
-		var v *volume
-		v, err = c.withTags(body.Tags, func(words []string) (*volume, error) {
+		return c.withTags(body.Tags, func(words []string) (*volume, error) {
 			body.Tags = words
 			return c.create(ctx, body)
 		})
-		if err == nil || !errors.Is(err, errRegion) {
-			return v, err
-		}
-	}
-	return nil, fmt.Errorf("none of the regions %s can serve it: %w", strings.Join(zones, ", "), err)
+	})
 }
 
 // errRegion is a region that cannot serve a create.

@@ -31,6 +31,7 @@ func (c *Cloud) traits() block.Traits {
 			_, ok := api.Number(id)
 			return ok
 		},
+		Zone:         slug.MatchString,
 		Largest:      maxSize * cloud.GiB,
 		ShowsChanges: true,
 		Lease:        lease,

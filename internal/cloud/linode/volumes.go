@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
@@ -46,10 +47,6 @@ func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*vol
 // FindVolume returns the volume made under this request name, once it is active.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	doing := fmt.Sprintf("find volume %q", name)
-	missing := fmt.Errorf("%s: %w", doing, fault.NotFound)
-	if name == "" {
-		return cloud.Volume{}, missing
-	}
 	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
 	same, err := c.labelled(ctx, c.labelOf(name))
@@ -57,15 +54,12 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 		return cloud.Volume{}, err
 	}
 	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
-	at := slices.IndexFunc(same, func(v volume) bool { return c.madeFor(name, &v) })
-	switch {
-	case len(same) == 0:
-		return cloud.Volume{}, missing
-	case at < 0:
-		return cloud.Volume{}, fmt.Errorf("%s: volume %d has its label %s and was made for something else (see its tags): %w",
-			doing, same[0].ID, same[0].Label, fault.Conflict)
+	found, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
+		func(v volume) string { return fmt.Sprintf("volume %d (see its tags)", v.ID) })
+	if err != nil {
+		return cloud.Volume{}, err
 	}
-	v := &same[at]
+	v := &found
 	if v.Status != statusActive {
 		if v, err = c.settled(ctx, v.ID); err != nil {
 			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
@@ -73,7 +67,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	}
 	switch {
 	case gone(v):
-		return cloud.Volume{}, missing
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, fault.NotFound)
 	case v.Status == statusBroken:
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, errBroken(v))
 	}

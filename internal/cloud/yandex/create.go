@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -18,38 +18,20 @@ import (
 
 // CreateVolume makes a disk with one write, and returns it when it is READY.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	doing := fmt.Sprintf("create volume %q", req.Name)
-	if err := checkCreate(req); err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+	zones, err := c.CheckCreate(req, c.zone)
+	var body *compute.CreateDiskRequest
+	if err == nil {
+		body, err = c.createBody(req)
 	}
-	body, err := c.createBody(req)
 	if err != nil {
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
+		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
 	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
-	zones := c.zones(req)
-	if len(zones) == 0 {
-		return cloud.Volume{}, fmt.Errorf("%s: none of %q is a zone: %w", doing, req.Zones, fault.NoZone)
-	}
 	if req.Source.Volume != "" {
 		return c.clone(ctx, req, body, zones)
 	}
 	return c.createIn(ctx, req, body, zones)
-}
-
-// checkCreate refuses what can be refused without a request.
-func checkCreate(req cloud.CreateVolumeRequest) error {
-	switch {
-	case req.Name == "":
-		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case req.Source.Snapshot != "" && !objectID(req.Source.Snapshot):
-		return fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", req.Source.Snapshot, fault.NotFound)
-	case req.Source.Volume != "" && !objectID(req.Source.Volume):
-		return fmt.Errorf("source volume %.80q: %w: no disk has such an id", req.Source.Volume, fault.NotFound)
-	default:
-		return nil
-	}
 }
 
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRequest, error) {
@@ -80,55 +62,36 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	return body, nil
 }
 
-// zones are the request's that could be zones at all.
-func (c *Cloud) zones(req cloud.CreateVolumeRequest) []string {
-	if len(req.Zones) == 0 {
-		return []string{c.zone}
-	}
-	return slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !zoneWord.MatchString(zone) })
-}
-
 // createIn creates in the first of the zones that can serve. Another one is tried only when the refusal is,
 // or may be, about the zone.
 func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
-	doing := fmt.Sprintf("create volume %q", req.Name)
-	for i := 0; ; i++ {
-		body.ZoneId = zones[i]
-		vol, err := c.createOne(ctx, req, body)
-		if err == nil {
-			return vol, nil
+	vol, err := block.InZones(zones, func(zone string) (cloud.Volume, error) {
+		body.ZoneId = zone
+		for {
+			vol, err := c.createOne(ctx, req, body)
+			switch fault.Of(err) {
+			case fault.Exhausted:
+				if zone != zones[len(zones)-1] {
+					return vol, fmt.Errorf("%w: %w", fault.NoZone, err)
+				}
+				return vol, err
+			case fault.InvalidArgument, fault.NotFound, fault.Precondition:
+			default:
+				return vol, err
+			}
+			larger, why := c.checkSource(ctx, body, req.Limit)
+			if why == nil && !larger {
+				why = c.refused(ctx, body, err)
+			}
+			switch {
+			case why != nil:
+				return vol, fmt.Errorf("%w: %w", why, err)
+			case !larger:
+				return vol, err
+			}
 		}
-		last := i == len(zones)-1
-		switch kind := fault.Of(err); {
-		case kind == fault.Exhausted && !last:
-			continue
-		case kind != fault.InvalidArgument && kind != fault.NotFound && kind != fault.Precondition:
-			return cloud.Volume{}, err
-		}
-		larger, why := c.checkSource(ctx, body, req.Limit)
-		if why != nil {
-			return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, why, err)
-		}
-		if larger {
-			i--
-			continue
-		}
-		serves, why := c.serves(ctx, body)
-		switch {
-		case why != nil:
-			return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, why, err)
-		case serves && fault.Of(err) == fault.NotFound: // the source is there
-			return cloud.Volume{}, fmt.Errorf("%s: what the class names does not exist: %w: %w", doing, fault.InvalidArgument, err)
-		case serves:
-			return cloud.Volume{}, err
-		case last && body.GetDiskPlacementPolicy() != nil:
-			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s is that of placement group %s, with disks of the type %s: %w: %w",
-				doing, strings.Join(zones, ", "), body.GetDiskPlacementPolicy().GetPlacementGroupId(), body.GetTypeId(), fault.NoZone, err)
-		case last:
-			return cloud.Volume{}, fmt.Errorf("%s: none of the zones %s has disks of the type %s: %w: %w",
-				doing, strings.Join(zones, ", "), body.GetTypeId(), fault.NoZone, err)
-		}
-	}
+	})
+	return vol, about(err, "create volume %q", req.Name)
 }
 
 // checkSource reads the snapshot of a refused create. It reports whether the disk has to be larger, which
@@ -154,22 +117,33 @@ func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest
 	return true, nil
 }
 
-// serves says, of a zone that refused a create, whether it could have served it: it has disks of that type, and the
-// placement group if there is one.
-func (c *Cloud) serves(ctx context.Context, body *compute.CreateDiskRequest) (bool, error) {
+// refused says why a zone has refused a create: fault.NoZone where it could not have served it, because it has no disks of that type, or
+// the placement group is elsewhere. nil: it could have.
+func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, refusal error) error {
 	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: body.GetTypeId()})
 	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
-		return false, fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
+		return fmt.Errorf("there is no disk type %q: %w", body.GetTypeId(), fault.InvalidArgument)
 	}
-	hasType, id := slices.Contains(kind.GetZoneIds(), body.GetZoneId()), body.GetDiskPlacementPolicy().GetPlacementGroupId()
-	if err != nil || !hasType || id == "" {
-		return hasType, about(err, "read which zones have disks of the type %s", body.GetTypeId())
+	switch id := body.GetDiskPlacementPolicy().GetPlacementGroupId(); {
+	case err != nil:
+		return about(err, "read which zones have disks of the type %s", body.GetTypeId())
+	case !slices.Contains(kind.GetZoneIds(), body.GetZoneId()):
+		return fmt.Errorf("%s has no disks of the type %s: %w", body.GetZoneId(), body.GetTypeId(), fault.NoZone)
+	case id != "":
+		group, err := c.groups.Get(ctx, &compute.GetDiskPlacementGroupRequest{DiskPlacementGroupId: id})
+		switch {
+		case saysNone(err):
+			return fmt.Errorf("there is no placement group %s of disks: %w", id, fault.InvalidArgument)
+		case err != nil:
+			return about(err, "read the zone of placement group %s", id)
+		case group.GetZoneId() != body.GetZoneId():
+			return fmt.Errorf("placement group %s is in %s: %w", id, group.GetZoneId(), fault.NoZone)
+		}
 	}
-	group, err := c.groups.Get(ctx, &compute.GetDiskPlacementGroupRequest{DiskPlacementGroupId: id})
-	if saysNone(err) {
-		return false, fmt.Errorf("there is no placement group %s of disks: %w", id, fault.InvalidArgument)
+	if fault.Of(refusal) == fault.NotFound { // the source is there
+		return fmt.Errorf("what the class names does not exist: %w", fault.InvalidArgument)
 	}
-	return group.GetZoneId() == body.GetZoneId(), about(err, "read the zone of placement group %s", id)
+	return nil
 }
 
 // createOne makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever

@@ -16,7 +16,8 @@ import (
 
 var traits = block.Traits{
 	VolumeWord: "disk", MachineWord: "instance",
-	VolumeID: objectID[cloud.VolumeID], MachineID: objectID[cloud.NodeID],
+	VolumeID: objectID[cloud.VolumeID], MachineID: objectID[cloud.NodeID], SnapshotID: objectID[cloud.SnapshotID],
+	Zone:            zoneWord.MatchString,
 	Largest:         maxDisk,
 	MachineHasDisks: true,
 	NoGrowthAttached: func(refusal error) bool {

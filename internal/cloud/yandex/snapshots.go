@@ -10,6 +10,7 @@ import (
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -150,28 +151,22 @@ func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 // FindSnapshot returns the snapshot made under this request name. One that the cloud has given up is none, and holds
 // the name; several are left to the operator, as in FindVolume.
 func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
-	missing := fmt.Errorf("find snapshot %q: %w", name, fault.NotFound)
-	if name == "" {
-		return cloud.Snapshot{}, missing
-	}
 	same, err := c.snapshotsNamed(ctx, c.cloudName(name))
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	ours := c.snapshotsFor(name, same)
-	switch {
-	case len(ours) > 1:
+	if ours := c.snapshotsFor(name, same); len(ours) > 1 {
 		return cloud.Snapshot{}, errDuplicateSnapshots(name, ours)
-	case len(ours) == 1 && ours[0].GetStatus() == compute.Snapshot_ERROR:
-		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, ours[0].GetId(), nil))
-	case len(ours) == 1:
-		return snapshotOf(ours[0]), nil
-	case len(same) > 0:
-		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %s has its name %s and was made for something else (see its labels): %w",
-			name, same[0].GetId(), same[0].GetName(), fault.Conflict)
-	default:
-		return cloud.Snapshot{}, missing
 	}
+	snap, err := block.Find(name, same, func(s *compute.Snapshot) bool { return c.owner.MadeFor(name, s.GetLabels()) },
+		func(s *compute.Snapshot) string { return "snapshot " + s.GetId() + " (see its labels)" })
+	switch {
+	case err != nil:
+		return cloud.Snapshot{}, err
+	case snap.GetStatus() == compute.Snapshot_ERROR:
+		return cloud.Snapshot{}, fmt.Errorf("find snapshot %q: %w: %w", name, fault.Conflict, errLost(name, snap.GetId(), nil))
+	}
+	return snapshotOf(snap), nil
 }
 
 // snapshotsNamed returns the snapshots with exactly this name, oldest first, without those that are being deleted.

@@ -9,6 +9,7 @@ import (
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -17,26 +18,19 @@ import (
 // FindVolume returns the disk made under this request name, when it is READY. Several are left to the operator, since
 // each of them may have been returned, and so is a disk in ERROR: whether there is anything on it is not known.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	missing := fmt.Errorf("find volume %q: %w", name, fault.NotFound)
-	if name == "" {
-		return cloud.Volume{}, missing
-	}
 	same, err := c.disksNamed(ctx, c.cloudName(name))
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	ours := c.disksFor(name, same)
-	switch {
-	case len(ours) > 1:
+	if ours := c.disksFor(name, same); len(ours) > 1 {
 		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, errDuplicates(ours))
-	case len(ours) == 1:
-		return c.whenReady(ctx, ours[0])
-	case len(same) > 0:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: disk %s has its name %s and was made for something else (see its labels): %w",
-			name, same[0].GetId(), same[0].GetName(), fault.Conflict)
-	default:
-		return cloud.Volume{}, missing
 	}
+	d, err := block.Find(name, same, func(d *compute.Disk) bool { return c.owner.MadeFor(name, d.GetLabels()) },
+		func(d *compute.Disk) string { return "disk " + d.GetId() + " (see its labels)" })
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	return c.whenReady(ctx, d)
 }
 
 // whenReady returns a disk that was found when it can be attached.

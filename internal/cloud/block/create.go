@@ -1,0 +1,56 @@
+package block
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// CheckCreate refuses a request that no account of the cloud can carry out. It returns the zones of the request that the cloud can have, or
+// the backend's own where the request has none; fault.NoZone where none is left.
+func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []string, err error) {
+	zones = []string{own}
+	if len(req.Zones) > 0 {
+		zones = slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !b.traits.Zone(zone) })
+	}
+	switch source := req.Source; {
+	case req.Name == "":
+		return nil, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case req.Size > b.traits.Largest:
+		return nil, fmt.Errorf("%s is more than %d GiB, the largest %s: %w", req.Size, b.traits.Largest/cloud.GiB, b.traits.VolumeWord, fault.OutOfRange)
+	case source.Snapshot != "" && b.traits.SnapshotID != nil && !b.traits.SnapshotID(source.Snapshot):
+		return nil, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", source.Snapshot, fault.NotFound)
+	case source.Volume != "" && !b.traits.VolumeID(source.Volume):
+		return nil, fmt.Errorf("source %s %.80q: %w: no %s has such an id", b.traits.VolumeWord, source.Volume, fault.NotFound, b.traits.VolumeWord)
+	case len(zones) == 0:
+		return nil, fmt.Errorf("none of %q is a zone: %w", req.Zones, fault.NoZone)
+	}
+	return zones, nil
+}
+
+// InZones makes a volume in the first zone that can serve it. The next one is tried where create answers fault.NoZone.
+func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, err error) {
+	for _, zone := range zones {
+		if v, err = create(zone); !errors.Is(err, fault.NoZone) {
+			return v, err
+		}
+	}
+	return v, fmt.Errorf("none of %s can serve it: %w", strings.Join(zones, ", "), err)
+}
+
+// Find returns which of those that have the name of a request was made for it. fault.NotFound where there are none, and fault.Conflict
+// where it was none of them; called says which one that is.
+func Find[V any](request string, same []V, madeFor func(V) bool, called func(V) string) (v V, err error) {
+	at := slices.IndexFunc(same, madeFor)
+	switch {
+	case at >= 0:
+		return same[at], nil
+	case len(same) > 0:
+		return v, fmt.Errorf("find %q: %s has its name and was made for something else: %w", request, called(same[0]), fault.Conflict)
+	}
+	return v, fmt.Errorf("find %q: %w", request, fault.NotFound)
+}
