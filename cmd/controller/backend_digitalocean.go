@@ -18,24 +18,12 @@ func validateDigitalOcean(c *config) error {
 }
 
 func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	if _, err := c.token(); err != nil {
-		return nil, nil, err
-	}
-	region, err := regionOf(ctx, c, around.log)
+	cfg, err := c.remote(ctx, around)
 	if err != nil {
 		return nil, nil, err
 	}
-	var m digitalocean.Metrics
-	if m.Ops, m.Budget, err = around.metrics(); err != nil {
-		return nil, nil, err
-	}
 	// Calls under way at shutdown may still finish, so only Close ends the backend.
-	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{
-		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
-		ClusterID: c.clusterID, NamePrefix: c.namePrefix, OperationTimeout: c.operationTimeout,
-		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log,
-		Metrics: m,
-	})
+	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{Config: cfg, Transport: trusting(c, api.DefaultTransport())})
 	if err != nil {
 		return nil, nil, err
 	}

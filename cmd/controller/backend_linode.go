@@ -21,23 +21,13 @@ func validateLinode(c *config) error {
 }
 
 func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	if _, err := c.token(); err != nil {
-		return nil, nil, err
-	}
-	region, err := regionOf(ctx, c, around.log)
+	cfg, err := c.remote(ctx, around)
 	if err != nil {
-		return nil, nil, err
-	}
-	var m linode.Metrics
-	if m.Ops, m.Budget, err = around.metrics(); err != nil {
 		return nil, nil, err
 	}
 	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
-		Token: c.token, Endpoint: c.apiEndpoint, Transport: trusting(c, api.DefaultTransport()), Region: region,
-		ClusterID: c.clusterID, KubernetesTags: c.linodeKubernetesTags, NamePrefix: c.namePrefix,
-		Persist: linode.Persist(c.linodePersist), OperationTimeout: c.operationTimeout,
-		Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
+		Config: cfg, Transport: trusting(c, api.DefaultTransport()), KubernetesTags: c.linodeKubernetesTags, Persist: linode.Persist(c.linodePersist),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -26,10 +26,7 @@ func validateYandex(c *config) error {
 }
 
 func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	if _, err := c.token(); err != nil {
-		return nil, nil, err
-	}
-	zone, err := regionOf(ctx, c, around.log)
+	cfg, err := c.remote(ctx, around)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,19 +34,13 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	if err != nil {
 		return nil, nil, err
 	}
-	var m yandex.Metrics
-	if m.Ops, m.Budget, err = around.metrics(); err != nil {
-		return nil, nil, err
-	}
 	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
-		Credentials: c.token, Endpoint: c.apiEndpoint, RootCAs: c.caPool, Folder: folder, Zone: zone,
+		Config: cfg, RootCAs: c.caPool, Folder: folder, VendorNames: c.Names.Vendor != nil, Operations: c.yandexOperations,
 		MachineToken: func(ctx context.Context) (yandex.Token, error) {
 			token, expires, err := metadata.YandexToken(ctx, c.MetadataEndpoint)
 			return yandex.Token{Text: token, Expires: expires}, err
 		},
-		ClusterID: c.clusterID, NamePrefix: c.namePrefix, VendorNames: c.Names.Vendor != nil, OperationTimeout: c.operationTimeout,
-		Operations: c.yandexOperations, Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log, Metrics: m,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
@@ -47,14 +48,23 @@ type surroundings struct {
 	registry *prometheus.Registry
 }
 
-// metrics registers those that all clouds behind an API share.
-func (s surroundings) metrics() (*ops.Metrics, *budget.Metrics, error) {
-	changes, err := ops.NewMetrics(s.registry)
-	if err != nil {
-		return nil, nil, err
+// remote is what the backend of a cloud behind an API is told.
+func (c config) remote(ctx context.Context, around surroundings) (cfg block.Config, err error) {
+	cfg = block.Config{
+		Token: c.token, Endpoint: c.apiEndpoint, ClusterID: c.clusterID, NamePrefix: c.namePrefix,
+		OperationTimeout: c.operationTimeout, Limits: c.apiLimits, UserAgent: "cloudblock-controller/" + version, Log: around.log,
 	}
-	requests, err := budget.NewMetrics(s.registry)
-	return changes, requests, err
+	if _, err = c.token(); err != nil {
+		return cfg, err
+	}
+	if cfg.Region, err = regionOf(ctx, c, around.log); err != nil {
+		return cfg, err
+	}
+	if cfg.Metrics.Ops, err = ops.NewMetrics(around.registry); err != nil {
+		return cfg, err
+	}
+	cfg.Metrics.Budget, err = budget.NewMetrics(around.registry)
+	return cfg, err
 }
 
 // closer ends what a backend still has under way, within the life of its context.

@@ -75,7 +75,7 @@ var rules = withClouds(map[string]rule{
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "cloud/local/pool",
-			"cloud/metadata", "cloud/budget", "cloud/ops", "cloud/api", "cloud/profile",
+			"cloud/metadata", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "cloud/profile",
 		},
 		outside: anything,
 	},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
@@ -111,6 +112,14 @@ func (v View) cluster(a Account) string {
 	return v.prefix(a) + "one"
 }
 
+func (v View) config(a Account, token func() (string, error)) block.Config {
+	return block.Config{
+		Token: token, Endpoint: a.Endpoint, Region: a.Region,
+		ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
+		Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
+	}
+}
+
 // deniedToken opens no account.
 const deniedToken = "cloudblock-no-such-token"
 
@@ -170,22 +179,14 @@ type facts struct {
 var clouds = map[string]facts{
 	"digitalocean": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return digitalocean.New(ctx, digitalocean.Config{
-				Token: token, Endpoint: a.Endpoint, Transport: transport(), Region: a.Region,
-				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
-				Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
-			})
+			return digitalocean.New(ctx, digitalocean.Config{Config: v.config(a, token), Transport: transport()})
 		},
 		size: cloud.GiB, price: 0.10 / 730, currency: "USD", priceURL: "https://www.digitalocean.com/pricing/volumes",
 		leftOut: leftOutDigitalOcean, assumptions: assumptionsDigitalOcean,
 	},
 	"linode": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return linode.New(ctx, linode.Config{
-				Token: token, Endpoint: a.Endpoint, Transport: transport(), Region: a.Region,
-				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
-				Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
-			})
+			return linode.New(ctx, linode.Config{Config: v.config(a, token), Transport: transport()})
 		},
 		parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
 		size:       10 * cloud.GiB, price: 0.10 / 730, currency: "USD", priceURL: "https://www.linode.com/pricing",
@@ -193,11 +194,7 @@ var clouds = map[string]facts{
 	},
 	"yandex": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return yandex.New(ctx, yandex.Config{
-				Credentials: token, Endpoint: a.Endpoint, Folder: a.Folder, Zone: a.Region,
-				ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
-				Interval: a.tick(), Busy: a.busy(),
-			})
+			return yandex.New(ctx, yandex.Config{Config: v.config(a, token), Folder: a.Folder})
 		},
 		parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-hdd"}},
 		size:       cloud.GiB, price: 4.0 / 730, currency: "RUB", priceURL: "https://yandex.cloud/en/docs/compute/pricing",

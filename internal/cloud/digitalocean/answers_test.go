@@ -21,7 +21,8 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 	cloudtest.DisbelieveAnswers(t, func(t *testing.T, through http.RoundTripper) map[string]func(context.Context) error {
 		t.Helper()
 		c, err := New(t.Context(), Config{
-			Token: func() (string, error) { return "token", nil }, Region: "fra1", ClusterID: "one", Transport: through, SweepEvery: -1,
+			Config:    block.Config{Token: func() (string, error) { return "token", nil }, Region: "fra1", ClusterID: "one", SweepEvery: -1},
+			Transport: through,
 		})
 		cloudtest.Must(t, err)
 		cloudtest.CloseAfter(t, c.Close)

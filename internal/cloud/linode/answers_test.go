@@ -25,7 +25,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 	cloudtest.DisbelieveAnswers(t, func(t *testing.T, through http.RoundTripper) map[string]func(context.Context) error {
 		t.Helper()
 		c, err := New(t.Context(), Config{
-			Token: func() (string, error) { return "token", nil }, Region: "us-ord", ClusterID: "one", SweepEvery: -1,
+			Config: block.Config{Token: func() (string, error) { return "token", nil }, Region: "us-ord", ClusterID: "one", SweepEvery: -1},
 			Transport: cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Host != "api.linode.com" || r.URL.Path[:3] != "/v4" {
 					t.Errorf("a request goes to %s", r.URL)

@@ -29,54 +29,22 @@ import (
 // listTick leaves half of the lists that the cloud allows, 200 a minute, to others with the token.
 const listTick = 600 * time.Millisecond
 
-// Config says whose volumes these are and how to reach the API. Token and Region are required.
+// Config says whose volumes these are and how to reach the API.
 type Config struct {
-	// Token returns the API token, asked for with each request, so that a new one is used at once.
-	Token func() (string, error)
-	// Endpoint is the API's address without a path; "" is Linode's own.
-	Endpoint string
+	block.Config
+
 	// Transport sends the requests; nil is a copy of http.DefaultTransport with bounds.
 	Transport http.RoundTripper
-	// Region is used when a request names none.
-	Region string
-	// ClusterID is written on everything made, and whatever carries another one is not ours.
-	ClusterID string
 	// Persist says whether attachments survive a boot of their Linode; "" is PersistAuto.
 	Persist Persist
 	// KubernetesTags writes the names of Kubernetes' objects on volumes.
 	KubernetesTags bool
-	// NamePrefix begins the labels of everything made.
-	NamePrefix string
-	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
-	OperationTimeout time.Duration
-	// SweepEvery is how often orphaned copies are looked for. Zero means an hour, a negative value never.
-	SweepEvery time.Duration
-	// OrphanAge is for how long an unfinished copy is ready and unchanged until it belongs to no call any more. Zero means a day.
-	OrphanAge time.Duration
 	// Lateness is for how long a request may take effect after the read that it was decided by. Zero means 2 minutes.
 	Lateness time.Duration
 	// Now is the program's clock; nil: time.Now.
 	Now func() time.Time
-	// Tick is the shortest time between two reads of running operations. Zero: listTick.
-	Tick time.Duration
-	// Busy says how to wait while a Linode is busy with another change. Zero: package ops' own.
-	Busy ops.Backoff
-	// Limits are those of all requests, and Classes the limits of some of them, which hold too. Nil: what the
-	// cloud documents.
-	Limits  []budget.Window
+	// Classes are limits of some requests, which hold besides those of all. Nil: what the cloud documents.
 	Classes *Classes
-	// Rand says how much pauses are left to chance; nil: math/rand/v2.
-	Rand func() float64
-	// UserAgent names the program.
-	UserAgent string
-	Log       *zap.Logger
-	Metrics   Metrics
-}
-
-// Metrics are those of what all clouds share. Each may be nil.
-type Metrics struct {
-	Ops    *ops.Metrics
-	Budget *budget.Metrics
 }
 
 // Classes are the limits of the requests that the cloud counts apart: creates of volumes, lists, and all others.
@@ -92,8 +60,6 @@ func documented() *Classes {
 
 const (
 	defaultEndpoint = "https://api.linode.com"
-	defaultSweep    = time.Hour
-	defaultOrphan   = 24 * time.Hour
 	// perPage is the largest page of a list, minPage the smallest.
 	perPage, minPage = 500, 25
 	// minSize and maxSize are the sizes of the smallest and the largest volume, in GiB.
@@ -140,14 +106,8 @@ var (
 // New returns the account that the token opens. It sends nothing yet. What it does in the background
 // ends with ctx or Close.
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
-	if cfg.Token == nil {
-		return nil, fmt.Errorf("no API token: %w", fault.InvalidArgument)
-	}
-	if cfg.ClusterID == "" {
-		return nil, fmt.Errorf("no cluster id: %w", fault.InvalidArgument)
-	}
-	if !slug.MatchString(cfg.Region) {
-		return nil, fmt.Errorf("region %q is not the id of one, such as us-ord: %w", cfg.Region, fault.InvalidArgument)
+	if err := cfg.Complete(slug.MatchString, defaultEndpoint, []budget.Window{{Calls: 1600, Per: time.Minute}}); err != nil {
+		return nil, err
 	}
 	if err := CheckPersist(cfg.Persist); err != nil {
 		return nil, err
@@ -156,24 +116,21 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
 	}
-	governor := func(name string, windows []budget.Window) *budget.Governor {
-		return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
-	}
 	c := &Cloud{
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, kubernetesTags: cfg.KubernetesTags,
 		persist:   persistence{mode: cfg.Persist},
-		orphanAge: cfg.OrphanAge, lateness: cmp.Or(cfg.Lateness, lateness), now: cfg.Now, log: cfg.Log,
-		creates: governor("create", cfg.Classes.Create), lists: governor("list", cfg.Classes.List), others: governor("other", cfg.Classes.Other),
+		orphanAge: cfg.OrphanAge, lateness: cfg.Lateness, now: cfg.Now, log: cfg.Log,
+		creates: cfg.Governor("create", cfg.Classes.Create), lists: cfg.Governor("list", cfg.Classes.List), others: cfg.Governor("other", cfg.Classes.Other),
 	}
 	client := &api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
-		Governor: governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
+		Governor: cfg.Governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
 		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return true }, Log: cfg.Log,
 	}
 	c.sdk = newSDK(api.Transport(client.Do))
-	c.ops = ops.New(ctx, ops.Config{
-		Tracker: tracker{c}, Lists: true, Timeout: cfg.OperationTimeout, Tick: cmp.Or(cfg.Tick, listTick), Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
-	})
+	running := cfg.Ops(tracker{c})
+	running.Lists, running.Tick = true, cmp.Or(cfg.Tick, listTick)
+	c.ops = ops.New(ctx, running)
 	c.Verbs = block.New(c.traits(), requests{c}, c.ops, nil)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	c.clones = block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log)
@@ -182,33 +139,16 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	if cfg.Endpoint == "" {
-		cfg.Endpoint = defaultEndpoint
-	}
-	if cfg.SweepEvery == 0 {
-		cfg.SweepEvery = defaultSweep
-	}
-	if cfg.OrphanAge <= 0 {
-		cfg.OrphanAge = defaultOrphan
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Persist == "" {
-		cfg.Persist = PersistAuto
-	}
-	if cfg.Limits == nil {
-		cfg.Limits = []budget.Window{{Calls: 1600, Per: time.Minute}}
 	}
 	if cfg.Classes == nil {
 		cfg.Classes = documented()
 	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
 	if cfg.Transport == nil {
 		cfg.Transport = api.DefaultTransport()
 	}
+	cfg.Persist, cfg.Lateness = cmp.Or(cfg.Persist, PersistAuto), cmp.Or(cfg.Lateness, lateness)
 	return cfg
 }
 

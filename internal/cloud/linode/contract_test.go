@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
@@ -19,12 +20,14 @@ import (
 func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *linode.Cloud {
 	t.Helper()
 	cfg := linode.Config{
-		Token:    func() (string, error) { return account.Token, nil },
-		Endpoint: account.URL, Transport: account.Client().Transport, // no socket
-		Region: emulator.DefaultRegion, ClusterID: "one",
-		Tick:   2 * time.Millisecond,
-		Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}}, Classes: &linode.Classes{},
-		Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+		Config: block.Config{
+			Token:    func() (string, error) { return account.Token, nil },
+			Endpoint: account.URL, Region: emulator.DefaultRegion, ClusterID: "one",
+			Tick:   2 * time.Millisecond,
+			Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}},
+			Busy:   ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+		},
+		Transport: account.Client().Transport, Classes: &linode.Classes{}, // no socket
 	}
 	for _, e := range edit {
 		e(&cfg)

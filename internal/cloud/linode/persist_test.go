@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
@@ -114,7 +115,8 @@ func TestPersistenceThatIsForcedIsNotGivenUp(t *testing.T) {
 	want(t, second(c.Attach(t.Context(), b.ID, node1)), fault.Unavailable, "No free device slot")
 	at(t, account, b.ID, 0)
 	_, err := linode.New(t.Context(), linode.Config{
-		Token: func() (string, error) { return "t", nil }, Region: emulator.DefaultRegion, ClusterID: "one", Persist: "never",
+		Config:  block.Config{Token: func() (string, error) { return "t", nil }, Region: emulator.DefaultRegion, ClusterID: "one"},
+		Persist: "never",
 	})
 	want(t, err, fault.InvalidArgument, "neither auto, true nor false")
 }

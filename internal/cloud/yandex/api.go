@@ -44,7 +44,7 @@ var openServices = []string{"/yandex.cloud.endpoint.", "/yandex.cloud.iam."}
 // newChannel makes the connections. It sends nothing.
 func newChannel(cfg Config) (*channel, error) {
 	a := &channel{
-		governor: budget.New(budget.Config{Windows: cfg.Limits, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget}),
+		governor: cfg.Governor("", cfg.Limits),
 		metrics:  cfg.Metrics.Budget,
 		log:      cfg.Log,
 	}
@@ -54,7 +54,7 @@ func newChannel(cfg Config) (*channel, error) {
 	}
 	exchange := iam.NewIamTokenServiceClient(a)
 	a.tokens = tokens{
-		secret: cfg.Credentials, machine: cfg.MachineToken, asking: newGate(),
+		secret: cfg.Token, machine: cfg.MachineToken, asking: newGate(),
 		exchange: func(ctx context.Context, jwt string) (Token, error) {
 			made, err := exchange.Create(ctx, &iam.CreateIamTokenRequest{Identity: &iam.CreateIamTokenRequest_Jwt{Jwt: jwt}})
 			if err != nil {

@@ -80,7 +80,7 @@ func TestWaysToTheAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, folder, func(cfg *yandex.Config) {
 				cfg.Dial, cfg.Endpoint, cfg.RootCAs, cfg.MachineToken = nil, tc.endpoint, tc.roots, tc.machine
-				cfg.Credentials = func() (string, error) { return tc.secret, nil }
+				cfg.Token = func() (string, error) { return tc.secret, nil }
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -105,7 +105,7 @@ func TestCredentialsThatChange(t *testing.T) {
 	var secret atomic.Value
 	secret.Store(key(t, folder))
 	c := open(t, folder, func(cfg *yandex.Config) {
-		cfg.Credentials = func() (string, error) { return secret.Load().(string), nil }
+		cfg.Token = func() (string, error) { return secret.Load().(string), nil }
 	})
 	must(t, c.Check(t.Context()))
 	must(t, c.Check(t.Context()))
@@ -123,7 +123,7 @@ func TestCredentialsThatChange(t *testing.T) {
 	secret.Store(key(t, folder))
 	must(t, c.Check(t.Context()))
 	cannot := errors.New("the file is gone")
-	broken := open(t, folder, func(cfg *yandex.Config) { cfg.Credentials = func() (string, error) { return "", cannot } })
+	broken := open(t, folder, func(cfg *yandex.Config) { cfg.Token = func() (string, error) { return "", cannot } })
 	if err := broken.Check(t.Context()); !errors.Is(err, cannot) || fault.Of(err) != fault.Unavailable {
 		t.Errorf("Check without a file = %v", err)
 	}
@@ -231,7 +231,7 @@ func TestTheSignedStatementLeavesInNoAnswer(t *testing.T) {
 	authorized := key(t, folder)
 	var signed string
 	c := open(t, folder, func(cfg *yandex.Config) {
-		cfg.Credentials = func() (string, error) { return authorized, nil }
+		cfg.Token = func() (string, error) { return authorized, nil }
 		cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			exchange, is := ask.(*iam.CreateIamTokenRequest)
 			if !is {

@@ -30,16 +30,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Config says whose disks these are and how to reach the API. Credentials, Folder and Zone are required.
+// Config says whose disks these are and how to reach the API. Folder is required too. What Token returns is what CheckCredentials accepts,
+// or nothing for the instance's own account. Endpoint is where the cloud lists the addresses of its services, as https://host[:port]; with
+// http://, for loopback addresses only, nothing is encrypted.
 type Config struct {
-	// Credentials returns what CheckCredentials accepts, or nothing for the instance's own account. It is asked
-	// with each request, so that new ones are used at once.
-	Credentials func() (string, error)
+	block.Config
+
 	// MachineToken asks for a token of the instance's own account. Nil: there is none.
 	MachineToken func(ctx context.Context) (Token, error)
-	// Endpoint is where the cloud lists the addresses of its services, as https://host[:port]; "" is the
-	// cloud's own. With http://, for loopback addresses only, nothing is encrypted.
-	Endpoint string
 	// RootCAs are the certificates that the API is trusted by; nil: the system's.
 	RootCAs *x509.CertPool
 	// Dial connects to an address in place of the network; nil: the network.
@@ -48,43 +46,14 @@ type Config struct {
 	Around grpc.UnaryClientInterceptor
 	// Folder is the id of the folder that the disks are in.
 	Folder string
-	// Zone is used when a request names none.
-	Zone string
-	// ClusterID is written on everything made, and whatever carries another one is not ours.
-	ClusterID string
-	// NamePrefix begins the names of everything made.
-	NamePrefix string
 	// VendorNames attaches disks under the names that the vendor's driver gives them.
 	VendorNames bool
-	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
-	OperationTimeout time.Duration
 	// Operations is how many the cloud runs at a time in the folder. Zero means DefaultOperations.
 	Operations int
-	// SweepEvery is how often orphaned temporary snapshots are looked for. Zero means an hour,
-	// a negative value never.
-	SweepEvery time.Duration
-	// OrphanAge is from which age a temporary snapshot that is not in use belongs to no call any more. Zero means a
-	// day.
-	OrphanAge time.Duration
-	// Interval is the time between two reads of an operation where the cloud asks for no other one. Zero: a second, as in
-	// the cloud's SDKs.
-	Interval time.Duration
-	// Busy says how to wait while the cloud is busy with other operations. Zero: package ops' own.
-	Busy ops.Backoff
-	// Limits are the API's limits; nil: none are documented.
-	Limits []budget.Window
-	// Rand says how much pauses are left to chance; nil: math/rand/v2.
-	Rand func() float64
-	// UserAgent names the program.
-	UserAgent string
-	Log       *zap.Logger
-	Metrics   Metrics
 }
 
 const (
 	defaultEndpoint = "https://api.cloud.yandex.net:443"
-	defaultSweep    = time.Hour
-	defaultOrphan   = 24 * time.Hour
 	// DefaultOperations is how many operations the cloud runs at a time in a folder. It is a quota that can be raised.
 	DefaultOperations = 15
 	// answerPing is after which silence a connection with a request under way is tested, and how long the
@@ -93,12 +62,6 @@ const (
 	// perPage is the largest page of a list.
 	perPage = 1000
 )
-
-// Metrics are those of what all clouds share. Each may be nil.
-type Metrics struct {
-	Ops    *ops.Metrics
-	Budget *budget.Metrics
-}
 
 // Cloud implements cloud.Cloud over the API of Yandex Cloud.
 type Cloud struct {
@@ -134,17 +97,17 @@ var (
 // New returns the folder that the credentials open. It sends nothing yet. What it does in the background
 // ends with ctx or Close.
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
-	switch {
-	case cfg.Credentials == nil:
-		return nil, fmt.Errorf("no credentials: %w", fault.InvalidArgument)
-	case cfg.ClusterID == "":
-		return nil, fmt.Errorf("no cluster id: %w", fault.InvalidArgument)
-	case !objectID(cfg.Folder):
-		return nil, fmt.Errorf("folder %.80q is not the id of one: %w", cfg.Folder, fault.InvalidArgument)
-	case !zoneWord.MatchString(cfg.Zone):
-		return nil, fmt.Errorf("zone %.80q is not the name of one, such as ru-central1-a: %w", cfg.Zone, fault.InvalidArgument)
+	if err := cfg.Complete(zoneWord.MatchString, defaultEndpoint, nil); err != nil { // limits are not documented
+		return nil, err
 	}
-	cfg = withDefaults(cfg)
+	if !objectID(cfg.Folder) {
+		return nil, fmt.Errorf("folder %.80q is not the id of one: %w", cfg.Folder, fault.InvalidArgument)
+	}
+	if cfg.MachineToken == nil {
+		cfg.MachineToken = func(context.Context) (Token, error) {
+			return Token{}, fmt.Errorf("%w: no credentials were given", fault.Denied)
+		}
+	}
 	conn, err := newChannel(cfg)
 	if err != nil {
 		return nil, err
@@ -154,41 +117,16 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		snapshots: compute.NewSnapshotServiceClient(conn), diskTypes: compute.NewDiskTypeServiceClient(conn),
 		groups:     compute.NewDiskPlacementGroupServiceClient(conn),
 		operations: operation.NewOperationServiceClient(conn),
-		folder:     cfg.Folder, zone: cfg.Zone, owner: ownerOf(cfg.ClusterID), prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
-		orphanAge: cfg.OrphanAge, interval: cmp.Or(cfg.Interval, time.Second), log: cfg.Log,
+		folder:     cfg.Folder, zone: cfg.Region, owner: ownerOf(cfg.ClusterID), prefix: cfg.NamePrefix, vendorNames: cfg.VendorNames,
+		orphanAge: cfg.OrphanAge, interval: cmp.Or(cfg.Tick, time.Second), log: cfg.Log,
 	}
-	c.ops = ops.New(ctx, ops.Config{
-		Tracker: tracker{c}, Capacity: cfg.Operations,
-		Timeout: cfg.OperationTimeout, Tick: c.interval / 2, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops,
-	})
+	running := cfg.Ops(tracker{c})
+	running.Capacity, running.Tick = cmp.Or(max(cfg.Operations, 0), DefaultOperations), c.interval/2
+	c.ops = ops.New(ctx, running)
 	c.Verbs = block.New(traits, requests{c}, c.ops, nil)
 	c.clones = c.throughSnapshots(block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log))
 	c.clones.Every(cfg.SweepEvery, c.Sweep)
 	return c, nil
-}
-
-func withDefaults(cfg Config) Config {
-	if cfg.Endpoint == "" {
-		cfg.Endpoint = defaultEndpoint
-	}
-	if cfg.MachineToken == nil {
-		cfg.MachineToken = func(context.Context) (Token, error) {
-			return Token{}, fmt.Errorf("%w: no credentials were given", fault.Denied)
-		}
-	}
-	if cfg.Operations <= 0 {
-		cfg.Operations = DefaultOperations
-	}
-	if cfg.SweepEvery == 0 {
-		cfg.SweepEvery = defaultSweep
-	}
-	if cfg.OrphanAge <= 0 {
-		cfg.OrphanAge = defaultOrphan
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	return cfg
 }
 
 // Close ends what is under way in the background within the life of ctx. Calls must have ended.

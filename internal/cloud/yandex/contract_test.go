@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
@@ -17,11 +18,14 @@ import (
 func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *yandex.Cloud {
 	t.Helper()
 	cfg := yandex.Config{
-		Credentials: func() (string, error) { return folder.Token, nil },
-		Endpoint:    "http://127.0.0.1:1", Dial: folder.Dial, // no socket
-		Folder: folder.Folder, Zone: emulator.DefaultZone, ClusterID: "one",
-		Interval: 4 * time.Millisecond,
-		Busy:     ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+		Config: block.Config{
+			Token:    func() (string, error) { return folder.Token, nil },
+			Endpoint: "http://127.0.0.1:1", // no socket
+			Region:   emulator.DefaultZone, ClusterID: "one",
+			Tick: 4 * time.Millisecond,
+			Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+		},
+		Dial: folder.Dial, Folder: folder.Folder,
 	}
 	for _, e := range edit {
 		e(&cfg)
@@ -83,7 +87,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 		},
 		Denied: func(t *testing.T) cloud.Cloud {
 			return open(t, fresh(t), func(cfg *yandex.Config) {
-				cfg.Credentials = func() (string, error) { return "another", nil }
+				cfg.Token = func() (string, error) { return "another", nil }
 			})
 		},
 		Sick: func(_ *testing.T, id cloud.VolumeID) cloud.Health {

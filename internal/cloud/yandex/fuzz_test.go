@@ -104,8 +104,8 @@ func FuzzAnswers(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) {
 			listener := answersAll(t, codes.Code(code%17), words, body)
 			c := open(t, start(t, emulator.Options{}), func(cfg *yandex.Config) {
-				cfg.Interval, cfg.Busy = 0, ops.Backoff{} // as outside of tests
-				cfg.Credentials = func() (string, error) { return secretToken, nil }
+				cfg.Tick, cfg.Busy = 0, ops.Backoff{} // as outside of tests
+				cfg.Token = func() (string, error) { return secretToken, nil }
 				cfg.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 			})
 			cloudtest.SurviveAnswers(t.Context(), t, c, objects, secretToken)

@@ -75,7 +75,7 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 			for _, method := range []string{"Get", "List", "ListOperations"} {
 				folder.Arm(emulator.Fault{Method: method, Effect: faults.Effect{Delay: clock.Fixed(delay)}})
 			}
-			c := open(t, folder, func(cfg *yandex.Config) { cfg.Interval, cfg.Busy = 0, ops.Backoff{} })
+			c := open(t, folder, func(cfg *yandex.Config) { cfg.Tick, cfg.Busy = 0, ops.Backoff{} })
 			vol := volume(t, c, "a")
 			_, err := c.Attach(t.Context(), vol.ID, node1)
 			must(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
@@ -38,24 +39,18 @@ func Open(ctx context.Context, a accounts.Account, cfg Config) (Backend, error) 
 	if cfg.Way.Web == nil && cfg.Way.Dial == nil {
 		cfg.Way = a.Memory()
 	}
-	token := func() (string, error) { return a.Token(), nil }
+	all := block.Config{
+		Token: func() (string, error) { return a.Token(), nil }, Endpoint: a.URL(), Region: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
+		SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: block.Metrics{Budget: cfg.Budget},
+	}
 	switch a := a.(type) {
 	case accounts.DigitalOcean:
-		return digitalocean.New(ctx, digitalocean.Config{
-			Token: token, Endpoint: a.URL(), Transport: cfg.Way.Web, Region: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-			SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: digitalocean.Metrics{Budget: cfg.Budget},
-		})
+		return digitalocean.New(ctx, digitalocean.Config{Config: all, Transport: cfg.Way.Web})
 	case *accounts.Linode:
-		return linode.New(ctx, linode.Config{
-			Token: token, Endpoint: a.URL(), Transport: cfg.Way.Web, Region: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-			SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: linode.Metrics{Budget: cfg.Budget},
-		})
+		return linode.New(ctx, linode.Config{Config: all, Transport: cfg.Way.Web})
 	case *accounts.Yandex:
-		return yandex.New(ctx, yandex.Config{
-			Credentials: token, Endpoint: "http://127.0.0.1:1", Dial: cfg.Way.Dial, // no socket
-			Folder: a.Folder, Zone: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-			SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: yandex.Metrics{Budget: cfg.Budget},
-		})
+		all.Endpoint = "http://127.0.0.1:1" // no socket
+		return yandex.New(ctx, yandex.Config{Config: all, Dial: cfg.Way.Dial, Folder: a.Folder})
 	}
 	return nil, fmt.Errorf("there is no backend for %T", a)
 }
