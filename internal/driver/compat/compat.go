@@ -27,32 +27,10 @@ type Vendor struct {
 	// refuses returns why nothing here can serve what these attributes or parameters ask for; nil: it
 	// never does.
 	refuses func(said map[string]string) string
-	// luks are the attributes by which its node program knows that a volume is encrypted with LUKS; nil: it knows none.
+	// luks are the attributes of a volume that its node program encrypts with LUKS; nil: no attribute asks it to.
 	luks map[string]string
-}
-
-// vendors are all that there are.
-var vendors = complete(map[string]func(profile.Cloud, *Vendor){"digitalocean": digitalOcean, "linode": linode, "yandex": yandex})
-
-// complete adds to what the profiles say of the vendors how each writes and reads.
-func complete(clouds map[string]func(profile.Cloud, *Vendor)) (all []*Vendor) {
-	for name, complement := range clouds {
-		c, _ := profile.Of(name)
-		for _, v := range c.Vendors {
-			vendor := &Vendor{Vendor: v, Cloud: name}
-			complement(c, vendor)
-			all = append(all, vendor)
-		}
-	}
-	return all
-}
-
-// Of returns the vendor whose driver has this name; nil if it is no vendor's.
-func Of(driver string) *Vendor {
-	if i := slices.IndexFunc(vendors, func(v *Vendor) bool { return v.Driver == driver }); i >= 0 {
-		return vendors[i]
-	}
-	return nil
+	// luksKey is the one of them that decides: a volume with this value of it is encrypted.
+	luksKey string
 }
 
 // Link returns the base name of the link to a volume's disk, if the vendor's controller has attached it
@@ -100,7 +78,7 @@ func (v *Vendor) Refuses(said map[string]string) string {
 
 // LUKS reports whether the attributes of a volume say that its driver's node program encrypts it.
 func (v *Vendor) LUKS(attributes map[string]string) bool {
-	return v != nil && v.luks != nil && attributes[profile.LinodeLUKS] == "true"
+	return v != nil && v.luks != nil && attributes[v.luksKey] == v.luks[v.luksKey]
 }
 
 // LUKSAttributes returns what the vendor's node program needs in the attributes of a volume that is encrypted.

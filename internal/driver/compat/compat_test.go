@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 )
 
@@ -65,10 +66,28 @@ func TestNoVendor(t *testing.T) {
 	}
 }
 
+// TestVendorsAreComplete: each vendor of a profile has its form here.
 func TestVendorsAreComplete(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z0-9./-]+=(region|zone)$`)
-	for _, name := range []string{"dobs.csi.digitalocean.com", "com.digitalocean.csi.dobs", "linodebs.csi.linode.com", "yandex.csi.flant.com"} {
+	var names []string
+	for _, name := range profile.Names() {
+		c, _ := profile.Of(name)
+		for _, v := range c.Vendors {
+			names = append(names, v.Driver)
+		}
+	}
+	if len(names) < 4 {
+		t.Fatalf("the profiles have only the vendors %v", names)
+	}
+	for _, name := range names {
 		v := compat.Of(name)
+		if v == nil {
+			t.Errorf("%s is in a profile, and has no form in compat", name)
+			continue
+		}
+		if luks := v.LUKSAttributes(); v.LUKS(nil) || v.LUKS(luks) != (luks != nil) {
+			t.Errorf("%s: a volume without attributes is encrypted: %v; one with %v: %v", name, v.LUKS(nil), luks, v.LUKS(luks))
+		}
 		if v.Cloud == "" || len(v.TopologyKeys) == 0 || slices.ContainsFunc(v.TopologyKeys, func(k string) bool { return !key.MatchString(k) }) {
 			t.Errorf("Of(%s) = %+v, want a cloud and topology keys with scopes", name, v)
 		}

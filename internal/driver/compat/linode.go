@@ -32,6 +32,7 @@ func linode(c profile.Cloud, v *Vendor) {
 		id, _, _ := strings.Cut(handle, "-")
 		return id
 	}
+	v.luksKey = profile.LinodeLUKS
 	v.luks = map[string]string{
 		profile.LinodeLUKS: "true", profile.LinodeLUKSCipher: profile.LUKSCipher, profile.LinodeLUKSKeySize: profile.LUKSKeySize,
 	}
