@@ -83,6 +83,11 @@ func (c cluster) files(values map[string]any) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.filesOf(ch, values)
+}
+
+// filesOf is files of another chart.
+func (c cluster) filesOf(ch chart.Charter, values map[string]any) (map[string]string, error) {
 	version, err := common.ParseKubeVersion(c.version)
 	if err != nil {
 		return nil, err
@@ -115,13 +120,18 @@ func (c cluster) documents(values map[string]any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return documentsOf(files), nil
+}
+
+// documentsOf are the objects in rendered files.
+func documentsOf(files map[string]string) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if path.Ext(name) == ".yaml" {
 			found = append(found, split(files[name])...)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // split returns the documents that are not empty.

@@ -85,7 +85,7 @@ func TestHelmRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no cloud":       {nil, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
+		"no cloud":       {nil, "at '/cloud': value must be one of '" + strings.Join(clouds(t), "', '") + "'"},
 		"no cluster id":  {[]string{"--set", "cloud=linode"}, "settings.clusterId is required: a name that no other cluster of the account has"},
 		"an old cluster": {[]string{"--set", "cloud=linode", "--kube-version", "1.29.15"}, "chart requires kubeVersion: >=" + oldest[1] + ".0-0"},
 	}

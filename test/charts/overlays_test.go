@@ -92,7 +92,7 @@ func components(t *testing.T) map[string]component {
 	t.Helper()
 	snapshots := values{"enabled": true}
 	return map[string]component{
-		"snapshots":           {[]string{"digitalocean", "yandex", "local"}, []string{"snapshots"}, values{"snapshots": snapshots}, ""},
+		"snapshots":           {withSnapshots(t), []string{"snapshots"}, values{"snapshots": snapshots}, ""},
 		"vendor-digitalocean": {[]string{"digitalocean"}, []string{"vendor-digitalocean"}, values{"vendor": "dobs.csi.digitalocean.com"}, ""},
 		"vendor-digitalocean with snapshots": {
 			[]string{"digitalocean"},
@@ -112,7 +112,7 @@ func components(t *testing.T) map[string]component {
 			[]string{"vendor-yandex", "instance-account"},
 			values{"vendor": "yandex.csi.flant.com", "yandex": values{"instanceAccount": true}}, "",
 		},
-		"host-network": {[]string{"digitalocean", "linode", "yandex"}, []string{"host-network"}, values{"hostNetwork": true}, ""},
+		"host-network": {attaching(t), []string{"host-network"}, values{"hostNetwork": true}, ""},
 		"selinux":      {clouds(t), []string{"selinux"}, values{"selinux": true}, ""},
 		"kubelet-dir":  {clouds(t), []string{"kubelet-dir"}, values{"kubeletDir": otherKubelet}, ""},
 		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
@@ -121,7 +121,7 @@ func components(t *testing.T) map[string]component {
 		"unbound on 1.31":  {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
 		"bound on 1.32":    {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
 		"monitoring":       {clouds(t), []string{"monitoring"}, values{"monitoring": values{"enabled": true}}, ""},
-		"node-allocatable": {[]string{"digitalocean", "linode", "yandex"}, []string{"node-allocatable"}, nil, newVersion},
+		"node-allocatable": {attaching(t), []string{"node-allocatable"}, nil, newVersion},
 		"all of a cloud": {
 			[]string{"digitalocean"},
 			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets", "monitoring"},

@@ -20,18 +20,18 @@ func TestWrongValues(t *testing.T) {
 		values values
 		want   string
 	}{
-		"no cloud":                        {values{}, "at '/cloud': value must be one of 'digitalocean', 'linode', 'yandex', 'local'"},
+		"no cloud":                        {values{}, "at '/cloud': value must be one of '" + strings.Join(clouds(t), "', '") + "'"},
 		"no cluster id":                   {values{"cloud": "yandex", "settings": values{"clusterId": ""}}, "settings.clusterId is required: a name that no other cluster"},
 		"an unknown cloud":                {values{"cloud": "aws"}, "/cloud"},
 		"an unknown value":                {values{"cloud": "linode", "clusterID": "a"}, "additional properties 'clusterID' not allowed"},
 		"a misspelt setting":              {values{"cloud": "linode", "settings": values{"clusterID": "a"}}, "additional properties 'clusterID' not allowed"},
 		"the token as a value":            {values{"cloud": "linode", "token": "secret"}, "additional properties 'token' not allowed"},
-		"a driver name of no vendor":      {values{"cloud": "linode", "vendor": "linode"}, "/vendor"},
-		"the vendor of another cloud":     {values{"cloud": "linode", "vendor": "dobs.csi.digitalocean.com"}, "/vendor"},
-		"a vendor for local":              {values{"cloud": "local", "vendor": "linodebs.csi.linode.com"}, "/vendor"},
+		"a driver name of no vendor":      {values{"cloud": "linode", "vendor": "linode"}, "vendor: on linode it is linodebs.csi.linode.com or empty, and this is \"linode\""},
+		"the vendor of another cloud":     {values{"cloud": "linode", "vendor": "dobs.csi.digitalocean.com"}, "vendor: on linode it is linodebs.csi.linode.com"},
+		"a vendor for local":              {values{"cloud": "local", "vendor": "linodebs.csi.linode.com"}, "vendor: local has no other driver"},
 		"host network for local":          {values{"cloud": "local", "hostNetwork": true}, "/hostNetwork"},
 		"a secret for local":              {values{"cloud": "local", "existingSecret": values{"name": "token"}}, "/existingSecret/name"},
-		"snapshots on a cloud without":    {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "/snapshots/enabled"},
+		"snapshots on a cloud without":    {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "snapshots.enabled: linode has no snapshots"},
 		"an instance's account elsewhere": {values{"cloud": "linode", "yandex": values{"instanceAccount": true}}, "/yandex/instanceAccount"},
 		"an account and a secret":         {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}, "existingSecret": values{"name": "a"}}, "/existingSecret/name"},
 		"a region for local":              {values{"cloud": "local", "settings": values{"region": "fra1"}}, "/settings/region"},

@@ -1,11 +1,24 @@
-{{/* What differs between clouds, as YAML: clouds/CLOUD.yaml. */}}
+{{/* What differs between clouds, as YAML: clouds/CLOUD.yaml, whose keys clouds/schema.json describes. */}}
 {{- define "cloudblock.cloud" -}}
 {{ .Files.Get (printf "clouds/%s.yaml" .Values.cloud) }}
 {{- end }}
 
+{{/* What that file has about the driver that .Values.vendor names, as YAML; empty without one. */}}
+{{- define "cloudblock.vendor" -}}
+{{- if .Values.vendor }}
+{{- $vendor := (include "cloudblock.cloud" . | fromYaml).vendor | default dict }}
+{{- if not $vendor.driver }}
+{{- fail (printf "vendor: %s has no other driver to take over from, and this is %q" .Values.cloud .Values.vendor) }}
+{{- else if ne .Values.vendor $vendor.driver }}
+{{- fail (printf "vendor: on %s it is %s or empty, and this is %q" .Values.cloud $vendor.driver .Values.vendor) }}
+{{- end }}
+{{- toYaml $vendor }}
+{{- end }}
+{{- end }}
+
 {{/* The name of the CSIDriver object. */}}
 {{- define "cloudblock.driver" -}}
-{{ .Values.vendor | default (include "cloudblock.cloud" . | fromYaml).driver }}
+{{ (include "cloudblock.vendor" . | fromYaml).driver | default (include "cloudblock.cloud" . | fromYaml).driver }}
 {{- end }}
 
 {{/* Helm's own labels, on every object. Not on pods, whose labels are those of the overlays. */}}
@@ -45,8 +58,13 @@ KUBELET_DIR: {{ .Values.kubeletDir | quote }}
 
 {{/* "true" with snapshots, otherwise empty. */}}
 {{- define "cloudblock.snapshots" -}}
-{{- $auto := and (include "cloudblock.cloud" . | fromYaml).hasSnapshots (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1") }}
-{{- if or (eq (toString .Values.snapshots.enabled) "true") (and (eq (toString .Values.snapshots.enabled) "auto") $auto) }}true{{ end }}
+{{- $enabled := toString .Values.snapshots.enabled }}
+{{- if (include "cloudblock.cloud" . | fromYaml).snapshotClasses }}
+{{- $auto := .Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1" }}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") $auto) }}true{{ end }}
+{{- else if eq $enabled "true" }}
+{{- fail (printf "snapshots.enabled: %s has no snapshots" .Values.cloud) }}
+{{- end }}
 {{- end }}
 
 {{/* The token of the service account, which only the sidecars mount that talk to the API. */}}
