@@ -10,12 +10,17 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/docs/commands"
+	"github.com/cloudblock-csi/cloudblock-csi/test/docs/install"
 )
 
 // TestMigrationsCanGoBack: a guide stops the vendor's driver only after the images are there and the server has accepted the
 // manifests, deletes nothing of the vendor's before ours runs, and starts again what it has stopped.
 func TestMigrationsCanGoBack(t *testing.T) {
-	for _, cloud := range []string{"digitalocean", "linode", "yandex"} {
+	clouds, err := install.Vendors(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cloud := range clouds {
 		doc := "docs/migrate-" + cloud + ".md"
 		text := read(t, filepath.Join(root, doc))
 		at := 0

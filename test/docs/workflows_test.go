@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/docs/install"
 )
 
 var (
@@ -57,6 +59,19 @@ func TestWorkflowsCallMakeTargets(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestTheWorkflowRunsEachCloud: the emulated runs are of each cloud that can be installed.
+func TestTheWorkflowRunsEachCloud(t *testing.T) {
+	clouds, err := install.Clouds(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.DeleteFunc(clouds, func(cloud string) bool { return cloud == "local" })
+	m := regexp.MustCompile(`(?m)^\s*cloud: \[(.*)\]$`).FindStringSubmatch(read(t, filepath.Join(root, ".github/workflows/e2e.yaml")))
+	if m == nil || !slices.Equal(strings.Split(m[1], ", "), want) {
+		t.Errorf("e2e.yaml runs %q, want %q", m, want)
 	}
 }
 

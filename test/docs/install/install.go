@@ -29,6 +29,30 @@ type Way struct {
 	Removal []string
 }
 
+// Clouds are those that can be installed: each has an overlay.
+func Clouds(root string) ([]string, error) { return folders(root, "deploy/overlays", "") }
+
+// Vendors are the clouds with a component that takes over from another driver.
+func Vendors(root string) ([]string, error) { return folders(root, "deploy/components", "vendor-") }
+
+// folders are those below dir whose names begin with prefix, without it and in order.
+func folders(root, dir, prefix string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(root, dir))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if name, is := strings.CutPrefix(entry.Name(), prefix); is && entry.IsDir() {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 3 {
+		return nil, fmt.Errorf("%s has only %q", dir, names)
+	}
+	return names, nil
+}
+
 // Kustomize returns the way with kubectl alone.
 func Kustomize(root, cloud string) (Way, error) {
 	w, err := find(root, cloud, "### With kustomize")

@@ -14,6 +14,16 @@ import (
 
 const root = "../../.."
 
+// listed are the clouds of one of the two lists.
+func listed(t *testing.T, list func(root string) ([]string, error)) []string {
+	t.Helper()
+	names, err := list(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
 // word is one that a reader replaces, such as TOKEN-FILE.
 var word = regexp.MustCompile(`\b[A-Z]+-FILE\b|\bTAG\b|\bYOUR\b`)
 
@@ -32,7 +42,7 @@ func TestEachPageInstalls(t *testing.T) {
 		t.Errorf("the README of the chart does not say %q", takeOver)
 	}
 	used := map[string]bool{}
-	for _, cloud := range []string{"digitalocean", "linode", "local", "yandex"} {
+	for _, cloud := range listed(t, Clouds) {
 		kustomize, err := Kustomize(root, cloud)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +94,7 @@ func TestTheFoldersRender(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles kustomize and Helm; make verify runs it")
 	}
-	for _, cloud := range []string{"digitalocean", "linode", "local", "yandex"} {
+	for _, cloud := range listed(t, Clouds) {
 		t.Run(cloud, func(t *testing.T) {
 			kustomize, err := Kustomize(root, cloud)
 			if err != nil {

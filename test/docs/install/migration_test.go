@@ -10,7 +10,7 @@ import (
 
 // TestEachGuideMigrates: a guide goes to this driver and back. TestMigration of test/e2e/cluster runs one.
 func TestEachGuideMigrates(t *testing.T) {
-	for _, cloud := range []string{"digitalocean", "linode", "yandex"} {
+	for _, cloud := range listed(t, Vendors) {
 		m, err := Migrate(root, cloud)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestTheMovesRender(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles kustomize; make verify runs it")
 	}
-	for _, cloud := range []string{"digitalocean", "linode", "yandex"} {
+	for _, cloud := range listed(t, Vendors) {
 		m, err := Migrate(root, cloud)
 		if err != nil {
 			t.Fatal(err)
