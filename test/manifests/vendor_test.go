@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,15 @@ func TestVendorComponents(t *testing.T) {
 			[]string{"network-hdd", "network-ssd", "network-ssd-nonreplicated", "network-ssd-io-m3"},
 			[]string{"snapshots"}, 1,
 		},
+	}
+	folders, err := filepath.Glob(filepath.Join(deploy, "components", "vendor-*"))
+	if err != nil || len(folders) < 3 {
+		t.Fatalf("the components are %q, %v", folders, err)
+	}
+	for _, folder := range folders {
+		if _, has := tests[filepath.Base(folder)]; !has {
+			t.Errorf("no case is about %s", folder)
+		}
 	}
 	for component, tc := range tests {
 		t.Run(component, func(t *testing.T) {
