@@ -11,6 +11,7 @@ export CGO_ENABLED ?= 0
 BUILD   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 
 CLOUD       ?= local
+CLOUDS      := $(notdir $(wildcard deploy/overlays/*))
 NODES       ?= 2
 RUNS        ?= 100
 SEED        ?= 1
@@ -41,8 +42,7 @@ packages: ## Install the programs other than Go that the suites need (root, Debi
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
 	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
-	@case "$(CLOUD)" in local | digitalocean | linode | yandex) ;; \
-		*) echo "CLOUD=$(CLOUD): known are local, digitalocean, linode, yandex" >&2; exit 1 ;; esac
+	@case " $(CLOUDS) " in *" $(CLOUD) "*) ;; *) echo "CLOUD=$(CLOUD): known are $(CLOUDS)" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
 	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
@@ -154,7 +154,7 @@ image-names: ## Write bin/images, a kustomize component with the images' names: 
 
 .PHONY: install-yaml
 install-yaml: $(if $(PIN),pin,image-names) ## Render bin/install-<cloud>.yaml of every overlay, with the images' names: REGISTRY, TAG, PIN=1 adds digests
-	@for cloud in $(notdir $(wildcard deploy/overlays/*)); do \
+	@for cloud in $(CLOUDS); do \
 		mkdir -p bin/install/$$cloud && \
 		printf 'resources: [../../../deploy/overlays/%s]\ncomponents: [../../images]\n' $$cloud >bin/install/$$cloud/kustomization.yaml && \
 		(cd test/manifests && $(GO) tool kustomize build ../../bin/install/$$cloud) >bin/install-$$cloud.yaml || exit 1; \
@@ -187,7 +187,7 @@ vulncheck: ## Fail if a program calls code with a known vulnerability: VULNDB, a
 .PHONY: release-files
 release-files: install-yaml chart sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
 	@rm -rf bin/release && mkdir -p bin/release
-	@cp $(foreach cloud,$(notdir $(wildcard deploy/overlays/*)),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/lvm.cdx.json bin/chart/*.tgz bin/release
+	@cp $(foreach cloud,$(CLOUDS),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/lvm.cdx.json bin/chart/*.tgz bin/release
 	@cd bin/release && sha256sum * >SHA256SUMS && cat SHA256SUMS
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
