@@ -446,7 +446,10 @@ func TestAccountListsAgain(t *testing.T) {
 
 // TestCredentialsOfAnotherAccount: the Secret gets a good token of another account while a volume is attached.
 func TestCredentialsOfAnotherAccount(t *testing.T) {
-	for _, name := range []string{"digitalocean", "linode"} {
+	for _, name := range accounts.Names() {
+		if backends[name].checkSecret != nil {
+			continue // its credentials are no token
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testCredentialsOfAnotherAccount(t, startAccount(t, name, "ours"), startAccount(t, name, "theirs"))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 )
@@ -21,7 +22,7 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 	}
 	linode := []string{"--cloud=linode", "--cluster-id=a", "--credentials-file=/nonexistent"}
 	drivertest.WantRefused(t, whole, map[string]drivertest.CommandLine{
-		"volumes of no cloud":           {{"volumes"}, {"--cloud: required: digitalocean, linode, local, yandex"}},
+		"volumes of no cloud":           {{"volumes"}, {"--cloud: required: " + strings.Join(profile.Names(), ", ")}},
 		"volumes of a cloud not known":  {{"volumes", "--cloud", "digitalocaen"}, {`--cloud "digitalocaen": known are digitalocean, `}},
 		"the last cloud counts":         {{"volumes", "--cloud=linode", "--cloud=local", "--output=json"}, {"--local-pool: required"}},
 		"an id that is none":            {{"volumes", "--cloud=local", "--local-pool=/p", "--delete=n1/0123"}, {"--delete: volume id of 4 bytes"}},

@@ -14,6 +14,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
 func main() {
@@ -100,7 +102,7 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 }
 
 // emulated are the clouds that subtests are named by.
-var emulated = []string{"digitalocean", "linode", "yandex"}
+var emulated = slices.DeleteFunc(profile.Names(), func(name string) bool { return name == "local" })
 
 // backendsOf says which backends a test ran on: those that its subtests are named by, as far as they ran,
 // else the one of its package.

@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +50,7 @@ var runWord = regexp.MustCompile(`^[0-9a-f]{6}$`)
 func (a Account) Check() error {
 	var mistakes []error
 	if _, known := clouds[a.Cloud]; !known {
-		mistakes = append(mistakes, fmt.Errorf("CLOUD=%q: want digitalocean, linode or yandex", a.Cloud))
+		mistakes = append(mistakes, fmt.Errorf("CLOUD=%q: known are %s", a.Cloud, strings.Join(slices.Sorted(maps.Keys(clouds)), ", ")))
 	}
 	if !runWord.MatchString(a.Run) {
 		mistakes = append(mistakes, fmt.Errorf("RUN=%q: want six hexadecimal digits", a.Run))

@@ -35,7 +35,7 @@ var (
 const nothingSent = 3
 
 func TestMain(m *testing.M) {
-	flag.StringVar(&account.Cloud, "cloud", "", "digitalocean, linode or yandex")
+	flag.StringVar(&account.Cloud, "cloud", "", "cloud of the account")
 	flag.StringVar(&account.Run, "run-word", "", "six hexadecimal digits of this run alone")
 	flag.StringVar(&account.TokenFile, "token-file", "", "file with the credentials")
 	flag.StringVar(&account.Region, "region", "", "region, on Yandex Cloud the zone")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/vm"
 )
@@ -34,7 +35,11 @@ func TestKernelThatIsTooOld(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	h := releaseMachine(t, "bullseye", "")
-	for _, flags := range []string{"--cloud=digitalocean", "--cloud=linode", "--cloud=yandex", "--cloud=local --local-pool=/var/lib/pool --node-id=a"} {
+	for _, cloud := range profile.Names() {
+		flags := "--cloud=" + cloud
+		if cloud == "local" {
+			flags += " --local-pool=/var/lib/pool --node-id=a"
+		}
 		out, err := h.guest.Run(within(t), fmt.Sprintf("mkdir -p /var/lib/kubelet/pods; cloudblock-node --endpoint=unix:///run/csi.sock %s; code=$?; ls /run/csi.sock; exit $code", flags))
 		var ended *vm.ExitError
 		if !errors.As(err, &ended) || ended.Code != 1 || !strings.Contains(out, "needs Linux 5.12 or newer") || !strings.Contains(out, "No such file") {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 )
 
 // Skip is a reason why specs do not run. All of them are in this file.
@@ -27,7 +29,7 @@ func of(cloud string, skips []Skip) []Skip {
 // The clouds that reasons are about: pools on the nodes, and those that attach volumes to machines.
 var (
 	pools     = []string{"local"}
-	attaching = []string{"digitalocean", "linode", "yandex"}
+	attaching = slices.DeleteFunc(profile.Names(), func(name string) bool { return name == "local" })
 )
 
 func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
