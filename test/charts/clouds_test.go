@@ -48,7 +48,7 @@ func checkCloud(t *testing.T, file values) error {
 }
 
 // TestOneListOfClouds: each overlay has a file of the chart and is in its schema and in the comments of values.yaml, and
-// nothing else is.
+// nothing else is. The driver of a vendor is in the comments and in the expressions of monitoring.
 func TestOneListOfClouds(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(deploy, "overlays"))
 	if err != nil {
@@ -75,8 +75,14 @@ func TestOneListOfClouds(t *testing.T) {
 		if !strings.Contains(ofCloud, cloud) {
 			t.Errorf("values.yaml: the comment of `cloud` does not name %s", cloud)
 		}
-		if driver, _ := at(cloudFile(t, cloud), "vendor", "driver").(string); !strings.Contains(ofVendor, driver) {
+		driver, _ := at(cloudFile(t, cloud), "vendor", "driver").(string)
+		if !strings.Contains(ofVendor, driver) {
 			t.Errorf("values.yaml: the comment of `vendor` does not name %s", driver)
+		}
+		for _, file := range []string{"rules.yaml", "dashboard.json"} {
+			if !strings.Contains(read(t, filepath.Join(chartDir, "monitoring", file)), strings.ReplaceAll(driver, ".", "[.]")) {
+				t.Errorf("monitoring/%s: no expression has the driver_name %s", file, driver)
+			}
 		}
 	}
 }
