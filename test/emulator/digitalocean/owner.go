@@ -69,6 +69,9 @@ func (c *Cloud) AddVolume(v Volume) (string, error) {
 	if _, exists := c.now.volumes[v.ID]; exists {
 		return "", fmt.Errorf("volume %s exists", v.ID)
 	}
+	if !volumeName.MatchString(v.Name) {
+		return "", fmt.Errorf("volume %q: %s", v.Name, badVolumeName.Message)
+	}
 	return v.ID, c.addVolume(volume{Volume: v})
 }
 

@@ -58,6 +58,9 @@ func (c *Cloud) AddVolume(v Volume) (int, error) {
 	if _, exists := c.now.volumes[v.ID]; exists {
 		return 0, fmt.Errorf("volume %d exists", v.ID)
 	}
+	if why := checkLabel(v.Label); why != nil {
+		return 0, fmt.Errorf("label %q: %s", v.Label, why.reason)
+	}
 	added, err := c.addVolume(volume{Volume: v}, nil, 0)
 	if err != nil {
 		return 0, err

@@ -109,6 +109,14 @@ func (c *Cloud) mayCreate(v *volume, encryption string, attach attachRequest) *r
 
 // mayName says why a volume cannot have a label.
 func (c *Cloud) mayName(label string) *refusal {
+	if !c.rules.LabelsRepeat && len(c.now.volumeList(func(v volume) bool { return v.Label == label })) > 0 {
+		return &taken
+	}
+	return checkLabel(label)
+}
+
+// checkLabel says why no volume can have a label.
+func checkLabel(label string) *refusal {
 	switch {
 	case label == "":
 		return &noLabel
@@ -118,8 +126,6 @@ func (c *Cloud) mayName(label string) *refusal {
 		return &badFirst
 	case !labelLetters.MatchString(label) || strings.Contains(label, "--") || strings.Contains(label, "__"):
 		return &badLabel
-	case !c.rules.LabelsRepeat && len(c.now.volumeList(func(v volume) bool { return v.Label == label })) > 0:
-		return &taken
 	}
 	return nil
 }

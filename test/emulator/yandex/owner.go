@@ -74,6 +74,9 @@ func (c *Cloud) AddDisk(d Disk) (string, error) {
 	if _, exists := c.now.disks[d.ID]; exists {
 		return "", fmt.Errorf("disk %s exists", d.ID)
 	}
+	if why := checkNaming(d.Name, d.Description, d.Labels); why != nil {
+		return "", fmt.Errorf("disk %q: %s", d.Name, why.text)
+	}
 	status := cmp.Or(d.Status, statusReady)
 	if err := c.addDisk(disk{Disk: d}); err != nil {
 		return "", err
