@@ -8,21 +8,35 @@ import (
 	"testing"
 )
 
-// hostile are answers that say nothing of what was asked for, from a proxy or from an API that breaks.
-var hostile = map[string]struct {
+// A hostileAnswer says nothing of what was asked for.
+type hostileAnswer struct {
 	status     int
 	kind, body string
 	cut        bool
-}{
+}
+
+const (
+	emptyObject = "an empty object"
+	redirect    = "a redirect"
+	tooLarge    = "64 MiB"
+)
+
+// hostile are answers from a proxy or from an API that breaks.
+var hostile = map[string]hostileAnswer{
 	"HTML":                {http.StatusOK, "text/html", "<html>please log in</html>", false},
-	"an empty object":     {http.StatusOK, "application/json", "{}", false},
+	"nothing":             {http.StatusOK, "application/json", "", false},
+	"an empty list":       {http.StatusOK, "application/json", "[]", false},
+	"an object as HTML":   {http.StatusOK, "text/html", "{}", false},
+	emptyObject:           {http.StatusOK, "application/json", "{}", false},
 	"{} and 500":          {http.StatusInternalServerError, "application/json", "{}", false},
 	"a proxy's 502":       {http.StatusBadGateway, "text/html", "<html>bad gateway</html>", false},
 	"null":                {http.StatusOK, "application/json", "null", false},
-	"a redirect":          {http.StatusFound, "text/html", "", false},
+	redirect:              {http.StatusFound, "text/html", "", false},
 	"a proxy's 404":       {http.StatusNotFound, "text/html", "default backend - 404", false},
 	"a part of an answer": {http.StatusOK, "application/json", `{"id":1,`, true},
-	"64 MiB":              {http.StatusOK, "application/json", "{" + strings.Repeat(" ", 64<<20) + "}", false},
+	"a proxy's 400":       {http.StatusBadRequest, "text/html", "<html>bad request</html>", false},
+	"another API's 404":   {http.StatusNotFound, "application/json", `{"unexpected":"not found"}`, false},
+	tooLarge:              {http.StatusOK, "application/json", "{" + strings.Repeat(" ", 64<<20) + "}", false},
 }
 
 // DisbelieveAnswers checks the calls of an SDK one by one: whatever it makes of a hostile answer, none is a success, and each call sends
@@ -33,14 +47,7 @@ func DisbelieveAnswers(t *testing.T, calls func(t *testing.T, through http.Round
 		asked := 0
 		through := RoundTripper(func(r *http.Request) (*http.Response, error) {
 			asked++
-			body := io.Reader(strings.NewReader(a.body))
-			if a.cut {
-				body = io.MultiReader(body, brokenOff{})
-			}
-			return &http.Response{
-				StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: io.NopCloser(body),
-				Header: http.Header{"Content-Type": {a.kind}, "Location": {"https://elsewhere.example/"}},
-			}, nil
+			return a.to(r), nil
 		})
 		for call, do := range calls(t, through) {
 			asked = 0
@@ -52,6 +59,18 @@ func DisbelieveAnswers(t *testing.T, calls func(t *testing.T, through http.Round
 				t.Errorf("%s, answered with %s, has sent %d requests, want one", call, answer, asked)
 			}
 		}
+	}
+}
+
+// to is the answer to a request.
+func (a hostileAnswer) to(r *http.Request) *http.Response {
+	body := io.Reader(strings.NewReader(a.body))
+	if a.cut {
+		body = io.MultiReader(body, brokenOff{})
+	}
+	return &http.Response{
+		StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: io.NopCloser(body),
+		Header: http.Header{"Content-Type": {a.kind}, "Location": {"https://elsewhere.example/"}},
 	}
 }
 

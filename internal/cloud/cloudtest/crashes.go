@@ -14,19 +14,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Around is called for each request of a controller, with what sends it, and returns what came of it.
-type Around func(send func() error) error
-
-// Account is an emulated account of a cloud.
-type Account interface {
-	// Open makes a controller of it; around, unless it is nil, is put around each of its requests.
-	Open(t *testing.T, around Around) cloud.Cloud
-	// Left is how many volumes and snapshots it holds, when the controller has tidied up.
-	Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int)
-	// At is the node that the volume is on, or "".
-	At(id cloud.VolumeID) cloud.NodeID
-}
-
 // Crashes sees to it that one controller goes on where another has ended: the account is the only state.
 type Crashes struct {
 	// Fresh starts an account.
@@ -38,6 +25,16 @@ type Crashes struct {
 	// Node and Second are machines, and Elsewhere are zones of which only a later one can serve.
 	Node, Second cloud.NodeID
 	Elsewhere    []string
+	// Names are those that the cloud documents for volumes, as it says and not as the backend reads it, and Page is how many volumes the
+	// largest page of a list has.
+	Names cloud.NameRule
+	Page  int
+	// HTTP makes a controller of an account from Fresh whose requests go through what over makes of the transport. NoHTTP: the API is
+	// not one of HTTP.
+	HTTP   func(t *testing.T, account Account, over func(base http.RoundTripper) http.RoundTripper) cloud.Cloud
+	NoHTTP bool
+	// Empty are the changes that an HTTP API answers with {} when they are done.
+	Empty []Change
 	// Simulated plays in simulated time: nothing of the accounts is outside of the program then.
 	Simulated bool
 }
@@ -307,27 +304,3 @@ func (c *cut) reached() bool {
 	defer c.mu.Unlock()
 	return c.count >= c.at
 }
-
-// OverHTTP puts something around the requests of a transport. Nil: nothing.
-func OverHTTP(base http.RoundTripper, around Around) http.RoundTripper {
-	if around == nil {
-		return base
-	}
-	return RoundTripper(func(r *http.Request) (res *http.Response, err error) {
-		err = around(func() error {
-			res, err = base.RoundTrip(r) //nolint:bodyclose // it is the caller's, or closed below
-			return err
-		})
-		if err != nil && res != nil {
-			_ = res.Body.Close()
-			res = nil
-		}
-		return res, err
-	})
-}
-
-// RoundTripper is a transport made of a function.
-type RoundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -23,6 +23,10 @@ func (account) Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int) {
 
 func (account) At(cloud.VolumeID) cloud.NodeID { return "" }
 
+func (account) Arm(cloudtest.Change, cloudtest.Fault) (struck func() bool) { return nil }
+
+func (account) Add(string) (cloud.VolumeID, error) { return "", nil }
+
 // A cloud is asked only for what its Capabilities have: the contract suite demands the refusals.
 func TestACloudThatHasOnlyVolumesIsRaced(t *testing.T) {
 	only := memory.Full()

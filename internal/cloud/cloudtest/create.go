@@ -5,7 +5,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -259,35 +258,6 @@ func (h Harness) testCopies(t *testing.T) {
 			}
 		})
 	}
-}
-
-func (h Harness) testNames(t *testing.T) {
-	h.check(t, "any name that CSI allows makes a volume of its own", func(e *env) {
-		long := strings.Repeat("n", 127)
-		names := []string{
-			"pvc-6c4a4ee5-47e4-4e9f-8c1c-0d0a4f4f5a01", "PVC-6C4A4EE5-47E4-4E9F-8C1C-0D0A4F4F5A01",
-			"a b", "a-b", "a_b", "../a", "a?b=c#d&e", "том", "1", long + "a", long + "b", long,
-		}
-		ids := map[cloud.VolumeID]string{}
-		for _, name := range names {
-			vol := e.volume(name)
-			if other, taken := ids[vol.ID]; taken {
-				e.Errorf("%q and %q are both volume %s", other, name, vol.ID)
-			}
-			ids[vol.ID] = name
-		}
-		for id, name := range ids {
-			found, err := e.c.FindVolume(e.Context(), name)
-			if err != nil || found.ID != id {
-				e.Errorf("FindVolume(%q) = %s, %v, want %s", name, found.ID, err, id)
-			}
-		}
-	})
-	h.check(t, "fault.InvalidArgument for a request without a name", func(e *env) {
-		_, err := e.c.CreateVolume(e.Context(), e.request(""))
-		e.want(err, `CreateVolume("")`, fault.InvalidArgument)
-		e.left()
-	})
 }
 
 func (h Harness) testFind(t *testing.T) {

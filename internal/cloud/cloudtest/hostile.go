@@ -54,7 +54,7 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 		}
 		body = strings.ReplaceAll(body, "TOKEN", FuzzedToken)
 		synctest.Test(t, func(t *testing.T) {
-			c := backend(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			c := backend(t, RoundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Host != FuzzedHost {
 					t.Errorf("a request with the token %q goes to %s", r.Header.Get("Authorization"), r.URL)
 				}
@@ -67,10 +67,6 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 		})
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // SurviveAnswers makes each call of a backend whose API answers with anything. Each must end within its time, and an error
 // must have a kind, or say that the time has ended, and not have the token.

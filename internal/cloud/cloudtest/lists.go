@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -176,5 +177,47 @@ func (e *env) exactly(got, want []string) {
 	slices.Sort(b)
 	if !slices.Equal(a, b) {
 		e.Errorf("the list has %q, want %q", a, b)
+	}
+}
+
+// Failure P5: a list has all that existed the whole time although the first and the last volume go after each of its pages, or it is an
+// error.
+func (w *world) changingPages() {
+	var ids []cloud.VolumeID
+	for n := range w.Page + w.Page/2 {
+		id, err := w.account.Add(fmt.Sprintf("entry-%d", n))
+		Must(w.T, err)
+		ids = append(ids, id)
+	}
+	var lists atomic.Bool
+	requests := 0
+	reader := w.account.Open(w.T, func(send func() error) error {
+		err := send()
+		if !lists.Load() {
+			return err
+		}
+		if requests++; requests <= 4 {
+			last := len(ids) - 1
+			for _, id := range []cloud.VolumeID{ids[0], ids[last]} {
+				if err := w.c.DeleteVolume(w.Context(), id); err != nil {
+					w.Error(err)
+				}
+			}
+			ids = ids[1:last]
+			pass(short) // some clouds still list for a while what they delete
+		}
+		return err
+	})
+	lists.Store(true)
+	list, err := reader.ListVolumes(w.Context(), cloud.Page{})
+	lists.Store(false)
+	Must(w.T, err)
+	if requests < 2 {
+		w.Errorf("the list has %d volumes after %d requests: Crashes.Page has to be the largest page of the account", len(list.Volumes), requests)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(list.Volumes, func(vol cloud.Volume) bool { return vol.ID == id }) {
+			w.Errorf("the list of %d lacks %s", len(list.Volumes), id)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package digitalocean_test
 
 import (
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 )
 
 func origin(t *testing.T, c cloud.Cloud) cloud.VolumeID { return volume(t, c, "origin").ID }
@@ -43,28 +45,79 @@ func (a crashed) At(id cloud.VolumeID) cloud.NodeID {
 	return ""
 }
 
-func crashes(lasts clock.Span) cloudtest.Crashes {
+// changes are the requests that make each change. Where none has an operation, a fault of it delays or refuses the request.
+var changes = map[cloudtest.Change]emulator.Fault{
+	cloudtest.Create: {Method: "POST", Route: "/v2/volumes"},
+	cloudtest.Attach: {Method: "POST", Route: actionsRoute, Body: `"attach"`},
+	cloudtest.Detach: {Method: "POST", Route: actionsRoute, Body: `"detach"`},
+	cloudtest.Expand: {Method: "POST", Route: actionsRoute, Body: `"resize"`},
+	cloudtest.Delete: {Method: "DELETE", Route: "/v2/volumes/{volume_id}"},
+}
+
+func (a crashed) Arm(next cloudtest.Change, f cloudtest.Fault) (struck func() bool) {
+	armed := changes[next]
+	armed.Times, armed.Effect = 1, faults.Effect{
+		Errored: f.Fail, Takes: clock.Fixed(f.Takes), Delay: clock.Fixed(f.Delay), DelayAnswer: clock.Fixed(f.DelayAnswer),
+	}
+	switch instant := next == cloudtest.Create || next == cloudtest.Delete; {
+	case f.LoseRequest:
+		armed.Lost = faults.LostBefore
+	case f.LoseAnswer:
+		armed.Lost = faults.LostAfter
+	case f.Throttle:
+		armed.Status = http.StatusTooManyRequests
+	case f.Fail && instant:
+		armed.Effect = faults.Effect{Status: http.StatusUnprocessableEntity, Message: "the volume cannot be made"}
+	case f.Takes > 0 && instant:
+		armed.Effect = faults.Effect{Delay: clock.Fixed(f.Takes)}
+	}
+	hit := a.Cloud.Arm(armed)
+	return func() bool { return hit.Hits() == 1 }
+}
+
+func (a crashed) Add(name string) (cloud.VolumeID, error) {
+	id, err := a.AddVolume(emulator.Volume{Name: name, SizeGiB: 1, Region: emulator.DefaultRegion})
+	return cloud.VolumeID(id), err
+}
+
+func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 	return cloudtest.Crashes{
 		Fresh: func(t *testing.T) cloudtest.Account {
-			return crashed{start(t, emulator.Options{Durations: emulator.Actions(lasts)})}
+			return crashed{start(t, emulator.Options{Durations: emulator.Actions(lasts), Rules: rules})}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"nyc2", "ams3"},
+		Names: cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true}, Page: 200,
+		HTTP: func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+			return open(t, account.(crashed).Cloud, func(cfg *digitalocean.Config) { cfg.Transport = over(cfg.Transport) })
+		},
 	}
 }
 
 // C1, C2, A10: a controller is killed at each of its requests in turn, before and after the request's effect; a
 // new one that is asked the same converges, and nothing is left or doubled.
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
-	crashes(clock.Fixed(2 * time.Millisecond)).Kill(t)
+	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Kill(t)
 }
 
 // A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
 func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
-	crashes(clock.Fixed(2 * time.Millisecond)).Waited(t)
+	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
+}
+
+// A1, C1, E3, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+func TestWhatGoesWrongInTheCloud(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{
+		"changes show in the end": {}, "changes show before their end": {ChangeOnAccept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashes(clock.Fixed(2*time.Millisecond), rules).Faults(t)
+		})
+	}
 }
 
 // Two controllers on one account are asked the same at once: locks and queues of one process carry no
 // correctness.
 func TestTwoControllersAtOnceConverge(t *testing.T) {
-	crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}).Race(t)
+	crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, emulator.Rules{}).Race(t)
 }

@@ -1,6 +1,7 @@
 package linode_test
 
 import (
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -42,6 +44,37 @@ func (a crashed) At(id cloud.VolumeID) cloud.NodeID {
 	return ""
 }
 
+// changes are the requests that make each change.
+var changes = map[cloudtest.Change]emulator.Fault{
+	cloudtest.Create: {Method: "POST", Route: volumesRoute},
+	cloudtest.Attach: {Method: "POST", Route: attachRoute},
+	cloudtest.Detach: {Method: "POST", Route: detachRoute},
+	cloudtest.Expand: {Method: "POST", Route: resizeRoute},
+	cloudtest.Delete: {Method: "DELETE", Route: volumeRoute},
+}
+
+func (a crashed) Arm(next cloudtest.Change, f cloudtest.Fault) (struck func() bool) {
+	armed := changes[next]
+	armed.Times, armed.Effect = 1, faults.Effect{
+		Errored: f.Fail, Takes: clock.Fixed(f.Takes), Delay: clock.Fixed(f.Delay), DelayAnswer: clock.Fixed(f.DelayAnswer),
+	}
+	switch {
+	case f.LoseRequest:
+		armed.Lost = faults.LostBefore
+	case f.LoseAnswer:
+		armed.Lost = faults.LostAfter
+	case f.Throttle:
+		armed.Status = http.StatusTooManyRequests
+	}
+	hit := a.Cloud.Arm(armed)
+	return func() bool { return hit.Hits() == 1 }
+}
+
+func (a crashed) Add(name string) (cloud.VolumeID, error) {
+	id, err := a.AddVolume(emulator.Volume{Label: name})
+	return cloud.VolumeID(strconv.Itoa(id)), err
+}
+
 func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 	return cloudtest.Crashes{
 		Fresh: func(t *testing.T) cloudtest.Account {
@@ -50,6 +83,11 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 			return crashed{start(t, opts)}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"us-den-edge-1", "us-east"},
+		Names: cloud.NameRule{MinLen: 1, MaxLen: 32, Upper: true, Underscore: true, StartLetter: true, NoDoubles: true}, Page: 500,
+		HTTP: func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+			return open(t, account.(crashed).Cloud, func(cfg *linode.Config) { cfg.Transport = over(cfg.Transport) })
+		},
+		Empty: []cloudtest.Change{cloudtest.Detach, cloudtest.Delete},
 	}
 }
 
@@ -80,6 +118,21 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 // A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
 func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
+}
+
+// A1, C1, E3, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+func TestWhatGoesWrongInTheCloud(t *testing.T) {
+	for name, rules := range map[string]emulator.Rules{
+		"stricter answers": strict, "a device that shows as it goes": {ReadyWhileDetaching: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "stricter answers" {
+				t.Skip("make verify runs every variant")
+			}
+			t.Parallel()
+			crashes(clock.Fixed(2*time.Millisecond), rules).Faults(t)
+		})
+	}
 }
 
 // Two controllers on one account are asked the same at once: locks and queues of one process carry no

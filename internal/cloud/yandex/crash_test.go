@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
 )
 
@@ -48,12 +50,40 @@ func (f crashed) At(id cloud.VolumeID) cloud.NodeID {
 	return cloud.NodeID(d.Instance)
 }
 
+// changes are the requests that make each change.
+var changes = map[cloudtest.Change]string{
+	cloudtest.Create: createDisk, cloudtest.Attach: attachDisk, cloudtest.Detach: detachDisk, cloudtest.Expand: updateDisk, cloudtest.Delete: deleteDisk,
+}
+
+func (f crashed) Arm(next cloudtest.Change, fault cloudtest.Fault) (struck func() bool) {
+	armed := emulator.Fault{Route: changes[next], Times: 1, Effect: faults.Effect{
+		Errored: fault.Fail, Takes: clock.Fixed(fault.Takes), Delay: clock.Fixed(fault.Delay), DelayAnswer: clock.Fixed(fault.DelayAnswer),
+	}}
+	switch {
+	case fault.LoseRequest:
+		armed.Lost = faults.LostBefore
+	case fault.LoseAnswer:
+		armed.Lost = faults.LostAfter
+	case fault.Throttle:
+		armed.Status, armed.Message = int(codes.ResourceExhausted), "Rate limit exceeded"
+	}
+	hit := f.Cloud.Arm(armed)
+	return func() bool { return hit.Hits() == 1 }
+}
+
+func (f crashed) Add(name string) (cloud.VolumeID, error) {
+	id, err := f.AddDisk(emulator.Disk{Name: name})
+	return cloud.VolumeID(id), err
+}
+
 func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 	return cloudtest.Crashes{
 		Fresh: func(t *testing.T) cloudtest.Account {
 			return crashed{start(t, emulator.Options{Durations: emulator.Each(lasts), Rules: rules})}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"no-such-zone", "ru-central1-d"}, Simulated: true,
+		Names: cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter: true, EndAlnum: true}, Page: 1000,
+		NoHTTP: true, // FuzzAnswers has its answers
 	}
 }
 
@@ -82,6 +112,19 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 // A1: a detach that waited in a queue takes the volume off no machine that has got it meanwhile.
 func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
+}
+
+// A1, C1, E3, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+func TestWhatGoesWrongInTheCloud(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string]emulator.Rules{
+		"changes show in the end": {PagesByNumber: true}, "changes show before their end": {ChangeOnAccept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashes(clock.Fixed(2*time.Millisecond), rules).Faults(t)
+		})
+	}
 }
 
 // Two controllers on one folder are asked the same at once: locks and queues of one process carry no

@@ -1,0 +1,137 @@
+package cloudtest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// An answeredCall is a call of a backend whose requests get hostile answers: those that read, or those that change something.
+type answeredCall struct {
+	change Change // "": it is none that Crashes.Empty has
+	reads  bool
+	call   func(ctx context.Context, c cloud.Cloud) error
+}
+
+// disbelieve makes each call of a backend with hostile answers, which the parsers of SDKs take for success: the outcome of a change is
+// uncertain, and what is read unavailable.
+func (cr Crashes) disbelieve(t *testing.T) {
+	for name, a := range hostile {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := cr.Fresh(t)
+				for call, ac := range cr.answeredCalls(t, account.Open(t, nil)) {
+					if name == tooLarge && call != "GetVolume" {
+						continue // one is enough of this size
+					}
+					err := ac.call(t.Context(), cr.HTTP(t, account, ac.answeredWith(a)))
+					switch kind := fault.Of(err); {
+					case kind == fault.Uncertain && !ac.reads, kind == fault.Unavailable && ac.reads:
+					case name == redirect && kind == fault.Unavailable: // what redirects a request has not carried it out
+					case name == emptyObject && slices.Contains(cr.Empty, ac.change): // it says that this was done
+					default:
+						t.Errorf("%s = %v, want fault.Uncertain for a change and fault.Unavailable for a read", call, err)
+					}
+				}
+			})
+		})
+	}
+	t.Run("the token", cr.hideToken)
+}
+
+// answeredWith is a transport that has this answer for the requests.
+func (ac answeredCall) answeredWith(a hostileAnswer) func(base http.RoundTripper) http.RoundTripper {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if (r.Method == http.MethodGet) != ac.reads {
+				return base.RoundTrip(r)
+			}
+			return a.to(r), nil
+		})
+	}
+}
+
+// answeredCalls are the calls that the cloud can do, each with what it needs.
+func (cr Crashes) answeredCalls(t *testing.T, c cloud.Cloud) map[string]answeredCall {
+	t.Helper()
+	caps, size := c.Capabilities(), 2*cr.Request("free").Size
+	vol, err := c.CreateVolume(t.Context(), cr.Request("free"))
+	Must(t, err)
+	free := vol.ID
+	all := map[string]answeredCall{
+		"Check":       {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { return c.Check(ctx) }},
+		"FindVolume":  {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindVolume(ctx, "free"); return err }},
+		"GetVolume":   {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.GetVolume(ctx, free); return err }},
+		"ListVolumes": {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.ListVolumes(ctx, cloud.Page{}); return err }},
+		"CreateVolume": {change: Create, call: func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.CreateVolume(ctx, cr.Request("new"))
+			return err
+		}},
+		"DeleteVolume": {change: Delete, call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteVolume(ctx, free) }},
+	}
+	if caps.Expand {
+		all["ExpandVolume"] = answeredCall{change: Expand, call: func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.ExpandVolume(ctx, free, size)
+			return err
+		}}
+	}
+	if caps.Attach {
+		there := cr.attached(t, c)
+		all["Attach"] = answeredCall{change: Attach, call: func(ctx context.Context, c cloud.Cloud) error {
+			_, err := c.Attach(ctx, free, cr.Second)
+			return err
+		}}
+		all["Detach"] = answeredCall{change: Detach, call: func(ctx context.Context, c cloud.Cloud) error { return c.Detach(ctx, there, cr.Node) }}
+	}
+	if caps.Snapshots {
+		cr.answeredSnapshots(t, c, free, all)
+	}
+	return all
+}
+
+func (cr Crashes) answeredSnapshots(t *testing.T, c cloud.Cloud, of cloud.VolumeID, all map[string]answeredCall) {
+	t.Helper()
+	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: of})
+	Must(t, err)
+	all["FindSnapshot"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindSnapshot(ctx, "s"); return err }}
+	all["GetSnapshot"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.GetSnapshot(ctx, snap.ID); return err }}
+	all["ListSnapshots"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error {
+		_, err := c.ListSnapshots(ctx, "", cloud.Page{})
+		return err
+	}}
+	all["CreateSnapshot"] = answeredCall{call: func(ctx context.Context, c cloud.Cloud) error {
+		_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "t", Volume: of})
+		return err
+	}}
+	all["DeleteSnapshot"] = answeredCall{call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap.ID) }}
+}
+
+// hideToken lets a proxy repeat the token of a request in its refusal: no error has it.
+func (cr Crashes) hideToken(t *testing.T) {
+	for _, body := range []string{
+		"you sent Authorization: Bearer TOKEN", `{"message":"TOKEN"}`, `{"message":"no","request_id":"TOKEN"}`, `{"token":"TOKEN"}`,
+		`{"errors":[{"reason":"TOKEN"}]}`, `{"errors":[{"reason":"no","field":"TOKEN"}]}`, `{"error":{"code":"TOKEN","message":"TOKEN"}}`,
+	} {
+		account := cr.Fresh(t)
+		id := cr.origin(t, account.Open(t, nil))
+		token := ""
+		c := cr.HTTP(t, account, func(http.RoundTripper) http.RoundTripper {
+			return RoundTripper(func(r *http.Request) (*http.Response, error) {
+				_, token, _ = strings.Cut(r.Header.Get("Authorization"), " ")
+				a := hostileAnswer{status: http.StatusForbidden, kind: "application/json", body: strings.ReplaceAll(body, "TOKEN", token)}
+				return a.to(r), nil
+			})
+		})
+		for _, err := range []error{c.Check(t.Context()), c.DeleteVolume(t.Context(), id)} {
+			if err == nil || token == "" || strings.Contains(err.Error(), token) {
+				t.Errorf("answered with %s: %v, want an error without the token %q", body, err, token)
+			}
+		}
+	}
+}
