@@ -121,3 +121,6 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, emulator.Rules{}).Race(t)
 }
+
+// roundTripper is a transport made of a function.
+type roundTripper = cloudtest.RoundTripper

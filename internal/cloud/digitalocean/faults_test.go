@@ -1,8 +1,6 @@
 package digitalocean_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,154 +45,15 @@ func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {
 	}
 }
 
-// C1: whichever side of a create gets lost, the repeat finds the one volume, and a first answer that never
-// came equals the second.
-func TestCreateWithALostAnswerMakesOneVolume(t *testing.T) {
-	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
-		t.Run(string(lost), func(t *testing.T) {
-			account := start(t, emulator.Options{})
-			bare := open(t, account)
-			account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Lost: lost}})
-			_, err := bare.CreateVolume(t.Context(), request("a"))
-			want(t, err, fault.Uncertain)
-			first, err := stack(bare).CreateVolume(t.Context(), request("a"))
-			must(t, err)
-			second, err := stack(bare).CreateVolume(t.Context(), request("a"))
-			must(t, err)
-			if fmt.Sprintf("%+v", first) != fmt.Sprintf("%+v", second) || len(account.Volumes()) != 1 {
-				t.Errorf("the repeats answer\n%+v\n%+v, and there are %d volumes", first, second, len(account.Volumes()))
-			}
-		})
-	}
-}
-
-func TestLostAnswersOfAttachAndDetachAreSettledByTheRepeat(t *testing.T) {
-	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
-		t.Run(string(lost), func(t *testing.T) {
-			account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(20 * time.Millisecond))})
-			c := open(t, account)
-			vol := volume(t, c, "a")
-			lose := func() {
-				account.Arm(emulator.Fault{Method: "POST", Route: actionsRoute, Times: 1, Effect: faults.Effect{Lost: lost}})
-			}
-			lose()
-			_, err := c.Attach(t.Context(), vol.ID, node1)
-			want(t, err, fault.Uncertain)
-			_, err = c.Attach(t.Context(), vol.ID, node1)
-			must(t, err)
-			at(t, account, vol.ID, droplet1)
-			lose()
-			want(t, c.Detach(t.Context(), vol.ID, node1), fault.Uncertain)
-			must(t, c.Detach(t.Context(), vol.ID, node1))
-			at(t, account, vol.ID, 0)
-			lose()
-			_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-			want(t, err, fault.Uncertain)
-			exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-			if err != nil || exp.Size != 2*cloud.GiB {
-				t.Errorf("ExpandVolume again = %+v, %v", exp, err)
-			}
-			account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Lost: lost}})
-			want(t, c.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
-			must(t, c.DeleteVolume(t.Context(), vol.ID))
-			if left := account.Volumes(); len(left) > 0 {
-				t.Errorf("left are %+v", left)
-			}
-		})
-	}
-}
-
-// The cloud reports an errored action and not why: the call says what to do, and the next one sends it anew.
+// The cloud reports an errored action and not why: the answer says what to do.
 func TestAnErroredActionIsUnavailableAndRepeatable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})
 		c := open(t, account)
 		vol := volume(t, c, "a")
-		fail := func() {
-			account.Arm(emulator.Fault{Method: "POST", Route: actionsRoute, Times: 1, Effect: faults.Effect{Errored: true}})
-		}
-		fail()
+		account.Arm(emulator.Fault{Method: "POST", Route: actionsRoute, Times: 1, Effect: faults.Effect{Errored: true}})
 		_, err := c.Attach(t.Context(), vol.ID, node1)
 		want(t, err, fault.Unavailable, string(vol.ID), "droplet 101", "sent again")
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		fail()
-		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "sent again")
-		at(t, account, vol.ID, droplet1)
-		must(t, c.Detach(t.Context(), vol.ID, node1))
-		fail()
-		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-		want(t, err, fault.Unavailable, "sent again")
-		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-		must(t, err)
-	})
-}
-
-// A1: an attachment that an earlier detach is still undoing is none. The attach that meets it waits for the
-// detach, and attaches then.
-func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		dying, living := open(t, account), open(t, account)
-		vol := volume(t, dying, "a")
-		_, err := dying.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		account.Arm(emulator.Fault{Method: "POST", Body: `"detach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(200 * time.Millisecond)}})
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
-		_, err = living.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		if running := account.Running(); len(running) > 0 {
-			t.Errorf("Attach answered while %+v", running)
-		}
-		at(t, account, vol.ID, droplet1)
-	})
-}
-
-// A1: "not attached" is free only when no attach is under way; and a detach that comes late takes nothing
-// off another droplet.
-func TestADetachWaitsForAnAttachThatIsUnderWay(t *testing.T) {
-	for name, node := range map[string]cloud.NodeID{"from its droplet": node1, "from wherever it is": ""} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{})
-				dying, living := open(t, account), open(t, account)
-				vol := volume(t, dying, "a")
-				account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(150 * time.Millisecond)}})
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-				defer cancel()
-				_, err := dying.Attach(ctx, vol.ID, node1)
-				want(t, err, fault.Uncertain)
-				must(t, living.Detach(t.Context(), vol.ID, node))
-				if running := account.Running(); len(running) > 0 {
-					t.Errorf("Detach answered while %+v", running)
-				}
-				at(t, account, vol.ID, 0)
-				_, err = living.Attach(t.Context(), vol.ID, node2)
-				must(t, err)
-				must(t, dying.Detach(t.Context(), vol.ID, node1))
-				at(t, account, vol.ID, droplet2)
-			})
-		})
-	}
-}
-
-// A1: an attach whose caller has gone before it was answered lands before the detach that follows it.
-func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		vol := volume(t, c, "a")
-		account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)}})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err := c.Attach(ctx, vol.ID, node1)
-		want(t, err, fault.Uncertain)
-		must(t, c.Detach(t.Context(), vol.ID, node1))
-		timer := time.NewTimer(200 * time.Millisecond)
-		<-timer.C
-		at(t, account, vol.ID, 0)
 	})
 }
 
@@ -258,24 +117,6 @@ func TestAFullDropletIsExhausted(t *testing.T) {
 	at(t, account, second.ID, 0)
 }
 
-// A droplet that somebody else is changing delays an attach and does not fail it.
-func TestAPendingEventIsADelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		mine, other := open(t, account), open(t, account, inCluster("two"))
-		vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
-		account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)}})
-		done := make(chan error, 1)
-		go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
-		until(t, "a change is under way", func() bool { return len(account.Running()) > 0 })
-		_, err := mine.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		must(t, <-done)
-		at(t, account, vol.ID, droplet1)
-		at(t, account, theirs.ID, droplet1)
-	})
-}
-
 // Many attaches to one droplet queue here instead of colliding there.
 func TestOneDropletTakesItsChangesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,30 +177,6 @@ func TestTheRepeatOfAGrowthIsNotAnsweredWithAnOldSize(t *testing.T) {
 		stale.Disarm()
 		if exp, err := c.ExpandVolume(t.Context(), id, 2*cloud.GiB); err != nil || exp.Size != 3*cloud.GiB {
 			t.Errorf("ExpandVolume again = %+v, %v, want 3 GiB", exp, err)
-		}
-	})
-}
-
-// A caller that goes is answered at once, and the write that was sent goes on.
-func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		_, err := c.CreateVolume(ctx, request("a"))
-		if took := time.Since(began); took > 80*time.Millisecond {
-			t.Errorf("the call took %s after its context had ended", took)
-		}
-		want(t, err, fault.Uncertain)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v does not match the context's error", err)
-		}
-		vol, err := stack(c).CreateVolume(t.Context(), request("a"))
-		if err != nil || len(account.Volumes()) != 1 {
-			t.Errorf("the repeat = %+v, %v, and there are %d volumes", vol, err, len(account.Volumes()))
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package linode_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -14,34 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
-
-// A1: an attachment that an earlier detach is still undoing is none. The attach that meets it waits for the
-// detach, and attaches then, also where the volume's device shows until the very end.
-func TestAnAttachWaitsForADetachThatIsUnderWay(t *testing.T) {
-	for name, rules := range map[string]emulator.Rules{
-		"the device goes first": {}, "the device shows as it goes": {ReadyWhileDetaching: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{Rules: rules})
-				dying, living := open(t, account), open(t, account)
-				vol := volume(t, dying, "a")
-				_, err := dying.Attach(t.Context(), vol.ID, node1)
-				must(t, err)
-				post(account, detachRoute, faults.Effect{Takes: clock.Fixed(2 * time.Second)})
-				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-				defer cancel()
-				want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
-				_, err = living.Attach(t.Context(), vol.ID, node1)
-				must(t, err)
-				if running := account.Running(); len(running) > 0 {
-					t.Errorf("Attach answered while %+v", running)
-				}
-				at(t, account, vol.ID, linode1)
-			})
-		})
-	}
-}
 
 // A detach that the cloud gives up without a word is not waited for until its caller gives up, and does not hold
 // up the other volumes of the Linode, whatever the volume shows meanwhile.
@@ -74,33 +45,6 @@ func TestADetachThatFailsInSilenceHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A1: a detach that comes late takes nothing off another Linode, although the API has no word for from where.
-func TestALateDetachTakesNothingOffAnotherLinode(t *testing.T) {
-	for name, node := range map[string]cloud.NodeID{"from its Linode": node1, "from wherever it is": ""} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{})
-				dying, living := open(t, account), open(t, account)
-				vol := volume(t, dying, "a")
-				post(account, attachRoute, faults.Effect{Takes: clock.Fixed(time.Second)})
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
-				_, err := dying.Attach(ctx, vol.ID, node1)
-				want(t, err, fault.Uncertain)
-				must(t, living.Detach(t.Context(), vol.ID, node))
-				if running := account.Running(); len(running) > 0 {
-					t.Errorf("Detach answered while %+v", running)
-				}
-				at(t, account, vol.ID, 0)
-				_, err = living.Attach(t.Context(), vol.ID, node2)
-				must(t, err)
-				must(t, dying.Detach(t.Context(), vol.ID, node1))
-				at(t, account, vol.ID, linode2)
-			})
-		})
-	}
-}
-
 // A1: a detach that waits for the API's budget for longer than its lease reads the volume again before it is sent.
 func TestADetachThatTheBudgetHoldsBackLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,23 +63,6 @@ func TestADetachThatTheBudgetHoldsBackLooksAgain(t *testing.T) {
 		must(t, err)
 		must(t, <-done)
 		at(t, account, vol.ID, linode2)
-	})
-}
-
-// A1: an attach whose caller has gone before it was answered lands before the detach that follows it.
-func TestALateAttachDoesNotOvertakeTheDetach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		vol := volume(t, c, "a")
-		post(account, attachRoute, faults.Effect{Delay: clock.Fixed(150 * time.Millisecond)})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err := c.Attach(ctx, vol.ID, node1)
-		want(t, err, fault.Uncertain)
-		must(t, c.Detach(t.Context(), vol.ID, node1))
-		time.Sleep(200 * time.Millisecond)
-		at(t, account, vol.ID, 0)
 	})
 }
 
@@ -197,24 +124,6 @@ func TestADetachFromALinodeThatIsGoneSendsOneRequest(t *testing.T) {
 		if took, writes := time.Since(began), account.Stats().Writes; took > time.Second || writes != 1 {
 			t.Errorf("the detach took %s and %d requests, want one", took, writes)
 		}
-	})
-}
-
-// A Linode that another one is changing delays an attach and does not fail it.
-func TestABusyLinodeIsADelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{Rules: emulator.Rules{OneChangePerLinode: true}})
-		mine, other := open(t, account), open(t, account, inCluster("two"))
-		vol, theirs := volume(t, mine, "a"), volume(t, other, "b")
-		post(account, attachRoute, faults.Effect{Takes: clock.Fixed(100 * time.Millisecond)})
-		done := make(chan error, 1)
-		go func() { _, err := other.Attach(t.Context(), theirs.ID, node1); done <- err }()
-		until(t, "a change is under way", func() bool { return len(account.Running()) > 0 })
-		_, err := mine.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		must(t, <-done)
-		at(t, account, vol.ID, linode1)
-		at(t, account, theirs.ID, linode1)
 	})
 }
 

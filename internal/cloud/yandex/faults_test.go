@@ -2,7 +2,6 @@ package yandex_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -67,62 +66,6 @@ func left(t *testing.T, folder *emulator.Cloud, disks int) {
 	t.Helper()
 	if all := folder.Disks(); len(all) != disks {
 		t.Errorf("there are %d disks, want %d: %+v", len(all), disks, all)
-	}
-}
-
-// C1: whichever side of a create gets lost, the repeat finds the one disk, and a first answer that never came
-// equals the second.
-func TestCreateWithALostAnswerMakesOneVolume(t *testing.T) {
-	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
-		t.Run(string(lost), func(t *testing.T) {
-			folder := start(t, emulator.Options{})
-			bare := open(t, folder)
-			folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Lost: lost}})
-			_, err := bare.CreateVolume(t.Context(), request("a"))
-			want(t, err, fault.Uncertain)
-			first, err := stack(bare).CreateVolume(t.Context(), request("a"))
-			must(t, err)
-			second, err := stack(bare).CreateVolume(t.Context(), request("a"))
-			must(t, err)
-			if fmt.Sprintf("%+v", first) != fmt.Sprintf("%+v", second) {
-				t.Errorf("the repeats answer\n%+v\n%+v", first, second)
-			}
-			left(t, folder, 1)
-		})
-	}
-}
-
-func TestLostAnswersAreSettledByTheRepeat(t *testing.T) {
-	for _, lost := range []faults.Lost{faults.LostBefore, faults.LostAfter} {
-		t.Run(string(lost), func(t *testing.T) {
-			folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
-			c := open(t, folder)
-			vol := volume(t, c, "a")
-			lose := func(route string) {
-				folder.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Lost: lost}})
-			}
-			lose(attachDisk)
-			_, err := c.Attach(t.Context(), vol.ID, node1)
-			want(t, err, fault.Uncertain)
-			_, err = c.Attach(t.Context(), vol.ID, node1)
-			must(t, err)
-			at(t, folder, vol.ID, machine1)
-			lose(updateDisk)
-			_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-			want(t, err, fault.Uncertain)
-			exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-			if err != nil || exp.Size != 2*cloud.GiB {
-				t.Errorf("ExpandVolume again = %+v, %v", exp, err)
-			}
-			lose(detachDisk)
-			want(t, c.Detach(t.Context(), vol.ID, node1), fault.Uncertain)
-			must(t, c.Detach(t.Context(), vol.ID, node1))
-			at(t, folder, vol.ID, "")
-			lose(deleteDisk)
-			want(t, c.DeleteVolume(t.Context(), vol.ID), fault.Uncertain)
-			must(t, c.DeleteVolume(t.Context(), vol.ID))
-			left(t, folder, 0)
-		})
 	}
 }
 
@@ -245,32 +188,6 @@ func TestOneWritePerCall(t *testing.T) {
 		if stats.Reads > 40 {
 			t.Errorf("%d reads on the happy path: %v", stats.Reads, stats.Routes)
 		}
-	})
-}
-
-// A caller that goes is answered at once, and the write that was sent goes on.
-func TestACallerThatGoesDoesNotCutTheWrite(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{})
-		c := open(t, folder)
-		must(t, c.Check(t.Context())) // makes the connection
-		folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{DelayAnswer: clock.Fixed(100 * time.Millisecond)}})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		_, err := c.CreateVolume(ctx, request("a"))
-		if took := time.Since(began); took > 80*time.Millisecond {
-			t.Errorf("the call took %s after its context had ended", took)
-		}
-		want(t, err, fault.Uncertain)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v does not match the context's error", err)
-		}
-		vol, err := stack(c).CreateVolume(t.Context(), request("a"))
-		if err != nil {
-			t.Errorf("the repeat = %+v, %v", vol, err)
-		}
-		left(t, folder, 1)
 	})
 }
 

@@ -71,21 +71,3 @@ func TestFlagsThatTheCloudWouldRefuse(t *testing.T) {
 		}
 	}
 }
-
-func TestNamesAreLegalAndStayApart(t *testing.T) {
-	legal := regexp.MustCompile(`^[a-z]([-_a-z0-9]{0,61}[a-z0-9])?$`)
-	seen := map[string]string{}
-	for _, request := range []string{
-		"pvc-6c4a4ee5-47e4-4e9f-8c1c-0d0a4f4f5a01", "PVC-6C4A4EE5-47E4-4E9F-8C1C-0D0A4F4F5A01", "1", "a", "-a", "a-", "a_b", "a--b",
-		strings.Repeat("n", 63), strings.Repeat("n", 64), strings.Repeat("n", 65), "../a", "a b", "том",
-	} {
-		got := names.Map("", request)
-		if !legal.MatchString(got) {
-			t.Errorf("the name of %q is %q, which the cloud would refuse", request, got)
-		}
-		if other, taken := seen[got]; taken {
-			t.Errorf("%q and %q have the same name %q", request, other, got)
-		}
-		seen[got] = request
-	}
-}
