@@ -1,0 +1,172 @@
+package linode_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+)
+
+// mutants are what is broken, with a part of the name of the subtest of Crashes.Faults that has to find it.
+var mutants = map[string]string{
+	"takes an attachment that a detach is undoing for one": "an attach waits for a detach",
+	"takes what is free for detached":                      "an attach that arrives late",
+	"leaves a failed create behind":                        "a create that failed leaves nothing",
+	"finds a volume that is not ready":                     "a volume is found once it is ready",
+	"loses an entry that moves to an earlier page":         "a list is complete",
+	"takes 429 for a failure":                              "has no budget for",
+	"names a volume like its request":                      "names that the cloud forbids",
+	"takes any answer for a deletion":                      "no answer that is not the cloud's",
+	"an account that allows all names":                     "names that the cloud forbids",
+	"an account that fails nothing":                        "a create that failed leaves nothing",
+	"an account whose list is one page":                    "a list is complete",
+}
+
+// TestTheSuiteFindsEveryMutant proves that Crashes.Faults can fail, in processes of their own.
+func TestTheSuiteFindsEveryMutant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make verify runs it")
+	}
+	for breaks, caught := range mutants {
+		t.Run(breaks, func(t *testing.T) {
+			t.Parallel()
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=120s")
+			child.Env = append(os.Environ(), "CLOUDTEST_MUTANT="+breaks)
+			out, err := child.CombinedOutput()
+			if err == nil || !slices.ContainsFunc(strings.Split(string(out), "\n"), func(line string) bool {
+				return strings.Contains(line, "--- FAIL: ") && strings.Contains(line, strings.ReplaceAll(caught, " ", "_"))
+			}) {
+				t.Errorf("no subtest %q has failed (%v), but\n%s", caught, err, out)
+			}
+		})
+	}
+}
+
+// TestMutant is the child process.
+func TestMutant(t *testing.T) {
+	breaks := os.Getenv("CLOUDTEST_MUTANT")
+	if breaks == "" {
+		return // there is nothing to test in the parent
+	}
+	cr := crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{})
+	fresh := cr.Fresh
+	cr.Fresh = func(t *testing.T) cloudtest.Account { return mutantAccount{fresh(t).(crashed), breaks} }
+	cr.HTTP = func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
+		a := account.(mutantAccount)
+		return mutant{open(t, a.Cloud, func(cfg *linode.Config) { cfg.Transport = over(cfg.Transport) }), a}
+	}
+	if breaks == "an account whose list is one page" {
+		cr.Page /= 5
+	}
+	cr.Faults(t)
+}
+
+// mutantAccount is an account that is broken, or whose controllers are.
+type mutantAccount struct {
+	crashed
+
+	breaks string
+}
+
+func (a mutantAccount) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
+	return mutant{open(t, a.Cloud, func(cfg *linode.Config) {
+		cfg.OrphanAge, cfg.Lateness = time.Nanosecond, time.Millisecond
+		base := cloudtest.OverHTTP(cfg.Transport, around)
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := base.RoundTrip(r)
+			if err == nil && res.StatusCode == http.StatusTooManyRequests && a.breaks == "takes 429 for a failure" {
+				res.StatusCode = http.StatusServiceUnavailable
+			}
+			return res, err
+		})
+	}), a}
+}
+
+func (a mutantAccount) Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int) {
+	return a.crashed.Left(t, c.(mutant).Cloud)
+}
+
+func (a mutantAccount) Arm(next cloudtest.Change, f cloudtest.Fault) (struck func() bool) {
+	if f.Fail && a.breaks == "an account that fails nothing" {
+		return func() bool { return false }
+	}
+	return a.crashed.Arm(next, f)
+}
+
+func (a mutantAccount) Add(name string) (cloud.VolumeID, error) {
+	id, err := a.crashed.Add(name)
+	if err != nil && a.breaks == "an account that allows all names" {
+		return "1", nil
+	}
+	return id, err
+}
+
+// mutant is a controller that is broken.
+type mutant struct {
+	cloud.Cloud
+
+	of mutantAccount
+}
+
+func (m mutant) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	vol, err := m.Cloud.CreateVolume(ctx, req)
+	switch {
+	case m.of.breaks == "names a volume like its request":
+		vol.Name = req.Name
+	case err != nil && m.of.breaks == "leaves a failed create behind":
+		_, _ = m.of.crashed.Add("left")
+	}
+	return vol, err
+}
+
+func (m mutant) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
+	if m.of.breaks == "finds a volume that is not ready" {
+		list, _ := m.Cloud.ListVolumes(ctx, cloud.Page{})
+		for _, vol := range list.Volumes {
+			return vol, nil
+		}
+	}
+	return m.Cloud.FindVolume(ctx, name)
+}
+
+func (m mutant) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
+	err := m.Cloud.DeleteVolume(ctx, id)
+	if errors.Is(err, fault.Uncertain) && m.of.breaks == "takes any answer for a deletion" {
+		return nil
+	}
+	return err
+}
+
+func (m mutant) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	list, err := m.Cloud.ListVolumes(ctx, page)
+	if n := len(list.Volumes); n > 500 && m.of.breaks == "loses an entry that moves to an earlier page" {
+		list.Volumes = slices.Delete(list.Volumes, 500, 501)
+	}
+	return list, err
+}
+
+func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+	if m.of.breaks == "takes an attachment that a detach is undoing for one" && m.of.At(id) == node {
+		return cloud.Device{}, nil
+	}
+	return m.Cloud.Attach(ctx, id, node)
+}
+
+func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
+	if vol, err := m.Cloud.GetVolume(ctx, id); err == nil && len(vol.AttachedTo) == 0 && m.of.breaks == "takes what is free for detached" {
+		return nil
+	}
+	return m.Cloud.Detach(ctx, id, node)
+}
