@@ -39,7 +39,7 @@ func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, e
 			return v, err
 		}
 	}
-	return v, fmt.Errorf("none of %s can serve it: %w", strings.Join(zones, ", "), err)
+	return v, fmt.Errorf("none of the zones %s can serve it: %w", strings.Join(zones, ", "), err)
 }
 
 // Find returns which of those that have the name of a request was made for it. fault.NotFound where there are none, and fault.Conflict

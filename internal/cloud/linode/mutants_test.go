@@ -165,7 +165,7 @@ func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 }
 
 func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
-	if vol, err := m.Cloud.GetVolume(ctx, id); err == nil && len(vol.AttachedTo) == 0 && m.of.breaks == "takes what is free for detached" {
+	if vol, err := m.GetVolume(ctx, id); err == nil && len(vol.AttachedTo) == 0 && m.of.breaks == "takes what is free for detached" {
 		return nil
 	}
 	return m.Cloud.Detach(ctx, id, node)
