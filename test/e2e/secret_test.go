@@ -175,11 +175,7 @@ func failingLife(t *testing.T, account accounts.Account, pair *programs.Pair, se
 	suffix := strings.ReplaceAll(what, " ", "-")
 	v := create(t, pair, programs.Claim{Name: "of-" + suffix, Filesystem: "ext4", Size: gib})
 	account.Arm(faults.Fault{Effect: effect})
-	defer func() {
-		account.Disarm()
-		// A slow machine formats on when the stage has been given up.
-		eventually(t, "the node is done with "+v.Name, func() bool { return v.Unstage(t.Context()) == nil })
-	}()
+	defer account.Disarm()
 	for _, call := range []struct {
 		name string
 		do   func(context.Context) error
@@ -191,7 +187,12 @@ func failingLife(t *testing.T, account accounts.Account, pair *programs.Pair, se
 		{"expand", func(ctx context.Context) error { return second(v.Expand(ctx, 2*v.Size)) }},
 		{"snapshot", func(ctx context.Context) error { return second(v.Snapshot(ctx, "snap-"+suffix)) }},
 		{"stage", v.Stage},
-		{"unstage", v.Unstage},
+		{"unstage", func(ctx context.Context) error {
+			err := v.Unstage(ctx)
+			// A slow machine formats on when the stage has been given up, and nothing is detached before the node is done.
+			eventually(t, "the node is done with "+v.Name, func() bool { return v.Unstage(t.Context()) == nil })
+			return err
+		}},
 		{"detach", v.Detach},
 		{"delete", v.Delete},
 	} {
