@@ -14,7 +14,7 @@ import (
 
 var digitalOceanTraits = traits{
 	name: "digitalocean", start: startDigitalOcean, sort: digitalOceanSort, refusal: digitalOceanRefusal,
-	odds: func(uint64, bool) odds { return odds{stale: .18, full: .08, pending: .08} },
+	odds: func(bool) odds { return odds{stale: .18, full: .08, pending: .08} },
 }
 
 func startDigitalOcean(o accounts.Options) (accounts.Account, error) {

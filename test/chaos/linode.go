@@ -36,7 +36,7 @@ func linodeRules(seed uint64) linodes.Rules {
 }
 
 // linodeOdds: in real time much less is waited for, so that there are fewer lists.
-func linodeOdds(_ uint64, real bool) odds {
+func linodeOdds(real bool) odds {
 	if real {
 		return odds{stale: .11, full: .1, pending: .14}
 	}

@@ -48,7 +48,7 @@ type traits struct {
 	// sort says what a request is for, and odds how often what goes wrong: so that each kind of fault has its
 	// share, with a backend that lists much or moves little.
 	sort func(accounts.Call) sort
-	odds func(seed uint64, real bool) odds
+	odds func(real bool) odds
 	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
 	// room, of a machine that is busy.
 	refusal func(kind Kind, rng *rand.Rand) faults.Effect
@@ -266,11 +266,11 @@ func (w *restWorld) decide(r accounts.Call) faults.Effect {
 
 // chances are what can happen to a request of a sort.
 func (w *restWorld) chances(s sort) []chance {
-	likely := w.traits.odds(w.in.seed, w.real)
+	likely := w.traits.odds(w.real)
 	if s == toReadOne || s == toReadMany {
 		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
-		if s == toReadMany && likely.stale > 0 && !w.in.since(time.Now().Add(-lag), Full) {
+		if s == toReadMany && !w.in.since(time.Now().Add(-lag), Full) {
 			if w.in.since(time.Now().Add(-unlucky), Late) {
 				likely.stale = unluckily
 			}

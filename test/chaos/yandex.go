@@ -41,11 +41,7 @@ func yandexRules(seed uint64) folders.Rules {
 	return r
 }
 
-// yandexOdds lets no list lag behind where names repeat: a create without a key is then found by its name alone.
-func yandexOdds(seed uint64, real bool) odds {
-	if yandexRules(seed).NamesRepeat {
-		return odds{full: .13, pending: .2}
-	}
+func yandexOdds(real bool) odds {
 	if real { // it looks at its own pace, which is slow in this cluster's time
 		return odds{stale: .18, full: .13, pending: .2}
 	}

@@ -63,42 +63,28 @@ func (c *Cloud) makeTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	}
 	return c.takeSnapshot(ctx, keyed{
 		name: fmt.Sprintf("make the temporary snapshot for volume %q of disk %s", req.Name, req.Source.Volume),
-		what: keyTemporary, request: req.Name, wait: true,
-		remains: func(ctx context.Context, made creation) (bool, error) { return c.temporaryRemains(ctx, req, made) },
+		what: keyTemporary, request: req.Name, wait: true, remains: c.temporaryRemains,
 	}, &compute.CreateSnapshotRequest{
 		FolderId: c.folder, DiskId: string(req.Source.Volume), Name: c.temporaryName(req.Name),
 		Description: description + ", which removes it too", Labels: labels,
 	})
 }
 
-// temporaryRemains reports whether there is the temporary snapshot of a create that was over with the answer. Where that is gone, and the
-// request has another one, that one is the request's: fault.Conflict. While one is being removed it may come back, if that fails, so
-// another is not made before the end.
-func (c *Cloud) temporaryRemains(ctx context.Context, req cloud.CreateVolumeRequest, made creation) (bool, error) {
+// temporaryRemains reports whether there is the temporary snapshot of a create that was over with the answer. While
+// one is being removed it may come back, if that fails, so another is not made before the end.
+func (c *Cloud) temporaryRemains(ctx context.Context, made creation) (bool, error) {
 	snap, err := c.findSnapshot(ctx, cloud.SnapshotID(made.id))
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	case snap == nil:
+		return false, nil
+	case snap.GetStatus() == compute.Snapshot_DELETING:
+		return false, fmt.Errorf("an earlier temporary snapshot %s is being removed: %w", made.id, fault.Unavailable)
 	case snap.GetStatus() == compute.Snapshot_READY:
 		return true, nil
-	case snap != nil && snap.GetStatus() != compute.Snapshot_DELETING:
-		if err := c.DeleteSnapshot(ctx, cloud.SnapshotID(made.id)); err != nil { // it was never whole
-			return false, err
-		}
 	}
-	same, err := c.allSnapshots(ctx, budget.Read, c.temporaryName(req.Name))
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", fault.Uncertain, err)
-	}
-	for _, s := range c.snapshotsFor(req.Name, append(same, snap)) {
-		if s.GetStatus() == compute.Snapshot_DELETING {
-			return false, fmt.Errorf("an earlier temporary snapshot %s is being removed: %w", s.GetId(), fault.Unavailable)
-		}
-		if s.GetId() != made.id { // the list may lag behind
-			return false, fmt.Errorf("snapshot %s has its name: %w", s.GetId(), fault.Conflict)
-		}
-	}
-	return false, nil
+	return false, c.DeleteSnapshot(ctx, cloud.SnapshotID(made.id)) // it was never whole
 }
 
 // wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.

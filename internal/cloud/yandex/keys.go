@@ -13,6 +13,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// maxKeys is how many idempotency keys one call tries before it creates without one.
+const maxKeys = 8
+
 // creation is a create as the cloud answered it.
 type creation struct {
 	// id is of what is made, and operation of what makes it.
@@ -34,33 +37,36 @@ type keyed struct {
 	remains func(ctx context.Context, made creation) (bool, error)
 }
 
-// create sends a create under the request's key. A key that the cloud knows is answered with the operation that it began once,
-// whatever became of that: one that runs is joined, and what one has made is the answer. Where it failed, or what it made is gone, the key
-// is used up; then remains has looked for the name, and the create is sent once more without a key. An error may come with the id of what
-// the failed operation was to make.
+// create sends a create. A key that the cloud knows is answered with the operation that it began once, whatever became
+// of that: one that runs is joined, and what one has made is the answer. Where it failed, or what it made is gone, the
+// key is used up, and the next one follows from that operation, so that every controller finds the same. An error may
+// come with the id of what the failed operation was to make.
 func (c *Cloud) create(ctx context.Context, k keyed) (id string, err error) {
-	made, err := c.run(ctx, k, c.idempotencyKey(k.what, k.request))
-	known := c.answered.add(made.operation)
-	if err != nil || !made.over {
-		return made.id, err
+	key := c.idempotencyKey(k.what, k.request, "")
+	for n := 0; ; n++ {
+		made, err := ops.Run(ctx, c.ops, ops.Op[creation]{
+			Name: k.name, Kind: k.kind, Object: "create " + k.what + " " + k.request, Priority: budget.Write, Key: key,
+			Submit: k.submit,
+		})
+		known := c.answered.add(made.operation)
+		if err != nil || !made.over {
+			return made.id, err
+		}
+		there, err := k.remains(ctx, made)
+		switch {
+		case there && known:
+			return "", fmt.Errorf("%s: an earlier call has made %s for it: %w", k.name, made.id, fault.Conflict)
+		case err != nil || there:
+			return made.id, about(err, "%s", k.name)
+		case n == maxKeys && made.failure != nil:
+			return "", about(made.failure, "%s", k.name)
+		case n == maxKeys:
+			return "", fmt.Errorf("%s: what earlier calls made for it was removed: %w", k.name, fault.Unavailable)
+		}
+		if key = c.idempotencyKey(k.what, k.request, made.operation); n == maxKeys-1 {
+			key = ""
+		}
 	}
-	there, err := k.remains(ctx, made)
-	switch {
-	case there && known:
-		return "", fmt.Errorf("%s: an earlier call has made %s for it: %w", k.name, made.id, fault.Conflict)
-	case err != nil || there:
-		return made.id, about(err, "%s", k.name)
-	}
-	if made, err = c.run(ctx, k, ""); err == nil {
-		err = about(made.failure, "%s", k.name)
-	}
-	return made.id, err
-}
-
-func (c *Cloud) run(ctx context.Context, k keyed, key string) (creation, error) {
-	return ops.Run(ctx, c.ops, ops.Op[creation]{
-		Name: k.name, Kind: k.kind, Object: "create " + k.what + " " + k.request, Priority: budget.Write, Key: key, Submit: k.submit,
-	})
 }
 
 func (k keyed) submit(ctx context.Context, w *ops.Write) (made creation, operation string, err error) {

@@ -63,9 +63,9 @@ const (
 var keySpace = uuid.NewSHA1(uuid.Nil, []byte("cloudblock-csi idempotency keys"))
 
 // idempotencyKey is the key of a create. It follows from the folder, the cluster and the name of the request, and from nothing that
-// a flag or a class can change.
-func (c *Cloud) idempotencyKey(kind, request string) string {
-	return uuid.NewSHA1(keySpace, fmt.Appendf(nil, "%q", []string{c.folder, c.owner.Cluster, kind, request})).String()
+// a flag or a class can change. after is the operation that used the key before up (see create), or empty.
+func (c *Cloud) idempotencyKey(kind, request, after string) string {
+	return uuid.NewSHA1(keySpace, fmt.Appendf(nil, "%q", []string{c.folder, c.owner.Cluster, kind, request, after})).String()
 }
 
 // maxPrefix leaves room for a hash of 80 bits and something readable.

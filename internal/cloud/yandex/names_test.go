@@ -31,21 +31,22 @@ func TestDeviceNames(t *testing.T) {
 // C1: a key follows from the folder, the cluster and the request's name and from nothing else; it is a UUID.
 func TestIdempotencyKeys(t *testing.T) {
 	one := &Cloud{folder: "b1g", owner: ownerOf("one")}
-	key := one.idempotencyKey(keyDisk, "pvc-1")
+	key := one.idempotencyKey(keyDisk, "pvc-1", "")
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(key) {
 		t.Errorf("the key %s is no UUID of version 5", key)
 	}
 	same := &Cloud{folder: "b1g", owner: ownerOf("one"), zone: "ru-central1-b", prefix: "x-"}
-	if got := same.idempotencyKey(keyDisk, "pvc-1"); got != key {
+	if got := same.idempotencyKey(keyDisk, "pvc-1", ""); got != key {
 		t.Errorf("the key of another controller of the cluster is %s, want %s", got, key)
 	}
 	keys := map[string]string{key: "the first"}
 	for name, other := range map[string]string{
-		"another name":      one.idempotencyKey(keyDisk, "pvc-2"),
-		"another kind":      one.idempotencyKey(keySnapshot, "pvc-1"),
-		"another cluster":   (&Cloud{folder: "b1g", owner: ownerOf("two")}).idempotencyKey(keyDisk, "pvc-1"),
-		"another folder":    (&Cloud{folder: "b1h", owner: ownerOf("one")}).idempotencyKey(keyDisk, "pvc-1"),
-		"parts that run on": (&Cloud{folder: "b1go", owner: ownerOf("ne")}).idempotencyKey(keyDisk, "pvc-1"),
+		"another name":      one.idempotencyKey(keyDisk, "pvc-2", ""),
+		"another kind":      one.idempotencyKey(keySnapshot, "pvc-1", ""),
+		"after a failure":   one.idempotencyKey(keyDisk, "pvc-1", "/op"),
+		"another cluster":   (&Cloud{folder: "b1g", owner: ownerOf("two")}).idempotencyKey(keyDisk, "pvc-1", ""),
+		"another folder":    (&Cloud{folder: "b1h", owner: ownerOf("one")}).idempotencyKey(keyDisk, "pvc-1", ""),
+		"parts that run on": (&Cloud{folder: "b1go", owner: ownerOf("ne")}).idempotencyKey(keyDisk, "pvc-1", ""),
 	} {
 		if earlier, taken := keys[other]; taken {
 			t.Errorf("%s has the key of %s", name, earlier)
