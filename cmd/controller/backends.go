@@ -48,7 +48,7 @@ type surroundings struct {
 	registry *prometheus.Registry
 }
 
-// remote is what the backend of a cloud behind an API is told.
+// remote returns the configuration that every cloud API backend shares.
 func (c config) remote(ctx context.Context, around surroundings) (cfg block.Config, err error) {
 	cfg = block.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, ClusterID: c.clusterID, NamePrefix: c.namePrefix,
