@@ -47,19 +47,25 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
 
-# REPORT prints each package as it finishes, what is under way, and one line at the end.
-REPORT = $(GO) run -C $(CURDIR) ./test/report
+# REPORT prints each package as it finishes, what is under way, and one line at the end. It is built first, or nothing is said meanwhile.
+REPORT = $(CURDIR)/bin/report
+
+.PHONY: report
+report:
+	@test/progress.sh "building the report of the tests" $(GO) build -o bin/report ./test/report
+	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/report
+
 TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 
 .PHONY: test
-test: formatted ## Run the tests that need no root, once
+test: formatted report ## Run the tests that need no root, once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
 	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
 
 .PHONY: test-all
-test-all: ## Run every test that needs no root, with -race and in every variant
+test-all: report ## Run every test that needs no root, with -race and in every variant
 	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# -exec: what tests compile is without cgo too.
 	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./... | $(REPORT)'
