@@ -52,7 +52,7 @@ func encoded(t *testing.T, k marker, at int64) []byte {
 // after an unmount and after a power cut in its first mount.
 func TestForgedMarkerInAFile(t *testing.T) {
 	t.Parallel()
-	for _, fs := range allFilesystems {
+	for _, fs := range someFilesystems() {
 		for name, forge := range forgeries {
 			t.Run(string(fs)+" "+name, func(t *testing.T) {
 				t.Parallel()

@@ -41,6 +41,9 @@ const slack = 8 * cloud.MiB
 func TestContractOnEveryFilesystem(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(fs, func(t *testing.T) {
+			if testing.Short() && fs != "xfs" {
+				t.Skip("one filesystem with -short")
+			}
 			h := harness(func(t *testing.T) string { return disk(t, 3<<30, "mkfs."+fs) })
 			if fs != "xfs" {
 				h.Unfit = h.InUse

@@ -57,12 +57,10 @@ func (c *churned) lower() {
 // TestChurn takes eight volumes of all clouds up and down in random order, so that kernel names change hands, and
 // resets the machine in the middle while some are in use. Every file is checked each time.
 func TestChurn(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const seed = 16
 	cycles := *churnCycles
-	if testing.Short() {
-		cycles = 6
-	}
 	t.Logf("seed %d, %d cycles", seed, cycles)
 	rng := rand.New(rand.NewPCG(seed, seed))
 	machine := ownMachine(t, vm.DigitalOcean).machine

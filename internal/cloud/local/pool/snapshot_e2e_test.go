@@ -21,6 +21,9 @@ import (
 func TestCutAtEverySystemCallOnEveryFilesystem(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
+			if testing.Short() && fs != "xfs" {
+				t.Skip("one filesystem with -short")
+			}
 			t.Parallel()
 			// In memory: what a killed process leaves does not depend on how long a disk takes to sync.
 			dir := poolBelow(t, fs, inMemory(t)).dir
