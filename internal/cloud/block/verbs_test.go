@@ -1,0 +1,150 @@
+package block
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+)
+
+// scene is a cloud with one volume, in which nothing else is under way.
+type scene struct {
+	API // what is not asked for
+
+	vol     *Volume
+	lags    bool  // reads show the volume as it was
+	refuses error // the next growth
+	// attach, unless it is nil, is what an attach waits for.
+	attach           chan struct{}
+	resized, deleted int
+	asked            []string // whose operations were read
+}
+
+func (s *scene) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
+	v := *s.vol
+	return &v, nil
+}
+
+func (s *scene) Machine(context.Context, cloud.NodeID) (*Machine, error) {
+	return &Machine{Disks: map[cloud.VolumeID]Disk{s.vol.ID: {}}}, nil
+}
+
+func (s *scene) Attach(context.Context, *ops.Write, cloud.VolumeID, cloud.NodeID) (cloud.Device, string, error) {
+	<-s.attach
+	return cloud.Device{}, "", nil
+}
+
+func (s *scene) Resize(_ context.Context, _ *ops.Write, _ *Volume, size cloud.Bytes) (string, error) {
+	if err := s.refuses; err != nil {
+		s.refuses = nil
+		return "", err
+	}
+	s.resized++
+	if !s.lags {
+		s.vol.Size = size
+	}
+	return "", nil
+}
+
+func (s *scene) Delete(context.Context, *ops.Write, cloud.VolumeID) (string, error) {
+	s.deleted++
+	return "", nil
+}
+
+func (s *scene) Running(_ context.Context, object string) ([]ops.Operation, error) {
+	s.asked = append(s.asked, object)
+	return nil, nil
+}
+
+func (s *scene) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
+	return map[string]ops.Outcome{}, nil
+}
+
+// in runs a test with the verbs of a cloud.
+func (s *scene) in(t *testing.T, traits Traits, test func(t *testing.T, b *Verbs)) {
+	t.Helper()
+	traits.VolumeWord, traits.MachineWord, traits.Largest = "volume", "machine", cloud.TiB
+	traits.VolumeID = func(cloud.VolumeID) bool { return true }
+	traits.MachineID = func(cloud.NodeID) bool { return true }
+	synctest.Test(t, func(t *testing.T) {
+		runner := ops.New(t.Context(), ops.Config{Tracker: s})
+		test(t, New(traits, s, runner, nil))
+		if err := runner.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// C5: a growth that has ended is newer than a read that lags behind.
+func TestASizeThatIsReadLate(t *testing.T) {
+	s := &scene{vol: at(), lags: true}
+	s.in(t, Traits{}, func(t *testing.T, b *Verbs) {
+		if exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil || exp.Size != 20*cloud.GiB {
+			t.Errorf("ExpandVolume = %+v, %v, want the size that was asked for", exp, err)
+		}
+	})
+}
+
+// Where a machine makes one change at a time, the growth of a volume that it has waits for the attach of another one.
+func TestAGrowthWaitsForItsMachine(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		s := &scene{vol: at("m"), attach: make(chan struct{})}
+		s.in(t, Traits{GrowsOnMachine: waits}, func(t *testing.T, b *Verbs) {
+			s.attach = make(chan struct{})
+			errs := make(chan error, 2)
+			go func() {
+				_, err := b.Attach(t.Context(), "w", "m")
+				errs <- err
+			}()
+			time.Sleep(time.Second)
+			go func() {
+				_, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
+				errs <- err
+			}()
+			time.Sleep(2 * time.Second) // reads are shared by those who ask within a moment
+			if (s.resized == 0) != waits {
+				t.Errorf("GrowsOnMachine is %t: during the attach it was resized %d times", waits, s.resized)
+			}
+			close(s.attach)
+			for range cap(errs) {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+			if s.resized != 1 {
+				t.Errorf("it was resized %d times, want once", s.resized)
+			}
+		})
+	}
+}
+
+// A growth that is refused because of a change under way waits for the machine's operations too, where they include those of its volumes.
+func TestAGrowthWaitsForOperationsOfItsMachine(t *testing.T) {
+	s := &scene{vol: at("m"), refuses: errBusy}
+	s.in(t, Traits{MachineHasDisks: true}, func(t *testing.T, b *Verbs) {
+		if _, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil {
+			t.Error(err)
+		}
+		if !slices.Contains(s.asked, b.VolumeKey("v")) || !slices.Contains(s.asked, b.MachineKey("m")) {
+			t.Errorf("the operations of %q were read, want those of the volume and of its machine", s.asked)
+		}
+	})
+}
+
+// What may have changed since it was judged is judged again right before it is deleted.
+func TestRemovalOfWhatHasChanged(t *testing.T) {
+	for _, goes := range []bool{true, false} {
+		s := &scene{vol: at()}
+		s.in(t, Traits{ShowsChanges: true, Lease: time.Second}, func(t *testing.T, b *Verbs) {
+			removed, err := b.Remove(t.Context(), Removal{Name: "remove it", ID: "v", Only: func(*Volume) bool { return goes }})
+			if err != nil || removed != goes || s.deleted > 0 != goes {
+				t.Errorf("Remove = %t, %v with %d requests, want %t", removed, err, s.deleted, goes)
+			}
+		})
+	}
+}
