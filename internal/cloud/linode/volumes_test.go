@@ -152,6 +152,8 @@ func TestAVolumeThatIsBrokenTellsTheOperatorWhatToDo(t *testing.T) {
 	account.SetStatus(number(t, vol.ID), "contact_support")
 	_, err := c.CreateVolume(t.Context(), request("ab"))
 	want(t, err, fault.Uncertain, string(vol.ID), "contact_support", "open a ticket", "when it is deleted")
+	_, err = c.ExpandVolume(t.Context(), vol.ID, vol.Size)
+	want(t, err, fault.Unavailable, string(vol.ID), "contact_support")
 	must(t, c.DeleteVolume(t.Context(), vol.ID))
 	must(t, cloudtest.Repeat(func() error { _, err := c.CreateVolume(t.Context(), request("ab")); return err }))
 }
