@@ -1,8 +1,8 @@
 // Package cloud is the contract between the controller and a place that keeps volumes.
 //
 // A backend translates these methods into the calls of one cloud and nothing more: locking,
-// idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). Each sentence of
-// the comments below is checked by internal/cloud/cloudtest, which every backend passes.
+// idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). What the
+// comments below say is checked by internal/cloud/cloudtest as far as a fake can show it, and every backend passes.
 //
 // Five rules hold for every method:
 //   - Every error carries a kind of package fault, or is (wraps) the context's own error.
