@@ -86,7 +86,8 @@ type Volumes interface {
 type Attacher interface {
 	// Attach makes the volume a disk of the node and returns when the cloud shows it there. Attached
 	// to this node already: no error. Attached to another node: fault.Precondition naming that node.
-	// No such volume or node: fault.NotFound. No free slot: fault.Exhausted.
+	// A volume of another zone than the node's: fault.Precondition. No such volume or node:
+	// fault.NotFound. No free slot: fault.Exhausted.
 	Attach(ctx context.Context, id VolumeID, node NodeID) (Device, error)
 
 	// Detach takes the volume off the node ("" means off whatever node) and returns when a state

@@ -41,6 +41,18 @@ func (h Harness) testAttach(t *testing.T) {
 		e.want(err, "Attach to no node", fault.NotFound)
 		e.at(vol.ID)
 	})
+	h.attaches(t, "a volume of another zone than the node's: fault.Precondition", func(e *env, _ cloud.Volume) {
+		if len(e.h.Zones) < 2 {
+			return // there is no other zone
+		}
+		req := e.request("far")
+		req.Zones = e.h.Zones[1:2]
+		far := e.create(req)
+		_, err := e.c.Attach(e.Context(), far.ID, e.h.Nodes[0])
+		e.want(err, "Attach across zones", fault.Precondition)
+		e.reason(err, "Attach across zones", fault.WrongZone)
+		e.at(far.ID)
+	})
 	h.attaches(t, "no free slot: fault.Exhausted", func(e *env, _ cloud.Volume) {
 		slots := e.h.Slots
 		if slots == 0 || slots > 16 && e.h.Slow {

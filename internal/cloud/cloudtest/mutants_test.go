@@ -345,6 +345,14 @@ var mutants = map[string]mutation{
 			}
 			return dev, err
 		}}},
+	"calls another zone unavailable": {caught: "of another zone than the node's", breaks: mutant{
+		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+			dev, err := good.Attach(ctx, id, node)
+			if fault.ReasonOf(err) == fault.WrongZone {
+				return dev, fault.Unavailable
+			}
+			return dev, err
+		}}},
 	"calls a full node unavailable": {caught: "no free slot", breaks: mutant{
 		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 			dev, err := good.Attach(ctx, id, node)
