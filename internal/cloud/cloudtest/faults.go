@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,7 @@ func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 		"a create waits for the budget of the API":          (*world).throttledCreate,
 		"a volume is found once it is ready":                (*world).unreadyVolume,
 		"a caller that goes does not cut a create":          (*world).abandonedCreate,
+		"a create is answered with what fits its request":   (*world).otherCreate,
 		"names that the cloud forbids are mapped":           (*world).forbiddenNames,
 		"a list is complete while its pages change":         (*world).changingPages,
 	}
@@ -236,6 +238,21 @@ func (w *world) abandonedCreate() {
 	_, err := w.Stack(w.c).CreateVolume(w.Context(), w.Request("a"))
 	Must(w.T, err)
 	w.holds(1)
+}
+
+// Failure C1: a create that goes on without its caller is the answer to its repeat only, and not to one of that name that wants
+// something else.
+func (w *world) otherCreate() {
+	larger, elsewhere := w.Request("a"), w.Request("a")
+	larger.Size, elsewhere.Zones = 2*larger.Size, w.Elsewhere
+	for _, req := range []cloud.CreateVolumeRequest{larger, elsewhere} {
+		one := w.world(w.T, w.caps)
+		one.arm(Create, Fault{Takes: long})
+		one.briefly(func(ctx context.Context) error { _, err := one.c.CreateVolume(ctx, one.Request("a")); return err })
+		if vol, err := one.c.CreateVolume(w.Context(), req); err == nil && (vol.Size != req.Size || !slices.Contains(req.Zones, vol.Zone)) {
+			w.Errorf("CreateVolume(%+v) = %+v", req, vol)
+		}
+	}
 }
 
 // losing plays with a second controller that loses none of its requests, and with one for each of the first requests that loses that one:

@@ -30,6 +30,7 @@ var mutants = map[string]string{
 	"takes 429 for a failure":                              "has no budget for",
 	"names a volume like its request":                      "names that the cloud forbids",
 	"takes any answer for a deletion":                      "no answer that is not the cloud's",
+	"answers a create with what has the name":              "what fits its request",
 	"an account that allows all names":                     "names that the cloud forbids",
 	"an account that fails nothing":                        "a create that failed leaves nothing",
 	"an account whose list is one page":                    "a list is complete",
@@ -127,6 +128,8 @@ func (m mutant) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	switch {
 	case m.of.breaks == "names a volume like its request":
 		vol.Name = req.Name
+	case errors.Is(err, fault.Conflict) && m.of.breaks == "answers a create with what has the name":
+		return m.Cloud.FindVolume(ctx, req.Name)
 	case err != nil && m.of.breaks == "leaves a failed create behind":
 		_, _ = m.of.crashed.Add("left")
 	}
