@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,34 @@ func (cr Crashes) disbelieve(t *testing.T) {
 			})
 		})
 	}
+	t.Run("another volume", cr.mistakeVolumes)
 	t.Run("the token", cr.hideToken)
+}
+
+// mistakeVolumes answers a read of a volume with another one.
+func (cr Crashes) mistakeVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := cr.Fresh(t)
+		c := account.Open(t, nil)
+		asked, err := c.CreateVolume(t.Context(), cr.Request("asked"))
+		Must(t, err)
+		other, err := c.CreateVolume(t.Context(), cr.Request("other"))
+		Must(t, err)
+		named := regexp.MustCompile(`\b` + regexp.QuoteMeta(string(asked.ID)) + `\b`)
+		mistaken := cr.HTTP(t, account, func(base http.RoundTripper) http.RoundTripper {
+			return RoundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodGet {
+					r = r.Clone(r.Context())
+					r.URL.Path = named.ReplaceAllLiteralString(r.URL.Path, string(other.ID))
+					r.URL.RawQuery = named.ReplaceAllLiteralString(r.URL.RawQuery, string(other.ID))
+				}
+				return base.RoundTrip(r)
+			})
+		})
+		if vol, err := mistaken.GetVolume(t.Context(), asked.ID); fault.Of(err) != fault.Unavailable {
+			t.Errorf("GetVolume(%s), answered with volume %s, = %+v, %v, want fault.Unavailable", asked.ID, other.ID, vol, err)
+		}
+	})
 }
 
 // answeredWith is a transport that has this answer for the requests.

@@ -30,6 +30,7 @@ var mutants = map[string]string{
 	"takes 429 for a failure":                              "has no budget for",
 	"names a volume like its request":                      "names that the cloud forbids",
 	"takes any answer for a deletion":                      "no answer that is not the cloud's",
+	"takes any answer for the volume":                      "another volume",
 	"answers a create with what has the name":              "what fits its request",
 	"an account that allows all names":                     "names that the cloud forbids",
 	"an account that fails nothing":                        "a create that failed leaves nothing",
@@ -144,6 +145,14 @@ func (m mutant) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 		}
 	}
 	return m.Cloud.FindVolume(ctx, name)
+}
+
+func (m mutant) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	vol, err := m.Cloud.GetVolume(ctx, id)
+	if errors.Is(err, fault.Unavailable) && m.of.breaks == "takes any answer for the volume" {
+		return vol, nil
+	}
+	return vol, err
 }
 
 func (m mutant) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
