@@ -1,13 +1,17 @@
 package cloudtest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -44,6 +48,13 @@ func (cr Crashes) disbelieve(t *testing.T) {
 		})
 	}
 	t.Run("another volume", cr.mistakeVolumes)
+	for name, a := range map[string]hostileAnswer{
+		"a list that fails": hostile["{} and 500"], "a list that lacks everything": {status: http.StatusOK, kind: "application/json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { cr.hideLists(t, a) })
+		})
+	}
 	t.Run("the token", cr.hideToken)
 }
 
@@ -71,6 +82,71 @@ func (cr Crashes) mistakeVolumes(t *testing.T) {
 			t.Errorf("GetVolume(%s), answered with volume %s, = %+v, %v, want fault.Unavailable", asked.ID, other.ID, vol, err)
 		}
 	})
+}
+
+// hideLists answers each list so while two attaches are under way: what it lacks is not done by that. Without a body the answer is the
+// cloud's, but with empty lists.
+func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
+	w := cr.world(t, cr.Fresh(t).Open(t, nil).Capabilities())
+	if !w.caps.Attach {
+		return // the contract suite demands the refusal
+	}
+	c := cr.HTTP(t, w.account, func(base http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := base.RoundTrip(r)
+			if err != nil || r.Method != http.MethodGet {
+				return res, err
+			}
+			return a.forLists(res)
+		})
+	})
+	nodes := []cloud.NodeID{w.Node, w.Second}
+	ids := make([]cloud.VolumeID, len(nodes))
+	for i, name := range []string{"a", "b"} {
+		vol, err := c.CreateVolume(t.Context(), cr.Request(name)) // by the controller that attaches it: it may remember the name
+		Must(t, err)
+		ids[i] = vol.ID
+		w.arm(Attach, Fault{Takes: long})
+	}
+	began := time.Now()
+	AtOnce(t, len(nodes), func(i int) error {
+		_, err := c.Attach(t.Context(), ids[i], nodes[i])
+		if took := time.Since(began); err == nil && took < long {
+			t.Errorf("Attach has succeeded after %s, and takes %s", took, long)
+		}
+		return err
+	})
+	for i, id := range ids {
+		w.at(id, nodes[i])
+	}
+}
+
+// forLists replaces an answer that has lists of objects, and no other.
+func (a hostileAnswer) forLists(res *http.Response) (*http.Response, error) {
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	var answer map[string]json.RawMessage
+	_ = json.Unmarshal(body, &answer) // what is no object has no list
+	listed := false
+	for key, value := range answer {
+		var list []struct{}
+		if json.Unmarshal(value, &list) == nil && len(list) > 0 {
+			answer[key], listed = json.RawMessage("[]"), true
+		}
+	}
+	switch {
+	case !listed:
+		return res, nil
+	case a.body == "":
+		empty, err := json.Marshal(answer)
+		a.body = string(empty)
+		return a.to(res.Request), err
+	}
+	return a.to(res.Request), nil
 }
 
 // answeredWith is a transport that has this answer for the requests.

@@ -31,11 +31,16 @@ var mutants = map[string]string{
 	"names a volume like its request":                      "names that the cloud forbids",
 	"takes any answer for a deletion":                      "no answer that is not the cloud's",
 	"takes any answer for the volume":                      "another volume",
+	takesList:                                              "a list that lacks everything",
+	takesList + " that failed":                             "a list that fails",
 	"answers a create with what has the name":              "what fits its request",
 	"an account that allows all names":                     "names that the cloud forbids",
 	"an account that fails nothing":                        "a create that failed leaves nothing",
 	"an account whose list is one page":                    "a list is complete",
 }
+
+// takesList begins the names of mutants that read a list and take an attach for done, whatever the list has.
+const takesList = "takes a list for the end of an attach"
 
 // TestTheSuiteFindsEveryMutant proves that Crashes.Faults can fail, in processes of their own.
 func TestTheSuiteFindsEveryMutant(t *testing.T) {
@@ -66,10 +71,13 @@ func TestMutant(t *testing.T) {
 	}
 	cr := crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{})
 	fresh := cr.Fresh
-	cr.Fresh = func(t *testing.T) cloudtest.Account { return mutantAccount{fresh(t).(crashed), breaks} }
+	cr.Fresh = func(t *testing.T) cloudtest.Account {
+		return mutantAccount{crashed: fresh(t).(crashed), breaks: breaks}
+	}
 	cr.HTTP = func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
 		a := account.(mutantAccount)
-		return mutant{open(t, a.Cloud, func(cfg *linode.Config) { cfg.Transport = over(cfg.Transport) }), a}
+		a.lists = make(chan struct{}, 1)
+		return mutant{open(t, a.Cloud, func(cfg *linode.Config) { cfg.Transport = a.watched(over(cfg.Transport)) }), a}
 	}
 	if breaks == "an account whose list is one page" {
 		cr.Page /= 5
@@ -82,6 +90,22 @@ type mutantAccount struct {
 	crashed
 
 	breaks string
+	// lists has a value when there was a list that a mutant takes for the end of an attach.
+	lists chan struct{}
+}
+
+// watched is a transport that puts into lists what a mutant takes for the end of an attach.
+func (a mutantAccount) watched(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		res, err := base.RoundTrip(r)
+		if err == nil && r.Header.Get("X-Filter") != "" && (res.StatusCode == http.StatusOK) == (a.breaks == takesList) {
+			select {
+			case a.lists <- struct{}{}:
+			default: // there is one
+			}
+		}
+		return res, err
+	})
 }
 
 func (a mutantAccount) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
@@ -175,7 +199,27 @@ func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if m.of.breaks == "takes an attachment that a detach is undoing for one" && m.of.At(id) == node {
 		return cloud.Device{}, nil
 	}
-	return m.Cloud.Attach(ctx, id, node)
+	if !strings.HasPrefix(m.of.breaks, takesList) || m.of.lists == nil {
+		return m.Cloud.Attach(ctx, id, node)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-m.of.lists:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	dev, err := m.Cloud.Attach(ctx, id, node)
+	listed := ctx.Err() != nil
+	stop()
+	<-done
+	if listed {
+		return dev, nil
+	}
+	return dev, err
 }
 
 func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
