@@ -68,8 +68,8 @@ func (s *scene) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outco
 	return map[string]ops.Outcome{}, nil
 }
 
-// in runs a test with the verbs of a cloud.
-func (s *scene) in(t *testing.T, traits Traits, test func(t *testing.T, b *Verbs)) {
+// simulated runs a test with the verbs of a cloud, on a simulated clock.
+func simulated(t *testing.T, s *scene, traits Traits, test func(t *testing.T, b *Verbs)) {
 	t.Helper()
 	traits.VolumeWord, traits.MachineWord, traits.Largest = "volume", "machine", cloud.TiB
 	traits.VolumeID = func(cloud.VolumeID) bool { return true }
@@ -86,7 +86,7 @@ func (s *scene) in(t *testing.T, traits Traits, test func(t *testing.T, b *Verbs
 // C5: a growth that has ended is newer than a read that lags behind.
 func TestASizeThatIsReadLate(t *testing.T) {
 	s := &scene{vol: at(), lags: true}
-	s.in(t, Traits{}, func(t *testing.T, b *Verbs) {
+	simulated(t, s, Traits{}, func(t *testing.T, b *Verbs) {
 		if exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil || exp.Size != 20*cloud.GiB {
 			t.Errorf("ExpandVolume = %+v, %v, want the size that was asked for", exp, err)
 		}
@@ -96,7 +96,7 @@ func TestASizeThatIsReadLate(t *testing.T) {
 // C5: another controller may begin a growth between the end of the last one and the read.
 func TestOneGrowthAfterAnother(t *testing.T) {
 	s := &scene{vol: at(), grows: 3}
-	s.in(t, Traits{ShowsChanges: true}, func(t *testing.T, b *Verbs) {
+	simulated(t, s, Traits{ShowsChanges: true}, func(t *testing.T, b *Verbs) {
 		exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB)
 		if err != nil || exp.Size != 10*cloud.GiB || s.resized > 0 || s.grows >= 0 {
 			t.Errorf("ExpandVolume = %+v, %v with %d requests, want the size when nothing is under way", exp, err, s.resized)
@@ -108,7 +108,7 @@ func TestOneGrowthAfterAnother(t *testing.T) {
 func TestAGrowthWaitsForItsMachine(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		s := &scene{vol: at("m"), attach: make(chan struct{})}
-		s.in(t, Traits{GrowsOnMachine: waits}, func(t *testing.T, b *Verbs) {
+		simulated(t, s, Traits{GrowsOnMachine: waits}, func(t *testing.T, b *Verbs) {
 			s.attach = make(chan struct{})
 			errs := make(chan error, 2)
 			go func() {
@@ -140,7 +140,7 @@ func TestAGrowthWaitsForItsMachine(t *testing.T) {
 // A growth that is refused because of a change under way waits for the machine's operations too, where they include those of its volumes.
 func TestAGrowthWaitsForOperationsOfItsMachine(t *testing.T) {
 	s := &scene{vol: at("m"), refuses: errBusy}
-	s.in(t, Traits{MachineHasDisks: true}, func(t *testing.T, b *Verbs) {
+	simulated(t, s, Traits{MachineHasDisks: true}, func(t *testing.T, b *Verbs) {
 		if _, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil {
 			t.Error(err)
 		}
@@ -154,7 +154,7 @@ func TestAGrowthWaitsForOperationsOfItsMachine(t *testing.T) {
 func TestRemovalOfWhatHasChanged(t *testing.T) {
 	for _, goes := range []bool{true, false} {
 		s := &scene{vol: at()}
-		s.in(t, Traits{ShowsChanges: true, Lease: time.Second}, func(t *testing.T, b *Verbs) {
+		simulated(t, s, Traits{ShowsChanges: true, Lease: time.Second}, func(t *testing.T, b *Verbs) {
 			removed, err := b.Remove(t.Context(), Removal{Name: "remove it", ID: "v", Only: func(*Volume) bool { return goes }})
 			if err != nil || removed != goes || s.deleted > 0 != goes {
 				t.Errorf("Remove = %t, %v with %d requests, want %t", removed, err, s.deleted, goes)
