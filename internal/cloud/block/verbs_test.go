@@ -121,6 +121,7 @@ func TestAGrowthWaitsForItsMachine(t *testing.T) {
 				errs <- err
 			}()
 			time.Sleep(2 * time.Second) // reads are shared by those who ask within a moment
+			synctest.Wait()
 			if (s.resized == 0) != waits {
 				t.Errorf("GrowsOnMachine is %t: during the attach it was resized %d times", waits, s.resized)
 			}
