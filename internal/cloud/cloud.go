@@ -55,8 +55,9 @@ type Volumes interface {
 	CreateVolume(ctx context.Context, req CreateVolumeRequest) (Volume, error)
 
 	// FindVolume returns the volume that CreateVolume made under this request name, once it is
-	// ready like a created one. fault.NotFound when there is none. fault.Conflict when the cloud's
-	// name for it is held by a volume of another request or another cluster.
+	// ready like a created one and no growth of it is under way. fault.NotFound when there is none.
+	// fault.Conflict when the cloud's name for it is held by a volume of another request or another
+	// cluster.
 	FindVolume(ctx context.Context, name string) (Volume, error)
 
 	// GetVolume returns the present state of a volume and does not wait. fault.NotFound when there

@@ -84,6 +84,7 @@ func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 	}
 	if caps.Expand {
 		all["a growth waits for one that is under way and will fail"] = func(w *world) { w.losing((*world).expandDuringExpand) }
+		all["a growth that fails does not show in what is found"] = func(w *world) { w.losing((*world).findDuringExpand) }
 	}
 	return all
 }
@@ -315,6 +316,21 @@ func (w *world) expandDuringExpand(next cloud.Cloud) {
 	if vol, err := w.c.GetVolume(w.Context(), id); err != nil || vol.Size != size {
 		w.Errorf("GetVolume = %+v, %v, want %s", vol, err, size)
 	}
+}
+
+// Failure C5: a repeated create is answered with no size that a growth shows and takes back when it fails.
+func (w *world) findDuringExpand(next cloud.Cloud) {
+	size := w.Request("a").Size
+	id := w.volume("a")
+	w.arm(Expand, Fault{Takes: long, Fail: true})
+	w.briefly(func(ctx context.Context) error { _, err := w.c.ExpandVolume(ctx, id, 2*size); return err })
+	Must(w.T, Repeat(func() error {
+		vol, err := next.FindVolume(w.Context(), "a")
+		if err == nil && vol.Size != size {
+			w.Errorf("FindVolume = %+v while it grows, want %s", vol, size)
+		}
+		return err
+	}))
 }
 
 func (w *world) busyNode() {

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -79,9 +80,23 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	if err != nil {
 		return cloud.Volume{}, err
 	}
-	vol, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
+	found, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
 		func(v volume) string { return "volume " + v.ID + " (see its description)" })
-	return volumeOf(&vol), err
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
+	// The size that shows until nothing is under way may be one that a growth takes back (failure C5).
+	id := cloud.VolumeID(found.ID)
+	vol, err := ops.Settle(ctx, c.ops, c.VolumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
+	switch {
+	case err != nil:
+		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, err)
+	case vol == nil:
+		return cloud.Volume{}, fmt.Errorf("find volume %q: volume %s was found, and is gone: %w", name, id, fault.Unavailable)
+	}
+	return volumeOf(vol), nil
 }
 
 // named returns the volumes with exactly this name in all regions, oldest first.

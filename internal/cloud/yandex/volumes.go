@@ -33,22 +33,19 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	return c.whenReady(ctx, d)
 }
 
-// whenReady returns a disk that was found when it can be attached.
-func (c *Cloud) whenReady(ctx context.Context, d *compute.Disk) (cloud.Volume, error) {
-	if d.GetStatus() == compute.Disk_CREATING {
-		ctx, cancel := c.ops.Bounded(ctx)
-		defer cancel()
-		id := idOf(d)
-		now, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id, budget.Read) })
-		switch {
-		case err != nil:
-			return cloud.Volume{}, fmt.Errorf("disk %s is being made: %w: %w", id, fault.Unavailable, err)
-		case now == nil:
-			return cloud.Volume{}, fmt.Errorf("disk %s was being made and is gone: %w", id, fault.Unavailable)
-		}
-		d = now
-	}
-	if d.GetStatus() != compute.Disk_READY {
+// whenReady reads a disk that was found again, when nothing is under way with it any more and it can be attached. The size that shows until
+// then may be one that a growth takes back (failure C5).
+func (c *Cloud) whenReady(ctx context.Context, found *compute.Disk) (cloud.Volume, error) {
+	ctx, cancel := c.ops.Bounded(ctx)
+	defer cancel()
+	id := idOf(found)
+	d, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id, budget.Read) })
+	switch {
+	case err != nil:
+		return cloud.Volume{}, fmt.Errorf("disk %s was found, and is changing: %w: %w", id, fault.Unavailable, err)
+	case d == nil:
+		return cloud.Volume{}, fmt.Errorf("disk %s was found, and is gone: %w", id, fault.Unavailable)
+	case d.GetStatus() != compute.Disk_READY:
 		return cloud.Volume{}, notReady(d)
 	}
 	return c.volumeOf(d), nil
