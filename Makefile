@@ -216,6 +216,10 @@ manifests: ## Render each overlay to deploy/testdata
 		(cd test/manifests && $(GO) tool kustomize build ../../$$overlay) >deploy/testdata/$$(basename $$overlay).yaml || exit 1; \
 	done
 
+.PHONY: golden
+golden: ## Write what the programs print to cmd/*/testdata
+	UPDATE_GOLDEN=1 $(GO) test -count=1 -run Frozen ./cmd/...
+
 .PHONY: chaos
 chaos: CLOUD = memory
 chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1

@@ -29,6 +29,21 @@ type inCloud struct {
 	flags   []string
 }
 
+func newInCloud(t *testing.T, name string) *inCloud {
+	t.Helper()
+	account, err := accounts.Start(name, accounts.Options{Machines: 1})
+	ok(t, err)
+	t.Cleanup(func() { _ = account.Close() })
+	ok(t, account.Listen(t.Context(), "127.0.0.1:0"))
+	flags, err := account.Controller(t.TempDir())
+	ok(t, err)
+	flags = append(flags, "--cloud="+name)
+	if name == "linode" {
+		flags = append(flags, "--linode-kubernetes-tags")
+	}
+	return &inCloud{t: t, account: account, flags: flags}
+}
+
 // volumes runs the sub-command and returns what it printed.
 func (a *inCloud) volumes(args ...string) (string, error) {
 	a.t.Helper()
@@ -82,23 +97,8 @@ func (a *inCloud) deletes(id, why string, args ...string) {
 func TestVolumesOfACloud(t *testing.T) {
 	for _, name := range accounts.Names() {
 		t.Run(name, func(t *testing.T) {
-			account, err := accounts.Start(name, accounts.Options{Machines: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = account.Close() })
-			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
-			flags, err := account.Controller(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			flags = append(flags, "--cloud="+name)
-			if name == "linode" {
-				flags = append(flags, "--linode-kubernetes-tags")
-			}
-			a := &inCloud{t: t, account: account, flags: flags}
+			a := newInCloud(t, name)
+			account := a.account
 			used, unused, theirs := a.create("prod", "used"), a.create("prod", "unused"), a.create("test", "theirs")
 			foreign, err := account.AddVolume(accounts.Volume{Name: "foreign"})
 			if err != nil {

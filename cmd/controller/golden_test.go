@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/golden"
+)
+
+// What people read of the flags, and scripts may parse.
+func TestHelpIsAsFrozen(t *testing.T) {
+	for file, args := range map[string][]string{
+		"help.txt": {"--help"}, "help-volumes-local.txt": {"volumes", "--cloud=local", "--help"}, "help-volumes-cloud.txt": {"volumes", "--cloud=linode", "--help"},
+		"help-doctor.txt": {"doctor", "--help"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			out, err := program(t, args...).CombinedOutput()
+			ok(t, err)
+			golden.Check(t, file, string(out))
+		})
+	}
+}
+
+// What scripts read of a pool: a volume of a claim and its snapshot.
+func TestVolumesOfAPoolAreAsFrozen(t *testing.T) {
+	p, dir := newPool(t)
+	_, err := p.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: "snapshot-1", Volume: newVolume(t, p, "kept").ID})
+	ok(t, err)
+	for _, output := range []string{"json", "table"} {
+		out, err := volumes(t, dir, "--output="+output)
+		ok(t, err)
+		golden.Check(t, "volumes-local."+output, out, dir)
+	}
+}
+
+// What scripts read of an account: a volume that is attached, one that nothing claims, and one of a person.
+func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
+	a := newInCloud(t, "linode")
+	used := a.create("prod", "used")
+	a.create("prod", "unused")
+	_, err := a.account.AddVolume(accounts.Volume{Name: "foreign"})
+	ok(t, err)
+	c, _ := a.open("prod")
+	_, err = c.Attach(t.Context(), used.ID, cloud.NodeID(a.account.Machines()[0]))
+	ok(t, err)
+	claimed := filepath.Join(t.TempDir(), "handles")
+	ok(t, os.WriteFile(claimed, []byte(used.ID), 0o600))
+	for _, output := range []string{"json", "table"} {
+		out, err := a.volumes("--all", "--claimed="+claimed, "--output="+output)
+		ok(t, err)
+		golden.Check(t, "volumes-cloud."+output, out)
+	}
+}
+
+// What scripts read of the checks: a pool and an account in which all is well, and a token that is none.
+func TestDoctorIsAsFrozen(t *testing.T) {
+	a, dir := newInCloud(t, "linode"), t.TempDir()
+	token := filepath.Join(dir, "token")
+	ok(t, os.WriteFile(token, []byte("bad"), 0o600))
+	for file, flags := range map[string][]string{
+		"local":     {"--cloud=local", "--node-id=n", "--local-pool=" + dir + "/pool"},
+		"cloud":     append(a.flags, "--cluster-id=prod"),
+		"bad-token": append(without(a.flags, "credentials-file", "--credentials-file="+token), "--cluster-id=prod"),
+	} {
+		for _, output := range []string{"json", "table"} {
+			out, _ := program(t, append([]string{"doctor", "--output=" + output}, flags...)...).CombinedOutput() // its state is in the output
+			golden.Check(t, "doctor-"+file+"."+output, string(out), dir)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/golden"
+)
+
+// What people read of the flags, and scripts may parse.
+func TestHelpIsAsFrozen(t *testing.T) {
+	for file, args := range map[string][]string{"help.txt": {"--help"}, "help-doctor.txt": {"doctor", "--help"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, nil, &out, &out); err != nil {
+			t.Error(err)
+		}
+		golden.Check(t, file, out.String())
+	}
+}
+
+// What scripts read of the checks: a machine on which nothing is wrong.
+func TestDoctorIsAsFrozen(t *testing.T) {
+	p := newPatient(t, "linode")
+	cfg, err := parse(p.flags, nil, nil)
+	p.failed(err)
+	report := examine(t.Context(), cfg, host{root: p.root, path: p.path("bin")})
+	for _, output := range []string{"json", "table"} {
+		var out bytes.Buffer
+		p.failed(report.Print(&out, output))
+		golden.Check(t, "doctor."+output, out.String(), p.root)
+	}
+}
