@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 // usualYandexOperations is how many operations a folder runs at a time, unless its quota was raised.
@@ -38,7 +38,7 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
 		Config: cfg, RootCAs: c.caPool, Folder: folder, VendorNames: c.Names.Vendor != nil, Operations: c.yandexOperations,
 		MachineToken: func(ctx context.Context) (yandex.Token, error) {
-			token, expires, err := metadata.YandexToken(ctx, c.MetadataEndpoint)
+			token, expires, err := machine.YandexToken(ctx, c.MetadataEndpoint)
 			return yandex.Token{Text: token, Expires: expires}, err
 		},
 	})
@@ -59,10 +59,10 @@ func folderOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.yandexFolder != "" {
 		return c.yandexFolder, nil
 	}
-	log.Info("asking the metadata service for the folder, since there is no --yandex-folder-id", zap.String("at", cmp.Or(c.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", metadataPatience))
+	log.Info("asking the metadata service for the folder, since there is no --yandex-folder-id", zap.String("at", cmp.Or(c.MetadataEndpoint, machine.Usual)), zap.Duration("for_at_most", metadataPatience))
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
-	folder, err := metadata.YandexFolder(asking, c.MetadataEndpoint)
+	folder, err := machine.YandexFolder(asking, c.MetadataEndpoint)
 	if err != nil {
 		return "", fmt.Errorf("which folder is this? Give --yandex-folder-id where there is no metadata service: %w", err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 // backend is one place for volumes that this program can be pointed at.
@@ -35,7 +35,7 @@ type backend struct {
 	// ownAccount: without credentials the machine's own account is used.
 	ownAccount bool
 	// machine asks the metadata service where this program runs.
-	machine metadata.Source
+	machine machine.Source
 	// validate checks the flags that only this backend has, and reports every mistake.
 	validate func(c *config) error
 	// open makes the backend, and what ends its work before the program ends. The flags have been checked.
@@ -75,14 +75,14 @@ var backends = map[string]backend{
 	"digitalocean": {
 		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
 		endpointVariable: "DIGITALOCEAN_API_URL",
-		machine:          metadata.DigitalOcean,
+		machine:          machine.DigitalOcean,
 		validate:         validateDigitalOcean,
 		open:             openDigitalOcean,
 	},
 	"linode": {
 		tokenVariable:    "LINODE_TOKEN",
 		endpointVariable: "LINODE_URL",
-		machine:          metadata.Linode,
+		machine:          machine.Linode,
 		validate:         validateLinode,
 		open:             openLinode,
 	},
@@ -108,7 +108,7 @@ var backends = map[string]backend{
 		locateFolder:   locateYandex,
 		checkSecret:    yandex.CheckCredentials,
 		ownAccount:     true,
-		machine:        metadata.YandexIdentity,
+		machine:        machine.YandexIdentity,
 		validate:       validateYandex,
 		open:           openYandex,
 	},
@@ -123,7 +123,7 @@ func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.region != "" {
 		return c.region, nil
 	}
-	log.Info("asking the metadata service for the region, since there is no --region", zap.String("at", cmp.Or(c.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", metadataPatience))
+	log.Info("asking the metadata service for the region, since there is no --region", zap.String("at", cmp.Or(c.MetadataEndpoint, machine.Usual)), zap.Duration("for_at_most", metadataPatience))
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
 	machine, err := c.backend.machine(asking, c.MetadataEndpoint)

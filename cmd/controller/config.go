@@ -11,10 +11,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // clusterTag is the tag that says which cluster a volume was made for.
@@ -193,7 +193,7 @@ func (c *config) validateRemote() error {
 		err = errors.Join(err, driver.InFlag("--api-endpoint", checkEndpoint(c.apiEndpoint)))
 	}
 	if c.MetadataEndpoint != "" {
-		err = errors.Join(err, driver.InFlag("--metadata-endpoint", metadata.CheckBase(c.MetadataEndpoint)))
+		err = errors.Join(err, driver.InFlag("--metadata-endpoint", machine.CheckBase(c.MetadataEndpoint)))
 	}
 	if c.apiCAFile != "" {
 		var caErr error

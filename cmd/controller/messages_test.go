@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // TestWrongCommandsSayWhatIsWrong: each mistake once, on a line of its own, and nothing that is not so.

@@ -9,10 +9,10 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 const usage = `Usage: cloudblock-node --cloud CLOUD [flags]
@@ -50,24 +50,24 @@ type disks struct {
 	profile.Cloud
 
 	// machine reads the identity of this machine from the metadata service.
-	machine metadata.Source
+	machine machine.Source
 	// mayBeVolume distinguishes volumes from other disks with the prefix of their links, by their serials; nil: there are no others.
 	mayBeVolume func(serial string) bool
 	// fallback reads what the machine itself has of its identity when the metadata service fails; nil: no fallback.
-	fallback func() (metadata.Machine, error)
+	fallback func() (machine.Info, error)
 }
 
 // attachClouds are the clouds that attach disks.
 var attachClouds = map[string]disks{
 	"digitalocean": {
-		Cloud: profile.DigitalOcean, machine: metadata.DigitalOcean,
-		fallback: func() (metadata.Machine, error) { return metadata.DigitalOceanItself("/") },
+		Cloud: profile.DigitalOcean, machine: machine.DigitalOcean,
+		fallback: func() (machine.Info, error) { return machine.DigitalOceanItself("/") },
 	},
 	"linode": {
-		Cloud: profile.Linode, machine: metadata.Linode,
-		fallback: func() (metadata.Machine, error) { return metadata.LinodeItself("/") },
+		Cloud: profile.Linode, machine: machine.Linode,
+		fallback: func() (machine.Info, error) { return machine.LinodeItself("/") },
 	},
-	"yandex": {Cloud: profile.Yandex, machine: metadata.Yandex, mayBeVolume: yandexVolume.MatchString},
+	"yandex": {Cloud: profile.Yandex, machine: machine.Yandex, mayBeVolume: yandexVolume.MatchString},
 }
 
 // yandexVolume matches the serial of a volume of Yandex Cloud: its id or, if the vendor's driver attached it,
@@ -147,7 +147,7 @@ func (c *config) validateDisks() error {
 		err = errors.Join(err, errors.New("--local-pool: for --cloud local only"))
 	}
 	if c.MetadataEndpoint != "" {
-		err = errors.Join(err, driver.InFlag("--metadata-endpoint", metadata.CheckBase(c.MetadataEndpoint)))
+		err = errors.Join(err, driver.InFlag("--metadata-endpoint", machine.CheckBase(c.MetadataEndpoint)))
 	}
 	// A limit of 0 would mean that there is none (failure A6 of the catalogue), so it is never reported.
 	var numErr error

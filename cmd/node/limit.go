@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 const (
@@ -28,7 +28,7 @@ type limit struct {
 	// max is the number that the flags give; 0: the other fields count.
 	max int64
 	// machine has the slots. reserved of them are left to others, and foreign counts the disks that are not volumes.
-	machine  metadata.Machine
+	machine  machine.Info
 	reserved int64
 	foreign  func() (int64, error)
 	// manyDisks is the file that has the id of this machine if an attach said that it takes many disks. With another id
@@ -98,23 +98,23 @@ func identify(ctx context.Context, cfg config, l limit, log *zap.Logger) (driver
 
 // readMachine reads the metadata service and, if that fails, the fallback of the cloud. Only the service has the
 // region, so the fallback requires --zone.
-func readMachine(ctx context.Context, cfg config, log *zap.Logger) (metadata.Machine, error) {
+func readMachine(ctx context.Context, cfg config, log *zap.Logger) (machine.Info, error) {
 	timeout := metadataTimeout
 	hasFallback := cfg.disks.fallback != nil && cfg.zone != ""
 	if hasFallback {
 		timeout = fallbackTimeout
 	}
-	log.Info("asking the metadata service which machine this is", zap.String("at", cmp.Or(cfg.MetadataEndpoint, metadata.Usual)), zap.Duration("for_at_most", timeout))
+	log.Info("asking the metadata service which machine this is", zap.String("at", cmp.Or(cfg.MetadataEndpoint, machine.Usual)), zap.Duration("for_at_most", timeout))
 	metadataCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	machine, err := cfg.disks.machine(metadataCtx, cfg.MetadataEndpoint)
+	info, err := cfg.disks.machine(metadataCtx, cfg.MetadataEndpoint)
 	if err == nil || !hasFallback || ctx.Err() != nil {
-		return machine, err
+		return info, err
 	}
-	machine, fallbackErr := cfg.disks.fallback()
+	info, fallbackErr := cfg.disks.fallback()
 	if fallbackErr != nil {
-		return machine, errors.Join(err, fallbackErr)
+		return info, errors.Join(err, fallbackErr)
 	}
 	log.Warn("there is no metadata service; using the fallback of this cloud", zap.Error(err))
-	return machine, nil
+	return info, nil
 }

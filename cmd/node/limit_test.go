@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 // A5, A6: the limit is the number of slots, less other disks, less reserved slots, and never 0, which would
@@ -35,15 +35,15 @@ func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 
 func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 	noRoute := errors.New("no route")
-	served := func(context.Context, string) (metadata.Machine, error) {
-		return metadata.Machine{ID: "7", Zone: "us-ord", Places: 16}, nil
+	served := func(context.Context, string) (machine.Info, error) {
+		return machine.Info{ID: "7", Zone: "us-ord", Places: 16}, nil
 	}
-	silent := func(ctx context.Context, _ string) (metadata.Machine, error) {
+	silent := func(ctx context.Context, _ string) (machine.Info, error) {
 		<-ctx.Done()
-		return metadata.Machine{}, noRoute
+		return machine.Info{}, noRoute
 	}
-	fallback := func() (metadata.Machine, error) { return metadata.Machine{ID: "8", Places: 8}, nil }
-	noSource := func() (metadata.Machine, error) { return metadata.Machine{}, errors.New("no serial number") }
+	fallback := func() (machine.Info, error) { return machine.Info{ID: "8", Places: 8}, nil }
+	noSource := func() (machine.Info, error) { return machine.Info{}, errors.New("no serial number") }
 	tests := map[string]struct {
 		cfg   config
 		disks disks
@@ -80,9 +80,9 @@ func named(id, zone string, most int64) config {
 // A5: what an attach says of the machine counts at once and after a restart, and only on that machine.
 func TestTheLimitRisesWhenAnAttachSaysSo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "many-disks")
-	on := func(machine string) limit {
+	on := func(id string) limit {
 		return limit{
-			machine: metadata.Machine{ID: machine, Places: 8, ManyPlaces: 62}, manyDisks: file,
+			machine: machine.Info{ID: id, Places: 8, ManyPlaces: 62}, manyDisks: file,
 			foreign: func() (int64, error) { return 1, nil },
 		}
 	}

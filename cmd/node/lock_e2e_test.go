@@ -14,7 +14,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended,

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // nodeMetrics are what the node program counts. docs/operations.md explains them.
 type nodeMetrics struct {
-	running.Set
+	telemetry.Running
 
 	dead       prometheus.Counter
 	conditions conditions

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // TestReadOnlySys runs the program with a /sys as containerd 1.6 and 1.7 give it to privileged containers, and with a

@@ -18,7 +18,12 @@
 //     another place SourceElsewhere.
 package cloud
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
 
 // Cloud is a place that keeps volumes. Its methods are safe for concurrent use.
 type Cloud interface {
@@ -169,3 +174,52 @@ const (
 	ScopeZone   Scope = "zone"
 	ScopeNode   Scope = "node"
 )
+
+// Modifier is the part of a Cloud with Capabilities.Modify. A decorator hides it, and so passes it on by Modify.
+type Modifier interface {
+	// ModifyVolume puts tags on a volume and returns when the cloud shows them there. Each replaces what the volume
+	// has under its key, and all others stay. Tags that are there already change nothing, so calling twice is the
+	// same as once. fault.NotFound when there is no such volume; fault.InvalidArgument, and nothing is changed, for a
+	// tag that the cloud would refuse and for one of the driver's own.
+	ModifyVolume(ctx context.Context, id VolumeID, tags []Tag) error
+}
+
+// Modify modifies a volume, or answers fault.Unsupported where the backend cannot.
+func Modify(ctx context.Context, c Cloud, id VolumeID, tags []Tag) error {
+	m, ok := c.(Modifier)
+	if !ok {
+		return fmt.Errorf("modify volume %.80q: %w", id, fault.Unsupported)
+	}
+	return m.ModifyVolume(ctx, id, tags)
+}
+
+// NoSnapshots is embedded by a backend whose cloud has no snapshots: every method answers
+// fault.Unsupported.
+type NoSnapshots struct{}
+
+var _ Snapshots = NoSnapshots{}
+
+var errNoSnapshots = fmt.Errorf("snapshots: %w", fault.Unsupported)
+
+// CreateSnapshot answers fault.Unsupported.
+func (NoSnapshots) CreateSnapshot(context.Context, CreateSnapshotRequest) (Snapshot, error) {
+	return Snapshot{}, errNoSnapshots
+}
+
+// FindSnapshot answers fault.Unsupported.
+func (NoSnapshots) FindSnapshot(context.Context, string) (Snapshot, error) {
+	return Snapshot{}, errNoSnapshots
+}
+
+// GetSnapshot answers fault.Unsupported.
+func (NoSnapshots) GetSnapshot(context.Context, SnapshotID) (Snapshot, error) {
+	return Snapshot{}, errNoSnapshots
+}
+
+// DeleteSnapshot answers fault.Unsupported.
+func (NoSnapshots) DeleteSnapshot(context.Context, SnapshotID) error { return errNoSnapshots }
+
+// ListSnapshots answers fault.Unsupported.
+func (NoSnapshots) ListSnapshots(context.Context, VolumeID, Page) (SnapshotList, error) {
+	return SnapshotList{}, errNoSnapshots
+}

@@ -44,6 +44,9 @@ func (b Bytes) String() string {
 	}
 }
 
+// OwnTags begins the keys of the driver's own tags.
+const OwnTags = "cloudblock-"
+
 // Tag is one tag or label on a volume or snapshot.
 type Tag struct{ Key, Value string }
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // ErrCommandLine marks an error of the command line, for which the programs exit with 2.

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 type loggerKey struct{}
@@ -41,8 +41,8 @@ type observer struct {
 
 func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := path.Base(info.FullMethod)
-	ctx = requestid.With(ctx, rand.Text())
-	log := o.log.With(append([]zap.Field{requestid.Field(ctx), zap.String("method", method)}, idsOf(req)...)...)
+	ctx = telemetry.WithRequest(ctx, rand.Text())
+	log := o.log.With(append([]zap.Field{telemetry.RequestField(ctx), zap.String("method", method)}, idsOf(req)...)...)
 	o.metrics.inFlight.WithLabelValues(method).Inc()
 	defer o.metrics.inFlight.WithLabelValues(method).Dec()
 

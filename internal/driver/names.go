@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // domain ends the default driver name and topology key of every cloud.

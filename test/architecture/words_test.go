@@ -34,11 +34,11 @@ func TestVocabularies(t *testing.T) {
 				}
 				switch path {
 				case "cmd/controller/backends.go", "cmd/controller/config.go", "cmd/node/config.go",
-					"internal/cloud/profile/clouds.go", "internal/driver/compat/vendors.go":
+					"internal/profile/clouds.go", "internal/driver/compat/vendors.go":
 					return true
 				}
 				return strings.HasPrefix(path, "test/") || slices.ContainsFunc(clouds, func(name string) bool {
-					own := []string{"internal/cloud/metadata/" + name + ".go", "internal/driver/compat/" + name + ".go"}
+					own := []string{"internal/machine/" + name + ".go", "internal/driver/compat/" + name + ".go"}
 					return slices.Contains(own, path) || strings.HasPrefix(path, "internal/cloud/"+name+"/")
 				})
 			},

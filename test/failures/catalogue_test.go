@@ -56,7 +56,7 @@ func TestReportSaysWhereATestRan(t *testing.T) {
 		{"test/e2e", "TestLife"}:                         "linode local",
 		{"test/e2e", "TestOther"}:                        "local",
 		{"internal/cloud/linode", "TestContract"}:        "linode",
-		{"internal/cloud/local/pool", "TestGrow"}:        "local",
+		{"internal/pool", "TestGrow"}:        "local",
 		{"internal/cloud/middleware", "TestIdempotent"}:  "memory",
 		{"internal/cloud/budget", "TestAFlood"}:          "memory",
 		{"internal/mounter", "TestFormat"}:               "local",

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 func main() {

@@ -21,8 +21,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // Client sends requests to one API.
@@ -190,7 +190,7 @@ func (c *Client) sent(ctx context.Context, r Request, began time.Time, code stri
 	c.Metrics.Requested(route, r.Method, code)
 	if c.Log != nil {
 		c.Log.Debug("api request", append([]zap.Field{
-			requestid.Field(ctx), zap.String("verb", r.Method), zap.String("route", route), zap.String("code", code),
+			telemetry.RequestField(ctx), zap.String("verb", r.Method), zap.String("route", route), zap.String("code", code),
 			zap.Duration("duration", time.Since(began)),
 		}, more...)...)
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // CreateSnapshot creates a snapshot in the pool of its volume, by reflink if the pool supports it, else by a copy.

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // Usage is what one pool holds.

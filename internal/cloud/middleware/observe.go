@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // NewCalls makes the metric that Observe fills and registers it.
@@ -51,7 +51,7 @@ func (o *Observe) done(ctx context.Context, call string, began time.Time, err *e
 		o.calls.WithLabelValues(call, kind).Observe(took.Seconds())
 	}
 	if entry := o.log.Check(zap.DebugLevel, "cloud call"); entry != nil {
-		ids = append(ids, requestid.Field(ctx), zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
+		ids = append(ids, telemetry.RequestField(ctx), zap.String("call", call), zap.String("kind", kind), zap.Duration("took", took))
 		if *err != nil {
 			ids = append(ids, zap.Error(*err))
 		}

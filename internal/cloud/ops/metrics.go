@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // Metrics are what a Runner tells about itself.
@@ -14,7 +14,7 @@ type Metrics struct {
 	waiting, queuing, held prometheus.Gauge
 	busy                   prometheus.Counter
 	temporary              prometheus.Gauge
-	running                running.Set
+	running                telemetry.Running
 }
 
 // NewMetrics makes the metrics and registers them.

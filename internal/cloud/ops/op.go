@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // Op is one change of one object. S is what the backend needs to know of the object to decide, and what
@@ -108,7 +108,7 @@ func Each(
 		group.Go(func() {
 			var out Outcome
 			err := Guard(func() (err error) {
-				out, err = one(requestid.With(ctx, op.request), op)
+				out, err = one(telemetry.WithRequest(ctx, op.request), op)
 				return err
 			})
 			mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 const (
@@ -77,7 +77,7 @@ func (f *failedOperation) Unwrap() error { return f.why }
 // wait returns when the operation has ended: nil, or a failedOperation. Any other error says that it could not
 // be followed to its end.
 func (p *poller) wait(ctx context.Context, op Operation) error {
-	op.request = requestid.Of(ctx)
+	op.request = telemetry.RequestOf(ctx)
 	w := p.enter(op)
 	defer p.leave(w)
 	select {
@@ -201,7 +201,7 @@ func (p *poller) read() {
 	ctx, cancel := context.WithTimeout(p.r.life, readTimeout)
 	defer cancel()
 	if len(due) == 1 { // a read of several belongs to none of their requests
-		ctx = requestid.With(ctx, due[0].request)
+		ctx = telemetry.WithRequest(ctx, due[0].request)
 	}
 	var found map[string]Outcome
 	err := Guard(func() (err error) {

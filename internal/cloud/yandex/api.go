@@ -19,8 +19,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/requestid"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // channel sends the requests of the generated clients, each to the address of its service. The token, the budget and what is known of
@@ -205,7 +205,7 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
 	code := status.Code(err).String()
 	a.metrics.Requested(route(r.method), "grpc", code)
-	a.log.Debug("api request", requestid.Field(ctx), zap.String("verb", "grpc"), zap.String("route", route(r.method)),
+	a.log.Debug("api request", telemetry.RequestField(ctx), zap.String("verb", "grpc"), zap.String("route", route(r.method)),
 		zap.String("code", code), zap.Duration("duration", time.Since(began)), zap.String("cloud_request", requestIDOf(header, r.secret(token))))
 	switch {
 	case err == nil:

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
@@ -53,7 +53,7 @@ func TestWaysToTheAPI(t *testing.T) {
 	authorized := key(t, folder)
 	machine := func(id string) func(context.Context) (yandex.Token, error) {
 		return func(ctx context.Context) (yandex.Token, error) {
-			text, expires, err := metadata.YandexToken(ctx, folder.Metadata(id))
+			text, expires, err := machine.YandexToken(ctx, folder.Metadata(id))
 			return yandex.Token{Text: text, Expires: expires}, err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // Vendor is a driver that this one takes over from. A nil *Vendor has left nothing behind.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // What each vendor's driver wrote about one disk: its node program reads what we tell, and we read what

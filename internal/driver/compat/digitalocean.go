@@ -3,7 +3,7 @@ package compat
 import (
 	"strings"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // digitalOcean: its node program takes the volume's name, with which the link ends, from the publish context.

@@ -3,7 +3,7 @@ package compat
 import (
 	"slices"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // vendors are all that there are.

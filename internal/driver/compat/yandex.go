@@ -3,7 +3,7 @@ package compat
 import (
 	"strings"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // yandex is the driver that clusters of their own use: Flant's, and Deckhouse's after it, under one name. Its node

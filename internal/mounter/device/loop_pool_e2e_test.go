@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
 )

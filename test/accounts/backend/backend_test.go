@@ -3,7 +3,7 @@ package backend
 import (
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
 )
 

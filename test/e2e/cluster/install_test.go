@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 	"github.com/cloudblock-csi/cloudblock-csi/test/docs/install"
 	"github.com/cloudblock-csi/cloudblock-csi/test/e2e/cluster/kube"
 )
@@ -275,7 +275,7 @@ func (i installer) identity(ctx context.Context) (string, error) {
 	}
 	settings := "REGION=" + node.Metadata.Labels[i.env.topologyKey]
 	if i.env.cloud == "yandex" {
-		folder, err := metadata.YandexFolder(ctx, "http://10.250.0.254:28101")
+		folder, err := machine.YandexFolder(ctx, "http://10.250.0.254:28101")
 		if err != nil {
 			return "", err
 		}

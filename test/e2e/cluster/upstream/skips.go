@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // Skip is a reason why specs do not run. All of them are in this file.

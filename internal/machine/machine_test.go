@@ -1,4 +1,4 @@
-package metadata_test
+package machine_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 // service answers these paths with these texts, and others with 404 as the real one does.
@@ -31,20 +31,20 @@ func service(t *testing.T, answers map[string]string) string {
 func TestDigitalOceanSaysWhichDropletThisIs(t *testing.T) {
 	tests := map[string]struct {
 		id, region string
-		want       metadata.Machine
+		want       machine.Info
 		kind       fault.Kind
 	}{
-		"a droplet":                       {"123456789", "fra1", metadata.Machine{ID: "123456789", Zone: "fra1"}, fault.None},
-		"a line end is no part of it":     {"7\n", "nyc1\n", metadata.Machine{ID: "7", Zone: "nyc1"}, fault.None},
-		"something else answers in HTML":  {"<html>", "<html>", metadata.Machine{}, fault.Unavailable},
-		"an id that is no number":         {"i-0abc", "fra1", metadata.Machine{}, fault.Unavailable},
-		"an empty region":                 {"7", "", metadata.Machine{}, fault.Unavailable},
-		"an answer longer than any value": {strings.Repeat("1", 1<<20), "fra1", metadata.Machine{}, fault.Unavailable},
+		"a droplet":                       {"123456789", "fra1", machine.Info{ID: "123456789", Zone: "fra1"}, fault.None},
+		"a line end is no part of it":     {"7\n", "nyc1\n", machine.Info{ID: "7", Zone: "nyc1"}, fault.None},
+		"something else answers in HTML":  {"<html>", "<html>", machine.Info{}, fault.Unavailable},
+		"an id that is no number":         {"i-0abc", "fra1", machine.Info{}, fault.Unavailable},
+		"an empty region":                 {"7", "", machine.Info{}, fault.Unavailable},
+		"an answer longer than any value": {strings.Repeat("1", 1<<20), "fra1", machine.Info{}, fault.Unavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			base := service(t, map[string]string{"/metadata/v1/id": tc.id, "/metadata/v1/region": tc.region})
-			got, err := metadata.DigitalOcean(t.Context(), base)
+			got, err := machine.DigitalOcean(t.Context(), base)
 			if got != tc.want || fault.Of(err) != tc.kind {
 				t.Errorf("DigitalOcean = %+v, %v, want %+v and the kind %q", got, err, tc.want, tc.kind)
 			}
@@ -62,8 +62,8 @@ func TestItIsAskedUntilItAnswers(t *testing.T) {
 		_, _ = w.Write([]byte(map[string]string{"/metadata/v1/id": "7", "/metadata/v1/region": "ams3"}[r.URL.Path]))
 	}))
 	t.Cleanup(server.Close)
-	got, err := metadata.DigitalOcean(t.Context(), server.URL+"/")
-	if err != nil || got != (metadata.Machine{ID: "7", Zone: "ams3"}) {
+	got, err := machine.DigitalOcean(t.Context(), server.URL+"/")
+	if err != nil || got != (machine.Info{ID: "7", Zone: "ams3"}) {
 		t.Errorf("DigitalOcean after a first failure = %+v, %v", got, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestItIsAskedUntilItAnswers(t *testing.T) {
 func TestWhoIsNotThereIsUnavailableWhenTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := metadata.DigitalOcean(ctx, "http://127.0.0.1:1")
+	_, err := machine.DigitalOcean(ctx, "http://127.0.0.1:1")
 	if fault.Of(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("DigitalOcean = %v, want %v after the deadline", err, fault.Unavailable)
 	}
@@ -85,7 +85,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if got, err := metadata.DigitalOcean(ctx, server.URL); err == nil {
+	if got, err := machine.DigitalOcean(ctx, server.URL); err == nil {
 		t.Errorf("DigitalOcean behind a redirect = %+v, want an error", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestCheckBase(t *testing.T) {
 		"http://169.254.169.254": true, "http://127.0.0.1:8080": true, "https://x.example/": true, "http://127.0.0.1:1/droplets/7": true,
 		"": false, "169.254.169.254": false, "ftp://x": false, "http://": false, "http://u:p@x": false, "http://x?y": false, "http://%": false,
 	} {
-		if err := metadata.CheckBase(base); (err == nil) != ok {
+		if err := machine.CheckBase(base); (err == nil) != ok {
 			t.Errorf("CheckBase(%q) = %v", base, err)
 		}
 	}

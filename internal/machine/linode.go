@@ -1,4 +1,4 @@
-package metadata
+package machine
 
 import (
 	"context"
@@ -33,37 +33,37 @@ func linodePlaces(memory int64) int64 { return min(64, max(8, memory/1024)) }
 
 // Linode asks for the Linode's id, its region and how many disks it can have. A token has to be fetched before.
 // Where the region has no metadata service, the error is final if somebody else answers at its address.
-func Linode(ctx context.Context, base string) (Machine, error) {
+func Linode(ctx context.Context, base string) (Info, error) {
 	if base == "" {
 		base = linodeBase
 	}
 	base = strings.TrimRight(base, "/") + "/v1/"
-	return untilAnswered(ctx, func(ctx context.Context) (Machine, error) {
+	return untilAnswered(ctx, func(ctx context.Context) (Info, error) {
 		m, err := askLinode(ctx, base)
 		if errors.Is(err, errAbsent) {
-			return Machine{}, fmt.Errorf("%w: %w; some regions have no metadata service: %w", fault.Unavailable, err, errFinal)
+			return Info{}, fmt.Errorf("%w: %w; some regions have no metadata service: %w", fault.Unavailable, err, errFinal)
 		}
 		return m, err
 	})
 }
 
-func askLinode(ctx context.Context, base string) (Machine, error) {
+func askLinode(ctx context.Context, base string) (Info, error) {
 	const accept, form = "Accept", "application/json"
 	body, err := put(ctx, question{
 		method: http.MethodPut, address: base + "token", header: map[string]string{"Metadata-Token-Expiry-Seconds": linodeToken, accept: form},
 	})
 	if err != nil {
-		return Machine{}, err
+		return Info{}, err
 	}
 	var tokens []string
 	if err := json.Unmarshal(body, &tokens); err != nil || len(tokens) != 1 {
-		return Machine{}, fmt.Errorf("the metadata service at %s gives no token; is this a Linode?: %w: %w", base, fault.Unavailable, errFinal)
+		return Info{}, fmt.Errorf("the metadata service at %s gives no token; is this a Linode?: %w: %w", base, fault.Unavailable, errFinal)
 	}
 	body, err = put(ctx, question{
 		method: http.MethodGet, address: base + "instance", header: map[string]string{"Metadata-Token": tokens[0], accept: form}, longest: longestInstance,
 	})
 	if err != nil {
-		return Machine{}, err
+		return Info{}, err
 	}
 	var told struct {
 		ID     int64
@@ -71,34 +71,34 @@ func askLinode(ctx context.Context, base string) (Machine, error) {
 		Specs  struct{ Memory int64 }
 	}
 	if err := json.Unmarshal(body, &told); err != nil || told.ID <= 0 || told.Specs.Memory <= 0 || !linodeRegion.MatchString(told.Region) {
-		return Machine{}, fmt.Errorf("the metadata service at %s says that this is Linode %d in region %.40q with %d MB of memory; is this a Linode?: %w: %w",
+		return Info{}, fmt.Errorf("the metadata service at %s says that this is Linode %d in region %.40q with %d MB of memory; is this a Linode?: %w: %w",
 			base, told.ID, told.Region, told.Specs.Memory, fault.Unavailable, errFinal)
 	}
-	return Machine{ID: strconv.FormatInt(told.ID, 10), Zone: told.Region, Places: linodePlaces(told.Specs.Memory)}, nil
+	return Info{ID: strconv.FormatInt(told.ID, 10), Zone: told.Region, Places: linodePlaces(told.Specs.Memory)}, nil
 }
 
 // LinodeItself asks the machine, below root, what it knows of itself where the region has no metadata service:
 // its id and how many disks it can have. Nothing on it tells the region.
-func LinodeItself(root string) (Machine, error) {
+func LinodeItself(root string) (Info, error) {
 	serial, err := os.ReadFile(filepath.Join(root, "sys/devices/virtual/dmi/id/product_serial"))
 	if err != nil {
-		return Machine{}, fmt.Errorf("read the Linode's id: %w: %w", fault.Unavailable, err)
+		return Info{}, fmt.Errorf("read the Linode's id: %w: %w", fault.Unavailable, err)
 	}
 	id := strings.TrimSpace(string(serial))
 	if !number.MatchString(id) {
-		return Machine{}, fmt.Errorf("the machine's serial number %.40q is no id of a Linode; is this one?: %w", id, fault.Unavailable)
+		return Info{}, fmt.Errorf("the machine's serial number %.40q is no id of a Linode; is this one?: %w", id, fault.Unavailable)
 	}
 	info, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
-		return Machine{}, fmt.Errorf("read the size of the memory: %w: %w", fault.Unavailable, err)
+		return Info{}, fmt.Errorf("read the size of the memory: %w: %w", fault.Unavailable, err)
 	}
 	kilobytes, err := memTotal(string(info))
 	if err != nil {
-		return Machine{}, err
+		return Info{}, err
 	}
 	// The kernel has kept some of it for itself, so whole GiB are rounded up to: that is never more than there is.
 	memory := int64(math.Ceil(float64(kilobytes)/(1<<20))) * 1024
-	return Machine{ID: id, Places: linodePlaces(memory)}, nil
+	return Info{ID: id, Places: linodePlaces(memory)}, nil
 }
 
 func memTotal(info string) (kilobytes int64, err error) {

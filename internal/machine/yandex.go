@@ -1,4 +1,4 @@
-package metadata
+package machine
 
 import (
 	"context"
@@ -31,39 +31,39 @@ var (
 
 // Yandex asks for the machine's id and zone. The service does not tell how many disks the machine can have; that
 // is read from the machine itself.
-func Yandex(ctx context.Context, base string) (Machine, error) {
+func Yandex(ctx context.Context, base string) (Info, error) {
 	return YandexBelow(ctx, base, "/")
 }
 
 // YandexBelow is Yandex with the machine's own files below root.
-func YandexBelow(ctx context.Context, base, root string) (Machine, error) {
+func YandexBelow(ctx context.Context, base, root string) (Info, error) {
 	m, err := YandexIdentity(ctx, base)
 	if err != nil {
-		return Machine{}, err
+		return Info{}, err
 	}
 	if m.Places, m.ManyPlaces, err = yandexPlacesBelow(root); err != nil {
-		return Machine{}, err
+		return Info{}, err
 	}
 	return m, nil
 }
 
 // YandexIdentity is Yandex without the places for disks, for a program that may not see the machine's own files.
-func YandexIdentity(ctx context.Context, base string) (Machine, error) {
-	return untilAnswered(ctx, func(ctx context.Context) (Machine, error) {
+func YandexIdentity(ctx context.Context, base string) (Info, error) {
+	return untilAnswered(ctx, func(ctx context.Context) (Info, error) {
 		id, err := yandexText(ctx, base, "instance/id")
 		if err != nil {
-			return Machine{}, err
+			return Info{}, err
 		}
 		zone, err := yandexText(ctx, base, "instance/zone") // projects/<cloud>/zones/<zone>
 		if err != nil {
-			return Machine{}, err
+			return Info{}, err
 		}
 		zone = path.Base(zone)
 		if !yandexID.MatchString(id) || !yandexZone.MatchString(zone) {
-			return Machine{}, fmt.Errorf("the metadata service says that this is the machine %.40q in zone %.40q; is this Yandex Cloud?: %w: %w",
+			return Info{}, fmt.Errorf("the metadata service says that this is the machine %.40q in zone %.40q; is this Yandex Cloud?: %w: %w",
 				id, zone, fault.Unavailable, errFinal)
 		}
-		return Machine{ID: id, Zone: zone}, nil
+		return Info{ID: id, Zone: zone}, nil
 	})
 }
 

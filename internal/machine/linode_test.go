@@ -1,4 +1,4 @@
-package metadata_test
+package machine_test
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
 )
 
@@ -17,8 +17,8 @@ func TestLinodeSaysWhichLinodeThisIsAndHowManyDisksItCanHave(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{})
 	for memory, places := range map[int]int64{1 << 10: 8, 8 << 10: 8, 16 << 10: 16, 64 << 10: 64, 96 << 10: 64} {
 		id := account.AddLinode(emulator.Linode{MemoryMB: memory, Region: "us-east"})
-		got, err := metadata.Linode(t.Context(), account.Metadata(id))
-		if want := (metadata.Machine{ID: fmt.Sprint(id), Zone: "us-east", Places: places}); got != want || err != nil {
+		got, err := machine.Linode(t.Context(), account.Metadata(id))
+		if want := (machine.Info{ID: fmt.Sprint(id), Zone: "us-east", Places: places}); got != want || err != nil {
 			t.Errorf("Linode with %d MB = %+v, %v, want %+v", memory, got, err, want)
 		}
 	}
@@ -30,7 +30,7 @@ func TestARegionWithoutTheServiceIsFinal(t *testing.T) {
 	id := account.AddLinode(emulator.Linode{Region: "us-west"})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if got, err := metadata.Linode(ctx, account.Metadata(id)); fault.Of(err) != fault.Unavailable || ctx.Err() != nil {
+	if got, err := machine.Linode(ctx, account.Metadata(id)); fault.Of(err) != fault.Unavailable || ctx.Err() != nil {
 		t.Errorf("Linode = %+v, %v, want a final error", got, err)
 	}
 }
@@ -46,7 +46,7 @@ func TestWhatIsNoLinodeIsRefused(t *testing.T) {
 	}
 	for name, answers := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, err := metadata.Linode(t.Context(), service(t, answers)); fault.Of(err) != fault.Unavailable {
+			if got, err := machine.Linode(t.Context(), service(t, answers)); fault.Of(err) != fault.Unavailable {
 				t.Errorf("Linode = %+v, %v, want it refused", got, err)
 			}
 		})
@@ -58,17 +58,17 @@ func TestALinodeKnowsItselfWithoutTheService(t *testing.T) {
 	const gib8, gib16, gib96, gib1 = "8132044", "16384996", "98954564", "1000212"
 	tests := map[string]struct {
 		serial, meminfo string
-		want            metadata.Machine
+		want            machine.Info
 		kind            fault.Kind
 	}{
-		"8 GiB":                 {"12345\n", "MemTotal:        " + gib8 + " kB\nMemFree: 1 kB\n", metadata.Machine{ID: "12345", Places: 8}, fault.None},
-		"16 GiB":                {"12345", "MemTotal: " + gib16 + " kB\n", metadata.Machine{ID: "12345", Places: 16}, fault.None},
-		"96 GiB":                {"12345", "MemFree: 5 kB\nMemTotal: " + gib96 + " kB\n", metadata.Machine{ID: "12345", Places: 64}, fault.None},
-		"1 GiB":                 {"12345", "MemTotal: " + gib1 + " kB\n", metadata.Machine{ID: "12345", Places: 8}, fault.None},
-		"another machine":       {"Not Specified", "MemTotal: " + gib8 + " kB\n", metadata.Machine{}, fault.Unavailable},
-		"a serial with letters": {"12345a", "MemTotal: " + gib8 + " kB\n", metadata.Machine{}, fault.Unavailable},
-		"no memory":             {"12345", "MemFree: 1 kB\n", metadata.Machine{}, fault.Unavailable},
-		"memory in other units": {"12345", "MemTotal: 8 GB\n", metadata.Machine{}, fault.Unavailable},
+		"8 GiB":                 {"12345\n", "MemTotal:        " + gib8 + " kB\nMemFree: 1 kB\n", machine.Info{ID: "12345", Places: 8}, fault.None},
+		"16 GiB":                {"12345", "MemTotal: " + gib16 + " kB\n", machine.Info{ID: "12345", Places: 16}, fault.None},
+		"96 GiB":                {"12345", "MemFree: 5 kB\nMemTotal: " + gib96 + " kB\n", machine.Info{ID: "12345", Places: 64}, fault.None},
+		"1 GiB":                 {"12345", "MemTotal: " + gib1 + " kB\n", machine.Info{ID: "12345", Places: 8}, fault.None},
+		"another machine":       {"Not Specified", "MemTotal: " + gib8 + " kB\n", machine.Info{}, fault.Unavailable},
+		"a serial with letters": {"12345a", "MemTotal: " + gib8 + " kB\n", machine.Info{}, fault.Unavailable},
+		"no memory":             {"12345", "MemFree: 1 kB\n", machine.Info{}, fault.Unavailable},
+		"memory in other units": {"12345", "MemTotal: 8 GB\n", machine.Info{}, fault.Unavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,13 +82,13 @@ func TestALinodeKnowsItselfWithoutTheService(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := metadata.LinodeItself(root)
+			got, err := machine.LinodeItself(root)
 			if got != tc.want || fault.Of(err) != tc.kind {
 				t.Errorf("LinodeItself = %+v, %v, want %+v and the kind %q", got, err, tc.want, tc.kind)
 			}
 		})
 	}
-	if _, err := metadata.LinodeItself(t.TempDir()); fault.Of(err) != fault.Unavailable {
+	if _, err := machine.LinodeItself(t.TempDir()); fault.Of(err) != fault.Unavailable {
 		t.Errorf("LinodeItself of no machine = %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package metadata
+package machine
 
 import (
 	"context"
@@ -22,40 +22,40 @@ var (
 
 // DigitalOcean asks for the droplet's id and region. The service says nothing about volumes; the number
 // that a droplet can hold is the same for all.
-func DigitalOcean(ctx context.Context, base string) (Machine, error) {
+func DigitalOcean(ctx context.Context, base string) (Info, error) {
 	if base == "" {
 		base = digitalOceanBase
 	}
 	base = strings.TrimRight(base, "/") + "/metadata/v1/"
-	return untilAnswered(ctx, func(ctx context.Context) (Machine, error) {
+	return untilAnswered(ctx, func(ctx context.Context) (Info, error) {
 		id, err := text(ctx, base+"id")
 		if err != nil {
-			return Machine{}, err
+			return Info{}, err
 		}
 		region, err := text(ctx, base+"region")
 		if err != nil {
-			return Machine{}, err
+			return Info{}, err
 		}
 		if !number.MatchString(id) || !regionSlug.MatchString(region) {
-			return Machine{}, fmt.Errorf("the metadata service at %s says that this is droplet %.40q in region %.40q; is this a droplet?: %w: %w",
+			return Info{}, fmt.Errorf("the metadata service at %s says that this is droplet %.40q in region %.40q; is this a droplet?: %w: %w",
 				base, id, region, fault.Unavailable, errFinal)
 		}
-		return Machine{ID: id, Zone: region}, nil
+		return Info{ID: id, Zone: region}, nil
 	})
 }
 
 // DigitalOceanItself reads the droplet's id from the SMBIOS, below root, as cloud-init does (read_sysinfo in
 // cloudinit/sources/helpers/digitalocean.py). Nothing there has the region.
-func DigitalOceanItself(root string) (Machine, error) {
+func DigitalOceanItself(root string) (Info, error) {
 	dmi := filepath.Join(root, "sys/devices/virtual/dmi/id")
 	vendor, err := os.ReadFile(filepath.Join(dmi, "sys_vendor"))
 	serial, serialErr := os.ReadFile(filepath.Join(dmi, "product_serial"))
 	if err := errors.Join(err, serialErr); err != nil {
-		return Machine{}, fmt.Errorf("read the droplet's id: %w: %w", fault.Unavailable, err)
+		return Info{}, fmt.Errorf("read the droplet's id: %w: %w", fault.Unavailable, err)
 	}
 	maker, id := strings.TrimSpace(string(vendor)), strings.TrimSpace(string(serial))
 	if maker != "DigitalOcean" || !number.MatchString(id) {
-		return Machine{}, fmt.Errorf("the SMBIOS has the manufacturer %.40q and the serial number %.40q; is this a droplet?: %w", maker, id, fault.Unavailable)
+		return Info{}, fmt.Errorf("the SMBIOS has the manufacturer %.40q and the serial number %.40q; is this a droplet?: %w", maker, id, fault.Unavailable)
 	}
-	return Machine{ID: id}, nil
+	return Info{ID: id}, nil
 }

@@ -1,7 +1,7 @@
-// Package metadata asks the machine it runs on who it is: each cloud answers that at an address which
+// Package machine asks the machine it runs on who it is: each cloud answers that at an address which
 // only the machine itself reaches, without credentials. The sources are small on purpose, over
 // net/http and without any SDK, because the node program links them.
-package metadata
+package machine
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Machine is what a machine is to its cloud.
-type Machine struct {
+// Info is what a machine is to its cloud.
+type Info struct {
 	// ID is what the cloud's API calls the machine.
 	ID string
 	// Zone is its place, in the scope of that cloud's volumes.
@@ -30,7 +30,7 @@ type Machine struct {
 
 // Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has
 // an answer or ctx ends: right after a boot the service may not be there yet.
-type Source func(ctx context.Context, base string) (Machine, error)
+type Source func(ctx context.Context, base string) (Info, error)
 
 // Usual is the base URL of each cloud's service.
 const Usual = "http://169.254.169.254"

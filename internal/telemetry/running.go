@@ -1,20 +1,19 @@
-// Package running measures the age of what is under way.
-package running
+package telemetry
 
 import (
 	"sync"
 	"time"
 )
 
-// Set is the operations under way. The zero value is empty, and nil counts nothing.
-type Set struct {
+// Running is the operations under way. The zero value is empty, and nil counts nothing.
+type Running struct {
 	mu    sync.Mutex
 	last  uint64
 	began map[uint64]time.Time
 }
 
 // Begin adds an operation until the returned function is called.
-func (s *Set) Begin() (end func()) {
+func (s *Running) Begin() (end func()) {
 	if s == nil {
 		return func() {}
 	}
@@ -34,7 +33,7 @@ func (s *Set) Begin() (end func()) {
 }
 
 // Oldest returns how long the oldest operation has been under way; 0 when there is none.
-func (s *Set) Oldest() time.Duration {
+func (s *Running) Oldest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var oldest time.Duration

@@ -1,25 +1,25 @@
-package metadata_test
+package machine_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/metadata"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
 func TestADropletKnowsItselfWithoutTheService(t *testing.T) {
 	tests := map[string]struct {
 		vendor, serial string
-		want           metadata.Machine
+		want           machine.Info
 		kind           fault.Kind
 	}{
-		"a droplet":                  {"DigitalOcean\n", "14259848\n", metadata.Machine{ID: "14259848"}, fault.None},
-		"another cloud with numbers": {"Hetzner\n", "3623889\n", metadata.Machine{}, fault.Unavailable},
-		"no manufacturer":            {"\n", "14259848\n", metadata.Machine{}, fault.Unavailable},
-		"no number":                  {"DigitalOcean\n", "Not Specified\n", metadata.Machine{}, fault.Unavailable},
-		"no serial":                  {"DigitalOcean\n", "", metadata.Machine{}, fault.Unavailable},
+		"a droplet":                  {"DigitalOcean\n", "14259848\n", machine.Info{ID: "14259848"}, fault.None},
+		"another cloud with numbers": {"Hetzner\n", "3623889\n", machine.Info{}, fault.Unavailable},
+		"no manufacturer":            {"\n", "14259848\n", machine.Info{}, fault.Unavailable},
+		"no number":                  {"DigitalOcean\n", "Not Specified\n", machine.Info{}, fault.Unavailable},
+		"no serial":                  {"DigitalOcean\n", "", machine.Info{}, fault.Unavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -33,13 +33,13 @@ func TestADropletKnowsItselfWithoutTheService(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := metadata.DigitalOceanItself(root)
+			got, err := machine.DigitalOceanItself(root)
 			if got != tc.want || fault.Of(err) != tc.kind {
 				t.Errorf("DigitalOceanItself = %+v, %v, want %+v and the kind %q", got, err, tc.want, tc.kind)
 			}
 		})
 	}
-	if _, err := metadata.DigitalOceanItself(t.TempDir()); fault.Of(err) != fault.Unavailable {
+	if _, err := machine.DigitalOceanItself(t.TempDir()); fault.Of(err) != fault.Unavailable {
 		t.Errorf("DigitalOceanItself of no machine = %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package metadata
+package machine
 
 import (
 	"context"
@@ -111,7 +111,7 @@ func TestPlacesOfYandexMachines(t *testing.T) {
 			got, err := YandexBelow(t.Context(), base+"/", machineWith(t, tc.model, tc.cpus, tc.virtio...))
 			many := got.ManyPlaces
 			got.ManyPlaces = 0 // see below
-			want := Machine{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", Places: tc.want}
+			want := Info{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", Places: tc.want}
 			if got != want || many < tc.want || err != nil {
 				t.Errorf("Yandex = %+v, %v, want %+v", got, err, want)
 			}

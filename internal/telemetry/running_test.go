@@ -1,16 +1,16 @@
-package running_test
+package telemetry_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/running"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 func TestTheOldestIsTheFirstThatHasNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var set running.Set
+		var set telemetry.Running
 		want := func(age time.Duration) {
 			t.Helper()
 			if got := set.Oldest(); got != age {
@@ -29,6 +29,6 @@ func TestTheOldestIsTheFirstThatHasNotEnded(t *testing.T) {
 		second()
 		want(0)
 	})
-	var none *running.Set
+	var none *telemetry.Running
 	none.Begin()()
 }
