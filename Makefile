@@ -19,7 +19,7 @@ CONTROLLERS ?= 1
 FUZZTIME    ?= 10s
 
 # golangci-lint and every other tool that is not part of the project is pinned in this one file.
-TOOL := $(GO) tool -modfile=test/tools/go.mod
+TOOL := $(GO) tool -modfile=test/kit/tools/go.mod
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -44,7 +44,7 @@ demo: ## Take volumes through their whole life on this machine, with real data: 
 	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@case " $(CLOUDS) " in *" $(CLOUD) "*) ;; *) echo "CLOUD=$(CLOUD): known are $(CLOUDS)" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
-	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/demo
+	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/run/demo
 	@bin/demo -bin bin -cloud $(CLOUD)
 
 # REPORT prints each package as it finishes, what is under way, and one line at the end. It is built first, or nothing is said meanwhile.
@@ -52,7 +52,7 @@ REPORT = $(CURDIR)/bin/report
 
 .PHONY: report
 report:
-	@test/progress.sh "building the report of the tests" $(GO) build -o bin/report ./test/report
+	@test/progress.sh "building the report of the tests" $(GO) build -o bin/report ./test/run/report
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/report
 
 TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
@@ -62,25 +62,25 @@ test: formatted report ## Run the tests that need no root, once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
 	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
-	@echo "make verify also runs them with -race and in every variant, and test/docs/install, test/manifests, test/charts and test/tools"
+	@echo "make verify also runs them with -race and in every variant, and test/check/docs/install, test/check/manifests, test/check/charts and test/kit/tools"
 
 .PHONY: test-all
 test-all: report ## Run every test that needs no root, with -race and in every variant
 	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
 	@# -exec: what tests compile is without cgo too.
 	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./... | $(REPORT)'
-	@cd test/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
+	@cd test/kit/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
 	@# Without -race, so that Kubernetes and Helm are compiled once. Without the cache: the tests also run programs, whose sources
 	@# it does not see.
-	@cd test/manifests && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
-	@cd test/manifests/oldest && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
-	@cd test/charts && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
+	@cd test/check/manifests && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
+	@cd test/check/manifests/oldest && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
+	@cd test/check/charts && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	cd test/sanity && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
+	cd test/run/sanity && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
 
 .PHONY: e2e
 e2e: ## Run the tests on real loop devices and filesystems: SHORT=1, the quicker half (root)
@@ -99,16 +99,16 @@ VM_TEST = CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 90m -tags vm
 
 .PHONY: vm-disks vm-luks
 vm-disks:
-	@$(VM_TEST) ./test/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
+	@$(VM_TEST) ./test/run/e2e/vm $(if $(CHURN),-args -churn $(CHURN))
 vm-luks:
-	@$(VM_TEST) ./test/e2e/vm/luks
+	@$(VM_TEST) ./test/run/e2e/vm/luks
 
 .PHONY: e2e-monitoring
 e2e-monitoring: ## Run a Prometheus over both programs and 200 volumes: the alerts fire and clear, the dashboard has data: PLOTS, a folder for plots (root)
 	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mount prometheus promtool
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(if $(PLOTS),CLOUDBLOCK_RECORDING=$(CURDIR)/bin/recording.json) $(GO) test -count=1 -timeout 20m -tags e2e -v ./test/monitoring
-	$(if $(PLOTS),@cd test/tools && $(GO) run ./plots $(CURDIR)/bin/recording.json $(abspath $(PLOTS)))
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(if $(PLOTS),CLOUDBLOCK_RECORDING=$(CURDIR)/bin/recording.json) $(GO) test -count=1 -timeout 20m -tags e2e -v ./test/check/monitoring
+	$(if $(PLOTS),@cd test/kit/tools && $(GO) run ./plots $(CURDIR)/bin/recording.json $(abspath $(PLOTS)))
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin $(PLOTS)
 
 .PHONY: e2e-real
@@ -124,16 +124,16 @@ REAL_ACCOUNT = CLOUD="$(CLOUD)" TOKEN_FILE="$(TOKEN_FILE)" REGION="$(REGION)" FO
 
 .PHONY: cluster
 cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it (root)
-	@$(GO) run ./test/cluster up -cloud $(CLOUD) -nodes $(NODES)
+	@$(GO) run ./test/run/cluster up -cloud $(CLOUD) -nodes $(NODES)
 
 .PHONY: cluster-down
 cluster-down: ## Take that Kubernetes down, whatever is left of it (root)
-	@$(GO) run ./test/cluster down
+	@$(GO) run ./test/run/cluster down
 
 .PHONY: e2e-cluster
 e2e-cluster: ## Test the driver in that Kubernetes, an upgrade from OLD (a commit), and the upstream storage suite (root)
-	@$(GO) run ./test/cluster build-suite
-	@$(GO) run ./test/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide) $(if $(OLD),-old $(OLD))
+	@$(GO) run ./test/run/cluster build-suite
+	@$(GO) run ./test/run/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide) $(if $(OLD),-old $(OLD))
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
 # the one of the binaries.
@@ -163,7 +163,7 @@ install-yaml: $(if $(PIN),pin,image-names) ## Render bin/install-<cloud>.yaml of
 	@for cloud in $(CLOUDS); do \
 		mkdir -p bin/install/$$cloud && \
 		printf 'resources: [../../../deploy/overlays/%s]\ncomponents: [../../images]\n' $$cloud >bin/install/$$cloud/kustomization.yaml && \
-		(cd test/manifests && $(GO) tool kustomize build ../../bin/install/$$cloud) >bin/install-$$cloud.yaml || exit 1; \
+		(cd test/check/manifests && $(GO) tool kustomize build ../../../bin/install/$$cloud) >bin/install-$$cloud.yaml || exit 1; \
 		echo bin/install-$$cloud.yaml; \
 	done
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
@@ -174,7 +174,7 @@ IMAGES = $(abspath $(or $(CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cloudblo
 sbom: ## Write bin/{controller,node,lvm}.cdx.json: what the images of images-local are made of
 	@mkdir -p bin
 	@for image in controller node lvm; do \
-		(cd test/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
+		(cd test/kit/tools && $(GO) run ./sbom $(IMAGES)/$$image.tar) >bin/$$image.cdx.json && echo bin/$$image.cdx.json || exit 1; \
 	done
 
 .PHONY: chart
@@ -213,7 +213,7 @@ pin: image-names ## Write bin/images with the digests of all images, the sidecar
 .PHONY: manifests
 manifests: ## Render each overlay to deploy/testdata
 	@for overlay in deploy/overlays/*/; do \
-		(cd test/manifests && $(GO) tool kustomize build ../../$$overlay) >deploy/testdata/$$(basename $$overlay).yaml || exit 1; \
+		(cd test/check/manifests && $(GO) tool kustomize build ../../../$$overlay) >deploy/testdata/$$(basename $$overlay).yaml || exit 1; \
 	done
 
 .PHONY: golden
@@ -224,25 +224,25 @@ golden: ## Write what the programs print to cmd/*/testdata
 chaos: CLOUD = memory
 chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1
 	@$(if $(BINARY),$(MAKE) --no-print-directory build)
-	@$(GO) run ./test/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
+	@$(GO) run ./test/run/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
 
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) run ./test/failures
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) run ./test/check/failures
 
 .PHONY: bench
 bench: ## Measure against bars: local (root), or CLOUD emulated; QUICK=1 or ONLY=part of the latter
 	@$(if $(filter local,$(CLOUD)),test/require.sh root loop mkfs.ext4 mkfs.xfs mount)
 	@$(MAKE) --no-print-directory build
-	@$(GO) run ./test/bench -bin bin -cloud $(CLOUD) $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
+	@$(GO) run ./test/run/bench -bin bin -cloud $(CLOUD) $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench-vm
 bench-vm: ## Measure stages in that virtual machine against the same by hand (root)
 	@test/require.sh gcc root qemu-system-x86_64 debootstrap mkfs.ext4
 	@$(MAKE) --no-print-directory build
-	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m -tags vm -run '^$$' -bench . -benchtime 1x ./test/e2e/vm
+	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m -tags vm -run '^$$' -bench . -benchtime 1x ./test/run/e2e/vm
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each
@@ -258,15 +258,15 @@ lint: formatted ## Run the linters and check the formatting
 	@test/require.sh gcc
 	$(GO) vet ./...
 	$(TOOL) golangci-lint run --build-tags e2e,cluster,images,real,vm ./...
-	cd test/sanity && $(GO) vet -tags e2e ./...
-	cd test/manifests && $(GO) vet ./...
-	cd test/tools && $(GO) vet ./...
-	cd test/manifests/oldest && $(GO) vet ./...
-	cd test/charts && $(GO) vet -tags cluster ./...
+	cd test/run/sanity && $(GO) vet -tags e2e ./...
+	cd test/check/manifests && $(GO) vet ./...
+	cd test/kit/tools && $(GO) vet ./...
+	cd test/check/manifests/oldest && $(GO) vet ./...
+	cd test/check/charts && $(GO) vet -tags cluster ./...
 
 .PHONY: lint-workflows
 lint-workflows: ## Check .github/workflows with actionlint
-	$(GO) tool -modfile=test/tools/workflows.mod actionlint -shellcheck= -pyflakes=
+	$(GO) tool -modfile=test/kit/tools/workflows.mod actionlint -shellcheck= -pyflakes=
 
 .PHONY: lint-units
 lint-units: ## Check deploy/systemd with systemd-analyze, and its flags with the programs
@@ -277,11 +277,11 @@ lint-units: ## Check deploy/systemd with systemd-analyze, and its flags with the
 .PHONY: generated
 generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	$(GO) mod tidy -diff
-	cd test/sanity && $(GO) mod tidy -diff
-	cd test/manifests && $(GO) mod tidy -diff
-	cd test/tools && $(GO) mod tidy -diff
-	cd test/manifests/oldest && $(GO) mod tidy -diff
-	cd test/charts && $(GO) mod tidy -diff
+	cd test/run/sanity && $(GO) mod tidy -diff
+	cd test/check/manifests && $(GO) mod tidy -diff
+	cd test/kit/tools && $(GO) mod tidy -diff
+	cd test/check/manifests/oldest && $(GO) mod tidy -diff
+	cd test/check/charts && $(GO) mod tidy -diff
 
 .PHONY: verify
 verify: lint lint-workflows generated test-all ## What every commit must pass: lint, generated files unchanged, every test

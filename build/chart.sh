@@ -22,7 +22,7 @@ cp -r deploy/charts/cloudblock-csi "$dir"
 sed -i "s|^  registry: ghcr.io/cloudblock-csi\$|  registry: $registry|" "$dir/cloudblock-csi/values.yaml"
 grep -qx "  registry: $registry" "$dir/cloudblock-csi/values.yaml"
 folder="$(cd "$dir" && pwd)"
-(cd test/charts && ${GO:-go} tool helm package "$folder/cloudblock-csi" --destination "$folder" --version "$version" --app-version "$tag" >/dev/null)
+(cd test/check/charts && ${GO:-go} tool helm package "$folder/cloudblock-csi" --destination "$folder" --version "$version" --app-version "$tag" >/dev/null)
 rm -r "$dir/cloudblock-csi"
 echo "$dir/cloudblock-csi-$version.tgz"
 [ "$(id -u)" != 0 ] || chown -R --reference=Makefile "$dir"

@@ -107,7 +107,7 @@ for image in controller node lvm; do build "$image"; done
 if [ -n "$changed" ]; then
 	say "looking into the images"
 	# The key is taken back, so that an image which fails is not taken for good the next time.
-	"$go" test -count=1 -tags images ./test/images -args -images "$images" || { rm -f "$images"/*.key && exit 1; }
+	"$go" test -count=1 -tags images ./test/check/images -args -images "$images" || { rm -f "$images"/*.key && exit 1; }
 fi
 for image in controller node lvm; do
 	say "$(build/names.sh image "$image"), $(du -m "$images/$image.tar" | cut -f1) MiB: $images/$image.tar"

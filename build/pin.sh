@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 component="${1:?pin.sh needs the component}"
 sidecars="${2:-deploy/components/images/kustomization.yaml}"
-tools="$PWD/test/tools/go.mod"
+tools="$PWD/test/kit/tools/go.mod"
 go="${GO:-go}"
 out="$(mktemp "$component.XXXXXX")"
 trap 'rm -f "$out"' EXIT

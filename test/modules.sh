@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 go="${GO:-go}"
 
-# The modules of test/cluster are Kubernetes itself, which only `make cluster` needs.
-for file in $(git ls-files 'go.mod' '*/go.mod' 'test/tools/*.mod' ':!test/cluster'); do
+# The modules of test/run/cluster are Kubernetes itself, which only `make cluster` needs.
+for file in $(git ls-files 'go.mod' '*/go.mod' 'test/kit/tools/*.mod' ':!test/run/cluster'); do
 	tries=1
 	until (cd "$(dirname "$file")" && $go mod download -modfile="$(basename "$file")"); do
 		[ "$tries" -lt 5 ] || exit 1

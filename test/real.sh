@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# real.sh [clean] runs test/real against an account, and then removes what the run made, however it ended; with "clean"
+# real.sh [clean] runs test/run/real against an account, and then removes what the run made, however it ended; with "clean"
 # it only removes: see docs/real-accounts.md. With EMULATED=1 the account is an emulated one.
 #
 #   CLOUD, TOKEN_FILE, REGION      of the account; FOLDER too on Yandex Cloud
@@ -13,7 +13,7 @@ run="${RUN:-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 program="$work/real.test"
-"${GO:-go}" test -c -tags real -o "$program" ./test/real
+"${GO:-go}" test -c -tags real -o "$program" ./test/run/real
 
 arguments=(-test.run '^(TestContract|TestLife)$' -cloud "${CLOUD:-}" -run-word "$run")
 if [ -n "${EMULATED:-}" ]; then

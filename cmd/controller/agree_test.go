@@ -15,13 +15,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rpc"
-	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 var (

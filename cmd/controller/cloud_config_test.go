@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 func TestFlagsOfACloudAreCheckedAllAtOnce(t *testing.T) {

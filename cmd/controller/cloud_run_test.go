@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 )
 
 // The whole program against an account: a volume's life as the sidecars ask for it, a token that changes

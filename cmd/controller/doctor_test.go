@@ -12,10 +12,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // finding is what doctor has to say of a planted fault.

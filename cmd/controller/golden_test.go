@@ -7,8 +7,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/golden"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
 // What people read of the flags, and scripts may parse.

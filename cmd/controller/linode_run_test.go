@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
 // The whole program against an account of Linode: what is another cloud's way of doing things is the suites' to

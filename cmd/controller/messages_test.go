@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 // TestWrongCommandsSayWhatIsWrong: each mistake once, on a line of its own, and nothing that is not so.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
-	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
-	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.

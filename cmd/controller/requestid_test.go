@@ -12,9 +12,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 )
 
 // logLine is what the test reads of a line of the program's log.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/golden"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
 // What people read of the flags, and scripts may parse.

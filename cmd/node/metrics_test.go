@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start,

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 )
 
 func TestVersionNeedsNothing(t *testing.T) {

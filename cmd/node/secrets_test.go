@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 // A secret in each call (failure P3 of the catalogue), of volumes that do not exist: at the highest verbosity, the errors,
 // the log, the metrics, the command line and the environment of the real program have nothing of it, and no file has.
-// test/e2e does the same with volumes that exist, and looks at the programs that are run for them.
+// test/run/e2e does the same with volumes that exist, and looks at the programs that are run for them.
 func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	const canary = "canary-of-calls-e7"
 	dir, address, log := t.TempDir(), drivertest.FreeAddress(t), &drivertest.Log{}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
 func TestLinodeSaysWhichLinodeThisIsAndHowManyDisksItCanHave(t *testing.T) {

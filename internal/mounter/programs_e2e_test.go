@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // programs runs the real programs and counts them.

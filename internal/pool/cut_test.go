@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/tracer"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/tracer"
 )
 
 // cutRig is where the cuts are made.

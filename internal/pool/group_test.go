@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
 
 const gib = int64(1) << 30

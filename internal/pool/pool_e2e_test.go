@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // filesystems are those that a pool can lie on, with the command that makes each.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/tracer"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/tracer"
 )
 
 // The test program runs itself again as another process of the driver.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
 
 // pair returns a set of two pools, as on two disks: it leaves out the check that they are.

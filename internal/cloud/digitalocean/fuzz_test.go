@@ -7,7 +7,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 )
 
 func FuzzAnswers(f *testing.F) {

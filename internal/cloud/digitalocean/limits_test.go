@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/rest"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
 // The limit of a minute is 5 % of the hour's, which differs between accounts.

@@ -10,9 +10,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
 func TestOnlyTheCloudsAnswerIsWaitedForForAMinute(t *testing.T) {

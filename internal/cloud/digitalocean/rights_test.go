@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/digitalocean"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 )
 
 // documented reads the table of scopes in docs/backends: what each is needed for, by scope, and its routes.

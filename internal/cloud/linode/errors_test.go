@@ -7,8 +7,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
 // The SDK takes an error without errors in it for a success, and knows two types of the others; here each is what

@@ -7,7 +7,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
 func FuzzAnswers(f *testing.F) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/linode"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
 // rights are those that docs/backends/linode.md documents, of tokens and of users.

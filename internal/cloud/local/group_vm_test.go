@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 )
 
-// TestContractOnLVM runs in the virtual machine of test/e2e/vm, which has the empty volume group vg.
+// TestContractOnLVM runs in the virtual machine of test/run/e2e/vm, which has the empty volume group vg.
 func TestContractOnLVM(t *testing.T) {
 	zeros := strings.Repeat("0", 32)
 	cloudtest.Run(t, cloudtest.Harness{

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/test/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // The oldest change under way counts by its own age, also after its callers have gone.

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // A2 and A9: "already attached" is settled by a fresh look: here is OK, under whatever name it is attached;

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // C1: more failed creates than one call tries keys are followed by an answer and not by the end of the call, and the

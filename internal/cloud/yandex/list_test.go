@@ -10,7 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // P5: a list of several pages has everything that was there all the time, once, whatever comes and goes between its

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 const wholeDrives = "network-ssd-nonreplicated"

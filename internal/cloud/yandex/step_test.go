@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // What asks a disk to grow has to know before what it will be rounded up to.

@@ -16,9 +16,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/emulator/faults"
-	emulator "github.com/cloudblock-csi/cloudblock-csi/test/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
 // A1: a cloud that shows a change when it has taken it on, and then takes it back, is not believed: the end of the

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // cloudMachine is this computer as a machine of a cloud: disks are attached from outside, and only

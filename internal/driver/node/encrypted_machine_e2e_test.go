@@ -24,7 +24,7 @@ const luksKey = "a key of the tests"
 
 // mapper stands for device-mapper, which not every machine that runs these tests has: what it opens is a loop device behind
 // the header of a disk, which encrypts nothing. The headers, their keys and tokens, the filesystems and the mounts are real,
-// and test/e2e/vm/luks has the real mappings. Its sys is a folder like /sys in which these loop devices are mappings.
+// and test/run/e2e/vm/luks has the real mappings. Its sys is a folder like /sys in which these loop devices are mappings.
 type mapper struct {
 	t    *testing.T
 	sys  string

@@ -5,7 +5,7 @@ package node_test
 import (
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
 func TestMain(m *testing.M) { loops.Main(m) }

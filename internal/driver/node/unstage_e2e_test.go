@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // hidden is another mount of what is mounted at path, which this program cannot see. It stands for that of a program

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // mkfs has the command that makes each filesystem a pool can lie on.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/test/loops"
-	"github.com/cloudblock-csi/cloudblock-csi/test/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // reservedDisk is a filesystem in a file that is reserved in full, as the quickstart makes it. mount mounts it by a loop

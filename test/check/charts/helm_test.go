@@ -1,0 +1,137 @@
+package charts_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// helmPath is the program that go.mod pins, built once.
+var helmPath = sync.OnceValues(func() (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command("go", "tool", "-n", "helm") //nolint:noctx // it serves all tests
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", errors.New(stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	program, err := helmPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// installed are the values of an installation.
+func installed(cloud string) string {
+	if cloud == "local" {
+		return "cloud=local"
+	}
+	return "cloud=" + cloud + ",settings.clusterId=" + clusterID
+}
+
+func TestLint(t *testing.T) {
+	for _, cloud := range clouds(t) {
+		if out, err := helm(t, "lint", "--strict", chartDir, "--set", installed(cloud)); err != nil {
+			t.Errorf("%s: %v\n%s", cloud, err, out)
+		}
+	}
+}
+
+// TestTheProgramRendersTheSame: the other tests render by Helm's packages, operators by its program.
+func TestTheProgramRendersTheSame(t *testing.T) {
+	for _, cloud := range clouds(t) {
+		in := clusterOf(cloud)
+		out, err := helm(t, "template", "cloudblock", chartDir, "--set", installed(cloud), "--namespace", in.namespace, "--kube-version", in.version)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		documents, err := in.documents(values{"cloud": cloud})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := parse(t, split(out)), parse(t, documents); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: helm template prints %d objects, which differ from the %d of its packages", cloud, len(got), len(want))
+		}
+	}
+}
+
+// TestHelmRefuses: what an operator reads who has forgotten the cloud or the cluster's id, or has an old cluster.
+func TestHelmRefuses(t *testing.T) {
+	oldest := regexp.MustCompile(`\| the overlays of clouds \| (1\.\d+) \|`).FindStringSubmatch(read(t, "../../../docs/compatibility.md"))
+	if oldest == nil {
+		t.Fatal("docs/compatibility.md does not say which Kubernetes the overlays need")
+	}
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"no cloud":       {nil, "at '/cloud': value must be one of '" + strings.Join(clouds(t), "', '") + "'"},
+		"no cluster id":  {[]string{"--set", "cloud=linode"}, "settings.clusterId is required: a name that no other cluster of the account has"},
+		"an old cluster": {[]string{"--set", "cloud=linode", "--kube-version", "1.29.15"}, "chart requires kubeVersion: >=" + oldest[1] + ".0-0"},
+	}
+	for name, tc := range tests {
+		out, err := helm(t, append([]string{"template", "cloudblock", chartDir}, tc.args...)...)
+		if err == nil || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: helm answers %v, want %q in\n%s", name, err, tc.want, out)
+		}
+	}
+	if out, err := helm(t, "template", "cloudblock", chartDir, "--set", installed("linode"), "--kube-version", oldest[1]+".2-vendor.1"); err != nil {
+		t.Errorf("the oldest Kubernetes, with a suffix: %v\n%s", err, out)
+	}
+}
+
+// TestThePackageIsComplete: an archive has what the templates read, and no more than a chart needs.
+func TestThePackageIsComplete(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := helm(t, "package", chartDir, "--destination", dir, "--version", "9.8.7", "--app-version", "v9.8.7"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	archive := filepath.Join(dir, "cloudblock-csi-9.8.7.tgz")
+	out, err := helm(t, "template", "cloudblock", archive, "--set", installed("linode"))
+	if err != nil || !strings.Contains(out, "ghcr.io/cloudblock-csi/controller:v9.8.7") {
+		t.Errorf("the archive renders to %v\n%s", err, out)
+	}
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected := regexp.MustCompile(`^cloudblock-csi/(Chart\.yaml|README\.md|values\.yaml|values\.schema\.json|\.helmignore|clouds/[a-z]+\.yaml|monitoring/[a-z]+\.(yaml|json)|templates/[_a-zA-Z-]+\.(yaml|tpl|txt))$`)
+	reader := tar.NewReader(unzipped)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !expected.MatchString(header.Name) {
+			t.Errorf("the archive has %s", header.Name)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package commands
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../../.."
+
+// TestEveryCommandCanBeTried: what the documents tell users to run is understood, so that TestCommands of test/run/e2e/cluster
+// can send it to an API server, and the files that it names are in the repository.
+func TestEveryCommandCanBeTried(t *testing.T) {
+	all, err := All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 100 {
+		t.Errorf("found only %d commands", len(all))
+	}
+	used := map[string]bool{}
+	for _, c := range all {
+		for name := range Placeholders {
+			used[name] = used[name] || slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, name) })
+		}
+		filled, err := c.Fill(Placeholders)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := filled.Harmless(); err != nil {
+			t.Error(err)
+		}
+		for _, arg := range c.Args {
+			if !strings.HasPrefix(arg, "deploy/") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, arg)); err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		}
+	}
+	for name := range Placeholders {
+		if !used[name] {
+			t.Errorf("no document has the placeholder %s", name)
+		}
+	}
+}
+
+// TestEveryWaitEnds: kubectl waits for 30 s where nothing else is said, which is shorter than the first pull of an image, and
+// for a rollout without end.
+func TestEveryWaitEnds(t *testing.T) {
+	all, err := All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		waits := c.Verb() == "wait" || c.Verb() == "rollout status"
+		if waits && !slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--timeout=") }) {
+			t.Errorf("%s has no --timeout", c)
+		}
+	}
+}
+
+func TestIn(t *testing.T) {
+	const text = "Do `kubectl get pv V`, and not\nkubectl in a sentence:\n\n" + `    kubectl -n a get secret x -o jsonpath='{.data.y}' | base64 -d |
+      kubectl -n b create secret generic x --from-file=y=/dev/stdin
+    mkdir -p $pool                     # kubectl get nothing
+    kubectl delete pod app && kubectl apply \
+      -f deploy/examples/pod.yaml      # a comment
+
+    for pod in $(kubectl get pods -o name); do
+      kubectl exec $pod -- sh -c 'a b'
+    done > handles
+
+Text.
+
+    ctr images import FILE
+`
+	all, err := In("x.md", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range all {
+		got = append(got, strings.Join(c.Args, "|"))
+	}
+	want := []string{
+		"-n|a|get|secret|x|-o|jsonpath={.data.y}",
+		"-n|b|create|secret|generic|x|--from-file=y=/dev/stdin",
+		"delete|pod|app", "apply|-f|deploy/examples/pod.yaml",
+		"get|pods|-o|name", "exec|$pod|--|sh|-c|a b",
+		"get|pv|V",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("In =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, err := In("x.md", "    kubectl get 'pv\n"); err == nil {
+		t.Error("a quote without an end is no error")
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	for args, want := range map[string]string{
+		"get pv":                        "get pv",
+		"-n x delete daemonset y":       "-n x delete daemonset y --dry-run=server --ignore-not-found --wait=false",
+		"exec app -- rm x":              "exec app -- rm x",
+		"wait --for=delete pod/x":       "wait --for=delete pod/x --timeout=1s",
+		"-n x rollout restart deploy/y": "-n x rollout status deploy/y --timeout=1m",
+		"replace -f x":                  "",
+		"-n x":                          "",
+	} {
+		got, err := Command{Args: strings.Fields(args)}.Harmless()
+		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("Harmless of %q = %q, %v, want %q", args, got, err, want)
+		}
+	}
+}
+
+func TestFill(t *testing.T) {
+	values := map[string]string{"NODE": "node-1", "V": "pvc-1", "$pod": "pod/x"}
+	for args, want := range map[string]string{
+		"get pv V -A -o custom-columns=NAME:.metadata.name": "get pv pvc-1 -A -o custom-columns=NAME:.metadata.name",
+		"exec $pod -l by=provisioner-NODE --x=CLUSTER_ID=a": "exec pod/x -l by=provisioner-node-1 --x=CLUSTER_ID=a",
+		"get pv OTHER-THING": "",
+	} {
+		got, err := Command{Args: strings.Fields(args)}.Fill(values)
+		if (err == nil) != (want != "") || err == nil && strings.Join(got.Args, " ") != want {
+			t.Errorf("Fill of %q = %q, %v, want %q", args, got.Args, err, want)
+		}
+	}
+}
+
+func TestKustomization(t *testing.T) {
+	text := "1. Here:\n\n       apiVersion: v1\n       kind: Kustomization\n       resources:\n       - x\n\n   And:\n"
+	if got, want := Kustomization(text), "apiVersion: v1\nkind: Kustomization\nresources:\n- x\n"; got != want {
+		t.Errorf("Kustomization = %q, want %q", got, want)
+	}
+}
+
+func TestSection(t *testing.T) {
+	const text = "# A\n\n## B\n\n    x=1  # a comment\n    y $x && z\n\n### C\n\n    w\n"
+	section, err := Section(text, "## B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := Blocks(section)
+	if len(blocks) != 1 {
+		t.Fatalf("Blocks = %q, want one", blocks)
+	}
+	got, err := Statements(blocks[0])
+	if want := []string{"x=1", "y $x && z"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("Statements = %q, %v, want %q", got, err, want)
+	}
+	if _, err := Section(text, "## C"); err == nil {
+		t.Error("a heading of another level is no error")
+	}
+}

@@ -1,0 +1,90 @@
+package docs_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestFiguresAgree: the reads of a volume are the same on each page, and below the bars of `make bench`.
+func TestFiguresAgree(t *testing.T) {
+	page := func(name string) string { return read(t, filepath.Join(root, "docs", name)) }
+	sizing, comparison := page("sizing.md"), page("comparison.md")
+	names := map[string]string{"digitalocean": "DigitalOcean", "linode": "Linode", "yandex": "Yandex Cloud"}
+	for _, cloud := range measured(t) {
+		name, known := names[cloud]
+		if !known {
+			t.Errorf("test/run/bench measures %s, whose name on the pages is not in this test", cloud)
+			continue
+		}
+		const number = `([0-9.]+)`
+		short := match(t, sizing, `\| `+name+` \| 4 \| `+number+` \| `+number+` \| `+number)
+		if short == nil {
+			continue
+		}
+		if want := "| " + short[1] + " + 4 | " + short[2] + " + 4 |\n"; !regexp.MustCompile(`\| ` + name + ` \|.*` + regexp.QuoteMeta(want)).MatchString(comparison) {
+			t.Errorf("docs/comparison.md has other reads of %s than docs/sizing.md: want %s", name, want)
+		}
+		reads, _, _ := strings.Cut(between(t, page("backends/"+cloud+".md"), "400 writes"), "\n\n")
+		for _, each := range short[1:3] {
+			if want := strconv.Itoa(int(value(t, each)*100 + 0.5)); !strings.Contains(strings.ReplaceAll(reads, ",", ""), want) {
+				t.Errorf("docs/backends/%s.md does not have the %s reads of 100 volumes of docs/sizing.md, but: %s", cloud, want, reads)
+			}
+		}
+		bars := match(t, read(t, filepath.Join(root, "test/run/bench", cloud+".go")), `bars6\{each: `+number+`, .*`)
+		if bars == nil {
+			continue
+		}
+		if bars[1] != short[3] || value(t, short[1]) > value(t, bars[1]) {
+			t.Errorf("docs/sizing.md: reads %s and the bar %s of %s, want the bar %s of test/run/bench, and reads within it", short[1], short[3], name, bars[1])
+		}
+	}
+}
+
+// measured are the clouds that `make bench` has bars for.
+func measured(t *testing.T) (clouds []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "test/run/bench/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.Contains(read(t, file), "bars6{each: ") {
+			clouds = append(clouds, strings.TrimSuffix(filepath.Base(file), ".go"))
+		}
+	}
+	if len(clouds) < 3 {
+		t.Fatalf("test/run/bench measures only %q", clouds)
+	}
+	return clouds
+}
+
+// match returns what a pattern finds in a text, and fails the test where it finds nothing.
+func match(t *testing.T, text, pattern string) []string {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if found == nil {
+		t.Errorf("nothing matches %s", pattern)
+	}
+	return found
+}
+
+func between(t *testing.T, text, beginning string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, beginning)
+	if !found {
+		t.Errorf("there is no %q", beginning)
+	}
+	return rest
+}
+
+func value(t *testing.T, text string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Error(err)
+	}
+	return v
+}

@@ -1,0 +1,97 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/install"
+)
+
+var (
+	usesLine = regexp.MustCompile(`(?m)^\s*(?:- )?uses: (.*)$`)
+	pinned   = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9]+\.[0-9]+\.[0-9]+$`)
+	makeLine = regexp.MustCompile(`(?m)^\s*(?:- )?run: (?:sudo (?:env "PATH=\$PATH" )?)?make (.*)$`)
+	runLine  = regexp.MustCompile(`(?m)^\s*(?:- )?run: .*$`)
+	target   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+)
+
+// What the workflows do runs on any machine: each step is a make target that exists. The one other step finds out
+// whether there is an account. Actions are pinned by commit, since a tag can be moved.
+func TestWorkflowsCallMakeTargets(t *testing.T) {
+	makefile, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, m[1])
+	}
+	files, err := filepath.Glob("../../../.github/workflows/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("workflows: %q, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		for _, m := range usesLine.FindAllStringSubmatch(string(text), -1) {
+			if !pinned.MatchString(m[1]) {
+				t.Errorf("%s uses %s, want a full commit and its version", name, m[1])
+			}
+		}
+		for _, line := range runLine.FindAllString(string(text), -1) {
+			m := makeLine.FindStringSubmatch(line)
+			if m == nil {
+				if name != "e2e.yaml" || strings.TrimSpace(line) != "run: |" {
+					t.Errorf("%s runs %q, which is no make target", name, strings.TrimSpace(line))
+				}
+				continue
+			}
+			for _, word := range wordsOf(t, m[1], string(text)) {
+				if !slices.Contains(targets, word) {
+					t.Errorf("%s makes %s, which the Makefile does not have", name, word)
+				}
+			}
+		}
+	}
+}
+
+// TestTheWorkflowRunsEachCloud: the emulated runs are of each cloud that can be installed.
+func TestTheWorkflowRunsEachCloud(t *testing.T) {
+	clouds, err := install.Clouds(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.DeleteFunc(clouds, func(cloud string) bool { return cloud == "local" })
+	m := regexp.MustCompile(`(?m)^\s*cloud: \[(.*)\]$`).FindStringSubmatch(read(t, filepath.Join(root, ".github/workflows/e2e.yaml")))
+	if m == nil || !slices.Equal(strings.Split(m[1], ", "), want) {
+		t.Errorf("e2e.yaml runs %q, want %q", m, want)
+	}
+}
+
+var matrixTargets = regexp.MustCompile(`(?m)^\s*target: \[(.*)\]$`)
+
+// wordsOf are the targets of a call of make; those of a matrix are in its list.
+func wordsOf(t *testing.T, call, workflow string) []string {
+	t.Helper()
+	if call == "${{ matrix.target }}" {
+		m := matrixTargets.FindStringSubmatch(workflow)
+		if m == nil {
+			t.Fatal("a workflow makes matrix.target and has no such matrix")
+		}
+		return strings.Split(m[1], ", ")
+	}
+	var words []string
+	for word := range strings.FieldsSeq(call) {
+		if !strings.Contains(word, "=") && !strings.ContainsAny(word, "${}.") {
+			words = append(words, word)
+		}
+	}
+	return words
+}

@@ -1,0 +1,147 @@
+// Command failures reads the failure catalogue, docs/failures.md, runs the tests that each row claims,
+// and prints every row with its tests, the backends they ran on and the outcome. It fails when a test
+// fails or does not exist.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	catalogue := flag.String("catalogue", "docs/failures.md", "the table to read")
+	flag.Parse()
+	err := run(ctx, *catalogue, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "failures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, catalogue string, out io.Writer) error {
+	text, err := os.ReadFile(catalogue)
+	if err != nil {
+		return err
+	}
+	rows, err := parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", catalogue, err)
+	}
+	results, err := runTests(ctx, claimed(rows), out)
+	if err != nil {
+		return err
+	}
+	return report(rows, results, out)
+}
+
+// claimed returns every test that a row names, by package.
+func claimed(rows []row) map[string][]string {
+	tests := map[string][]string{}
+	for _, r := range rows {
+		for _, t := range r.tests {
+			if !slices.Contains(tests[t.pkg], t.name) {
+				tests[t.pkg] = append(tests[t.pkg], t.name)
+			}
+		}
+	}
+	return tests
+}
+
+// report prints the table and returns an error that counts the rows that do not hold.
+func report(rows []row, results map[test]outcome, out io.Writer) error {
+	var held, broken, elsewhere int
+	rowsOn := map[string][]string{} // by backend
+	fmt.Fprintln(out)
+	for _, r := range rows {
+		if len(r.tests) == 0 {
+			elsewhere++
+			fmt.Fprintf(out, "%-4s not here %s (make e2e-cluster, part %s)\n", r.id, r.invariant, r.part)
+			continue
+		}
+		verdict := "holds"
+		for _, t := range r.tests {
+			if results[t] != passed {
+				verdict = "BROKEN"
+			}
+		}
+		if verdict == "holds" {
+			held++
+		} else {
+			broken++
+		}
+		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, r.invariant)
+		for _, t := range r.tests {
+			on := backendsOf(t, results)
+			for _, backend := range on {
+				rowsOn[backend] = append(rowsOn[backend], r.id)
+			}
+			fmt.Fprintf(out, "       %-10s %-20s %s.%s\n", results[t], strings.Join(on, ", "), t.pkg, t.name)
+		}
+	}
+	fmt.Fprintln(out)
+	for _, backend := range slices.Sorted(maps.Keys(rowsOn)) {
+		fmt.Fprintf(out, "%2d rows have a test on %s\n", len(slices.Compact(rowsOn[backend])), backend)
+	}
+	fmt.Fprintf(out, "\n%d rows hold, %d broken, %d tested by make e2e-cluster\n", held, broken, elsewhere)
+	if broken > 0 {
+		return fmt.Errorf("%d rows are broken", broken)
+	}
+	return nil
+}
+
+// emulated are the clouds that subtests are named by.
+var emulated = slices.DeleteFunc(profile.Names(), func(name string) bool { return name == "local" })
+
+// backendsOf says which backends a test ran on: those that its subtests are named by, as far as they ran,
+// else the one of its package.
+func backendsOf(t test, results map[test]outcome) []string {
+	found := map[string]bool{}
+	for ran := range results {
+		sub, is := strings.CutPrefix(ran.name, t.name+"/")
+		if ran.pkg != t.pkg || !is {
+			continue
+		}
+		for _, cloud := range emulated {
+			if strings.Contains(strings.ToLower(sub), cloud) {
+				found[cloud] = true
+			}
+		}
+		if strings.HasPrefix(sub, "pool_on_") {
+			found["local"] = true
+		}
+	}
+	if len(found) == 0 {
+		return []string{backendOf(t.pkg)}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// backendOf says which backend a package's tests run on: a backend's own folder names it, the
+// controller's tests run over the reference backend, everything that needs a device runs on local.
+func backendOf(pkg string) string {
+	if rest, ok := strings.CutPrefix(pkg, "internal/cloud/"); ok {
+		first, _, _ := strings.Cut(rest, "/")
+		if slices.Contains(emulated, first) || first == "local" || first == "memory" {
+			return first
+		}
+		return "memory"
+	}
+	switch {
+	case strings.HasPrefix(pkg, "internal/driver/node"), strings.HasPrefix(pkg, "internal/mounter"), pkg == "internal/pool", path.Dir(pkg) == "test/run":
+		return "local"
+	default:
+		return "memory"
+	}
+}

@@ -1,0 +1,85 @@
+package backend
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+)
+
+// P5, P1: what a list of a large account costs, in the account's own pages. It is complete, also while
+// volumes come and go between its pages.
+func TestWhatALongListCosts(t *testing.T) {
+	for _, name := range accounts.Names() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { listAll(t, name, 5000) }) // the limits of the cloud hold
+		})
+	}
+}
+
+func listAll(t *testing.T, name string, size int) {
+	a, err := accounts.Start(name, accounts.Options{})
+	cloudtest.Must(t, err)
+	var ids []string
+	for n := range size {
+		id, err := a.AddVolume(accounts.Volume{Name: fmt.Sprintf("volume-%d", n)})
+		cloudtest.Must(t, err)
+		ids = append(ids, id)
+	}
+	moving := false
+	way := a.Memory()
+	if base := way.Web; base != nil {
+		way.Web = cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if moving {
+				cloudtest.Must(t, a.DeleteVolume(ids[0]))
+				_, err := a.AddVolume(accounts.Volume{Name: "new-" + ids[0]})
+				cloudtest.Must(t, err)
+				ids = ids[1:]
+			}
+			return base.RoundTrip(r)
+		})
+	}
+	b, err := Open(t.Context(), a, Config{Way: way, ClusterID: "one", SweepEvery: -1})
+	cloudtest.Must(t, err)
+	list := func(most int) (reads int) {
+		a.ResetStats()
+		there, page := map[cloud.VolumeID]bool{}, cloud.Page{Most: most}
+		for {
+			list, err := b.ListVolumes(t.Context(), page)
+			cloudtest.Must(t, err)
+			for _, vol := range list.Volumes {
+				there[vol.ID] = true
+			}
+			if page.Token = list.Next; page.Token == "" {
+				break
+			}
+		}
+		for _, id := range ids {
+			if !there[cloud.VolumeID(id)] {
+				t.Fatalf("the list of %d lacks %s", len(there), id)
+			}
+		}
+		return a.Stats().Reads
+	}
+	whole := list(0)
+	t.Logf("all at once: %d reads; in four pages: %d", whole, list((size+3)/4))
+	pages, bar := (size+perPage[name]-1)/perPage[name], 1.2
+	if name == "yandex" { // what its tokens stand for is not documented, so it is read twice
+		bar = 2
+	}
+	if float64(whole) > bar*float64(pages)+1 {
+		t.Errorf("%d reads for %d pages, want at most %g times as many", whole, pages, bar)
+	}
+	if moving = way.Web != nil; moving {
+		t.Logf("while volumes come and go: %d reads", list(0))
+	}
+	cloudtest.Must(t, b.Close(t.Context()))
+	cloudtest.Must(t, a.Close())
+}
+
+// perPage is the largest page of each cloud.
+var perPage = map[string]int{"digitalocean": 200, "linode": 500, "yandex": 1000}

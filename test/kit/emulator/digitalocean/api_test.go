@@ -1,0 +1,311 @@
+package digitalocean_test
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/digitalocean/godo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+)
+
+func TestListsComeInPages(t *testing.T) {
+	_, api, _ := start(t, emulator.Options{})
+	for i := range 5 {
+		mustCreate(t, api, fmt.Sprintf("pvc-%d", i))
+	}
+	for _, row := range []struct {
+		name               string
+		page, perPage      int
+		want               []string
+		first, prev, after bool
+	}{
+		{"the first page has links onward", 1, 2, []string{"pvc-0", "pvc-1"}, false, false, true},
+		{"a page in the middle has all links", 2, 2, []string{"pvc-2", "pvc-3"}, true, true, true},
+		{"the last page has links back", 3, 2, []string{"pvc-4"}, true, true, false},
+		{"a single page has no links", 1, 200, []string{"pvc-0", "pvc-1", "pvc-2", "pvc-3", "pvc-4"}, false, false, false},
+		{"a page beyond the end is empty", 4, 2, nil, true, true, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			all, resp, err := api.Storage.ListVolumes(t.Context(), &godo.ListVolumeParams{
+				Region: emulator.DefaultRegion, ListOptions: &godo.ListOptions{Page: row.page, PerPage: row.perPage},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, v := range all {
+				names = append(names, v.Name)
+			}
+			var pages godo.Pages
+			if resp.Links != nil && resp.Links.Pages != nil {
+				pages = *resp.Links.Pages
+			}
+			if !slices.Equal(names, row.want) || resp.Meta.Total != 5 || (pages.First != "") != row.first ||
+				(pages.Prev != "") != row.prev || (pages.Next != "") != row.after || (pages.Last != "") != row.after {
+				t.Errorf("page %d of %d = %v, total %d, links %+v", row.page, row.perPage, names, resp.Meta.Total, pages)
+			}
+			if row.after && !strings.Contains(pages.Next, fmt.Sprintf("page=%d&per_page=%d&region=fra1", row.page+1, row.perPage)) {
+				t.Errorf("next = %q, want the same question with the next page", pages.Next)
+			}
+		})
+	}
+}
+
+func TestVolumesAreFoundByNameAndRegion(t *testing.T) {
+	_, api, _ := start(t, emulator.Options{})
+	here := mustCreate(t, api, "pvc-1")
+	there := mustCreate(t, api, "pvc-1", func(r *godo.VolumeCreateRequest) { r.Region = "nyc3" })
+	mustCreate(t, api, "pvc-10")
+	for _, row := range []struct {
+		name, region string
+		want         []string
+	}{
+		{"pvc-1", "", []string{here.ID, there.ID}},
+		{"pvc-1", "nyc3", []string{there.ID}},
+		{"pvc", "nyc3", nil},
+	} {
+		all, _, err := api.Storage.ListVolumes(t.Context(), &godo.ListVolumeParams{
+			Name: row.name, Region: row.region, ListOptions: &godo.ListOptions{PerPage: 200},
+		})
+		var ids []string
+		for _, v := range all {
+			ids = append(ids, v.ID)
+		}
+		if err != nil || !slices.Equal(ids, row.want) {
+			t.Errorf("ListVolumes(%q, %q) = %v, %v, want %v", row.name, row.region, ids, err, row.want)
+		}
+	}
+}
+
+func TestAVolumeCanBeDeletedByName(t *testing.T) {
+	c, api, _ := start(t, emulator.Options{})
+	mustCreate(t, api, "pvc-1")
+	for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
+		if status, _ := call(t, c, http.MethodDelete, "/v2/volumes?name=pvc-1&region=fra1", ""); status != want {
+			t.Errorf("DELETE by name = %d, want %d", status, want)
+		}
+	}
+}
+
+func TestASnapshotBecomesAVolume(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		rules   emulator.Rules
+		ask     int64
+		wantGiB int64
+	}{
+		{"with the snapshot's size, whatever is asked for", emulator.Rules{}, 7, 2},
+		{"with the size that is asked for, where the account honours it", emulator.Rules{RestoreHonoursSize: true}, 7, 7},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, api, _ := start(t, emulator.Options{Rules: row.rules})
+			ctx := t.Context()
+			source := mustCreate(t, api, "pvc-1", func(r *godo.VolumeCreateRequest) { r.SizeGigaBytes = 2 })
+			c.SetContent(source.ID, "first")
+			s, _, err := api.Storage.CreateSnapshot(ctx, &godo.SnapshotCreateRequest{VolumeID: source.ID, Name: "snap-1", Tags: []string{"x"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetContent(source.ID, "second")
+			if s.MinDiskSize != 2 || s.ResourceID != source.ID || s.ResourceType != "volume" || !slices.Equal(s.Regions, []string{"fra1"}) {
+				t.Errorf("CreateSnapshot() = %+v", s)
+			}
+			v := mustCreate(t, api, "pvc-2", func(r *godo.VolumeCreateRequest) { r.SnapshotID, r.SizeGigaBytes = s.ID, row.ask })
+			if v.SizeGigaBytes != row.wantGiB {
+				t.Errorf("volume from the snapshot has %d GiB, want %d", v.SizeGigaBytes, row.wantGiB)
+			}
+			if made, _ := c.Volume(v.ID); made.Content != "first" || made.SnapshotID != s.ID {
+				t.Errorf("Volume() = %+v, want what the source held when the snapshot was made", made)
+			}
+			if _, err := api.Storage.DeleteVolume(ctx, source.ID); err != nil {
+				t.Fatal(err)
+			}
+			all, _, err := api.Snapshots.ListVolume(ctx, nil)
+			if err != nil || len(all) != 1 || all[0].ID != s.ID {
+				t.Errorf("snapshots after their volume is gone = %+v, %v, want the one", all, err)
+			}
+			if _, err := api.Snapshots.Delete(ctx, s.ID); err != nil {
+				t.Errorf("Delete(%s) = %v", s.ID, err)
+			}
+		})
+	}
+}
+
+func TestSnapshotsAreListedByVolumeAndRegion(t *testing.T) {
+	c, api, _ := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	s, _, err := api.Storage.CreateSnapshot(t.Context(), &godo.SnapshotCreateRequest{VolumeID: v.ID, Name: "snap-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AddSnapshot(emulator.Snapshot{Name: "foreign", Region: "nyc3", SizeGiB: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if all, _, err := api.Storage.ListSnapshots(t.Context(), v.ID, nil); err != nil || len(all) != 1 || all[0].ID != s.ID {
+		t.Errorf("snapshots of the volume = %+v, %v", all, err)
+	}
+	for query, want := range map[string]string{
+		"?resource_type=volume":             `"total":2`,
+		"?resource_type=volume&region=nyc3": `"total":1`,
+		"?resource_type=droplet":            `"total":0`,
+	} {
+		if _, body := get(t, c, "/v2/snapshots"+query); !strings.Contains(body, want) {
+			t.Errorf("GET /v2/snapshots%s = %s, want %s", query, body, want)
+		}
+	}
+	if status, body := get(t, c, "/v2/volumes/snapshots/"+s.ID); status != http.StatusOK || !strings.Contains(body, s.ID) {
+		t.Errorf("the other path of a snapshot = %d %s", status, body)
+	}
+}
+
+func TestTagsAreGivenAndTaken(t *testing.T) {
+	c, api, _ := start(t, emulator.Options{})
+	ctx := t.Context()
+	v := mustCreate(t, api, "pvc-1", func(r *godo.VolumeCreateRequest) { r.Tags = []string{"a"} })
+	if _, _, err := api.Tags.Create(ctx, &godo.TagCreateRequest{Name: "b:c"}); err != nil {
+		t.Fatal(err)
+	}
+	resources := []godo.Resource{{ID: v.ID, Type: godo.VolumeResourceType}}
+	for _, tag := range []string{"a", "b:c"} { // a was made together with the volume
+		if _, err := api.Tags.TagResources(ctx, tag, &godo.TagResourcesRequest{Resources: resources}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, _ := c.Volume(v.ID); !slices.Equal(now.Tags, []string{"a", "b:c"}) {
+		t.Errorf("tags = %q, want a and b:c", now.Tags)
+	}
+	if _, err := api.Tags.UntagResources(ctx, "a", &godo.UntagResourcesRequest{Resources: resources}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Tags.Delete(ctx, "b:c"); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := c.Volume(v.ID); len(now.Tags) != 0 {
+		t.Errorf("tags = %q, want none", now.Tags)
+	}
+}
+
+func TestAnActionCanFail(t *testing.T) {
+	c, api, droplet := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	c.Arm(emulator.Fault{Body: `"attach"`, Times: 1, Effect: faults.Effect{Errored: true}})
+	a := mustAttach(t, api, v.ID, droplet)
+	now, _, err := api.StorageActions.Get(t.Context(), v.ID, a.ID)
+	if err != nil || now.Status != "errored" {
+		t.Errorf("action = %+v, %v, want it errored", now, err)
+	}
+	if v, _ := c.Volume(v.ID); v.DropletID != 0 {
+		t.Errorf("volume = %+v, want it free after a failed attach", v)
+	}
+	mustAttach(t, api, v.ID, droplet) // the next one works
+}
+
+func TestAnActionsChangeCanShowEarly(t *testing.T) {
+	c, api, droplet := start(t, emulator.Options{
+		Rules: emulator.Rules{ChangeOnAccept: true}, Durations: emulator.Actions(clock.Fixed(time.Hour)),
+	})
+	v := mustCreate(t, api, "pvc-1")
+	mustAttach(t, api, v.ID, droplet)
+	if now, _ := c.Volume(v.ID); now.DropletID != droplet || len(c.Running()) != 1 {
+		t.Errorf("volume = %+v, running %v, want it attached while the action is running", now, c.Running())
+	}
+}
+
+func TestADropletThatIsGoneLosesItsVolumes(t *testing.T) {
+	c, api, droplet := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	mustAttach(t, api, v.ID, droplet)
+	c.Hold(v.ID)
+	c.RemoveDroplet(droplet, 100*time.Millisecond)
+	if got := c.Violations(); len(got) != 0 {
+		t.Errorf("Violations() = %+v, want none: who used the volume is gone with the droplet", got)
+	}
+	if _, resp, err := api.Droplets.Get(t.Context(), droplet); err == nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("Droplets.Get() = %v, want 404", err)
+	}
+	if now, _ := c.Volume(v.ID); now.DropletID != droplet {
+		t.Errorf("volume = %+v, want its record to lag behind", now)
+	}
+	waitFor(t, "the volume is free", func() bool { now, _ := c.Volume(v.ID); return now.DropletID == 0 })
+}
+
+func TestARunningActionFailsWithItsDroplet(t *testing.T) {
+	c, api, droplet := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(time.Hour))})
+	v := mustCreate(t, api, "pvc-1")
+	a := mustAttach(t, api, v.ID, droplet)
+	c.RemoveDroplet(droplet, 0)
+	if now, _, err := api.Actions.Get(t.Context(), a.ID); err != nil || now.Status != "errored" {
+		t.Errorf("action = %+v, %v, want it errored", now, err)
+	}
+}
+
+func TestADetachOfWhatIsInUseIsSeen(t *testing.T) {
+	c, api, droplet := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	detach := func() {
+		t.Helper()
+		mustAttach(t, api, v.ID, droplet)
+		if _, _, err := api.StorageActions.DetachByDropletID(t.Context(), v.ID, droplet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := c.Hold(v.ID)
+	detach()
+	if got := c.Violations(); len(got) != 1 || got[0].Volume != v.ID || got[0].Droplet != droplet {
+		t.Errorf("Violations() = %+v, want the detach", got)
+	}
+	release()
+	detach()
+	if got := c.Violations(); len(got) != 1 {
+		t.Errorf("Violations() = %+v, want no second one", got)
+	}
+}
+
+func TestRegionsAndAccountAreShown(t *testing.T) {
+	_, api, _ := start(t, emulator.Options{Rules: emulator.Rules{VolumeLimit: 9}})
+	regions, _, err := api.Regions.List(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage := map[string]bool{}
+	for _, r := range regions {
+		storage[r.Slug] = slices.Contains(r.Features, "storage")
+	}
+	if !storage["fra1"] || storage["nyc2"] {
+		t.Errorf("regions with storage = %v, want fra1 and not nyc2", storage)
+	}
+	account, _, err := api.Account.Get(t.Context())
+	if err != nil || account.VolumeLimit != 9 || account.Status != "active" {
+		t.Errorf("Account.Get() = %+v, %v", account, err)
+	}
+	droplets, _, err := api.Droplets.List(t.Context(), nil)
+	if err != nil || len(droplets) != 1 || droplets[0].Region.Slug != "fra1" || droplets[0].VolumeIDs == nil {
+		t.Errorf("Droplets.List() = %+v, %v", droplets, err)
+	}
+}
+
+func TestActionsAreListedNewestFirst(t *testing.T) {
+	_, api, droplet := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	first := mustAttach(t, api, v.ID, droplet)
+	second, _, err := api.StorageActions.DetachByDropletID(t.Context(), v.ID, droplet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := api.Actions.List(t.Context(), &godo.ListOptions{PerPage: 200})
+	var ids []int
+	for _, a := range all {
+		ids = append(ids, a.ID)
+	}
+	if err != nil || !reflect.DeepEqual(ids, []int{second.ID, first.ID}) {
+		t.Errorf("actions = %v, %v, want %d and then %d", ids, err, second.ID, first.ID)
+	}
+}

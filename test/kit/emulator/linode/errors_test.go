@@ -1,0 +1,292 @@
+package linode_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linode/linodego"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+)
+
+// account is what a row of the table of refusals has: a volume, two Linodes and one elsewhere.
+type account struct {
+	t                           *testing.T
+	cloud                       *emulator.Cloud
+	api                         *linodego.Client
+	volume, first, second, away int
+}
+
+func (a account) create(change func(*linodego.VolumeCreateOptions)) error {
+	ask := linodego.VolumeCreateOptions{Label: "other", Region: emulator.DefaultRegion, Size: 10}
+	change(&ask)
+	_, err := a.api.CreateVolume(a.t.Context(), ask)
+	return err
+}
+
+func (a account) label(label string) error {
+	return a.create(func(o *linodego.VolumeCreateOptions) { o.Label = label })
+}
+
+func (a account) size(size int) error {
+	return a.create(func(o *linodego.VolumeCreateOptions) { o.Size = size })
+}
+
+func (a account) attach(volume, linode int) error {
+	_, err := attach(a.t.Context(), a.api, volume, linode)
+	return err
+}
+
+func (a account) persist(linode, config int, persist bool) error {
+	_, err := a.api.AttachVolume(a.t.Context(), a.volume, &linodego.VolumeAttachOptions{LinodeID: linode, ConfigID: config, PersistAcrossBoots: &persist})
+	return err
+}
+
+func (a account) detach() error          { return a.api.DetachVolume(a.t.Context(), a.volume) }
+func (a account) delete() error          { return a.api.DeleteVolume(a.t.Context(), a.volume) }
+func (a account) resize(size int) error  { return a.api.ResizeVolume(a.t.Context(), a.volume, size) }
+func (a account) get(volume int) error   { _, err := a.api.GetVolume(a.t.Context(), volume); return err }
+func (a account) list(text string) error { return a.listed(&linodego.ListOptions{Filter: text}) }
+
+func (a account) listed(options *linodego.ListOptions) error {
+	_, err := a.api.ListVolumes(a.t.Context(), options)
+	return err
+}
+
+func (a account) clone(label string) error {
+	_, err := a.api.CloneVolume(a.t.Context(), a.volume, label)
+	return err
+}
+
+// fill attaches n volumes to the first Linode.
+func (a account) fill(n int, persist bool) {
+	a.t.Helper()
+	for i := range n {
+		v := mustCreate(a.t, a.api, fmt.Sprintf("full-%d", i))
+		if _, err := a.api.AttachVolume(a.t.Context(), v.ID, &linodego.VolumeAttachOptions{LinodeID: a.first, PersistAcrossBoots: &persist}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+// last returns the last step's error; every step before it must succeed.
+func (a account) last(steps ...error) error {
+	a.t.Helper()
+	for _, err := range steps[:len(steps)-1] {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	return steps[len(steps)-1]
+}
+
+type refusalRow struct {
+	name   string
+	rules  emulator.Rules
+	act    func(a account) error
+	status int
+	text   string
+}
+
+// TestRefusals has a row for each row of the real API's errors that a driver must tell apart.
+func TestRefusals(t *testing.T) {
+	for _, row := range append(append(volumeRefusals(), createRefusals()...), attachRefusals()...) {
+		t.Run(row.name, func(t *testing.T) {
+			c := emulator.Start(t, emulator.Options{Linodes: 2, Rules: row.rules})
+			a := account{t: t, cloud: c, api: client(t, c), first: c.Linodes()[0], second: c.Linodes()[1]}
+			a.away = c.AddLinode(emulator.Linode{Region: "eu-central"})
+			a.volume = mustCreate(t, a.api, "pvc-1", func(o *linodego.VolumeCreateOptions) { o.Size = 20 }).ID
+			status, text := reason(t, row.act(a))
+			if status != row.status || !strings.Contains(text, row.text) {
+				t.Errorf("refused with %d %q, want %d %q", status, text, row.status, row.text)
+			}
+		})
+	}
+}
+
+func volumeRefusals() []refusalRow {
+	none, slow := emulator.Rules{}, emulator.Each(clock.Fixed(time.Hour))
+	return []refusalRow{
+		{"a volume that is not there is not found", none, func(a account) error { return a.get(7) }, 404, "Not found"},
+		{"deleting twice is not found", none, func(a account) error { return a.last(a.delete(), a.delete()) }, 404, "Not found"},
+		{"an attached volume is not deleted", none, func(a account) error {
+			return a.last(a.attach(a.volume, a.first), a.delete())
+		}, 400, "must be detached"},
+		{"a volume that is being detached is not deleted", none, func(a account) error {
+			err := a.attach(a.volume, a.first)
+			a.cloud.SetDurations(slow)
+			return a.last(err, a.detach(), a.delete())
+		}, 400, "must be detached"},
+		{"a volume does not shrink", none, func(a account) error { return a.resize(10) }, 400, "[size]"},
+		{"a volume does not grow beyond the limit", none, func(a account) error { return a.resize(16385) }, 400, "[size] Must be 10-"},
+		{"a resizing volume is not resized", none, func(a account) error {
+			a.cloud.SetDurations(slow)
+			return a.last(a.resize(30), a.resize(40))
+		}, 400, "must be active"},
+		{"the same size can be refused", emulator.Rules{ResizeToSameRefused: true}, func(a account) error { return a.resize(20) }, 400, "[size]"},
+		{"a clone's source must be active", none, func(a account) error {
+			a.cloud.SetDurations(slow)
+			return a.last(a.resize(30), a.clone("copy"))
+		}, 400, "must be active"},
+		{"a clone's label is taken", none, func(a account) error { return a.clone("pvc-1") }, 400, "[label] Label must be unique"},
+		{"lists cannot be filtered by size", none, func(a account) error { return a.list(`{"size":10}`) }, 400, "Cannot filter on size"},
+		{"lists cannot be ordered by size", none, func(a account) error { return a.list(`{"+order_by":"size"}`) }, 400, "Cannot filter on size"},
+		{"a page has at least 25", none, func(a account) error {
+			return a.listed(&linodego.ListOptions{PageSize: 24})
+		}, 400, "Must be 25-500"},
+		{"a page beyond the last is not found", none, func(a account) error {
+			return a.listed(linodego.NewListOptions(2, ""))
+		}, 404, "Not found"},
+		{"a Linode that is not there is not found", none, func(a account) error {
+			_, err := a.api.GetInstance(a.t.Context(), 7)
+			return err
+		}, 404, "Not found"},
+		{"a region that is not there is not found", none, func(a account) error {
+			_, err := a.api.GetRegion(a.t.Context(), "moon")
+			return err
+		}, 404, "Not found"},
+	}
+}
+
+func createRefusals() []refusalRow {
+	none := emulator.Rules{}
+	in := func(region, encryption string) func(account) error {
+		return func(a account) error {
+			return a.create(func(o *linodego.VolumeCreateOptions) { o.Region, o.Encryption = region, encryption })
+		}
+	}
+	return []refusalRow{
+		{"a wrong token", none, func(a account) error {
+			a.api.SetToken("wrong")
+			return a.get(a.volume)
+		}, 401, "Invalid Token"},
+		{"no label", none, func(a account) error { return a.label("") }, 400, "[label] label is required"},
+		{"a label with a bad first letter", none, func(a account) error { return a.label("1-a") }, 400, "[label] Must begin with a letter"},
+		{"a label with two dashes in a row", none, func(a account) error { return a.label("a--b") }, 400, "[label]"},
+		{"a label with two underscores in a row", none, func(a account) error { return a.label("a__b") }, 400, "[label]"},
+		{"a label with a dot", none, func(a account) error { return a.label("a.b") }, 400, "[label]"},
+		{"a long label", none, func(a account) error { return a.label(strings.Repeat("a", 33)) }, 400, "[label]"},
+		{"a label is taken", none, func(a account) error { return a.label("pvc-1") }, 400, "[label] Label must be unique"},
+		{"the size is too small", none, func(a account) error { return a.size(9) }, 400, "[size] Must be 10-"},
+		{"the size is too large", none, func(a account) error { return a.size(16385) }, 400, "[size] Must be 10-"},
+		{"no region", none, in("", ""), 400, "Must provide a region or a Linode ID"},
+		{"an unknown region", none, in("moon", ""), 400, "[region] region is not valid"},
+		{"a region without Block Storage", none, in("us-den-edge-1", ""), 400, "[region]"},
+		{"a region without encryption", none, in("us-west", "enabled"), 400, "[encryption]"},
+		{"a short tag", none, func(a account) error {
+			return a.create(func(o *linodego.VolumeCreateOptions) { o.Tags = []string{"ab"} })
+		}, 400, "[tags]"},
+		{"the account has all its volumes", emulator.Rules{VolumeLimit: 1}, func(a account) error { return a.size(10) }, 400, "limit"},
+		{"the account has all its GiB", emulator.Rules{CapacityLimit: 25}, func(a account) error { return a.size(10) }, 400, "limit"},
+		{"growth counts for the account's GiB", emulator.Rules{CapacityLimit: 25}, func(a account) error { return a.resize(30) }, 400, "limit"},
+		{"a text can be another", emulator.Rules{Texts: map[string]string{"taken": "Label is in use"}}, func(a account) error {
+			return a.label("pvc-1")
+		}, 400, "[label] Label is in use"},
+	}
+}
+
+func attachRefusals() []refusalRow {
+	none := emulator.Rules{}
+	return []refusalRow{
+		{"attached to the asked Linode already", none, func(a account) error {
+			return a.last(a.attach(a.volume, a.first), a.attach(a.volume, a.first))
+		}, 400, "is already attached"},
+		{"attached to another Linode", none, func(a account) error {
+			return a.last(a.attach(a.volume, a.first), a.attach(a.volume, a.second))
+		}, 400, "is already attached"},
+		{"to a Linode that is not there", none, func(a account) error { return a.attach(a.volume, 7) }, 404, "Not found"},
+		{"to a Linode elsewhere", none, func(a account) error { return a.attach(a.volume, a.away) }, 400, "same region"},
+		{"to a full Linode", none, func(a account) error {
+			a.fill(6, false)
+			return a.attach(a.volume, a.first)
+		}, 400, "maximum number of volumes"},
+		{"to a small Linode with many disks", none, func(a account) error {
+			return a.attach(a.volume, a.cloud.AddLinode(emulator.Linode{Type: "g6-nanode-1", Disks: 8}))
+		}, 400, "maximum number of volumes"},
+		{"to a booting Linode", none, func(a account) error {
+			a.cloud.SetLinodeStatus(a.first, "booting")
+			return a.attach(a.volume, a.first)
+		}, 400, "Linode busy."},
+		{"from a Linode that shuts down", none, func(a account) error {
+			err := a.attach(a.volume, a.first)
+			a.cloud.SetLinodeStatus(a.first, "shutting_down")
+			return a.last(err, a.detach())
+		}, 400, "Linode busy."},
+		{"two at once can be refused", emulator.Rules{OneChangePerLinode: true}, func(a account) error {
+			other := mustCreate(a.t, a.api, "pvc-2")
+			a.cloud.SetDurations(emulator.Each(clock.Fixed(time.Hour)))
+			return a.last(a.attach(a.volume, a.first), a.attach(other.ID, a.first))
+		}, 400, "Linode busy."},
+		{"to a Linode that is off, for this boot only", none, func(a account) error {
+			a.cloud.SetLinodeStatus(a.first, "offline")
+			return a.attach(a.volume, a.first)
+		}, 400, "must be running"},
+		{"with a configuration, for this boot only", none, func(a account) error {
+			return a.persist(a.first, a.first*10, false)
+		}, 400, "[config_id]"},
+		{"to one of two configurations", none, func(a account) error {
+			return a.persist(a.cloud.AddLinode(emulator.Linode{Configs: 2}), 0, true)
+		}, 400, "[config_id] Couldn't choose a configuration profile"},
+		{"to a configuration that is not there", none, func(a account) error { return a.persist(a.first, 7, true) }, 400, "[config_id]"},
+		{"of a volume that is not active can be refused", emulator.Rules{AttachWhileCreatingRefused: true}, func(a account) error {
+			a.cloud.SetDurations(emulator.Each(clock.Fixed(time.Hour)))
+			return a.attach(mustCreate(a.t, a.api, "pvc-2").ID, a.first)
+		}, 400, "must be active"},
+		{"a detach of a free volume can be refused", emulator.Rules{DetachOfFreeRefused: true}, account.detach, 400, "is not attached"},
+	}
+}
+
+func TestWhatIsNotRefused(t *testing.T) {
+	c, api, _ := start(t, emulator.Options{})
+	v := mustCreate(t, api, "pvc-1")
+	if err := api.DetachVolume(t.Context(), v.ID); err != nil {
+		t.Errorf("DetachVolume() of a free volume = %v", err)
+	}
+	if err := api.ResizeVolume(t.Context(), v.ID, 10); err != nil {
+		t.Errorf("ResizeVolume() to the same size = %v", err)
+	}
+	// The memory says how many devices a Linode has: at least 8, at most 64, its own disks among them.
+	for _, row := range []struct {
+		machine emulator.Linode
+		want    int
+	}{
+		{emulator.Linode{}, 6},
+		{emulator.Linode{Type: "g6-nanode-1", Disks: 7}, 1},
+		{emulator.Linode{Type: "g6-standard-6"}, 14},
+		{emulator.Linode{Type: "g6-standard-20"}, 62},
+		{emulator.Linode{MemoryMB: 10000, Disks: -1}, 9},
+	} {
+		linode := c.AddLinode(row.machine)
+		got := 0
+		for i := 0; ; i++ {
+			id, err := c.AddVolume(emulator.Volume{Label: fmt.Sprintf("for-%d-%d", linode, i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := attach(t.Context(), api, id, linode); err != nil {
+				break
+			}
+			got++
+		}
+		if got != row.want {
+			t.Errorf("%+v takes %d volumes, want %d", row.machine, got, row.want)
+		}
+	}
+	status, text := 0, ""
+	c.SetRules(func(r *emulator.Rules) { r.ConfigSlots = 8 })
+	big := c.AddLinode(emulator.Linode{Type: "g6-standard-20"})
+	for i := range 7 {
+		id, _ := c.AddVolume(emulator.Volume{Label: fmt.Sprintf("lasting-%d", i)})
+		_, err := api.AttachVolume(t.Context(), id, &linodego.VolumeAttachOptions{LinodeID: big})
+		if err != nil {
+			status, text = reason(t, err)
+		}
+	}
+	if status != http.StatusBadRequest || !strings.Contains(text, "device slot") {
+		t.Errorf("the seventh that persists was answered %d %s, want a refusal", status, text)
+	}
+}

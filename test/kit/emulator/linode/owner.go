@@ -1,0 +1,163 @@
+package linode
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
+)
+
+// This file is what only the owner of the emulated account can do; no API call counts or checks it.
+
+// SetDurations says how long the operations take that begin from now on.
+func (c *Cloud) SetDurations(d Durations) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lasts = d
+}
+
+// SetRules changes what the account enforces.
+func (c *Cloud) SetRules(change func(*Rules)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rules.Texts = maps.Clone(c.rules.Texts)
+	change(&c.rules)
+}
+
+// Volumes returns all volumes, the oldest first.
+func (c *Cloud) Volumes() []Volume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return account.Shown(c.now.volumeList(func(volume) bool { return true }), volume.shown)
+}
+
+// shown is a copy for the owner.
+func (v volume) shown() Volume {
+	v.Tags = slices.Clone(v.Tags)
+	return v.Volume
+}
+
+// Volume returns the volume with an id.
+func (c *Cloud) Volume(id int) (Volume, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, found := c.now.volumes[id]
+	return v.shown(), found
+}
+
+// AddVolume adds a free and active volume as if somebody else had made it, and returns its id.
+func (c *Cloud) AddVolume(v Volume) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.Region, v.SizeGiB = cmp.Or(v.Region, c.opts.Region), cmp.Or(v.SizeGiB, usualVolume)
+	v.Linode, v.IOReady, v.Persists, v.DeviceGiB = 0, false, false, 0
+	if _, exists := c.now.volumes[v.ID]; exists {
+		return 0, fmt.Errorf("volume %d exists", v.ID)
+	}
+	if why := checkLabel(v.Label); why != nil {
+		return 0, fmt.Errorf("label %q: %s", v.Label, why.reason)
+	}
+	added, err := c.addVolume(volume{Volume: v}, nil, 0)
+	if err != nil {
+		return 0, err
+	}
+	c.created(added, false)
+	return added.ID, nil
+}
+
+// Rename gives a volume another label, as somebody else could. Its Linode sees that when the volume is
+// attached again.
+func (c *Cloud) Rename(id int, label string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, found := c.now.volumes[id]
+	if !found {
+		return fmt.Errorf("volume %d does not exist", id)
+	}
+	if why := c.mayName(label); why != nil {
+		return fmt.Errorf("label %q: %s", label, why.reason)
+	}
+	v.Label = label
+	c.putVolume(v)
+	return nil
+}
+
+// Attached changes what a volume's record says without an operation, as a support engineer could; Linode
+// 0 frees it. The machine is not touched.
+func (c *Cloud) Attached(id, linode int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Linode, v.IOReady = linode, linode != 0
+		c.putVolume(v)
+	}
+}
+
+// SetStatus changes what a volume's status says, such as contact_support.
+func (c *Cloud) SetStatus(id int, status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Status = status
+		c.putVolume(v)
+	}
+}
+
+// SetLocks says which locks a volume has, such as cannot_delete.
+func (c *Cloud) SetLocks(id int, locks ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Locks = slices.Clone(locks)
+		c.putVolume(v)
+	}
+}
+
+// Running returns the operations that have not ended, the oldest first.
+func (c *Cloud) Running() []Operation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []Operation
+	for _, number := range slices.Sorted(maps.Keys(c.jobs)) {
+		j := c.jobs[number]
+		op := Operation{Kind: j.kind, Volume: j.volume, Label: c.now.volumes[j.volume].Label, Linode: j.linode, Status: started}
+		c.record.Change(number, func(kept *Operation) { op.Accepted = kept.Accepted })
+		all = append(all, op)
+	}
+	return all
+}
+
+// SetContent writes a mark that stands for the volume's data: a clone begins with it.
+func (c *Cloud) SetContent(id int, content string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, found := c.now.volumes[id]; found {
+		v.Content = content
+		c.now.volumes[id] = v // no change that an old answer could lack: the API does not show it
+	}
+}
+
+// decide asks Options.Decide about a request.
+func (c *Cloud) decide(r *request) effect {
+	if c.opts.Decide == nil {
+		return effect{}
+	}
+	var body struct{ Label string }
+	_ = json.Unmarshal(r.Body, &body) // what is no JSON has none
+	call := Call{Method: r.Method, Route: r.Route, Volume: body.Label}
+	if action, is := strings.CutPrefix(r.Route, prefix+"/volumes/{volumeId}/"); is {
+		call.Action = action
+	} else if r.Route == prefix+"/volumes" && strings.Contains(r.Header.Get("X-Filter"), `"+or"`) {
+		call.Action = "follow"
+	}
+	c.mu.Lock()
+	if v, found := c.now.volumes[pathNumber(r, "volumeId")]; found {
+		call.Volume = v.Label
+	}
+	c.mu.Unlock()
+	return c.opts.Decide(call)
+}

@@ -1,0 +1,287 @@
+package yandex
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
+)
+
+// job is a change that was asked for and may be made, and then the operation that makes it.
+type job struct {
+	kind, description string
+	// disk, snapshot and instance that it is about, and the disk's name.
+	disk, snapshot, instance, name string
+	metadata                       proto.Message
+	lasts                          clock.Span
+	// claims are the ids of what takes one operation at a time.
+	claims []string
+	// accept makes what shows at once, early what shows halfway where that is the rule; nil: nothing. finish makes the
+	// rest and returns the operation's response; fail undoes what shows.
+	accept func() error
+	early  func()
+	finish func() proto.Message
+	fail   func()
+	// fails is why it will fail, if it will.
+	fails *refusal
+	// stops says that it can be cancelled.
+	stops bool
+
+	id     string
+	number int // in the record
+}
+
+type usedKey struct {
+	operation, route, body string
+	at                     time.Time
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// change serves a call that starts an operation: plan says what it would do, or why it may not, and changes
+// nothing.
+func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*operationpb.Operation, error) {
+	call := rpc.From(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := firstOf(call.Header, "idempotency-key")
+	if key != "" {
+		if !uuid.MatchString(key) {
+			return nil, c.refuse(badArgument.with("idempotency-key: must be a UUID"))
+		}
+		if known, err := c.repeated(key, call); known != "" || err != nil {
+			return showOperation(c.now.operations[known]), err
+		}
+	}
+	j, why := plan()
+	if why == nil {
+		why = c.mayStart(j)
+	}
+	if why != nil {
+		return nil, c.refuse(*why)
+	}
+	if j.accept != nil {
+		if err := j.accept(); err != nil {
+			return nil, c.refuse(refusal{code: failedInside.code, text: "emulator: " + err.Error()})
+		}
+	}
+	started := c.start(j, call)
+	if key != "" {
+		c.keys[key] = usedKey{operation: j.id, route: call.Route, body: string(call.Body), at: c.clock.Now()}
+	}
+	return started, nil
+}
+
+func firstOf(header metadata.MD, name string) string {
+	if values := header.Get(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// repeated returns the operation that a key stands for, whatever became of it.
+func (c *Cloud) repeated(key string, call *rpc.Call) (operation string, err error) {
+	used, known := c.keys[key]
+	forgotten := c.rules.KeysForgottenAfter.Least
+	if forgotten == 0 {
+		forgotten = operationsKept
+	}
+	switch {
+	case !known || c.clock.Now().Sub(used.at) >= forgotten:
+		return "", nil
+	case c.rules.OtherRequestRefused && (used.route != call.Route || used.body != string(call.Body)):
+		return "", c.refuse(otherRequest)
+	}
+	return used.operation, nil
+}
+
+// mayStart says why an operation cannot run beside those that do.
+func (c *Cloud) mayStart(j *job) *refusal {
+	for _, id := range j.claims {
+		_, isInstance := c.now.instances[id]
+		for _, other := range c.running {
+			switch {
+			case !slices.Contains(other.claims, id):
+			case !isInstance:
+				why := busyDisk.with(id)
+				return &why
+			case !c.rules.ParallelOperations:
+				why := busyInstance.with(id)
+				return &why
+			}
+		}
+	}
+	if len(c.running) >= c.rules.activeOperations() {
+		return &tooManyOperations
+	}
+	return nil
+}
+
+// start begins an operation and returns how it stands then.
+func (c *Cloud) start(j *job, call *rpc.Call) *operationpb.Operation {
+	c.numbers++
+	now := c.clock.Now()
+	j.id = c.newID(c.prefix(j), "operation", j.name)
+	about, err := anypb.New(j.metadata)
+	c.trouble(j.disk, err)
+	c.putOperation(operation{
+		id: j.id, number: c.numbers, description: j.description, disk: j.disk, snap: j.snapshot, onto: j.instance,
+		moves: j.kind == kindAttach || j.kind == kindDetach, created: now, modified: now, metadata: about,
+	})
+	if call.Effect.Errored {
+		why := failedInside
+		if call.Effect.Message != "" {
+			why.text = call.Effect.Message
+		}
+		why.code = namedCode(call.Effect.ID, why.code)
+		j.fails = &why
+	}
+	if c.rules.FreshNotFound > 0 {
+		c.unseen[j.id] = c.rules.FreshNotFound
+	}
+	j.number = c.begin(Operation{
+		Kind: j.kind, ID: j.id, Disk: j.disk, DiskName: j.name, Snapshot: j.snapshot, Instance: j.instance,
+	})
+	c.running[j.id] = j
+	c.countParallel(j)
+	shown := showOperation(c.now.operations[j.id])
+	lasts := c.dice.Lasting(j.kind, j.name, j.lasts, call.Effect)
+	if lasts != 0 {
+		if c.rules.ChangeHalfway && j.early != nil {
+			c.later.After(lasts/2, func() { c.showEarly(j) })
+		}
+		c.later.After(lasts, func() { c.finish(j) })
+		return shown
+	}
+	c.finish(j)
+	if c.rules.ArrivesDone {
+		shown = showOperation(c.now.operations[j.id])
+	}
+	return shown
+}
+
+// prefix of an operation's id, as that of what it is about.
+func (c *Cloud) prefix(j *job) string {
+	const usual = 3
+	for _, id := range []string{j.disk, j.instance, j.snapshot} {
+		if len(id) > usual {
+			return id[:usual]
+		}
+	}
+	return snapshotPrefix
+}
+
+// showEarly shows the change of an operation that is still running.
+func (c *Cloud) showEarly(j *job) {
+	if c.running[j.id] == j {
+		j.early()
+	}
+}
+
+// finish ends an operation, unless it was ended before.
+func (c *Cloud) finish(j *job) {
+	if c.running[j.id] != j {
+		return
+	}
+	if j.fails != nil {
+		c.failOperation(j, c.worded(*j.fails), c.rules.Rollback.Least)
+		return
+	}
+	delete(c.running, j.id)
+	response, err := anypb.New(j.finish())
+	c.trouble(j.disk, err)
+	o := c.now.operations[j.id]
+	o.done, o.modified, o.response = true, c.clock.Now(), response
+	c.putOperation(o)
+	c.end(j.number, outcomeDone, "")
+}
+
+// failOperation shows why an operation failed. It is done when the rollback is.
+func (c *Cloud) failOperation(j *job, why refusal, rollback time.Duration) {
+	o := c.now.operations[j.id]
+	o.failure, o.modified = &spb.Status{Code: int32(why.code), Message: why.text}, c.clock.Now()
+	c.putOperation(o)
+	undone := func() {
+		if c.running[j.id] != j {
+			return
+		}
+		delete(c.running, j.id)
+		if j.fail != nil {
+			j.fail()
+		}
+		ended := c.now.operations[j.id]
+		ended.done, ended.modified = true, c.clock.Now()
+		c.putOperation(ended)
+		c.end(j.number, outcomeFailed, why.text)
+	}
+	if rollback == 0 {
+		undone()
+	} else {
+		c.later.After(rollback, undone)
+	}
+}
+
+// replicaLag bounds how long a new operation may be unknown to a replica.
+const replicaLag = 5 * time.Second
+
+// operationsKept is how long the cloud has the records of operations.
+const operationsKept = 14 * 24 * time.Hour
+
+func (c *Cloud) expired(o operation) bool {
+	return o.done && c.clock.Now().Sub(o.created) > operationsKept
+}
+
+type operationService struct {
+	operationpb.UnimplementedOperationServiceServer
+	c *Cloud
+}
+
+// Get shows an operation, once it can be found.
+func (s operationService) Get(ctx context.Context, ask *operationpb.GetOperationRequest) (*operationpb.Operation, error) {
+	c, call := s.c, rpc.From(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := checkID("operation_id", ask.GetOperationId()); why != nil {
+		return nil, c.refuse(*why)
+	}
+	o, found := c.view(call.Effect).operations[ask.GetOperationId()]
+	if c.unseen[ask.GetOperationId()] > 0 && c.clock.Now().Sub(o.created) < replicaLag {
+		c.unseen[ask.GetOperationId()]--
+		found = false
+	}
+	if !found || c.expired(o) {
+		return nil, c.refuse(noOperation.with(ask.GetOperationId()))
+	}
+	if c.rules.PollInterval > 0 {
+		header := metadata.Pairs("x-operation-poll-interval", strconv.Itoa(c.rules.PollInterval))
+		if err := grpc.SetHeader(ctx, header); err != nil {
+			return nil, err
+		}
+	}
+	return showOperation(o), nil
+}
+
+// Cancel ends an operation if it is of a kind that can be ended.
+func (s operationService) Cancel(_ context.Context, ask *operationpb.CancelOperationRequest) (*operationpb.Operation, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, found := c.now.operations[ask.GetOperationId()]; !found {
+		return nil, c.refuse(noOperation.with(ask.GetOperationId()))
+	}
+	if j, runs := c.running[ask.GetOperationId()]; runs && j.stops {
+		c.failOperation(j, cancelled, 0)
+	}
+	return showOperation(c.now.operations[ask.GetOperationId()]), nil
+}

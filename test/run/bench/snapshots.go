@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
+)
+
+const (
+	gib = int64(1) << 30
+	// bigVolume is the size whose snapshots are timed.
+	bigVolume = 100 * gib
+
+	reflinkBar    = 1.3
+	reflinkEnough = 200 * time.Millisecond // below this nobody waits, whatever the ratio
+	copyBar       = 1.25
+)
+
+// snapshots compares a snapshot of 100 GiB with what cp takes for the same file: by reflink on xfs,
+// by copy on ext4.
+func snapshots(ctx context.Context, t *table, bin, dir string) error {
+	for _, kind := range []struct {
+		filesystem, how, flag string
+		pieces, piece         int64
+		bar                   float64
+		enough                time.Duration
+		rounds                int
+	}{
+		{"xfs", "reflink", "--reflink=always", 1000, 64 << 10, reflinkBar, reflinkEnough, 5},
+		// cp reads all of a file that is reserved in full, which takes minutes; one round has to do.
+		{"ext4", "copy", "--sparse=always", 500, 2 << 20, copyBar, 0, 1},
+	} {
+		mountpoint, err := programs.Disk(ctx, dir, kind.filesystem, 4*bigVolume)
+		if err != nil {
+			return err
+		}
+		program, cp, err := compareSnapshot(ctx, bin, mountpoint, kind.flag, kind.rounds, func(image string) error {
+			return spread(image, bigVolume, kind.pieces, kind.piece)
+		})
+		if err != nil {
+			return fmt.Errorf("snapshot by %s: %w", kind.how, err)
+		}
+		t.row("snapshot of 100 GiB by "+kind.how, ms(program), 0, "ms")
+		t.row("cp "+kind.flag+" of the same file", ms(cp), 0, "ms")
+		bar := kind.bar
+		if program <= kind.enough {
+			bar = 0 // the ratio does not count
+		}
+		t.row("snapshot by "+kind.how+" over cp", float64(program)/float64(cp), bar, "x")
+	}
+	return nil
+}
+
+// compareSnapshot returns the medians of both on one volume, measured in turn.
+func compareSnapshot(ctx context.Context, bin, mountpoint, flag string, rounds int, fill func(image string) error) (program, cp time.Duration, err error) {
+	dir := mountpoint + ".run"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, 0, err
+	}
+	pair, err := programs.Start(ctx, programs.Options{Bin: bin, Dir: dir, Pool: mountpoint, Flags: []string{"--log-level=warn"}})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pair.Stop()
+	v, err := pair.Create(ctx, programs.Claim{Name: "bench-snapshot", Filesystem: "ext4", Size: bigVolume})
+	if err != nil {
+		return 0, 0, err
+	}
+	image := filepath.Join(pair.Pool(), "volumes", filepath.Base(v.ID)+".img")
+	if err := fill(image); err != nil {
+		return 0, 0, err
+	}
+	var byProgram, byCp []time.Duration
+	for i := range rounds {
+		took, err := snapshotOnce(ctx, pair, v.ID, i)
+		if err != nil {
+			return 0, 0, err
+		}
+		byProgram = append(byProgram, took)
+		target := filepath.Join(mountpoint, "copy.img")
+		took, err = timed(func() error {
+			// A snapshot is durable when the call returns, so the copy has to be, too.
+			return errors.Join(command(ctx, "cp", flag, image, target), command(ctx, "sync", target))
+		})
+		if err := errors.Join(err, os.Remove(target)); err != nil {
+			return 0, 0, err
+		}
+		byCp = append(byCp, took)
+	}
+	return median(byProgram), median(byCp), v.Delete(ctx)
+}
+
+// snapshotOnce makes a snapshot, waits until it is ready and removes it; only the making is timed.
+func snapshotOnce(ctx context.Context, pair *programs.Pair, volume string, round int) (time.Duration, error) {
+	controller := csi.NewControllerClient(pair.Controller.Conn)
+	req := &csi.CreateSnapshotRequest{SourceVolumeId: volume, Name: fmt.Sprint("bench-", round)}
+	var id string
+	took, err := timed(func() error {
+		for {
+			answer, err := controller.CreateSnapshot(ctx, req)
+			if err != nil {
+				return err
+			}
+			if id = answer.GetSnapshot().GetSnapshotId(); answer.GetSnapshot().GetReadyToUse() {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
+	return took, err
+}

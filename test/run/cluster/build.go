@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// build is one run of the Go compiler; when everything is current it is done in seconds.
+type build struct {
+	what     string
+	module   string // folder below the project
+	command  string // of go; `build -v` names the packages
+	args     []string
+	outputs  []string // names below bin
+	packages int      // compiled when nothing is cached, for the progress
+	cold     string   // how long that takes on two cores
+}
+
+const (
+	kubernetesModule = "test/run/cluster/kubernetes"
+	sidecarsModule   = "test/run/cluster/sidecars"
+)
+
+// clusterBuilds make every program of a cluster; versions are pinned by the modules' go.mod.
+func clusterBuilds(ctx context.Context, l layout) ([]build, error) {
+	flags, err := kubernetesFlags(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	bin := []string{"-o", l.cluster("bin") + "/"}
+	return []build{
+		{
+			what: "Kubernetes", module: kubernetesModule, command: "build",
+			args: slices.Concat([]string{"-v"}, flags, bin, []string{"tool", "./registrar"}),
+			outputs: []string{
+				"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "agnhost", "registrar",
+			},
+			packages: 2800, cold: "4 to 25 minutes, and downloads about 300 MB",
+		},
+		{
+			what: "the sidecars", module: sidecarsModule, command: "build",
+			args:     slices.Concat([]string{"-v", "-trimpath", "-ldflags", "-s -w"}, bin, []string{"tool"}),
+			outputs:  []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller"},
+			packages: 1200, cold: "2 to 15 minutes",
+		},
+		{
+			what: "pause", module: ".", command: "build", packages: 1, cold: "a second", outputs: []string{"pause"},
+			args: slices.Concat([]string{"-trimpath", "-ldflags", "-s -w"}, bin, []string{"./test/run/cluster/pause"}),
+		},
+	}, nil
+}
+
+// suiteBuild makes the upstream storage suite.
+func suiteBuild(ctx context.Context, l layout) (build, error) {
+	flags, err := kubernetesFlags(ctx, l)
+	return build{
+		what: "the upstream storage suite", module: kubernetesModule, command: "test", outputs: []string{"e2e-storage.test"},
+		args:     slices.Concat([]string{"-c", "-vet=off"}, flags, []string{"-o", l.bin("e2e-storage.test"), "./storagesuite"}),
+		packages: 300, cold: "1 to 5 minutes once Kubernetes is built",
+	}, err
+}
+
+// kubernetesFlags tell the programs their version, as a release's do; else they call themselves
+// v0.0.0, which clients and the suite would take for very old.
+func kubernetesFlags(ctx context.Context, l layout) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	cmd.Dir = l.source(kubernetesModule)
+	version, err := output(cmd)
+	if err != nil {
+		return nil, err
+	}
+	version = strings.TrimSpace(version)
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("k8s.io/kubernetes has a version of another form: %q", version)
+	}
+	const variables = "k8s.io/component-base/version."
+	return []string{"-trimpath", "-ldflags", fmt.Sprintf("-s -w -X %sgitVersion=%s -X %sgitMajor=%s -X %sgitMinor=%s",
+		variables, version, variables, parts[0], variables, parts[1])}, nil
+}
+
+// run compiles, and shows how far it is when that takes long.
+func (b build) run(ctx context.Context, l layout, show *steps) error {
+	if slices.ContainsFunc(b.outputs, func(name string) bool {
+		_, err := os.Stat(l.bin(name))
+		return errors.Is(err, fs.ErrNotExist)
+	}) {
+		show.say("%s: not built yet; with nothing cached that takes %s on two cores", b.what, b.cold)
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{b.command}, b.args...)...)
+	cmd.Dir = l.source(b.module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	var compiled lineCounter
+	cmd.Stderr = &compiled
+	return show.follow("built "+b.what, func() string {
+		if n := compiled.lines.Load(); n > 0 {
+			return fmt.Sprintf(", %d packages of at most %d", n, b.packages)
+		}
+		return ""
+	}, func() error {
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%w\n%s", err, compiled.end)
+		}
+		return nil
+	})
+}
+
+// lineCounter counts the packages that the compiler names, and keeps the end for when it fails.
+type lineCounter struct {
+	lines atomic.Int64
+	end   []byte
+}
+
+func (c *lineCounter) Write(p []byte) (int, error) {
+	c.lines.Add(int64(bytes.Count(p, []byte("\n"))))
+	c.end = append(c.end, p...)
+	c.end = c.end[max(0, len(c.end)-4000):]
+	return len(p), nil
+}

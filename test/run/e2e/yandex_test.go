@@ -1,0 +1,153 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
+)
+
+// TestGrowthInUseOnYandex: the cloud of today grows a disk that a pod has.
+func TestGrowthInUseOnYandex(t *testing.T) {
+	t.Parallel()
+	w, _ := startYandex(t, yandex.Options{})
+	v := create(t, w.Pair, programs.Claim{Name: "grows", Filesystem: "xfs", Size: gib})
+	must(t, v.Attach, v.Stage, v.Publish)
+	write(t, data(v), 1, 8*mib)
+	wantCode(t, "growing in use", second(v.Expand(t.Context(), 2*gib)), codes.OK)
+	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
+		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
+	}
+	wantBytes(t, data(v), 1, 8*mib)
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
+	w.wantNothingLeft(t)
+}
+
+// TestGrowthThatYandexRefuses (failures E4 and A10 of the catalogue): where a disk cannot grow while it is attached,
+// the resizer's next attempt grows it while the pod is away, whichever controller is there then.
+func TestGrowthThatYandexRefuses(t *testing.T) {
+	t.Parallel()
+	w, _ := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
+	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
+	must(t, v.Attach, v.Stage, v.Publish)
+	write(t, data(v), 1, 8*mib)
+	wantCode(t, "growing while attached", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)
+	wantBytes(t, data(v), 1, 8*mib)
+	w.Controller.Kill()
+	must(t, w.Controller.Start)
+	must(t, v.Unpublish, v.Unstage, v.Detach)
+	_, err := csi.NewControllerClient(w.Controller.Conn).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+		VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}, VolumeCapability: v.Capability(),
+	})
+	wantCode(t, "the resizer's next attempt, while detached", err, codes.OK)
+	must(t, v.Attach, v.Stage, v.Publish)
+	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
+		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
+	}
+	wantBytes(t, data(v), 1, 8*mib)
+	wantCode(t, "asking for the same growth again", second(v.Expand(t.Context(), 2*gib)), codes.OK)
+	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
+	w.wantNothingLeft(t)
+}
+
+// TestTheLimitOfAnInstance (failures A5 and A7 of the catalogue): a machine reports what is sure until its first volume
+// has brought the controller's word of the hardware, and more from then on, also after a restart. What it reports at first
+// attaches, and one more is ResourceExhausted only where the hardware is old.
+func TestTheLimitOfAnInstance(t *testing.T) {
+	t.Parallel()
+	for generation, later := range map[string]bool{
+		yandex.GenerationUnknown: false, yandex.Generation11: false, yandex.Generation12: true, yandex.Generation2: true,
+	} {
+		t.Run("generation "+generation, func(t *testing.T) {
+			dir := folder(t)
+			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
+			w := startEmulated(t, dir, &accounts.Yandex{Cloud: account, Shape: yandex.Instance{Generation: generation, Cores: runtime.NumCPU()}}, nil)
+			limit := func() int64 {
+				t.Helper()
+				info, err := csi.NewNodeClient(w.Node.Conn).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+				wantCode(t, "NodeGetInfo", err, codes.OK)
+				return info.GetMaxVolumesPerNode()
+			}
+			sure := limit()
+			if sure < 1 || sure > 13 {
+				t.Skipf("this machine is sure of %d volumes by itself, as one that boots by UEFI is", sure)
+			}
+			var there []*programs.Volume
+			for n := range sure {
+				v := create(t, w.Pair, programs.Claim{Name: name("fits-", n), Filesystem: "ext4", Size: gib})
+				must(t, v.Attach)
+				there = append(there, v)
+			}
+			must(t, there[0].Stage)
+			for _, when := range []string{"after a stage", "after a restart"} {
+				if got := limit(); (got == sure) == later || got < sure {
+					t.Errorf("%s the node reports %d volumes, and %d before; hardware that takes more: %v", when, got, sure, later)
+				}
+				w.Node.Kill()
+				must(t, w.Node.Start)
+			}
+			more := create(t, w.Pair, programs.Claim{Name: "one-more", Filesystem: "ext4", Size: gib})
+			if err := more.Attach(t.Context()); later {
+				wantCode(t, "attaching one more", err, codes.OK)
+			} else if sure == 7 { // no disk of this machine takes a place
+				wantCode(t, "attaching one more", err, codes.ResourceExhausted)
+			}
+			must(t, there[0].Unstage)
+			for _, v := range append(there, more) {
+				must(t, v.Detach, v.Delete)
+			}
+			w.wantNothingLeft(t)
+		})
+	}
+}
+
+// TestRestoreInAnotherZone: a snapshot of a volume that a pod has is restored in another zone and to a larger size,
+// with the data of that moment, in a filesystem that fills its disk.
+func TestRestoreInAnotherZone(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kindName(kind), func(t *testing.T) {
+			const zone = "ru-central1-b"
+			dir := folder(t)
+			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
+			owned := &accounts.Yandex{Cloud: account}
+			w := startEmulated(t, dir, owned, nil)
+			owned.Shape.Zone = zone
+			there := beside(t, w.Pair)
+
+			source := create(t, w.Pair, programs.Claim{Name: "source", Filesystem: kind, Size: gib})
+			must(t, source.Attach, source.Stage, source.Publish)
+			write(t, data(source), 1, 8*mib)
+			snap := snapshot(t, source, "in-use")
+			write(t, data(source), 2, 8*mib)
+			if kind == "btrfs" { // it refuses two filesystems of one id on one machine, which both machines are here
+				must(t, source.Unpublish, source.Unstage, source.Detach)
+			}
+			copied := create(t, there, programs.Claim{Name: "copy", Filesystem: kind, Size: 2 * gib, Source: snap.Source()})
+			if d, _ := account.Disk(copied.ID); d.Zone != zone || d.Size != 2*gib {
+				t.Errorf("the copy has %d bytes in %s, want 2 GiB in %s", d.Size, d.Zone, zone)
+			}
+			must(t, copied.Attach, copied.Stage, copied.Publish)
+			wantBytes(t, data(copied), 1, 8*mib)
+			if kind != "" {
+				wantGrown(t, copied, 2*gib)
+			}
+			must(t, copied.Unpublish, copied.Unstage, copied.Detach, copied.Delete)
+			if kind != "btrfs" {
+				wantBytes(t, data(source), 2, 8*mib)
+				must(t, source.Unpublish, source.Unstage, source.Detach)
+			}
+			must(t, snap.Delete, source.Delete)
+			w.wantNothingLeft(t)
+		})
+	}
+}
