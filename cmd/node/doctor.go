@@ -161,7 +161,7 @@ func (h *host) selinux() {
 func (h *host) metadata(ctx context.Context, cfg config, disks *device.ByID) {
 	ctx, cancel := context.WithTimeout(ctx, doctorMetadata)
 	defer cancel()
-	info, _, err := identify(ctx, cfg, limit{foreign: disks.Foreign}, zap.NewNop())
+	info, _, err := identify(ctx, cfg, disks.Foreign, zap.NewNop())
 	if err != nil {
 		h.Wrong("metadata", err, "let the pod reach 169.254.169.254 (component host-network), or set ZONE (--zone) where the cloud has a fallback")
 		return

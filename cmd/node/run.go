@@ -165,18 +165,18 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		return plugin{}, err
 	}
 	disks := cfg.newDisks("/")
-	info, l, err := identify(ctx, cfg, limit{foreign: disks.Foreign, manyDisks: filepath.Join(folder, "many-disks")}, log)
+	info, limit, err := identify(ctx, cfg, disks.Foreign, log)
 	if err != nil {
 		release()
 		return plugin{}, err
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes),
-		zap.Int64("places", l.places()), zap.Int64("reserved", l.reserved))
-	base.Info, base.Devices, base.MaxVolumes, base.ManyDisks = info, disks, l.volumes, l.learn
+		zap.Int64("places", limit.Places), zap.Int64("reserved", limit.Reserved))
+	base.Info, base.Devices, base.MaxVolumes = info, disks, limit.Volumes
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
 	slots := func() (all, used int64, err error) {
 		if used, err = disks.Volumes(ctx); err == nil {
-			all, err = l.volumes()
+			all, err = limit.Volumes()
 		}
 		return all, used, err
 	}

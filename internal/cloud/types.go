@@ -69,9 +69,6 @@ type Device struct {
 	Name string
 	// Serial is what the disk itself says when asked.
 	Serial string
-	// ManyDisks: the node that it was attached to takes more disks than a node of this cloud can be sure of by itself.
-	// Only Attach says so.
-	ManyDisks bool
 }
 
 // Volume is the state of a volume at one moment.

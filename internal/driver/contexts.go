@@ -18,7 +18,6 @@ const (
 	keyMkfsOptions   = "mkfs-options"
 	keyFormatNonZero = "format-non-zero"
 	keyLUKS          = "luks"
-	keyManyDisks     = "many-disks"
 )
 
 // SecretLUKS is the key of the passphrase in the secrets of a request, which vendors name so too.
@@ -62,8 +61,6 @@ type VolumeContext struct {
 type PublishContext struct {
 	DeviceName, Serial string
 	Size               int64
-	// ManyDisks: the node takes more disks than it can be sure of by itself.
-	ManyDisks bool
 }
 
 // With returns the volume context with what an attach told later, which is fresher, put over it.
@@ -139,9 +136,6 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 // the other.
 func (n Names) EncodePublishContext(p PublishContext) map[string]string {
 	m := n.encodeDevice(p)
-	if p.ManyDisks {
-		m[n.key(keyManyDisks)] = "true"
-	}
 	maps.Copy(m, n.Vendor.Tell(p.DeviceName))
 	return m
 }
@@ -166,7 +160,6 @@ func (n Names) encodeDevice(p PublishContext) map[string]string {
 func (n Names) DecodePublishContext(volume string, m map[string]string) (PublishContext, error) {
 	const field = "publish_context"
 	p, err := n.decodeDevice(field, m)
-	p.ManyDisks = m[n.key(keyManyDisks)] == "true"
 	if err != nil || p.DeviceName != "" {
 		return p, err
 	}

@@ -86,7 +86,7 @@ func TestVolumeContextRefuses(t *testing.T) {
 
 func TestPublishContextIsFresher(t *testing.T) {
 	n := names(t)
-	published := driver.PublishContext{DeviceName: "new", Serial: "s2", Size: 7, ManyDisks: true}
+	published := driver.PublishContext{DeviceName: "new", Serial: "s2", Size: 7}
 	got, err := n.DecodePublishContext("v", n.EncodePublishContext(published))
 	if err != nil || got != published {
 		t.Fatalf("DecodePublishContext(EncodePublishContext(%+v)) = %+v, %v", published, got, err)

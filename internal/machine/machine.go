@@ -24,8 +24,6 @@ type Info struct {
 	Zone string
 	// Places is how many disks it can have, its own and volumes together; 0 where the cloud does not say.
 	Places int64
-	// ManyPlaces is Places on hardware that the machine cannot distinguish from its own; 0 where there is none.
-	ManyPlaces int64
 }
 
 // Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has

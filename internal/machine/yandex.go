@@ -41,7 +41,7 @@ func YandexBelow(ctx context.Context, base, root string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if m.Places, m.ManyPlaces, err = yandexPlacesBelow(root); err != nil {
+	if m.Places, err = yandexPlacesBelow(root); err != nil {
 		return Info{}, err
 	}
 	return m, nil
@@ -115,7 +115,7 @@ func yandexQuestion(base, name string, longest int64) question {
 
 // What the cloud documents for the hardware generations 1.1, and 1.2 and 2
 // (https://yandex.cloud/en/docs/compute/concepts/limits and .../hardware-generations). Generation 2 alone boots by UEFI,
-// which the machine sees. It cannot distinguish 1.1 and 1.2.
+// which the machine sees. It cannot distinguish 1.1 and 1.2, so 1.2 counts as 1.1 without --max-volumes.
 const (
 	// A machine of generation 1.1 has fewDisks up to a number of CPUs that its platform sets, above it manyDisks.
 	fewDisks, manyDisks = 8, 16
@@ -160,20 +160,20 @@ const (
 	virtioFS  = 0x001a
 )
 
-// yandexPlacesBelow reads what the machine below root has. many is what it can have if it is of generation 1.2.
-func yandexPlacesBelow(root string) (sure, many int64, err error) {
+// yandexPlacesBelow is the number of places of the machine below root.
+func yandexPlacesBelow(root string) (int64, error) {
 	present, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/present"))
 	if err != nil {
-		return 0, 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
+		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
 	}
 	cpus, err := countRange(strings.TrimSpace(string(present)))
 	if err != nil {
-		return 0, 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
+		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
 	}
 	kinds := map[int64]int64{}
 	devices, err := filepath.Glob(filepath.Join(root, "sys/bus/virtio/devices/*/device"))
 	if err != nil {
-		return 0, 0, fmt.Errorf("count the devices: %w: %w", fault.Unavailable, err)
+		return 0, fmt.Errorf("count the devices: %w: %w", fault.Unavailable, err)
 	}
 	for _, device := range devices {
 		text, err := os.ReadFile(device)
@@ -188,11 +188,10 @@ func yandexPlacesBelow(root string) (sure, many int64, err error) {
 	about, _ := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
 	_, model, _ := strings.Cut(string(about), "\nmodel name")
 	model, _, _ = strings.Cut(model, "\n")
-	many = laterPlaces(cpus, kinds[virtioFS])
 	if _, err := os.Stat(filepath.Join(root, "sys/firmware/efi")); err == nil {
-		return many, many, nil
+		return laterPlaces(cpus, kinds[virtioFS]), nil
 	}
-	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), many, nil
+	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), nil
 }
 
 // countRange counts the numbers of a list such as 0-3,8.

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -130,37 +128,4 @@ func TestADetachFromAnywhereWaitsForAnAttachOfTheMachine(t *testing.T) {
 		}
 		at(t, folder, vol.ID, "")
 	})
-}
-
-// A5: an attach says whether the hardware of the instance takes more disks than one is sure of that cannot see it. It is
-// read once. Where that fails the disk is attached all the same, and the next attach says it.
-func TestAnAttachSaysWhetherTheInstanceTakesManyDisks(t *testing.T) {
-	for generation, many := range map[string]bool{
-		emulator.GenerationUnknown: false, emulator.Generation11: false, emulator.Generation12: true, emulator.Generation2: true,
-	} {
-		t.Run("generation "+generation, func(t *testing.T) {
-			folder := start(t, emulator.Options{})
-			node := cloud.NodeID(folder.AddInstance(emulator.Instance{Generation: generation}))
-			c := open(t, folder)
-			attach := func(name string) bool {
-				t.Helper()
-				vol := volume(t, c, name)
-				device, err := c.Attach(t.Context(), vol.ID, node)
-				must(t, err)
-				at(t, folder, vol.ID, string(node))
-				return device.ManyDisks
-			}
-			folder.Arm(emulator.Fault{Route: "InstanceService/Get", Times: 1, Effect: faults.Effect{Status: int(codes.Internal)}})
-			if attach("a") {
-				t.Error("Attach says that the instance takes many disks, which could not be read")
-			}
-			if got := attach("b"); got != many {
-				t.Errorf("Attach says that the instance takes many disks: %v, want %v", got, many)
-			}
-			folder.Arm(emulator.Fault{Route: "InstanceService/Get", Times: 1, Effect: faults.Effect{Status: int(codes.Internal)}})
-			if got := attach("c"); got != many {
-				t.Errorf("the next Attach says %v, want %v and no other read", got, many)
-			}
-		})
-	}
 }

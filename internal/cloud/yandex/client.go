@@ -84,9 +84,7 @@ type Cloud struct {
 
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
 	answered, deleted ids
-	// manyDisks and fewDisks are instances whose hardware was read.
-	manyDisks, fewDisks ids
-	clones              *block.Through[*compute.Snapshot]
+	clones            *block.Through[*compute.Snapshot]
 }
 
 var (

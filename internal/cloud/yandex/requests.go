@@ -32,7 +32,6 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, attachError(err)
 	}
-	device.ManyDisks = c.takesManyDisks(ctx, string(node))
 	return device, nil
 }
 
@@ -44,26 +43,6 @@ func attachError(err error) error {
 		return fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
 	return err
-}
-
-// takesManyDisks reports whether an instance has hardware of the generation 1.2 or 2. That is fixed when the instance is
-// made, so it is read once. A read that fails is left to the next attach: the disk is attached.
-func (c *Cloud) takesManyDisks(ctx context.Context, id string) bool {
-	if c.manyDisks.has(id) || c.fewDisks.has(id) {
-		return c.manyDisks.has(id)
-	}
-	instance, err := c.findInstance(ctx, id)
-	if err != nil || instance == nil {
-		return false
-	}
-	of := instance.GetHardwareGeneration()
-	many := of.GetGeneration2Features() != nil || of.GetLegacyFeatures().GetPciTopology() == compute.PCITopology_PCI_TOPOLOGY_V2
-	if many {
-		c.manyDisks.add(id)
-	} else {
-		c.fewDisks.add(id)
-	}
-	return many
 }
 
 // requests implements block.API.

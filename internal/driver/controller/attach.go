@@ -41,7 +41,6 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		DeviceName: device.Name,
 		Serial:     device.Serial,
 		Size:       said.Size,
-		ManyDisks:  device.ManyDisks,
 	})}, nil
 }
 

@@ -29,10 +29,8 @@ type Config struct {
 	Info  driver.NodeInfo
 	// MaxVolumes is asked at each NodeGetInfo; nil: Info.MaxVolumes.
 	MaxVolumes func() (int64, error)
-	// ManyDisks is called when an attach says that this machine takes more disks than it can be sure of; may be nil.
-	ManyDisks func() error
-	Devices   device.Resolver
-	Mounter   *mounter.Mounter
+	Devices    device.Resolver
+	Mounter    *mounter.Mounter
 	// Records keeps which disk each staged volume is; nil where the resolver knows by the volume's id.
 	Records *device.Records
 	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
@@ -71,7 +69,6 @@ type Server struct {
 	names        driver.Names
 	info         driver.NodeInfo
 	maxVolumes   func() (int64, error)
-	manyDisks    func() error
 	devices      device.Resolver
 	records      *device.Records
 	mounts       *mounter.Mounter
@@ -92,16 +89,13 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
 		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
-		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, manyDisks: cfg.ManyDisks, metrics: cfg.Metrics,
+		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics,
 	}
 	if s.metrics == nil {
 		s.metrics = noMetrics{}
 	}
 	if s.maxVolumes == nil {
 		s.maxVolumes = func() (int64, error) { return cfg.Info.MaxVolumes, nil }
-	}
-	if s.manyDisks == nil {
-		s.manyDisks = func() error { return nil }
 	}
 	if s.deadMount == nil {
 		s.deadMount = func(string) {}

@@ -25,7 +25,6 @@ type use struct {
 	flags      []string
 	readOnly   bool
 	oneTarget  bool          // SINGLE_NODE_SINGLE_WRITER: one target path at a time
-	manyDisks  bool          // the attach says so of this machine
 	key        driver.Secret // of an encrypted volume, only when it is staged
 }
 
@@ -63,8 +62,6 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 		context: volume,
 		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size, Encrypted: volume.LUKS},
 		block:   capability.GetBlock() != nil,
-
-		manyDisks: publish.ManyDisks,
 	}
 	switch capability.GetAccessMode().GetMode() {
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:

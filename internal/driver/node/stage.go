@@ -31,11 +31,6 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err := s.checkStagingFolder(field, staging); err != nil {
 		return nil, err
 	}
-	if u.manyDisks {
-		if err := s.manyDisks(); err != nil { // the limit stays what is sure until the next attach
-			driver.LogOf(ctx).Warn("could not write down that this machine takes many disks", zap.Error(err))
-		}
-	}
 	release, err := s.locks.acquire("stage volume "+u.volume, wholeVolume(u.volume), wholePath(staging))
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		// 64 slots, the maximum. This machine's own disks are none of the Linode's.
 		a.Shape = linode.Linode{Type: "g6-standard-20", Disks: -1}
 	case *accounts.Yandex:
-		// A machine that cannot see itself how many disks it takes.
+		// A machine that takes many disks, and cannot see that itself.
 		a.Shape = yandex.Instance{Generation: yandex.Generation12}
 	}
 	for _, dir := range here {

@@ -22,7 +22,7 @@ var metadataScript string
 var emulatedClouds = map[string]leading{
 	"digitalocean": {Cloud: "digitalocean", Secret: "digitalocean", Key: "access-token", Snapshots: true},
 	"linode":       {Cloud: "linode", Secret: "linode", Key: "token"},
-	"yandex":       {Cloud: "yandex", Secret: "yandex", Key: "key.json", Snapshots: true},
+	"yandex":       {Cloud: "yandex", Secret: "yandex", Key: "key.json", Snapshots: true, MaxVolumes: 61},
 }
 
 // leading is what differs between the clouds' overlays in the changes that lead them to the emulator.
@@ -32,6 +32,8 @@ type leading struct {
 	Secret, Key string
 	// Snapshots: the cloud has them.
 	Snapshots bool
+	// MaxVolumes is what the machines take, where they cannot see it themselves.
+	MaxVolumes int
 }
 
 func emulated(cloud string) bool {

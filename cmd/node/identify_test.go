@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 
@@ -12,26 +11,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
-
-// A5, A6: the limit is the number of slots, less other disks, less reserved slots, and never 0, which would
-// mean that there is no limit.
-func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
-	for name, tc := range map[string]struct{ places, others, reserved, want int64 }{
-		"8 GiB with two local disks":       {8, 2, 0, 6},
-		"16 GiB with two":                  {16, 2, 0, 14},
-		"96 GiB with two":                  {64, 2, 0, 62},
-		"1 GiB with 8":                     {8, 8, 0, 1},
-		"1 GiB with more than it can have": {8, 9, 0, 1},
-		"some left to others":              {16, 2, 4, 10},
-		"all left to others":               {16, 2, 60, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := availableSlots(tc.places, tc.others, tc.reserved); got != tc.want {
-				t.Errorf("availableSlots(%d, %d, %d) = %d, want %d", tc.places, tc.others, tc.reserved, got, tc.want)
-			}
-		})
-	}
-}
 
 func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 	noRoute := errors.New("no route")
@@ -62,7 +41,7 @@ func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tc.cfg.disks = &tc.disks
-				got, _, err := identify(t.Context(), tc.cfg, limit{foreign: func() (int64, error) { return 2, nil }}, zap.NewNop())
+				got, _, err := identify(t.Context(), tc.cfg, func() (int64, error) { return 2, nil }, zap.NewNop())
 				if (err != nil) != tc.fails || !tc.fails && got != tc.want {
 					t.Errorf("identify = %+v, %v, want %+v", got, err, tc.want)
 				}
@@ -75,40 +54,4 @@ func named(id, zone string, most int64) config {
 	c := config{zone: zone}
 	c.NodeID, c.MaxVolumes = id, most
 	return c
-}
-
-// A5: what an attach says of the machine counts at once and after a restart, and only on that machine.
-func TestTheLimitRisesWhenAnAttachSaysSo(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "many-disks")
-	on := func(id string) limit {
-		return limit{
-			machine: machine.Info{ID: id, Places: 8, ManyPlaces: 62}, manyDisks: file,
-			foreign: func() (int64, error) { return 1, nil },
-		}
-	}
-	want := func(when string, l limit, want int64) {
-		t.Helper()
-		if got, err := l.volumes(); got != want || err != nil {
-			t.Errorf("%s: volumes = %d, %v, want %d", when, got, err, want)
-		}
-	}
-	want("at first", on("a"), 7)
-	for range 2 {
-		if err := on("a").learn(); err != nil {
-			t.Fatal(err)
-		}
-		want("after an attach", on("a"), 61)
-	}
-	want("on a machine that was made from a copy of the disk", on("b"), 7)
-	if err := on("b").learn(); err != nil {
-		t.Fatal(err)
-	}
-	want("after an attach there", on("b"), 61)
-	given := on("b")
-	given.max = 5
-	want("with --max-volumes", given, 5)
-	given.foreign, given.max = func() (int64, error) { return 0, errors.New("no /sys") }, 0
-	if _, err := given.volumes(); err == nil {
-		t.Error("volumes = no error where the other disks cannot be counted")
-	}
 }
