@@ -32,7 +32,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 	if staged.Use != Ours || staged.Block {
 		return fmt.Errorf("no filesystem of the volume is mounted at %s; it has to be staged first: %w", staged.Path, fault.Precondition)
 	}
-	options, readOnly, err := ParseMountOptions(Filesystem(staged.Mount.FsType), o.Options)
+	options, readOnly, err := ParseMountOptions(Filesystem(staged.Mount.FSType), o.Options)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 	case at.Use == Free:
 	case at.Use != Ours:
 		return at.NotOurs()
-	case at.Block || at.Mount.Device != staged.Mount.Device || at.Mount.Root != staged.Mount.Root || at.Mount.FsType != staged.Mount.FsType:
+	case at.Block || at.Mount.Device != staged.Mount.Device || at.Mount.Root != staged.Mount.Root || at.Mount.FSType != staged.Mount.FSType:
 		return fmt.Errorf("%s of %s is mounted there: %w", at.Mount.Root, at.Mount.Source, fault.Conflict)
 	default:
 		return at.gives(want)
@@ -60,7 +60,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 	}
 	defer func() { _ = unix.Close(tree) }()
 	// What was cloned counts, not what the table had: staged may have been unmounted in between.
-	if number, err := treeDevice(tree, staged.Mount.FsType); err != nil || number != staged.Mount.Device {
+	if number, err := treeDevice(tree, staged.Mount.FSType); err != nil || number != staged.Mount.Device {
 		return errors.Join(fmt.Errorf("%s changed while it was bound; stage the volume again: %w", staged.Path, fault.Precondition), err)
 	}
 	return m.place(ctx, tree, at, asked, target.ensureDir)

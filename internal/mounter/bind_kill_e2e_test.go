@@ -79,7 +79,7 @@ func finishes(t *testing.T, staging, device string, again func(target string) er
 			t.Fatal(err)
 		}
 		if mounted && !found.ReadOnly() {
-			t.Errorf("killed at call %d: the target is mounted with %v, want nothing or read-only", at, found.Options())
+			t.Errorf("killed at call %d: the target is mounted with %v, want nothing or read-only", at, found.AllOptions())
 		}
 		if err := again(target); err != nil {
 			t.Errorf("killed at call %d: the same call again = %v, want no error", at, err)

@@ -65,15 +65,15 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 	}
 	if readOnlyByError(at) {
 		add(Degraded, reasonReadOnly, "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
-			"stop the pods that use it: the next stage checks it", at.FsType, at.MountPoint)
+			"stop the pods that use it: the next stage checks it", at.FSType, at.Mountpoint)
 	}
-	switch Filesystem(at.FsType) {
+	switch Filesystem(at.FSType) {
 	case Ext4:
 		if n := ext4Errors(at); n > 0 {
 			add(Degraded, reasonErrors, "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
 		}
 	case Btrfs:
-		device, damaged, err := btrfsErrors(at.MountPoint)
+		device, damaged, err := btrfsErrors(at.Mountpoint)
 		if err != nil {
 			return found, err
 		}
@@ -90,8 +90,8 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 // Responds proves that a mounted filesystem still answers: one whose device failed or was taken away stays in the mount
 // table and gives errors, or nothing at all. It is fault.MountDead.
 func (m *Mounter) Responds(ctx context.Context, at Mount) error {
-	path := at.MountPoint
-	if slices.Contains(at.SuperOptions, "shutdown") {
+	path := at.Mountpoint
+	if slices.Contains(splitMountOptions([]string{at.VFSOptions}), "shutdown") {
 		return fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume", path, fault.MountDead)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -122,7 +122,7 @@ func (m *Mounter) listing(at Mount) *listing {
 		return other.(*listing)
 	}
 	go func() {
-		l.err = listOne(at.MountPoint)
+		l.err = listOne(at.Mountpoint)
 		m.listings.Delete(at.ID)
 		close(l.done)
 	}()
@@ -143,8 +143,9 @@ func listOne(path string) error {
 
 // readOnlyByError says whether the kernel has made a filesystem read-only that was mounted writable.
 func readOnlyByError(info Mount) bool {
-	return slices.Contains(info.MountOptions, "rw") &&
-		(slices.Contains(info.SuperOptions, "ro") || slices.Contains(info.SuperOptions, "emergency_ro"))
+	filesystem := splitMountOptions([]string{info.VFSOptions})
+	return slices.Contains(splitMountOptions([]string{info.Options}), "rw") &&
+		(slices.Contains(filesystem, "ro") || slices.Contains(filesystem, "emergency_ro"))
 }
 
 // ext4Errors is how many errors ext4 has recorded since it was last checked.

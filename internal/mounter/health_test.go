@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -35,18 +35,18 @@ func TestParseBtrfsErrors(t *testing.T) {
 
 func TestReadOnlyByError(t *testing.T) {
 	for name, tc := range map[string]struct {
-		mount, super []string
+		mount, super string
 		want         bool
 	}{
-		"mounted writable":                      {[]string{"rw", "relatime"}, []string{"rw"}, false},
-		"mounted read-only":                     {[]string{"ro"}, []string{"ro"}, false},
-		"bound read-only":                       {[]string{"ro"}, []string{"rw"}, false},
-		"turned read-only":                      {[]string{"rw"}, []string{"ro", "seclabel"}, true},
-		"turned read-only, as Linux 6.15 says":  {[]string{"rw"}, []string{"rw", "emergency_ro"}, true},
-		"a filesystem whose options begin with": {[]string{"rw"}, []string{"rw", "rodir"}, false},
+		"mounted writable":                      {"rw,relatime", "rw", false},
+		"mounted read-only":                     {"ro", "ro", false},
+		"bound read-only":                       {"ro", "rw", false},
+		"turned read-only":                      {"rw", "ro,seclabel", true},
+		"turned read-only, as Linux 6.15 says":  {"rw", "rw,emergency_ro", true},
+		"a filesystem whose options begin with": {"rw", "rw,rodir", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := readOnlyByError(Mount{MountInfo: mountutils.MountInfo{MountOptions: tc.mount, SuperOptions: tc.super}}); got != tc.want {
+			if got := readOnlyByError(Mount{Info: mountinfo.Info{Options: tc.mount, VFSOptions: tc.super}}); got != tc.want {
 				t.Errorf("readOnlyByError = %v, want %v", got, tc.want)
 			}
 		})
@@ -61,7 +61,7 @@ func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(Config{})
-	at := Mount{MountInfo: mountutils.MountInfo{ID: 7, MountPoint: pipe}}
+	at := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: pipe}}
 	first := m.listing(at)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -81,7 +81,7 @@ func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	sound := Mount{MountInfo: mountutils.MountInfo{ID: 7, MountPoint: filepath.Dir(pipe)}}
+	sound := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: filepath.Dir(pipe)}}
 	if err := m.Responds(t.Context(), sound); err != nil {
 		t.Errorf("Responds after it has answered = %v", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -133,17 +133,17 @@ func (t *Table) aboveMapping(holder string) ([]string, error) {
 
 // holdersIn returns the mount points of a table that keep the block device in use. It is sure unless
 // it had to count a btrfs that cannot be asked.
-func (m *Mounter) holdersIn(table []mountutils.MountInfo, dev uint64, resolve func(mountutils.MountInfo) (uint64, error),
+func (m *Mounter) holdersIn(table []*mountinfo.Info, dev uint64, resolve func(*mountinfo.Info) (uint64, error),
 	anyBtrfs func(uint64) bool,
 ) (out []string, sure bool) {
 	type superblock struct{ major, minor int }
 	known, found := map[superblock]uint64{}, false
-	var unknown []mountutils.MountInfo
+	var unknown []*mountinfo.Info
 	inBtrfs := anyBtrfs(dev)
 	for _, info := range table {
-		if info.FsType != string(Btrfs) {
+		if info.FSType != string(Btrfs) {
 			if m.holds(info, dev) {
-				out = append(out, info.MountPoint)
+				out = append(out, info.Mountpoint)
 			}
 			continue
 		}
@@ -157,7 +157,7 @@ func (m *Mounter) holdersIn(table []mountutils.MountInfo, dev uint64, resolve fu
 		}
 		known[superblock{info.Major, info.Minor}] = number
 		if number == dev {
-			out, found = append(out, info.MountPoint), true
+			out, found = append(out, info.Mountpoint), true
 		}
 	}
 	sure = true
@@ -165,9 +165,9 @@ func (m *Mounter) holdersIn(table []mountutils.MountInfo, dev uint64, resolve fu
 		number, asked := known[superblock{info.Major, info.Minor}] // another mount of the same filesystem
 		switch {
 		case asked && number == dev:
-			out = append(out, info.MountPoint)
+			out = append(out, info.Mountpoint)
 		case !asked && !found: // else it is another one: a device is in one filesystem only
-			out, sure = append(out, info.MountPoint), false
+			out, sure = append(out, info.Mountpoint), false
 		}
 	}
 	return out, sure
@@ -175,8 +175,8 @@ func (m *Mounter) holdersIn(table []mountutils.MountInfo, dev uint64, resolve fu
 
 // btrfsMount returns the device of the btrfs of one entry of the mount table. It is an error when
 // something else is at that path by now.
-func btrfsMount(info mountutils.MountInfo) (uint64, error) {
-	fd, err := unix.Open(info.MountPoint, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+func btrfsMount(info *mountinfo.Info) (uint64, error) {
+	fd, err := unix.Open(info.Mountpoint, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -186,17 +186,17 @@ func btrfsMount(info mountutils.MountInfo) (uint64, error) {
 		return 0, err
 	}
 	if st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(info.ID) {
-		return 0, fmt.Errorf("another mount is at %s: %w", info.MountPoint, fault.Unavailable)
+		return 0, fmt.Errorf("another mount is at %s: %w", info.Mountpoint, fault.Unavailable)
 	}
 	return btrfsDeviceOf(fd)
 }
 
 // holds reports whether one entry of the mount table, no btrfs, keeps the block device in use.
-func (m *Mounter) holds(info mountutils.MountInfo, dev uint64) bool {
-	if !isNodeFilesystem(info.FsType) {
+func (m *Mounter) holds(info *mountinfo.Info, dev uint64) bool {
+	if !isNodeFilesystem(info.FSType) {
 		return unix.Mkdev(uint32(info.Major), uint32(info.Minor)) == dev
 	}
-	number, err := nodeNumber(info.MountPoint)
+	number, err := nodeNumber(info.Mountpoint)
 	if err != nil || number != dev {
 		return false
 	}

@@ -44,8 +44,8 @@ func (m *Mounter) mount(ctx context.Context, dev BlockDevice, at State, req Moun
 		return m.mountAfresh(ctx, dev, at, req)
 	case at.Use != Ours:
 		return at.NotOurs()
-	case at.Block || at.Mount.FsType != string(req.Filesystem):
-		return fmt.Errorf("it is mounted there as %s, not %s: %w", at.Mount.FsType, req.Filesystem, fault.Conflict)
+	case at.Block || at.Mount.FSType != string(req.Filesystem):
+		return fmt.Errorf("it is mounted there as %s, not %s: %w", at.Mount.FSType, req.Filesystem, fault.Conflict)
 	}
 	if err := at.gives(access{flags: flagsOf(req.Options), readOnly: req.ReadOnly}); err != nil || req.ReadOnly {
 		return err

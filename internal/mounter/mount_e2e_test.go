@@ -271,7 +271,7 @@ func TestReadOnly(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(writable, "x"), nil, 0o600); err != nil {
 				t.Errorf("write through a writable bind beside it = %v", err)
 			}
-			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || flagsOf(at.Options()) != unix.MS_NOEXEC {
+			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || flagsOf(at.AllOptions()) != unix.MS_NOEXEC {
 				t.Errorf("MountAt = %+v, %v, want read-only and noexec", at, err)
 			}
 			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); !errors.Is(err, fault.Conflict) {

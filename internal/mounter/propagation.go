@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	mountutils "k8s.io/mount-utils"
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -28,7 +28,7 @@ func CheckPropagation(kubeletDir string) error {
 	var mistakes []error
 	for _, folder := range mountedInContainers {
 		path := filepath.Join(kubeletDir, folder)
-		above := slices.DeleteFunc(slices.Clone(table), func(m mountutils.MountInfo) bool { return m.MountPoint != path })
+		above := slices.DeleteFunc(slices.Clone(table), func(m *mountinfo.Info) bool { return m.Mountpoint != path })
 		if n := len(above); n > 0 && !isShared(above[n-1]) {
 			mistakes = append(mistakes, fmt.Errorf("%s is mounted here without mountPropagation: Bidirectional, so the kubelet sees no volume: %w",
 				path, fault.Precondition))
@@ -37,6 +37,6 @@ func CheckPropagation(kubeletDir string) error {
 	return errors.Join(mistakes...)
 }
 
-func isShared(m mountutils.MountInfo) bool {
-	return slices.ContainsFunc(m.OptionalFields, func(field string) bool { return strings.HasPrefix(field, "shared:") })
+func isShared(m *mountinfo.Info) bool {
+	return slices.ContainsFunc(strings.Fields(m.Optional), func(field string) bool { return strings.HasPrefix(field, "shared:") })
 }

@@ -20,7 +20,7 @@ func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
 	if at.Use != Ours || at.Block {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
 	}
-	if err := m.growMounted(ctx, dev, at.Path, Filesystem(at.Mount.FsType)); err != nil {
+	if err := m.growMounted(ctx, dev, at.Path, Filesystem(at.Mount.FSType)); err != nil {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), at.Path, err)
 	}
 	return nil

@@ -105,28 +105,6 @@ func TestEnsureTargets(t *testing.T) {
 	}
 }
 
-func TestUnescape(t *testing.T) {
-	for in, want := range map[string]string{
-		"/plain": "/plain", `/with\040space`: "/with space", `/tab\011`: "/tab\t", `/back\134slash`: `/back\slash`,
-		`/end\04`: `/end\04`, `/no\999`: `/no\999`, `\`: `\`,
-	} {
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func FuzzUnescape(f *testing.F) {
-	f.Add(`/a\040b\134`)
-	f.Fuzz(func(t *testing.T, s string) {
-		escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(s)
-		if got := unescape(escaped); got != s {
-			t.Errorf("unescape(%q) = %q, want %q", escaped, got, s)
-		}
-		_ = unescape(s)
-	})
-}
-
 func TestParsersOfKernelText(t *testing.T) {
 	if got, err := parseDeviceNumber("259:1048575\n"); err != nil || got != 259<<8|0xff|0xfff<<20 {
 		t.Errorf("parseDeviceNumber = %#x, %v", got, err)

@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"unsafe"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -159,19 +159,12 @@ func isWholeFilesystem(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != dir, false })
+	if err != nil || len(mounts) == 0 {
 		return false, err
 	}
-	dir = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`, `\`, `\134`).Replace(dir)
-	root := ""
-	for line := range strings.Lines(string(table)) {
-		// 36 35 98:0 /root /mount/point ...; the last of several mounts at one place is the visible one.
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == dir {
-			root = fields[3]
-		}
-	}
-	return root == "/", nil
+	// The last of several mounts at one place is the visible one.
+	return mounts[len(mounts)-1].Root == "/", nil
 }
 
 // space is the size of a filesystem and what an ordinary user can still write, in bytes.

@@ -146,7 +146,7 @@ func (s *Server) troublesAt(ctx context.Context, at mounter.State) ([]mounter.Tr
 			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil
 	case at.Use == mounter.Foreign:
 		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
-			"%s (%s) is mounted at %s, which is not this volume", at.Mount.Source, at.Mount.FsType, at.Path)}}, nil
+			"%s (%s) is mounted at %s, which is not this volume", at.Mount.Source, at.Mount.FSType, at.Path)}}, nil
 	case at.Use == mounter.Ours && !at.Block:
 		return s.mounts.Troubles(ctx, at.Mount)
 	}

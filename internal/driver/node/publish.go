@@ -114,13 +114,13 @@ func (s *Server) staged(ctx context.Context, table *mounter.Table, dev *device.D
 	case at.Use == mounter.Free:
 		return refuse("nothing is mounted at %s, so the volume is not staged there; stage it first", path)
 	case at.Use != mounter.Ours:
-		return refuse("%s (%s) is mounted at %s, which is not this volume; unstage and stage again", at.Mount.Source, at.Mount.FsType, path)
+		return refuse("%s (%s) is mounted at %s, which is not this volume; unstage and stage again", at.Mount.Source, at.Mount.FSType, path)
 	case at.Block != u.block:
 		return refuse("the volume is staged at %s with the other access type", staging)
 	case u.context.LUKS != (at.Mount.Device != dev.Number()):
 		return refuse("the volume is staged at %s with encryption: %t, which is not what its attributes say", staging, !u.context.LUKS)
-	case !u.block && at.Mount.FsType != string(u.filesystem):
-		return refuse("the volume is staged as %s, not as %s", at.Mount.FsType, u.filesystem)
+	case !u.block && at.Mount.FSType != string(u.filesystem):
+		return refuse("the volume is staged as %s, not as %s", at.Mount.FSType, u.filesystem)
 	case at.Mount.ReadOnly() && !u.readOnly:
 		return refuse("the volume is staged read-only and cannot be published for writing")
 	case u.block:
@@ -191,7 +191,7 @@ func (s *Server) unmountOurs(ctx context.Context, table *mounter.Table, id, path
 			}
 			if at.Use != mounter.Ours {
 				return nil, fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; it was left alone: %w",
-					at.Mount.Source, at.Mount.FsType, path, fault.Precondition)
+					at.Mount.Source, at.Mount.FSType, path, fault.Precondition)
 			}
 		}
 		// What the pods wrote goes to the disk now: where another mount of the filesystem is left, an unmount writes

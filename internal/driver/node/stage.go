@@ -189,7 +189,7 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 	p := place{table, at}
 	switch {
 	case u.block && at.Use == mounter.Ours:
-		return p, fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FsType, fault.Conflict)
+		return p, fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FSType, fault.Conflict)
 	case u.block && at.Use != mounter.Free:
 		return p, at.NotOurs()
 	case u.block:
@@ -214,7 +214,7 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 		if err != nil {
 			return nil, err
 		}
-		if at.Use != mounter.Dead || at.Mount.FsType == string(mounter.Btrfs) {
+		if at.Use != mounter.Dead || at.Mount.FSType == string(mounter.Btrfs) {
 			return table, nil
 		}
 		if listed, err := s.mounts.Alive(dev.Number()); err != nil || !listed {

@@ -105,17 +105,15 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 			sources["/dev/mapper/"+name] = true
 		}
 	}
-	mounts, err := os.ReadFile(b.mounts)
+	mounts, err := readMounts(b.mounts)
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		mark := slices.Index(fields, "-")
-		if len(fields) < 5 || mark < 0 || mark+2 >= len(fields) || !numbers[fields[2]] && !sources[fields[mark+2]] {
+	for _, m := range mounts {
+		if !numbers[fmt.Sprintf("%d:%d", m.Major, m.Minor)] && !sources[m.Source] {
 			continue
 		}
-		if !slices.ContainsFunc(b.volumeDirs, func(dir string) bool { return strings.Contains(fields[4], dir) }) {
+		if !slices.ContainsFunc(b.volumeDirs, func(dir string) bool { return strings.Contains(m.Mountpoint, dir) }) {
 			return true, nil
 		}
 	}

@@ -32,7 +32,7 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 		"beside a disk that the machine uses":           {map[string]string{"vda": boot, "vdb": data}, hosts + "34 1 252:16 / /data rw - xfs /dev/vdb rw\n", 2},
 		"the disk of the system, with LVM in LUKS":      {map[string]string{"vda": boot}, "36 1 253:1 / / rw - ext4 /dev/mapper/vg-root rw\n", 1},
 		"the disk of the system, with btrfs in LVM":     {map[string]string{"vda": boot}, "36 1 0:35 /@ / rw - btrfs /dev/mapper/vg-root rw\n", 1},
-		"a line that makes no sense is none":            {map[string]string{"vda": boot}, "x\n\n35 1 252:1\n" + hosts, 1},
+		"beside a mount without a source":               {map[string]string{"vda": boot}, "66 28 0:39 / /x rw - tmpfs  rw\n" + hosts, 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

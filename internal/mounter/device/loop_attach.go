@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -126,21 +127,27 @@ func loopName(n int) string { return "loop" + strconv.Itoa(n) }
 // boundNodes returns the loop devices whose node is bind-mounted in this mount namespace, by the text of the mount
 // table: the root of such a mount is the node's path on its filesystem.
 func (l *Loop) boundNodes() (map[string]bool, error) {
-	table, err := os.ReadFile(l.mounts)
+	table, err := readMounts(l.mounts)
 	if err != nil {
 		return nil, err
 	}
 	bound := map[string]bool{}
-	for line := range strings.Lines(string(table)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if name := path.Base(strings.TrimSuffix(fields[3], "//deleted")); strings.HasPrefix(name, "loop") {
+	for _, m := range table {
+		if name := path.Base(strings.TrimSuffix(m.Root, "//deleted")); strings.HasPrefix(name, "loop") {
 			bound[name] = true
 		}
 	}
 	return bound, nil
+}
+
+// readMounts reads a mount table.
+func readMounts(file string) ([]*mountinfo.Info, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return mountinfo.GetMountsFromReader(f, nil)
 }
 
 // setUp brings an attached device into the state that this driver needs. A program that has the device open, such as

@@ -25,6 +25,7 @@ var (
 	prometheus = "github.com/prometheus"
 	unix       = "golang.org/x/sys/unix"
 	mountUtils = "k8s.io/mount-utils"
+	mountInfo  = "github.com/moby/sys/mountinfo"
 	utilsExec  = "k8s.io/utils/exec"
 	godo       = "github.com/digitalocean/godo"
 	linodego   = "github.com/linode/linodego"
@@ -51,7 +52,7 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "telemetry"}, outside: []string{zap, prometheus}},
 	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
-	"internal/pool":              {ours: []string{"fault"}, outside: []string{unix}},
+	"internal/pool":              {ours: []string{"fault"}, outside: []string{unix, mountInfo}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool"}, outside: []string{zap}},
 	"internal/driver/doctor":     {ours: []string{"fault", "pool"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
@@ -67,8 +68,8 @@ var rules = withClouds(map[string]rule{
 		ours:    []string{"driver", "mounter", "mounter/device", "mounter/luks", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
 	},
-	"internal/mounter":        {ours: []string{"fault"}, outside: []string{mountUtils, utilsExec, unix}},
-	"internal/mounter/device": {ours: []string{"fault", "pool"}, outside: []string{unix}},
+	"internal/mounter":        {ours: []string{"fault"}, outside: []string{mountUtils, mountInfo, utilsExec, unix}},
+	"internal/mounter/device": {ours: []string{"fault", "pool"}, outside: []string{unix, mountInfo}},
 	"internal/mounter/luks":   {ours: []string{"fault", "mounter"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
