@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
@@ -139,7 +140,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body) // a client that went away needs no answer
 }
 
-// RoundTrip answers a request in memory: the server as an http.RoundTripper.
+// RoundTrip answers a request in memory: the server as an http.RoundTripper. As one with connections does, it tells the request's
+// httptrace that there is one before the request leaves.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	type result struct {
 		answer Answer
@@ -157,6 +159,9 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, err
+	}
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{})
 	}
 	go func() {
 		answer, err := s.exchange(own)
