@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,16 +86,17 @@ func (cr Crashes) mistakeVolumes(t *testing.T) {
 }
 
 // hideLists answers each list so while two attaches are under way: what it lacks is not done by that. Without a body the answer is the
-// cloud's, but with empty lists.
+// cloud's, but with empty lists. The volumes are made before that: a create may need the list.
 func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 	w := cr.world(t, cr.Fresh(t).Open(t, nil).Capabilities())
 	if !w.caps.Attach {
 		return // the contract suite demands the refusal
 	}
+	var hidden atomic.Bool
 	c := cr.HTTP(t, w.account, func(base http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(r *http.Request) (*http.Response, error) {
 			res, err := base.RoundTrip(r)
-			if err != nil || r.Method != http.MethodGet {
+			if err != nil || r.Method != http.MethodGet || !hidden.Load() {
 				return res, err
 			}
 			return a.forLists(res)
@@ -108,6 +110,7 @@ func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 		ids[i] = vol.ID
 		w.arm(Attach, Fault{Takes: long})
 	}
+	hidden.Store(true)
 	began := time.Now()
 	AtOnce(t, len(nodes), func(i int) error {
 		_, err := c.Attach(t.Context(), ids[i], nodes[i])
