@@ -88,8 +88,8 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	knife := &cut{at: n, after: after, kill: kill}
-	dying := account.Open(t, knife.request)
-	err := s.call(ctx, cr.Stack(dying), id)
+	made := &creates{ids: map[string][]cloud.VolumeID{}}
+	err := s.call(ctx, made.of(cr.Stack(account.Open(t, knife.request))), id)
 	if !knife.reached() {
 		if err != nil {
 			t.Fatalf("without a kill: %v", err)
@@ -102,15 +102,16 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	if then == nil {
 		then = s.call
 	}
-	if err := Repeat(func() error { return then(t.Context(), cr.Stack(next), id) }); err != nil {
+	if err := Repeat(func() error { return then(t.Context(), made.of(cr.Stack(next)), id) }); err != nil {
 		t.Fatalf("killed at request %d (after its effect: %v): %v", n, after, err)
 	}
 	s.after(t, account, next, id)
+	made.hold(t, next)
 	return true
 }
 
 // Race asks two controllers of one account the same at once: locks and queues of one process carry no
-// correctness.
+// correctness. Their requests take time, so that those of one come between those of the other.
 func (cr Crashes) Race(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
 		if s.then == nil { // else the two would not want the same
@@ -123,17 +124,24 @@ func (cr Crashes) race(t *testing.T, s step) {
 	t.Helper()
 	account := cr.Fresh(t)
 	id := s.before(t, account.Open(t, nil))
-	controllers := []cloud.Cloud{account.Open(t, nil), account.Open(t, nil)}
+	slow := func(send func() error) error {
+		pass(time.Millisecond)
+		defer pass(time.Millisecond)
+		return send()
+	}
+	controllers := []cloud.Cloud{account.Open(t, slow), account.Open(t, slow)}
 	var all sync.WaitGroup
+	made := &creates{ids: map[string][]cloud.VolumeID{}}
 	for _, c := range controllers {
 		all.Go(func() {
-			if err := Repeat(func() error { return s.call(t.Context(), cr.Stack(c), id) }); err != nil {
+			if err := Repeat(func() error { return s.call(t.Context(), made.of(cr.Stack(c)), id) }); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	s.after(t, account, controllers[0], id)
+	made.hold(t, controllers[0])
 }
 
 // each plays every step that the cloud can do.
