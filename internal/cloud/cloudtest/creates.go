@@ -33,7 +33,7 @@ func (c creating) CreateVolume(ctx context.Context, req cloud.CreateVolumeReques
 	return vol, err
 }
 
-// hold fails the test unless the creates of each name were answered with one volume, which exists: whoever got an answer uses that one.
+// hold fails the test unless the creates of each name were answered with one volume, which exists: every caller uses the volume of its answer.
 func (cs *creates) hold(t *testing.T, c cloud.Cloud) {
 	t.Helper()
 	for name, ids := range cs.ids {
