@@ -58,7 +58,6 @@ var assumptionsLinode = []Assumption{
 }
 
 var assumptionsYandex = []Assumption{
-	{Text: "an instance's `hardware_generation` is fixed when it is made, and is empty or `PCI_TOPOLOGY_V1` for 1.1", Why: "needs an instance of each generation"},
 	{Text: "only generation 2 boots by UEFI", Why: "is seen on the instance"},
 	{Text: "62 or 80 disks of 1.2 and 2, 8 or 16 of 1.1, the boot disk and file storages among them", Why: "needs a full instance"},
 	{Text: "one more is ResourceExhausted with \"attached disks\" in the text", Why: "needs a full instance"},
