@@ -15,6 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const (
@@ -167,14 +168,14 @@ func (a *account) with(ctx context.Context, credentials string, do func(cloud.Cl
 // watch lists volumes until ctx ends: credentials that are revoked before they are replaced cannot list any more.
 func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 	for {
-		wait := listAgain
+		pause := listAgain
 		err := ops.Guard(func() error {
 			listing, cancel := context.WithTimeout(ctx, listFor)
 			defer cancel()
 			before := a.volumes()
 			ids, err := volumesOf(listing, c, a.cluster)
 			if len(ids) > 0 {
-				wait = listEvery
+				pause = listEvery
 				a.know(ids, before)
 			}
 			return err
@@ -182,10 +183,8 @@ func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 		if err != nil && ctx.Err() == nil {
 			a.log.Info("could not list volumes to recognise the account", zap.Error(err))
 		}
-		select {
-		case <-ctx.Done():
+		if wait.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// lockPoll is the pause before a held lock is tried again: flock(2) cannot wait until a context ends.
-const lockPoll = 200 * time.Millisecond
+// lockPoll is how a held lock is tried again: flock(2) cannot wait until a context ends.
+var lockPoll = wait.Every(200*time.Millisecond, 0)
 
 // lockPools locks the folder of each pool that can be used now. A pool that is missing now and comes later is not
 // locked: another node program of this node waits for the others. Every program locks in the same order.
@@ -49,22 +51,21 @@ func lockFolder(ctx context.Context, dir string, log *zap.Logger) (release func(
 	if err != nil {
 		return nil, fmt.Errorf("lock folder: %w", err)
 	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for waiting := false; ; waiting = true {
+	waiting := false
+	held := func(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) }
+	err = lockPoll.Retry(ctx, held, func() error {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { _ = f.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			return nil, errors.Join(fmt.Errorf("lock folder %s: %w", dir, err), f.Close())
-		case !waiting:
+		if held(err) && !waiting {
+			waiting = true
 			log.Warn("another node program serves this node; waiting until it has ended", zap.String("folder", dir))
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for the other node program on folder %s: %w", dir, ctx.Err()), f.Close())
-		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return func() { _ = f.Close() }, nil
+	case held(err):
+		return nil, errors.Join(fmt.Errorf("wait for the other node program on folder %s: %w", dir, cmp.Or(ctx.Err(), err)), f.Close())
 	}
+	return nil, errors.Join(fmt.Errorf("lock folder %s: %w", dir, err), f.Close())
 }

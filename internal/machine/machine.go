@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Info is what a machine is to its cloud.
@@ -62,19 +64,16 @@ var errFinal = errors.New("no other answer can be expected")
 
 // untilAnswered asks until there is an answer, or a final failure, or ctx ends.
 func untilAnswered[T any](ctx context.Context, ask func(ctx context.Context) (T, error)) (T, error) {
-	for {
-		answer, err := ask(ctx)
-		if err == nil || errors.Is(err, errFinal) {
-			return answer, err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return answer, fmt.Errorf("%w: %w (asked until: %w)", fault.Unavailable, err, ctx.Err())
-		}
+	var answer T
+	again := func(err error) bool { return !errors.Is(err, errFinal) }
+	err := wait.Every(pause, 0).Retry(ctx, again, func() (err error) {
+		answer, err = ask(ctx)
+		return err
+	})
+	if err != nil && again(err) {
+		err = fmt.Errorf("%w: %w (asked until: %w)", fault.Unavailable, err, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
+	return answer, err
 }
 
 // client goes to the link-local address itself: a proxy would answer for another machine, and a

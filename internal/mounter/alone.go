@@ -3,18 +3,16 @@ package mounter
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-const (
-	// alonePause is the pause after a program found its device in use.
-	alonePause = 50 * time.Millisecond
-	// maxAlone is how often the program is tried.
-	maxAlone = 20
-)
+// untilAlone is how often a program is tried that has found its device in use.
+var untilAlone = wait.Every(50*time.Millisecond, 20)
 
 // busyWords are how mke2fs, e2fsck, mkfs.xfs, mkfs.btrfs and mount say that the device is open
 // exclusively. They say it before they write anything.
@@ -30,24 +28,18 @@ func (m *Mounter) runAlone(ctx context.Context, cmd Command) (Output, error) {
 	return alone(ctx, cmd.Name, func() (Output, error) { return m.run.Run(ctx, cmd) })
 }
 
-func alone(ctx context.Context, name string, run func() (Output, error)) (Output, error) {
-	for try := 1; ; try++ {
-		out, err := run()
-		if err != nil || out.ExitCode == 0 || !saysBusy(out) {
-			return out, err
+func alone(ctx context.Context, name string, run func() (Output, error)) (out Output, err error) {
+	busy := func(err error) bool { return errors.Is(err, errSaysBusy) }
+	err = untilAlone.Retry(ctx, busy, func() error {
+		if out, err = run(); err == nil && out.ExitCode != 0 && saysBusy(out) {
+			err = fmt.Errorf("%s: %w; try again: %s: %w", name, errSaysBusy, out.Tail(), fault.Busy)
 		}
-		if try == maxAlone {
-			return out, fmt.Errorf("%s: another program has the device open exclusively; try again: %s: %w", name, out.Tail(), fault.Busy)
-		}
-		pause := time.NewTimer(alonePause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return out, fmt.Errorf("%s: %w: %w", name, fault.Busy, ctx.Err())
-		}
-	}
+		return err
+	})
+	return out, err
 }
+
+var errSaysBusy = errors.New("another program has the device open exclusively")
 
 func saysBusy(out Output) bool {
 	for _, words := range busyWords {

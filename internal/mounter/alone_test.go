@@ -33,7 +33,7 @@ func TestRunAloneTriesAgainWhileTheDeviceIsInUse(t *testing.T) {
 		"e2fsck":                       {busyFor{1, 0, "/dev/loop0 is in use.\ne2fsck: Cannot continue, aborting.", 8}, 2, 0, false},
 		"mke2fs":                       {busyFor{1, 0, "/dev/loop0 is apparently in use by the system; will not make a filesystem here!", 1}, 2, 0, false},
 		"mkfs.xfs":                     {busyFor{1, 0, "mkfs.xfs: cannot open /dev/loop0: Device or resource busy", 1}, 2, 0, false},
-		"a device that stays in use":   {busyFor{1 << 20, 0, "/dev/loop0 is in use.", 8}, maxAlone, 8, true},
+		"a device that stays in use":   {busyFor{1 << 20, 0, "/dev/loop0 is in use.", 8}, untilAlone.Tries, 8, true},
 		"another failure is no moment": {busyFor{1, 0, "e2fsck: Bad magic number in super-block", 8}, 1, 8, false},
 	}
 	for name, tc := range tests {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // The ioctls of linux/btrfs.h that x/sys/unix does not have.
@@ -86,7 +85,7 @@ func btrfsMembers(id string) ([]uint64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the devices of btrfs %s: %w: %w", id, fault.Unavailable, err)
 		}
-		number, err := parseDeviceNumber(string(text))
+		number, err := host.DeviceNumber(string(text))
 		if err != nil {
 			return nil, err
 		}
@@ -107,17 +106,6 @@ func btrfsHas(dev uint64) bool {
 		}
 	}
 	return false
-}
-
-// parseDeviceNumber reads "7:3\n".
-func parseDeviceNumber(text string) (uint64, error) {
-	left, right, ok := strings.Cut(strings.TrimSpace(text), ":")
-	major, err1 := strconv.ParseUint(left, 10, 32)
-	minor, err2 := strconv.ParseUint(right, 10, 32)
-	if !ok || err1 != nil || err2 != nil {
-		return 0, fmt.Errorf("device number %q cannot be read: %w", text, fault.Precondition)
-	}
-	return unix.Mkdev(uint32(major), uint32(minor)), nil
 }
 
 // maxBtrfsIDs is how many device ids below the highest one are tried. The highest id stands on the disk, so

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Crypt is a mapping of dm-crypt on a LUKS header, as sysfs has it.
@@ -137,7 +138,7 @@ func numberOf(dir string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseDeviceNumber(string(text))
+	return host.DeviceNumber(string(text))
 }
 
 // readLine reads a file of sysfs; nothing where it is missing.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // errInUse says that something else holds the device exclusively: a mount in whatever mount
@@ -58,10 +59,7 @@ func (x exclusive) Close() error {
 }
 
 // A device that is not in use is held for moments all the same, see runAlone.
-const (
-	exclusivePause = 20 * time.Millisecond
-	maxExclusive   = 10
-)
+var untilUnused = wait.Every(20*time.Millisecond, 10)
 
 // openExclusive opens the device exclusively and drops everything cached about it. A holder that
 // stays is errInUse.
@@ -79,16 +77,11 @@ func openExclusive(ctx context.Context, dev *os.File) (exclusive, error) {
 
 // hold is openExclusive for a caller that reads nothing through it: the cache stays.
 func hold(ctx context.Context, dev *os.File) (exclusive, error) {
-	f, err := reopen(dev, unix.O_RDONLY|unix.O_EXCL)
-	pause := time.NewTicker(exclusivePause)
-	defer pause.Stop()
-	for try := 1; errors.Is(err, errInUse) && try < maxExclusive; try++ {
-		select {
-		case <-pause.C:
-			f, err = reopen(dev, unix.O_RDONLY|unix.O_EXCL)
-		case <-ctx.Done():
-			return exclusive{}, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
-		}
-	}
+	var f *os.File
+	inUse := func(err error) bool { return errors.Is(err, errInUse) }
+	err := untilUnused.Retry(ctx, inUse, func() (err error) {
+		f, err = reopen(dev, unix.O_RDONLY|unix.O_EXCL)
+		return err
+	})
 	return exclusive{opened{f}}, err
 }

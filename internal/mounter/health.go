@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Severity is how bad something is.
@@ -94,39 +95,14 @@ func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	if slices.Contains(splitMountOptions([]string{at.VFSOptions}), "shutdown") {
 		return fmt.Errorf("the filesystem at %s has shut itself down: %w; stop the pods that use it and unstage the volume", path, fault.MountDead)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	listing := m.listing(at)
-	select {
-	case <-listing.done:
-		if listing.err == nil {
-			return nil
-		}
-		return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.MountDead, listing.err)
-	case <-ctx.Done():
-		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.MountDead, ctx.Err())
+	err := m.listings.Run(ctx, strconv.Itoa(at.ID), answerTime, func(context.Context) error { return listOne(path) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, wait.ErrNoAnswer):
+		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.MountDead, err)
 	}
-}
-
-// listing is a read of the root of a mount.
-type listing struct {
-	done chan struct{}
-	err  error // when done is closed
-}
-
-// listing reads the root of a mount, or joins such a read. It ends when the kernel lets go of it, which may be never, so
-// there is one at a time for each mount.
-func (m *Mounter) listing(at Mount) *listing {
-	l := &listing{done: make(chan struct{})}
-	if other, joined := m.listings.LoadOrStore(at.ID, l); joined {
-		return other.(*listing)
-	}
-	go func() {
-		l.err = listOne(at.Mountpoint)
-		m.listings.Delete(at.ID)
-		close(l.done)
-	}()
-	return l
+	return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.MountDead, err)
 }
 
 func listOne(path string) error {

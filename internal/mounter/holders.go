@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Alive reports whether the kernel still has a block device of this number. The mount of a filesystem keeps its number
@@ -98,7 +99,7 @@ func (t *Table) users(dev uint64) ([]string, error) {
 			break
 		}
 		var err error
-		if entries, err = mountTable(); err != nil {
+		if entries, err = host.Mounts(host.MountTable); err != nil {
 			return nil, err
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Filesystem is a kind of filesystem this package can make, mount and grow.
@@ -80,8 +80,8 @@ type Mounter struct {
 	mounts mountutils.Interface
 	run    Runner
 	log    func(msg string, keysAndValues ...any)
-	// listings are the listings of filesystems that have not ended, by the id of the mount.
-	listings sync.Map
+	// listings reads the roots of filesystems, by the id of the mount.
+	listings wait.Guard
 }
 
 // New returns a Mounter.

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // mountedInContainers are the folders, from the kubelet's own on, that a container may have mounted from the node.
@@ -18,7 +19,7 @@ var mountedInContainers = []string{".", "pods", "plugins/kubernetes.io/csi"}
 // CheckPropagation refuses a kubelet folder from which mounts do not reach the kubelet: one that is a mount point here,
 // as in a container, and is not shared with the node. A folder that is no mount point belongs to the kubelet's own tree.
 func CheckPropagation(kubeletDir string) error {
-	table, err := mountTable()
+	table, err := host.Mounts(host.MountTable)
 	if err != nil {
 		return err
 	}

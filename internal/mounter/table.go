@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Table is one reading of the mount table of this process. A call decides from one reading whose mount is where.
@@ -58,7 +59,7 @@ func (m Mount) ReadOnly() bool { return slices.Contains(m.AllOptions(), "ro") }
 
 // Table reads the mount table.
 func (m *Mounter) Table() (*Table, error) {
-	entries, err := mountTable()
+	entries, err := host.Mounts(host.MountTable)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +191,4 @@ func (s State) gives(want access) error {
 		return fmt.Errorf("it is mounted there with other options (%s): %w", strings.Join(s.Mount.AllOptions(), ","), fault.Conflict)
 	}
 	return nil
-}
-
-// mountTable reads the mount table of this process, in the order of mounting. Since Linux 5.8 a mount that stays is
-// never missing from it, whatever else is mounted and unmounted while it is read; older ones are not supported.
-func mountTable() ([]*mountinfo.Info, error) {
-	table, err := mountinfo.GetMounts(nil)
-	if err != nil {
-		return nil, fmt.Errorf("read the mount table: %w: %w", fault.Unavailable, err)
-	}
-	return table, nil
 }

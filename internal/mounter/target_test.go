@@ -106,14 +106,6 @@ func TestEnsureTargets(t *testing.T) {
 }
 
 func TestParsersOfKernelText(t *testing.T) {
-	if got, err := parseDeviceNumber("259:1048575\n"); err != nil || got != 259<<8|0xff|0xfff<<20 {
-		t.Errorf("parseDeviceNumber = %#x, %v", got, err)
-	}
-	for _, bad := range []string{"", "7", "7:", ":3", "a:b", "7:3:1", "-1:2"} {
-		if got, err := parseDeviceNumber(bad); err == nil {
-			t.Errorf("parseDeviceNumber(%q) = %d, want an error", bad, got)
-		}
-	}
 	for status, want := range map[string]bool{
 		"Name:\tx\nCapEff:\t000001ffffffffff\n": true, "CapEff:\t000001fffeffffff\n": false, "CapPrm:\t000001ffffffffff\n": false, "CapEff:\tzz\n": false,
 	} {

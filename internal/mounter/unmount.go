@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Flush writes everything of the filesystem that is mounted at a path to its device: an unmount does so only where no
@@ -64,26 +65,14 @@ func (t target) unmount(ctx context.Context, id int) error {
 	return nil
 }
 
-const (
-	// busyPause is the pause before a mount that is in use is unmounted again.
-	busyPause = 20 * time.Millisecond
-	// maxBusy is how often: a statfs, or a reading of all mounts, uses it for a moment only.
-	maxBusy = 10
-)
+// untilUnmounted is how often a mount that is in use is unmounted: a statfs, or a reading of all mounts, uses it for a
+// moment only.
+var untilUnmounted = wait.Every(20*time.Millisecond, 10)
 
 func (t target) unmountTop(ctx context.Context) error {
-	for try := 1; ; try++ {
+	busy := func(err error) bool { return errors.Is(err, unix.EBUSY) }
+	return untilUnmounted.Retry(ctx, busy, func() error {
 		// umount(8) would resolve the path anew, and its links; this follows none below the descriptor.
-		err := unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", t.dir, t.name), unix.UMOUNT_NOFOLLOW)
-		if !errors.Is(err, unix.EBUSY) || try == maxBusy {
-			return err
-		}
-		pause := time.NewTimer(busyPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return err
-		}
-	}
+		return unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", t.dir, t.name), unix.UMOUNT_NOFOLLOW)
+	})
 }

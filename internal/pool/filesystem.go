@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"unsafe"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // noCOW is FS_NOCOW_FL of linux/fs.h.
@@ -159,12 +160,16 @@ func isWholeFilesystem(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != dir, false })
-	if err != nil || len(mounts) == 0 {
+	mounts, err := host.Mounts(host.MountTable)
+	if err != nil {
 		return false, err
 	}
-	// The last of several mounts at one place is the visible one.
-	return mounts[len(mounts)-1].Root == "/", nil
+	for _, m := range slices.Backward(mounts) { // the last of several mounts at one place is the visible one
+		if m.Mountpoint == dir {
+			return m.Root == "/", nil
+		}
+	}
+	return false, nil
 }
 
 // space is the size of a filesystem and what an ordinary user can still write, in bytes.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const (
@@ -150,7 +151,7 @@ func (p *GroupPool) Grow(ctx context.Context, id ID, size int64) (int64, error) 
 		})
 		switch {
 		case errors.Is(err, fault.Busy):
-			if ctxErr := wait(ctx, zeroPoll); ctxErr != nil {
+			if ctxErr := wait.Sleep(ctx, zeroPoll); ctxErr != nil {
 				return 0, fmt.Errorf("grow volume %s: %w: %w", p.Handle(id), fault.Uncertain, err)
 			}
 			continue

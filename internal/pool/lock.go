@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// The pauses between two attempts at a lock that another process holds.
-const (
-	shortPause = time.Millisecond
-	longPause  = 20 * time.Millisecond
-)
+// untilFree is how a lock is tried that another process holds.
+var untilFree = wait.Backoff{First: time.Millisecond, Max: longPause}
+
+// longPause is the longest pause before something that another process does is looked at again.
+const longPause = 20 * time.Millisecond
 
 // changeLock is flock(2) on a file, which orders the changes of a pool between processes and within one.
 type changeLock struct {
@@ -51,18 +53,19 @@ func (p changeLock) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 func (p changeLock) lockFile(ctx context.Context) (*os.File, error) {
-	for pause := shortPause; ; pause = min(2*pause, longPause) {
-		f, err := p.tryLock()
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock pool by %s: %w", p.lockPath, kindOf(err))
-		}
-		if err := wait(ctx, pause); err != nil {
-			return nil, err
-		}
+	var f *os.File
+	held := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
+	err := untilFree.Retry(ctx, held, func() (err error) {
+		f, err = p.tryLock()
+		return err
+	})
+	switch {
+	case held(err):
+		return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	case err != nil:
+		return nil, fmt.Errorf("lock pool by %s: %w", p.lockPath, kindOf(err))
 	}
+	return f, nil
 }
 
 // tryLock returns EWOULDBLOCK when another process holds the lock, or the file was replaced meanwhile.
@@ -128,16 +131,5 @@ func retryEINTR(f func() error) error {
 		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

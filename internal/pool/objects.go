@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // objects is what all kinds of pools share: the pool's names, and calls that differ for volumes and snapshots only in
@@ -113,7 +114,7 @@ func (o *objects) find(ctx context.Context, in folder, name string) (Entry, erro
 		case Unfinished: // Create continues it
 			return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, fault.NotFound)
 		case UnderWay:
-			if err := wait(ctx, cmp.Or(o.poll, longPause)); err != nil {
+			if err := wait.Sleep(ctx, cmp.Or(o.poll, longPause)); err != nil {
 				return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), cmp.Or(e.Problem, "it is being copied"), err)
 			}
 		default:

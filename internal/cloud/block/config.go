@@ -9,6 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Config says whose volumes a backend is about and how to reach the API. Token, Region and ClusterID are required.
@@ -33,7 +34,7 @@ type Config struct {
 	// Tick is the shortest time between two reads of running operations. Zero: the backend's own.
 	Tick time.Duration
 	// Busy says how to wait while a machine or the cloud is busy with another change. Zero: package ops' own.
-	Busy ops.Backoff
+	Busy wait.Backoff
 	// Limits are the API's limits of all requests; nil: what the cloud documents.
 	Limits []budget.Window
 	// Rand says how much pauses are left to chance; nil: math/rand/v2.

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // copies is a cloud that copies through snapshots, each of which is its name.
@@ -27,7 +28,7 @@ type copies struct {
 
 func newCopies(t *testing.T, there ...string) *copies {
 	t.Helper()
-	runner := ops.New(t.Context(), ops.Config{Busy: ops.Backoff{First: time.Millisecond, Max: time.Millisecond}})
+	runner := ops.New(t.Context(), ops.Config{Busy: wait.Backoff{First: time.Millisecond, Max: time.Millisecond}})
 	t.Cleanup(func() {
 		if err := runner.Close(context.Background()); err != nil {
 			t.Error(err)

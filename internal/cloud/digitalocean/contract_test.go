@@ -9,8 +9,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
@@ -25,7 +25,7 @@ func open(t *testing.T, account *emulator.Cloud, edit ...func(*digitalocean.Conf
 			Endpoint: account.URL, Region: emulator.DefaultRegion, ClusterID: "one",
 			Tick:   2 * time.Millisecond,
 			Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}},
-			Busy:   ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+			Busy:   wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 		},
 		Transport: account.Client().Transport, // no socket
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
@@ -25,7 +25,7 @@ func open(t *testing.T, account *emulator.Cloud, edit ...func(*linode.Config)) *
 			Endpoint: account.URL, Region: emulator.DefaultRegion, ClusterID: "one",
 			Tick:   2 * time.Millisecond,
 			Limits: []budget.Window{{Calls: 1 << 20, Per: time.Minute}},
-			Busy:   ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+			Busy:   wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 		},
 		Transport: account.Client().Transport, Classes: &linode.Classes{}, // no socket
 	}

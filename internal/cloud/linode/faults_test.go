@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
@@ -26,7 +27,7 @@ const (
 
 // stack is the backend as the program runs it.
 func stack(c cloud.Cloud) cloud.Cloud {
-	return middleware.Stack(c, middleware.Options{Backoff: middleware.Backoff{Attempts: 4, First: time.Millisecond, Most: 5 * time.Millisecond}})
+	return middleware.Stack(c, middleware.Options{Backoff: wait.Backoff{Tries: 4, First: time.Millisecond, Max: 5 * time.Millisecond}})
 }
 
 func request(name string) cloud.CreateVolumeRequest {

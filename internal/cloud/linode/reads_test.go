@@ -9,7 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
@@ -17,7 +17,7 @@ import (
 
 // asItIs leaves limits and pauses as a real account has them.
 func asItIs(cfg *linode.Config) {
-	cfg.Limits, cfg.Classes, cfg.Tick, cfg.Busy, cfg.SweepEvery = nil, nil, 0, ops.Backoff{}, -1
+	cfg.Limits, cfg.Classes, cfg.Tick, cfg.Busy, cfg.SweepEvery = nil, nil, 0, wait.Backoff{}, -1
 }
 
 // P1: what volumes cost from their create to their delete. The end of an attach and of a detach, and the state before

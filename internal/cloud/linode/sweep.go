@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // A copy that was broken off has its temporary label, so it was never used, and a sweep removes it when no call comes for it
@@ -57,7 +58,7 @@ func (c *Cloud) keep(ctx context.Context, v *volume, words []string) error {
 		at = time.Now()
 		c.kept.put(v.ID, at)
 	}
-	if err := ops.Pause(ctx, time.Until(at.Add(c.lateness))); err != nil {
+	if err := wait.Sleep(ctx, time.Until(at.Add(c.lateness))); err != nil {
 		return fmt.Errorf("volume %d, the copy, is old, so it takes up to %s to make sure that no sweep removes it, and the next attempt goes on: %w: %w",
 			v.ID, c.lateness, fault.Uncertain, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
@@ -54,7 +55,7 @@ func provision(t *testing.T, rng *rand.Rand, by []cloud.Cloud, req cloud.CreateV
 		if err == nil {
 			return made
 		}
-		must(t, ops.Pause(t.Context(), time.Duration(rng.Int64N(int64(away)))))
+		must(t, wait.Sleep(t.Context(), time.Duration(rng.Int64N(int64(away)))))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // small asks for a blank volume.
@@ -186,7 +187,7 @@ func TestRetryRepeatsOnlyWhatIsHarmless(t *testing.T) {
 		t.Run(string(call), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				back := memory.New(memory.Config{})
-				c := middleware.NewRetry(back, middleware.Backoff{})
+				c := middleware.NewRetry(back, wait.Backoff{})
 				vol := create(t, c, small("old"))
 				snap := snapshot(t, c, snapshotOf("old", vol.ID))
 				refuse := memory.Refuse(fault.Unavailable)
@@ -229,7 +230,7 @@ func TestRetryEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				back := memory.New(memory.Config{})
-				c := middleware.NewRetry(back, middleware.Backoff{})
+				c := middleware.NewRetry(back, wait.Backoff{})
 				const armed = 9
 				for range armed {
 					back.Account().Arm(memory.CallDeleteVolume, memory.Refuse(tc.kind))
@@ -253,7 +254,7 @@ func TestRetryEnds(t *testing.T) {
 func TestRetryKeepsTheCauseWhenTheCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := memory.New(memory.Config{})
-		c := middleware.NewRetry(back, middleware.Backoff{})
+		c := middleware.NewRetry(back, wait.Backoff{})
 		back.Account().Arm(memory.CallCheck, memory.Refuse(fault.Unavailable), memory.Refuse(fault.Denied))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)

@@ -7,22 +7,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Backoff says how often and after which pauses a call is repeated.
-type Backoff struct {
-	// Attempts is the largest number of calls, the first included.
-	Attempts int
-	// First is the pause after the first call; each later pause is twice the one before, up to Most.
-	// Jitter takes up to half of it away.
-	First, Most time.Duration
-	// Rand returns a number in [0, 1) for the jitter; nil: a random one. A seeded one makes a run
-	// repeatable.
-	Rand func() float64
-}
-
 // DefaultBackoff bridges a short disturbance and leaves a long one to the caller's own repeats.
-var DefaultBackoff = Backoff{Attempts: 4, First: 200 * time.Millisecond, Most: 2 * time.Second}
+var DefaultBackoff = wait.Backoff{Tries: 4, First: 300 * time.Millisecond, Max: 2 * time.Second}
 
 // Retry repeats calls that were answered fault.Unavailable, if a repeat is harmless: those that only
 // read, and those that the contract says may be called twice (DeleteVolume, ExpandVolume, ModifyVolume,
@@ -31,12 +20,12 @@ var DefaultBackoff = Backoff{Attempts: 4, First: 200 * time.Millisecond, Most: 2
 type Retry struct {
 	cloud.Cloud
 
-	backoff Backoff
+	backoff wait.Backoff
 }
 
-// NewRetry wraps c. A Backoff without Attempts means DefaultBackoff.
-func NewRetry(c cloud.Cloud, backoff Backoff) *Retry {
-	if backoff.Attempts == 0 {
+// NewRetry wraps c. A Backoff without Tries means DefaultBackoff.
+func NewRetry(c cloud.Cloud, backoff wait.Backoff) *Retry {
+	if backoff.Tries == 0 {
 		random := backoff.Rand
 		backoff = DefaultBackoff
 		backoff.Rand = random
@@ -47,44 +36,18 @@ func NewRetry(c cloud.Cloud, backoff Backoff) *Retry {
 	return &Retry{Cloud: c, backoff: backoff}
 }
 
-// pause waits before attempt n+1 and reports whether there is to be one. A context that would end
-// during the pause ends the attempts at once: the caller gets the cause and not a spent deadline.
-func (b Backoff) pause(ctx context.Context, n int) bool {
-	if n >= b.Attempts {
-		return false
-	}
-	wait := b.First
-	for range n - 1 {
-		wait = min(2*wait, b.Most)
-	}
-	wait -= time.Duration(b.Rand() * float64(wait/2))
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return false
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // retry calls until the answer is final. It returns the last answer as it came.
-func retry[T any](ctx context.Context, b Backoff, call func() (T, error)) (T, error) {
-	for n := 1; ; n++ {
-		answer, err := call()
-		if fault.Of(err) != fault.Unavailable || !b.pause(ctx, n) {
-			return answer, err
-		}
-	}
+func retry[T any](ctx context.Context, b wait.Backoff, call func() (T, error)) (answer T, err error) {
+	err = retryErr(ctx, b, func() error {
+		answer, err = call()
+		return err
+	})
+	return answer, err
 }
 
 // retryErr is retry for calls that only fail or not.
-func retryErr(ctx context.Context, b Backoff, call func() error) error {
-	_, err := retry(ctx, b, func() (struct{}, error) { return struct{}{}, call() })
-	return err
+func retryErr(ctx context.Context, b wait.Backoff, call func() error) error {
+	return b.Retry(ctx, func(err error) bool { return fault.Of(err) == fault.Unavailable }, call)
 }
 
 // Capacity is repeated: it only reads.

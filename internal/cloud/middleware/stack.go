@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Options are what the decorators need from outside. The zero value works.
@@ -16,8 +17,8 @@ type Options struct {
 	Log *zap.Logger
 	// Calls gets the duration of each call; NewCalls makes it. Nil: no metric.
 	Calls *prometheus.HistogramVec
-	// Backoff says how retry waits. Without Attempts it means DefaultBackoff.
-	Backoff Backoff
+	// Backoff says how retry waits. Without Tries it means DefaultBackoff.
+	Backoff wait.Backoff
 }
 
 // Stack wraps a backend into all decorators, outermost first: Observe, Serialize, Idempotent, Retry.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // gather is how long a question waits for others: short against what a request takes.
@@ -68,7 +69,7 @@ func (s *Reads[K, V]) join(ctx context.Context, key K) (*batch[K, V], error) {
 
 func (s *Reads[K, V]) read(b *batch[K, V]) {
 	defer close(b.done)
-	_ = Pause(s.r.life, gather)
+	_ = wait.Sleep(s.r.life, gather)
 	s.mu.Lock()
 	s.next = nil
 	s.mu.Unlock()

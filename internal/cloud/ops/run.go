@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const (
@@ -81,7 +82,7 @@ func (r *Runner) Repeat(ctx context.Context, call func() error) error {
 		default:
 			return err
 		}
-		if n+1 == maxRepeats || r.life.Err() != nil || Pause(ctx, r.cfg.Busy.pause(n, r.cfg.Rand())) != nil {
+		if n+1 == maxRepeats || r.life.Err() != nil || wait.Sleep(ctx, r.cfg.Busy.Pause(n+1)) != nil {
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ func (f *flight[S]) perform() (answer S, err error) {
 // rest is the pause between two attempts. Like the reads of an operation, the attempts become rarer with time: a machine may
 // be busy for an hour, as with a backup, and each attempt costs a request of the API's budget.
 func (f *flight[S]) rest(attempt int, began time.Time) error {
-	return Pause(f.write.ctx, max(f.r.cfg.Busy.pause(attempt, f.r.cfg.Rand()), time.Since(began)/ageShare))
+	return wait.Sleep(f.write.ctx, max(f.r.cfg.Busy.Pause(attempt+1), time.Since(began)/ageShare))
 }
 
 // check reads and decides before a request that must be sent soon after.

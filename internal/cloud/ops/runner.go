@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Config is what a Runner needs. All but Tracker may be zero.
@@ -26,29 +27,13 @@ type Config struct {
 	// several that are, so an operation that is much shorter than its kind's mean is seen to end. Otherwise each is a
 	// request, and none is sent before it is due.
 	Lists bool
-	// Busy says how to wait while the cloud refuses a change because of another one. Zero means
+	// Busy is how to wait while the cloud refuses a change because of another one; only its pauses count. Zero means
 	// half a second to 3 seconds.
-	Busy Backoff
+	Busy wait.Backoff
 	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
 	Rand func() float64
 	// Metrics may be nil.
 	Metrics *Metrics
-}
-
-// Backoff is a row of growing pauses.
-type Backoff struct {
-	// First is the first pause; each later one is half as long again, up to Max. Up to a third of each is
-	// left to chance, so that two controllers do not meet again.
-	First, Max time.Duration
-}
-
-func (b Backoff) pause(n int, chance float64) time.Duration {
-	d := b.First
-	for ; n > 0 && d < b.Max; n-- {
-		d += d / 2
-	}
-	d = min(d, b.Max)
-	return d - time.Duration(chance*float64(d)/3)
 }
 
 // Runner carries out the changes of one account.
@@ -75,12 +60,13 @@ func New(ctx context.Context, cfg Config) *Runner {
 	if cfg.Tick <= 0 {
 		cfg.Tick = 500 * time.Millisecond
 	}
-	if cfg.Busy == (Backoff{}) {
-		cfg.Busy = Backoff{First: 500 * time.Millisecond, Max: 3 * time.Second}
-	}
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
+	if cfg.Busy.First == 0 {
+		cfg.Busy = wait.Backoff{First: 500 * time.Millisecond, Max: 3 * time.Second}
+	}
+	cfg.Busy.Rand = cfg.Rand
 	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, capacity: cfg.Capacity, held: map[string]bool{}}, flights: map[string]any{}}
 	r.life, r.die = context.WithCancel(ctx)
 	r.poller = newPoller(r)
@@ -94,7 +80,7 @@ func (r *Runner) Life() context.Context { return r.life }
 // report.
 func (r *Runner) Every(interval time.Duration, do func(ctx context.Context) error, report func(error)) {
 	r.spawn(func() {
-		for Pause(r.life, interval) == nil {
+		for wait.Sleep(r.life, interval) == nil {
 			if err := Guard(func() error { return do(r.life) }); err != nil && r.life.Err() == nil {
 				report(err)
 			}
@@ -181,17 +167,5 @@ func (r *Runner) end(object string, f any) {
 	defer r.mu.Unlock()
 	if r.flights[object] == f {
 		delete(r.flights, object)
-	}
-}
-
-// Pause waits, or returns the context's error.
-func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
@@ -23,7 +23,7 @@ func open(t *testing.T, folder *emulator.Cloud, edit ...func(*yandex.Config)) *y
 			Endpoint: "http://127.0.0.1:1", // no socket
 			Region:   emulator.DefaultZone, ClusterID: "one",
 			Tick: 4 * time.Millisecond,
-			Busy: ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+			Busy: wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond},
 		},
 		Dial: folder.Dial, Folder: folder.Folder,
 	}

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
@@ -104,7 +104,7 @@ func FuzzAnswers(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) {
 			listener := answersAll(t, codes.Code(code%17), words, body)
 			c := open(t, start(t, emulator.Options{}), func(cfg *yandex.Config) {
-				cfg.Tick, cfg.Busy = 0, ops.Backoff{} // as outside of tests
+				cfg.Tick, cfg.Busy = 0, wait.Backoff{} // as outside of tests
 				cfg.Token = func() (string, error) { return secretToken, nil }
 				cfg.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 			})

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
@@ -75,7 +75,7 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 			for _, method := range []string{"Get", "List", "ListOperations"} {
 				folder.Arm(emulator.Fault{Method: method, Effect: faults.Effect{Delay: clock.Fixed(delay)}})
 			}
-			c := open(t, folder, func(cfg *yandex.Config) { cfg.Tick, cfg.Busy = 0, ops.Backoff{} })
+			c := open(t, folder, func(cfg *yandex.Config) { cfg.Tick, cfg.Busy = 0, wait.Backoff{} })
 			vol := volume(t, c, "a")
 			_, err := c.Attach(t.Context(), vol.ID, node1)
 			must(t, err)

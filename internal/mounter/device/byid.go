@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // ByIDConfig says where the machine's disks are. The zero value is the usual places.
@@ -45,7 +46,7 @@ type ByID struct {
 	mayBeVolume               func(serial string) bool
 	allowLoop                 bool
 	volumeDirs                []string // part of the path of every mount of a volume
-	gates                     gates
+	guard                     guard
 }
 
 var _ Resolver = (*ByID)(nil)
@@ -54,7 +55,7 @@ var _ Resolver = (*ByID)(nil)
 func NewByID(cfg ByIDConfig) *ByID {
 	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix, mayBeVolume: cfg.MayBeVolume, mounts: cfg.Mounts}
 	if b.mounts == "" {
-		b.mounts = mountInfo
+		b.mounts = host.MountTable
 	}
 	b.volumeDirs = []string{cfg.KubeletDir + "/plugins/", cfg.KubeletDir + "/pods/"}
 	if b.deviceDir == "" {
@@ -147,7 +148,7 @@ func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
 	path := filepath.Join(b.devDir, kernel)
 	// For reading: what writes opens it again. Some kernels refuse to mount a disk that is open for writing, and
 	// udev probes a disk anew after each close of a descriptor that could write.
-	f, err := b.gates.run(ctx, kernel, openBound, func(context.Context) (*os.File, error) {
+	f, err := b.guard.open(ctx, kernel, openBound, func(context.Context) (*os.File, error) {
 		return os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
@@ -288,16 +289,16 @@ func (b *ByID) isVolume(id identity) bool {
 // identity reads the identity of a disk. The kernel asks a virtio disk anew for its serial, so a disk that
 // hangs may not answer.
 func (b *ByID) identity(ctx context.Context, kernel string) (identity, error) {
-	var id identity
-	_, err := b.gates.run(ctx, "identity of "+kernel, openBound, func(context.Context) (*os.File, error) {
-		read, err := readIdentity(b.sysDir, kernel)
-		id = read
-		return nil, err
+	read := make(chan identity, 1) // not a variable: a call that has lost its caller still sets it
+	err := b.guard.run(ctx, "identity of "+kernel, openBound, func(context.Context) error {
+		id, err := readIdentity(b.sysDir, kernel)
+		read <- id
+		return err
 	})
 	if err != nil {
 		return identity{}, err
 	}
-	return id, nil
+	return <-read, nil
 }
 
 func (b *ByID) exists(kernel string) bool {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Foreign counts the machine's disks that are no volumes of the cloud, such as those that it boots and swaps
@@ -105,7 +106,7 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 			sources["/dev/mapper/"+name] = true
 		}
 	}
-	mounts, err := readMounts(b.mounts)
+	mounts, err := host.Mounts(b.mounts)
 	if err != nil {
 		return false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Number returns the number of the claimed disk by its link and what sysfs says, without opening any disk.
@@ -27,7 +28,7 @@ func (b *ByID) Number(ctx context.Context, claim Claim) (uint64, error) {
 	}
 	var number uint64
 	if err == nil {
-		number, err = parseNumber(text)
+		number, err = host.DeviceNumber(text)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("find the device of volume %s: %w: %w", claim.Volume, fault.Unavailable, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,33 +26,23 @@ func (b *ByID) Release(ctx context.Context, claim Claim) error {
 	return errors.Join(dev.flushAlone(ctx), dev.Close())
 }
 
-// A filesystem that was unmounted a moment ago, or a disk that a program probes, is released within this time.
-const (
-	alonePause = 50 * time.Millisecond
-	maxAlone   = 20
-)
-
 // flushAlone writes what is cached to a disk that no other program holds. A filesystem that is mounted somewhere, which
 // this program need not see, keeps data of its own that no flush of the disk writes.
 func (d *Device) flushAlone(ctx context.Context) error {
-	tick := time.NewTicker(alonePause)
-	defer tick.Stop()
-	for try := 1; ; try++ {
+	var alone *os.File
+	busy := func(err error) bool { return errors.Is(err, unix.EBUSY) }
+	err := untilReleased.Retry(ctx, busy, func() error {
 		fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
-		switch {
-		case err == nil:
-			return d.flush(os.NewFile(uintptr(fd), d.path))
-		case !errors.Is(err, unix.EBUSY):
-			return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
-		case try == maxAlone:
-			return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: %s", d.path, d.claim.Volume, fault.Busy, holderOf(d.number))
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s of volume %s: %w: %w", d.path, d.claim.Volume, fault.Unavailable, ctx.Err())
-		}
+		alone = os.NewFile(uintptr(fd), d.path)
+		return err
+	})
+	switch {
+	case busy(err):
+		return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: %s", d.path, d.claim.Volume, fault.Busy, holderOf(d.number))
+	case err != nil:
+		return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
 	}
+	return d.flush(alone)
 }
 
 // holderOf says what may have a device that is in exclusive use, and the command that finds it.

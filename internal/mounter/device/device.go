@@ -7,16 +7,46 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// mountInfo is the mount table of this process.
-const mountInfo = "/proc/self/mountinfo"
+const (
+	// openBound is how long opening a device may take: the kernel does it at once unless I/O of the disk hangs.
+	openBound = 10 * time.Second
+	// flushBound is how long writing a device's cached data may take.
+	flushBound = 2 * time.Minute
+)
+
+// A device that was unmounted a moment ago, or that a program probes or a starting container has a copy of, is released
+// within this time.
+var untilReleased = wait.Every(50*time.Millisecond, 20)
+
+// guard runs what the kernel may never return from, one call at a time for each device.
+type guard struct{ wait.Guard }
+
+func (g *guard) open(ctx context.Context, name string, bound time.Duration, do func(ctx context.Context) (*os.File, error)) (*os.File, error) {
+	f, err := g.Open(ctx, name, bound, do)
+	return f, unanswered(name, err)
+}
+
+func (g *guard) run(ctx context.Context, name string, bound time.Duration, do func(ctx context.Context) error) error {
+	return unanswered(name, g.Run(ctx, name, bound, do))
+}
+
+func unanswered(name string, err error) error {
+	if errors.Is(err, wait.ErrNoAnswer) {
+		return fmt.Errorf("device %s: look for stuck I/O in the kernel's log: %w: %w", name, fault.Unavailable, err)
+	}
+	return err
+}
 
 // Claim is which disk a volume is and what it must be.
 type Claim struct {

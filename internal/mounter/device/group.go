@@ -146,13 +146,8 @@ func (l *group) Release(ctx context.Context, claim Claim) error {
 	if err != nil {
 		return err
 	}
-	for try := 1; ; try++ {
-		err = l.pool.Deactivate(ctx, id)
-		// A container that starts has a copy of every mount for a moment, also of one that is unmounted here.
-		if !errors.Is(err, fault.Busy) || try == maxAlone || pause(ctx, alonePause) != nil {
-			break
-		}
-	}
+	busy := func(err error) bool { return errors.Is(err, fault.Busy) }
+	err = untilReleased.Retry(ctx, busy, func() error { return l.pool.Deactivate(ctx, id) })
 	if err != nil {
 		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
 	}

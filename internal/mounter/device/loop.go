@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -35,7 +36,7 @@ type Loop struct {
 	sysDir string
 	devDir string
 	mounts string
-	gates  *gates
+	guard  *guard
 }
 
 // NewLoop returns the resolver of one pool.
@@ -48,7 +49,7 @@ func NewLoop(p *pool.Pool, cfg LoopConfig) *Loop {
 // newLoop returns a Loop without a pool.
 func newLoop(node string, cfg LoopConfig) Loop {
 	return Loop{
-		node: node, gates: &gates{}, sysDir: cmp.Or(cfg.SysDir, "/sys/block"), devDir: cmp.Or(cfg.DevDir, "/dev"), mounts: cmp.Or(cfg.Mounts, mountInfo),
+		node: node, guard: &guard{}, sysDir: cmp.Or(cfg.SysDir, "/sys/block"), devDir: cmp.Or(cfg.DevDir, "/dev"), mounts: cmp.Or(cfg.Mounts, host.MountTable),
 	}
 }
 
@@ -188,16 +189,13 @@ func (l *Loop) Release(ctx context.Context, claim Claim) error {
 		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
 	}
 	var detached []string
-	for try := 1; ; try++ {
-		err = l.pool.Exclusively(ctx, func() (err error) {
+	inUse := func(err error) bool { return errors.Is(err, errInUse) }
+	err = untilReleased.Retry(ctx, inUse, func() error {
+		return l.pool.Exclusively(ctx, func() (err error) {
 			detached, err = l.detach(ctx, id)
 			return err
 		})
-		// A container that starts has a copy of every mount for a moment, also of one that is unmounted here.
-		if !errors.Is(err, errInUse) || try == maxAlone || pause(ctx, alonePause) != nil {
-			break
-		}
-	}
+	})
 	for _, name := range detached {
 		// Not under the lock: another program's probing of the device may take a moment.
 		err = errors.Join(err, l.waitGone(ctx, name, id))

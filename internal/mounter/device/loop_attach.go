@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const (
@@ -38,7 +39,7 @@ func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.F
 			return f, err
 		}
 		// Another process was given the same free device and was faster.
-		if err := pause(ctx, racePause); err != nil {
+		if err := wait.Sleep(ctx, racePause); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +128,7 @@ func loopName(n int) string { return "loop" + strconv.Itoa(n) }
 // boundNodes returns the loop devices whose node is bind-mounted in this mount namespace, by the text of the mount
 // table: the root of such a mount is the node's path on its filesystem.
 func (l *Loop) boundNodes() (map[string]bool, error) {
-	table, err := readMounts(l.mounts)
+	table, err := host.Mounts(l.mounts)
 	if err != nil {
 		return nil, err
 	}
@@ -138,16 +139,6 @@ func (l *Loop) boundNodes() (map[string]bool, error) {
 		}
 	}
 	return bound, nil
-}
-
-// readMounts reads a mount table.
-func readMounts(file string) ([]*mountinfo.Info, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return mountinfo.GetMountsFromReader(f, nil)
 }
 
 // setUp brings an attached device into the state that this driver needs. A program that has the device open, such as
@@ -284,15 +275,4 @@ func (l *Loop) prove(f *os.File, id pool.ID) error {
 			f.Name(), l.pool.Handle(id), fault.Precondition)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // errInUse: a mount in whatever mount namespace, or an exclusive open, holds the device.
@@ -28,12 +29,12 @@ func (l *Loop) flush(ctx context.Context, id pool.ID) error {
 		return err
 	}
 	for _, c := range candidates {
-		_, err := l.gates.run(ctx, c.name, flushBound, func(context.Context) (*os.File, error) {
+		err := l.guard.run(ctx, c.name, flushBound, func(context.Context) error {
 			f, err := l.openNode(c.name, os.O_RDONLY)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return nil, errors.Join(f.Sync(), f.Close())
+			return errors.Join(f.Sync(), f.Close())
 		})
 		if err != nil && !isGone(err) {
 			return fmt.Errorf("write the last data of %s: %w: %w", c.name, fault.Unavailable, err)
@@ -54,9 +55,7 @@ func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 	}
 	var detached []string
 	for _, c := range candidates {
-		_, err := l.gates.run(ctx, c.name, openBound, func(ctx context.Context) (*os.File, error) {
-			return nil, l.clear(ctx, c, image)
-		})
+		err := l.guard.run(ctx, c.name, openBound, func(ctx context.Context) error { return l.clear(ctx, c, image) })
 		if isGone(err) || errors.Is(err, errOtherFile) {
 			continue
 		}
@@ -130,7 +129,7 @@ func (l *Loop) waitGone(ctx context.Context, name string, id pool.ID) error {
 		if !slices.ContainsFunc(candidates, func(c candidate) bool { return c.name == name }) {
 			return nil
 		}
-		if pause(ctx, 4*racePause) == nil {
+		if wait.Sleep(ctx, 4*racePause) == nil {
 			continue
 		}
 		if errors.Is(context.Cause(ctx), fault.Busy) {

@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -132,7 +132,7 @@ func isGone(err error) bool {
 
 // open opens a loop device and prepares it, within openBound.
 func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*os.File) error) (*os.File, error) {
-	return l.gates.run(ctx, name, openBound, func(context.Context) (*os.File, error) {
+	return l.guard.open(ctx, name, openBound, func(context.Context) (*os.File, error) {
 		f, err := l.openNode(name, flags)
 		if err != nil {
 			return nil, err
@@ -178,19 +178,5 @@ func (l *Loop) number(name string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseNumber(strings.TrimSpace(string(data)))
-}
-
-// parseNumber reads a device number as sysfs writes it, such as 7:3.
-func parseNumber(text string) (uint64, error) {
-	major, minor, _ := strings.Cut(text, ":")
-	ma, err := strconv.ParseUint(major, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("device number %q: %w", text, err)
-	}
-	mi, err := strconv.ParseUint(minor, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("device number %q: %w", text, err)
-	}
-	return unix.Mkdev(uint32(ma), uint32(mi)), nil
+	return host.DeviceNumber(string(data))
 }

@@ -48,19 +48,21 @@ var rules = withClouds(map[string]rule{
 	"internal/fault":             {},
 	"internal/cloud":             {ours: []string{"fault"}},
 	"internal/profile":           {},
+	"internal/wait":              {},
+	"internal/host":              {ours: []string{"fault"}, outside: []string{unix, mountInfo}},
 	"internal/telemetry":         {outside: []string{zap}},
-	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "telemetry"}, outside: []string{zap, prometheus}},
+	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "telemetry", "wait"}, outside: []string{zap, prometheus}},
 	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
-	"internal/pool":              {ours: []string{"fault"}, outside: []string{unix, mountInfo}},
+	"internal/pool":              {ours: []string{"fault", "host", "wait"}, outside: []string{unix}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool"}, outside: []string{zap}},
 	"internal/driver/doctor":     {ours: []string{"fault", "pool"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
-	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry"}, outside: []string{prometheus}},
+	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry", "wait"}, outside: []string{prometheus}},
 	"internal/cloud/api":         {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget", "telemetry"}, outside: []string{zap}},
-	"internal/cloud/block":       {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget"}, outside: []string{zap}},
-	"internal/machine":           {ours: []string{"fault"}},
+	"internal/cloud/block":       {ours: []string{"cloud", "fault", "cloud/ops", "cloud/budget", "wait"}, outside: []string{zap}},
+	"internal/machine":           {ours: []string{"fault", "wait"}},
 	"internal/driver":            {ours: []string{"fault", "profile", "driver/compat", "telemetry"}, outside: []string{csiSpec, grpc, protobuf, zap, prometheus}},
 	"internal/driver/compat":     {ours: []string{"profile"}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
@@ -68,18 +70,18 @@ var rules = withClouds(map[string]rule{
 		ours:    []string{"driver", "mounter", "mounter/device", "mounter/luks", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
 	},
-	"internal/mounter":        {ours: []string{"fault"}, outside: []string{mountUtils, mountInfo, utilsExec, unix}},
-	"internal/mounter/device": {ours: []string{"fault", "pool"}, outside: []string{unix, mountInfo}},
+	"internal/mounter":        {ours: []string{"fault", "host", "wait"}, outside: []string{mountUtils, mountInfo, utilsExec, unix}},
+	"internal/mounter/device": {ours: []string{"fault", "host", "pool", "wait"}, outside: []string{unix}},
 	"internal/mounter/luks":   {ours: []string{"fault", "mounter"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "pool",
-			"machine", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "profile",
+			"machine", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "profile", "wait",
 		},
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter", "telemetry", "mounter/device", "pool", "machine", "profile"},
+		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter", "telemetry", "mounter/device", "pool", "machine", "profile", "wait"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"build/notices": {},
@@ -92,7 +94,7 @@ func withClouds(rows map[string]rule) map[string]rule {
 	for name, sdk := range sdks {
 		controller.ours = append(controller.ours, "cloud/"+name)
 		rows["internal/cloud/"+name] = rule{
-			ours:    []string{"cloud", "fault", "profile", "cloud/ops", "cloud/api", "cloud/block", "cloud/budget", "cloud/tags", "telemetry"},
+			ours:    []string{"cloud", "fault", "profile", "cloud/ops", "cloud/api", "cloud/block", "cloud/budget", "cloud/tags", "telemetry", "wait"},
 			outside: append([]string{zap}, sdk...),
 		}
 	}

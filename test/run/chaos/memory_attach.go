@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Attach lands after its time, whether somebody still waits for it or not.
@@ -61,7 +62,7 @@ func move[T any](ctx context.Context, c *memoryClient, name string, id cloud.Vol
 // land lets the time pass and then makes the change.
 func land[T any](w *memoryWorld, id cloud.VolumeID, took time.Duration, failed bool, effect func(ctx context.Context) (T, error)) (T, error) {
 	var none T
-	if wait(w.end, took) != nil || failed {
+	if wait.Sleep(w.end, took) != nil || failed {
 		return none, fmt.Errorf("volume %s: the operation failed: %w", id, fault.Unavailable)
 	}
 	w.mu.Lock()

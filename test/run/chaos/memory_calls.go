@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // memoryClient is the account as one controller program reaches it.
@@ -43,7 +44,7 @@ func (c *memoryClient) send(ctx context.Context, k *call) error {
 	if k.fault != "" {
 		c.w.log("cloud: %s %s: %s", k.name, k.object, k.fault)
 	}
-	if err := wait(ctx, between(k.rng, 10*time.Millisecond, 80*time.Millisecond)); err != nil {
+	if err := wait.Sleep(ctx, between(k.rng, 10*time.Millisecond, 80*time.Millisecond)); err != nil {
 		return fmt.Errorf("%s: not sent: %w", k.name, err)
 	}
 	if c.w.in.crashes(c.program.Number, beforeEffect) {
@@ -76,7 +77,7 @@ func (c *memoryClient) answer(ctx context.Context, k *call) error {
 	if k.fault == Slow {
 		took = slowness(k.rng)
 	}
-	if err := wait(ctx, took); err != nil {
+	if err := wait.Sleep(ctx, took); err != nil {
 		if k.writes {
 			return fmt.Errorf("%s: %w: %w", k.name, fault.Uncertain, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // rpc is a call under way.
@@ -50,7 +52,7 @@ func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, d
 			defer close(older)
 			_ = a.once(ctx, try{as, method, object, timeout, other, false}, do, got)
 		}()
-		_ = wait(s.life, s.quick(early))
+		_ = wait.Sleep(s.life, s.quick(early))
 	}
 	err := a.once(ctx, try{as, method, object, timeout, leader, true}, do, got)
 	if older != nil {

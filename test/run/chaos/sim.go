@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // sim is one run: the cluster's objects, those who work on them, and what is known of them.
@@ -206,7 +207,7 @@ func (s *sim) actor(name string, work func(a *actor)) {
 
 // pause lets time pass; false when the run is over. No two actors go on at the same moment.
 func (a *actor) pause(least, most time.Duration) bool {
-	return wait(a.s.life, a.s.quick(between(a.rng, least, most))) == nil
+	return wait.Sleep(a.s.life, a.s.quick(between(a.rng, least, most))) == nil
 }
 
 // think is the little time that everybody needs.
@@ -255,13 +256,13 @@ func (s *sim) play() {
 	defer s.close()
 	began := time.Now()
 	for _, step := range s.plan.Steps {
-		if wait(s.life, s.quick(step.At)-time.Since(began)) != nil {
+		if wait.Sleep(s.life, s.quick(step.At)-time.Since(began)) != nil {
 			return
 		}
 		s.hist.add("step", "%s", step)
 		s.step(step)
 	}
-	_ = wait(s.life, s.quick(time.Second))
+	_ = wait.Sleep(s.life, s.quick(time.Second))
 	s.hist.add("step", "delete everything")
 	s.set(func() {
 		s.ending = true
@@ -272,7 +273,7 @@ func (s *sim) play() {
 			sn.wanted = false
 		}
 	})
-	_ = wait(s.life, s.quick(calm))
+	_ = wait.Sleep(s.life, s.quick(calm))
 	s.in.stop()
 	s.hist.add("step", "no more faults")
 	resting, cancel := context.WithTimeout(s.life, s.quick(patience))
@@ -280,7 +281,7 @@ func (s *sim) play() {
 	stop := context.AfterFunc(resting, func() { s.set(func() {}) })
 	defer stop()
 	s.until(func() bool { return s.rested() || resting.Err() != nil })
-	if wait(s.life, s.quick(s.world.Settle())) != nil {
+	if wait.Sleep(s.life, s.quick(s.world.Settle())) != nil {
 		return
 	}
 	s.set(func() {

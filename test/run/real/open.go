@@ -23,8 +23,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Account says which account a run uses and how to reach it.
@@ -149,11 +149,11 @@ func (a Account) tick() time.Duration {
 	return 0
 }
 
-func (a Account) busy() ops.Backoff {
+func (a Account) busy() wait.Backoff {
 	if a.Hurry {
-		return ops.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond}
+		return wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond}
 	}
-	return ops.Backoff{}
+	return wait.Backoff{}
 }
 
 func (a Account) limits() []budget.Window {

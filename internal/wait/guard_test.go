@@ -1,4 +1,4 @@
-package device
+package wait
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+const bound = 10 * time.Second
 
 func TestADeviceThatHangsCostsOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gates
+		var g Guard
 		released := make(chan struct{})
 		var started atomic.Int32
 		file, err := os.Create(filepath.Join(t.TempDir(), "x"))
@@ -30,17 +30,17 @@ func TestADeviceThatHangsCostsOneGoroutine(t *testing.T) {
 		quick := func(context.Context) (*os.File, error) { return nil, nil }
 		begin := time.Now()
 		for range 5 {
-			if _, err := g.run(t.Context(), "sda", openBound, hang); !errors.Is(err, fault.Unavailable) {
-				t.Errorf("run of a step that hangs = %v, want %v", err, fault.Unavailable)
+			if _, err := g.Open(t.Context(), "sda", bound, hang); !errors.Is(err, ErrNoAnswer) {
+				t.Errorf("run of a step that hangs = %v, want %v", err, ErrNoAnswer)
 			}
 		}
 		if got := started.Load(); got != 1 {
 			t.Errorf("%d steps were started on the device, want 1", got)
 		}
-		if got := time.Since(begin); got != openBound {
-			t.Errorf("five calls took %v, want the bound %v of the first", got, openBound)
+		if got := time.Since(begin); got != bound {
+			t.Errorf("five calls took %v, want the bound %v of the first", got, bound)
 		}
-		if _, err := g.run(t.Context(), "sdb", openBound, quick); err != nil {
+		if _, err := g.Open(t.Context(), "sdb", bound, quick); err != nil {
 			t.Errorf("run on another device = %v", err)
 		}
 		close(released)
@@ -48,21 +48,25 @@ func TestADeviceThatHangsCostsOneGoroutine(t *testing.T) {
 		if err := file.Close(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("the file of a step without a caller stays open: %v", err)
 		}
-		if _, err := g.run(t.Context(), "sda", openBound, quick); err != nil {
+		if _, err := g.Open(t.Context(), "sda", bound, quick); err != nil {
 			t.Errorf("run after the device has answered = %v", err)
+		}
+		synctest.Wait()
+		if len(g.keys) != 0 {
+			t.Errorf("%d devices that nothing runs on are kept", len(g.keys))
 		}
 	})
 }
 
 func TestACallEndsWithItsContextWhileADeviceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gates
+		var g Guard
 		released := make(chan struct{})
 		defer close(released)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		_, err := g.run(ctx, "sda", openBound, func(context.Context) (*os.File, error) { <-released; return nil, nil })
+		_, err := g.Open(ctx, "sda", bound, func(context.Context) (*os.File, error) { <-released; return nil, nil })
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("run = %v after %v, want it to end with its context", err, time.Since(begin))
 		}

@@ -1,0 +1,43 @@
+// Package host reads what the kernel of the machine shows both programs.
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// MountTable is the mount table of this process.
+const MountTable = "/proc/self/mountinfo"
+
+// maxLine is what mountinfo reads of a line at most.
+const maxLine = bufio.MaxScanTokenSize - 1
+
+// Mounts reads a mount table, in the order of mounting. Since Linux 5.8 a mount that stays is never missing from it,
+// whatever else is mounted and unmounted meanwhile; older kernels are not supported.
+//
+// One line that is too long for mountinfo would hide all others. Only the options of a filesystem, the last field, can be
+// that long: those of an overlay name up to 500 folders. They are left out of such a line.
+func Mounts(file string) ([]*mountinfo.Info, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w: %w", fault.Unavailable, err)
+	}
+	var short bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if len(line) > maxLine {
+			line = append(line[:bytes.LastIndexByte(line, ' ')+1:len(line)], '\n')
+		}
+		short.Write(line)
+	}
+	table, err := mountinfo.GetMountsFromReader(&short, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w: %w", fault.Unavailable, err)
+	}
+	return table, nil
+}
