@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,4 +124,107 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 // Capacity answers fault.Unsupported: the cloud does not say how much space it has.
 func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
+}
+
+// scopes are what the API demands of a token, by route. docs/backends has the same table for people.
+var scopes = map[string]string{
+	"GET /v2/volumes":                   "block_storage:read",
+	"GET /v2/volumes/{id}":              "block_storage:read",
+	"POST /v2/volumes":                  "block_storage:create",
+	"DELETE /v2/volumes/{id}":           "block_storage:delete",
+	"GET /v2/volumes/{id}/actions":      "block_storage_action:read",
+	"POST /v2/volumes/{id}/actions":     "block_storage_action:create",
+	"GET /v2/volumes/{id}/snapshots":    "block_storage_snapshot:read",
+	"GET /v2/volumes/snapshots/{id}":    "block_storage_snapshot:read",
+	"POST /v2/volumes/{id}/snapshots":   "block_storage_snapshot:create",
+	"DELETE /v2/volumes/snapshots/{id}": "block_storage_snapshot:delete",
+	"GET /v2/snapshots":                 "snapshot:read",
+	"GET /v2/actions":                   "actions:read",
+	"GET /v2/actions/{id}":              "actions:read",
+	"GET /v2/droplets":                  "droplet:read",
+	"GET /v2/droplets/{id}":             "droplet:read",
+	"GET /v2/regions":                   "regions:read",
+	// Of ModifyVolume, which is optional.
+	"POST /v2/tags":                  "tag:create",
+	"POST /v2/tags/{id}/resources":   "tag:create and block_storage:update",
+	"DELETE /v2/tags/{id}/resources": "tag:delete and block_storage:update",
+}
+
+func scopeOf(r api.Request) string { return scopes[r.Method+" "+routeOf(r.Path)] }
+
+// client sends the requests, and says of one that is refused to the token which scope it needs.
+type client struct{ *api.Client }
+
+// Do sends a request.
+func (c client) Do(ctx context.Context, r api.Request, into any) error {
+	err := c.Client.Do(ctx, r, into)
+	if a := api.AnswerOf(err); a == nil || a.Status != http.StatusForbidden || fault.Of(err) != fault.Denied {
+		return err
+	}
+	return fmt.Errorf("%w (it needs the scope %s)", err, scopeOf(r))
+}
+
+// nowhere is the id of no volume.
+const nowhere = "00000000-0000-0000-0000-000000000000"
+
+// checked are the paths that Check reads: one for each scope that a read can prove. Those of a volume that does not exist
+// are answered 404 where the token has the scope.
+var checked = []string{
+	"/v2/volumes", "/v2/actions", "/v2/snapshots", "/v2/droplets", "/v2/regions",
+	"/v2/volumes/" + nowhere + "/actions", "/v2/volumes/" + nowhere + "/snapshots",
+}
+
+// provenFor is how long a scope counts as there that a read has proved. Each read is one of 5,000 that the cloud allows in an
+// hour, and the program is checked every minute.
+const provenFor = time.Hour
+
+// rights knows which scopes were proved, by the path of the read.
+type rights struct {
+	mu     sync.Mutex
+	proved map[string]time.Time
+}
+
+// Check reads a volume, which proves that the API can be reached. Of everything else that the driver reads it reads one entry
+// where that was not proved lately, and names the scopes that the token lacks. A read that fails otherwise says nothing
+// about a scope, and is repeated with the next check. Scopes that change something cannot be proved by a read.
+func (c *Cloud) Check(ctx context.Context) error {
+	c.rights.mu.Lock()
+	defer c.rights.mu.Unlock()
+	var missing []string
+	for i, path := range checked {
+		if i > 0 && time.Since(c.rights.proved[path]) < provenFor {
+			continue
+		}
+		err := c.check(ctx, path)
+		switch a := api.AnswerOf(err); {
+		case err == nil:
+			c.rights.proved[path] = time.Now()
+		case a != nil && a.Status == http.StatusForbidden:
+			missing = append(missing, scopes["GET "+routeOf(path)])
+		case i == 0:
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the token lacks the scopes %s: %w", strings.Join(missing, ", "), fault.Denied)
+	}
+	return nil
+}
+
+func (c *Cloud) check(ctx context.Context, path string) error {
+	key := path[strings.LastIndex(path, "/")+1:]
+	err := c.generic(ctx, api.Call{Doing: "check the token", Priority: budget.List, Has: []string{key}}, http.MethodGet, path+"?page=1&per_page=1", nil)
+	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound && strings.Contains(path, nowhere) {
+		return nil
+	}
+	return err
+}
+
+// CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.
+func (c *Cloud) CheckRegion(ctx context.Context) error {
+	regions, err := c.regions.Get(ctx, struct{}{})
+	if err == nil && !regions[c.region] {
+		err = fmt.Errorf("the region %s has no volumes, or does not exist: %w", c.region, fault.NoZone)
+	}
+	return err
 }

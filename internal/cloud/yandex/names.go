@@ -1,13 +1,21 @@
 package yandex
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
@@ -97,4 +105,140 @@ func CheckFolder(id string) error {
 		return fmt.Errorf("%q is not the id of a folder, which has lower-case letters and digits: %w", strings.ToValidUTF8(id, "?"), fault.InvalidArgument)
 	}
 	return nil
+}
+
+// The labels of this backend alone. Those that every cloud has are in package tags.
+const (
+	// labelTemporary marks the snapshot through which a clone goes.
+	labelTemporary = tags.Own + "temporary"
+	// labelParameters says which parameters the class gave; the disk itself has their values.
+	labelParameters = tags.Own + "parameters"
+)
+
+// What the cloud documents for labels.
+const (
+	maxLabel  = 63
+	maxLabels = 64
+)
+
+var (
+	labelKey    = regexp.MustCompile(`^[a-z][-_./\\@0-9a-z]{0,62}$`)
+	labelValue  = regexp.MustCompile(`^[-_./\\@0-9a-z]{0,63}$`)
+	labelLetter = regexp.MustCompile(`^[-_./\\@0-9a-z]$`)
+)
+
+// CheckTags refuses tags that the cloud would refuse as labels.
+func CheckTags(tags []cloud.Tag) error {
+	for _, t := range tags {
+		if _, err := labelOf(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelOf returns the value of a tag as the cloud takes it. The names of Kubernetes' objects are taken as far
+// as the cloud allows their letters and has room; anything else must fit as it is.
+func labelOf(t cloud.Tag) (string, error) {
+	value := t.Value
+	if strings.HasPrefix(t.Key, tags.Own) && t.Key != tags.Cluster {
+		value = labelSafe(value)
+	}
+	switch {
+	case !labelKey.MatchString(t.Key):
+		return "", fmt.Errorf("label %q: the cloud wants a key of at most %d characters: a lower-case letter, then lower-case letters, digits and -_./\\@: %w",
+			t.Key, maxLabel, fault.InvalidArgument)
+	case !labelValue.MatchString(value):
+		return "", fmt.Errorf("label %q: the cloud wants a value of at most %d lower-case letters, digits and -_./\\@: %w",
+			t.Key, maxLabel, fault.InvalidArgument)
+	}
+	return value, nil
+}
+
+// labelSafe makes lower-case letters of capitals, puts '_' for what the cloud does not allow and cuts what is
+// too long.
+func labelSafe(value string) string {
+	value = strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		if r < 0x80 && labelLetter.MatchString(string(r)) {
+			return r
+		}
+		return '_'
+	}, value)
+	return value[:min(len(value), maxLabel)]
+}
+
+// ownerOf is the cluster with this id.
+func ownerOf(cluster string) tags.Owner {
+	return tags.Owner{Value: labelOf, Max: maxLabels, Cluster: cluster}
+}
+
+// labelLease is for how long labels that were read may be written back: a change by another client between is lost.
+const labelLease = 2 * time.Second
+
+// ModifyVolume puts labels on a disk. The API replaces all labels of a disk, so the request is sent right after a read.
+func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []cloud.Tag) error {
+	if !objectID(id) {
+		return fmt.Errorf("modify disk %.80q: %w: no disk has such an id", id, fault.NotFound)
+	}
+	wanted := map[string]string{}
+	for _, t := range list {
+		value, err := labelOf(t)
+		if strings.HasPrefix(t.Key, tags.Own) {
+			err = fmt.Errorf("label %q is the driver's own: %w", t.Key, fault.InvalidArgument)
+		}
+		if err != nil {
+			return fmt.Errorf("modify disk %s: %w", id, err)
+		}
+		wanted[t.Key] = value
+	}
+	var labels map[string]string // of the last read, with those wanted
+	_, err := ops.Run(ctx, c.ops, ops.Op[*compute.Disk]{
+		Name: fmt.Sprintf("put labels %v on disk %s", wanted, id), Kind: "modify", Object: diskKey(id), Priority: budget.Write, Lease: labelLease,
+		Submit: func(ctx context.Context, w *ops.Write) (*compute.Disk, string, error) {
+			op, err := started(c.disks.Update(ctx, &compute.UpdateDiskRequest{
+				DiskId: string(id), Labels: labels, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
+			}, by(w)))
+			return nil, op, err
+		},
+		State: func(ctx context.Context) (*compute.Disk, error) {
+			d, err := c.findDisk(ctx, id, budget.Read)
+			labels = withLabels(d, wanted)
+			return d, err
+		},
+		Decide: func(d *compute.Disk, _ bool, refusal error) error { return decideModify(d, wanted, refusal) },
+	})
+	return err
+}
+
+// withLabels returns the labels of a disk after a change.
+func withLabels(d *compute.Disk, wanted map[string]string) map[string]string {
+	labels := maps.Clone(wanted)
+	for key, value := range d.GetLabels() {
+		if _, changed := wanted[key]; !changed {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// decideModify says what the state means for labels that are refused, or not sent yet.
+func decideModify(d *compute.Disk, wanted map[string]string, refusal error) error {
+	labels := withLabels(d, wanted)
+	switch {
+	case d == nil:
+		return fmt.Errorf("%w: there is no such disk", fault.NotFound)
+	case maps.Equal(labels, d.GetLabels()):
+		return nil
+	case len(labels) > maxLabels:
+		return fmt.Errorf("the disk would have %d labels, the cloud takes %d: %w", len(labels), maxLabels, fault.InvalidArgument)
+	case refusal == nil:
+		return fault.Busy
+	case fault.Of(refusal) == fault.InvalidArgument:
+		return refusal
+	default:
+		return fmt.Errorf("%w: %w", fault.Busy, refusal)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
@@ -110,4 +111,117 @@ func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, e
 // disksFor returns those of some disks that this cluster made for a request.
 func (c *Cloud) disksFor(request string, of []*compute.Disk) []*compute.Disk {
 	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.owner.MadeFor(request, d.GetLabels()) })
+}
+
+const (
+	// maxPasses is how often a list of several pages is read before it counts as one that cannot be read.
+	maxPasses = 4
+	// maxPages and maxEntries bound a list, whatever the cloud says of its end.
+	maxPages, maxEntries = 200, 40_000
+)
+
+// pageReader reads the page of a list that a token stands for, and returns the next one's.
+type pageReader[T any] func(ctx context.Context, token string) ([]T, string, error)
+
+// complete reads all pages of a list. What the cloud's tokens stand for is not documented, so an entry that goes away may move another
+// one from a page that is still to be read onto one that was. A list of several pages counts only when the next reading has everything that
+// it had: then nothing went away while it was read. The result has every entry that existed all the time, or is an error (failure P5).
+func complete[T any](ctx context.Context, id func(T) string, read pageReader[T]) ([]T, error) {
+	var before []T
+	for pass := range maxPasses {
+		all, pages, err := allPages(ctx, read)
+		if err != nil || pages == 1 {
+			return all, err
+		}
+		there := map[string]bool{}
+		all = slices.DeleteFunc(all, func(entry T) bool { // what comes moves an entry to the next page, too
+			twice := there[id(entry)]
+			there[id(entry)] = true
+			return twice
+		})
+		if pass > 0 && !slices.ContainsFunc(before, func(entry T) bool { return !there[id(entry)] }) {
+			return all, nil
+		}
+		before = all
+	}
+	return nil, fmt.Errorf("something went away each of the %d times that the list was read: %w", maxPasses, fault.Unavailable)
+}
+
+func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages int, err error) {
+	for token := ""; pages < maxPages && len(all) <= maxEntries; {
+		page, next, err := read(ctx, token)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, page...)
+		if pages++; next == "" {
+			return all, pages, nil
+		}
+		token = next
+	}
+	return nil, 0, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
+}
+
+// allDisks reads all disks of the folder, whatever made them: the attacher compares the list with what should be
+// attached.
+func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
+	all, err := complete(ctx, (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
+		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token}, priority(budget.List))
+		return list.GetDisks(), list.GetNextPageToken(), err
+	})
+	return all, about(err, "list the disks of folder %s", c.folder)
+}
+
+// ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
+// which never change.
+func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	part, next, err := api.Listing[*compute.Disk]{
+		Of: "disks of " + c.folder, ID: (*compute.Disk).GetId, Compare: strings.Compare, Read: c.allDisks,
+	}.Part(ctx, page)
+	if err != nil {
+		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
+	}
+	list := cloud.VolumeList{Next: next}
+	for _, d := range part {
+		list.Volumes = append(list.Volumes, c.volumeOf(d))
+	}
+	return list, nil
+}
+
+// ListSnapshots returns one page of all snapshots, or of one disk's.
+func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
+	part, next, err := api.Listing[*compute.Snapshot]{
+		Of: "snapshots of " + c.folder, ID: (*compute.Snapshot).GetId, Compare: strings.Compare,
+		Read: func(ctx context.Context) ([]*compute.Snapshot, error) {
+			if of != "" && !objectID(of) {
+				return nil, nil
+			}
+			all, err := c.allSnapshots(ctx, budget.List, "")
+			return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return of != "" && s.GetSourceDiskId() != string(of) }), err
+		},
+	}.Part(ctx, page)
+	if err != nil {
+		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
+	}
+	list := cloud.SnapshotList{Next: next}
+	for _, s := range part {
+		list.Snapshots = append(list.Snapshots, snapshotOf(s))
+	}
+	return list, nil
+}
+
+// allSnapshots reads all snapshots of the folder, or those with a name.
+func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string) ([]*compute.Snapshot, error) {
+	filter := ""
+	if name != "" {
+		filter = fmt.Sprintf("name=%q", name)
+	}
+	all, err := complete(ctx, (*compute.Snapshot).GetId, func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
+		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter}, priority(p))
+		return list.GetSnapshots(), list.GetNextPageToken(), err
+	})
+	if err != nil {
+		return nil, about(err, "list the snapshots of folder %s", c.folder)
+	}
+	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
 }
