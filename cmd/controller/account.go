@@ -247,10 +247,6 @@ func (n noting) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return device, err
 }
 
-func (n noting) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-	return cloud.Modify(ctx, n.Cloud, id, tags)
-}
-
 // remember makes a volume known while there is room. The list makes room.
 func (a *account) remember(id cloud.VolumeID) {
 	a.mu.Lock()

@@ -85,6 +85,13 @@ type Volumes interface {
 	// Capabilities.LargestVolume, fault.Precondition where the cloud refuses while the volume is
 	// attached. fault.Unsupported unless Capabilities.Expand.
 	ExpandVolume(ctx context.Context, id VolumeID, size Bytes) (Expansion, error)
+
+	// ModifyVolume puts tags on a volume and returns when the cloud shows them there. Each replaces what the volume
+	// has under its key, and all others stay. Tags that are there already change nothing, so calling twice is the
+	// same as once. fault.NotFound when there is no such volume; fault.InvalidArgument, and nothing is changed, for a
+	// tag that the cloud would refuse and for one of the driver's own. fault.Unsupported unless Capabilities.Modify; a
+	// backend that cannot embeds NoModify.
+	ModifyVolume(ctx context.Context, id VolumeID, tags []Tag) error
 }
 
 // Attacher is the part of a Cloud that attaches volumes to machines. Both methods answer
@@ -145,7 +152,7 @@ type Capabilities struct {
 	Clones bool
 	// Capacity: the free space is known and true.
 	Capacity bool
-	// Modify: the tags of a volume can be changed later; see Modifier.
+	// Modify: the tags of a volume can be changed later.
 	Modify bool
 	// Health: volumes tell what is wrong with them. Otherwise all of them look healthy.
 	Health bool
@@ -175,22 +182,12 @@ const (
 	ScopeNode   Scope = "node"
 )
 
-// Modifier is the part of a Cloud with Capabilities.Modify. A decorator hides it, and so passes it on by Modify.
-type Modifier interface {
-	// ModifyVolume puts tags on a volume and returns when the cloud shows them there. Each replaces what the volume
-	// has under its key, and all others stay. Tags that are there already change nothing, so calling twice is the
-	// same as once. fault.NotFound when there is no such volume; fault.InvalidArgument, and nothing is changed, for a
-	// tag that the cloud would refuse and for one of the driver's own.
-	ModifyVolume(ctx context.Context, id VolumeID, tags []Tag) error
-}
+// NoModify is embedded by a backend whose volumes have no tags that can be changed.
+type NoModify struct{}
 
-// Modify modifies a volume, or answers fault.Unsupported where the backend cannot.
-func Modify(ctx context.Context, c Cloud, id VolumeID, tags []Tag) error {
-	m, ok := c.(Modifier)
-	if !ok {
-		return fmt.Errorf("modify volume %.80q: %w", id, fault.Unsupported)
-	}
-	return m.ModifyVolume(ctx, id, tags)
+// ModifyVolume answers fault.Unsupported.
+func (NoModify) ModifyVolume(_ context.Context, id VolumeID, _ []Tag) error {
+	return fmt.Errorf("modify volume %.80q: %w", id, fault.Unsupported)
 }
 
 // NoSnapshots is embedded by a backend whose cloud has no snapshots: every method answers

@@ -109,7 +109,7 @@ func (c *checked) ExpandVolume(ctx context.Context, id cloud.VolumeID, size clou
 }
 
 func (c *checked) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-	err := cloud.Modify(ctx, c.Cloud, id, tags)
+	err := c.Cloud.ModifyVolume(ctx, id, tags)
 	c.write("ModifyVolume", err)
 	return err
 }

@@ -168,7 +168,7 @@ func (h Harness) testCutModify(t *testing.T) {
 	h.modifies(t, "a modification that is cut off anywhere is finished by a repeat", func(e *env, vol cloud.Volume) {
 		value := func(n int) cloud.Tag { return cloud.Tag{Key: "team", Value: fmt.Sprintf("cut-%d", n)} }
 		e.ended(func(ctx context.Context, n int) error {
-			return cloud.Modify(ctx, e.c, vol.ID, []cloud.Tag{value(n)})
+			return e.c.ModifyVolume(ctx, vol.ID, []cloud.Tag{value(n)})
 		}, func(n int, _ error) {
 			_, err := until(e, func() (struct{}, error) { return struct{}{}, e.modify(vol.ID, value(n)) })
 			e.ok(err, "ModifyVolume")
@@ -244,7 +244,7 @@ func (e *env) everyCall(ctx context.Context, vol cloud.Volume) {
 		"DeleteVolume": func() error { return e.c.DeleteVolume(ctx, vol.ID) },
 		"ListVolumes":  func() error { _, err := e.c.ListVolumes(ctx, cloud.Page{}); return err },
 		"ExpandVolume": func() error { _, err := e.c.ExpandVolume(ctx, vol.ID, vol.Size); return err },
-		"ModifyVolume": func() error { return cloud.Modify(ctx, e.c, vol.ID, vol.Tags) },
+		"ModifyVolume": func() error { return e.c.ModifyVolume(ctx, vol.ID, vol.Tags) },
 		"Attach":       func() error { _, err := e.c.Attach(ctx, vol.ID, "node"); return err },
 		"Detach":       func() error { return e.c.Detach(ctx, vol.ID, "node") },
 		"CreateSnapshot": func() error {

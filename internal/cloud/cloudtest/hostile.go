@@ -89,7 +89,7 @@ func SurviveAnswers(ctx context.Context, t *testing.T, c cloud.Cloud, o Objects,
 		"CreateVolume of a snapshot": func(ctx context.Context) error { _, err := c.CreateVolume(ctx, restore); return err },
 		"ExpandVolume":               func(ctx context.Context) error { _, err := c.ExpandVolume(ctx, o.Volume, 40*cloud.GiB); return err },
 		"ModifyVolume": func(ctx context.Context) error {
-			return cloud.Modify(ctx, c, o.Volume, []cloud.Tag{{Key: "a", Value: "b"}})
+			return c.ModifyVolume(ctx, o.Volume, []cloud.Tag{{Key: "a", Value: "b"}})
 		},
 		"Attach": func(ctx context.Context) error { _, err := c.Attach(ctx, o.Volume, o.Node); return err },
 		"Detach": func(ctx context.Context) error { return c.Detach(ctx, o.Volume, o.Node) },

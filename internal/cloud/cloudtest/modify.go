@@ -91,7 +91,7 @@ func (e *env) tagRequest() cloud.CreateVolumeRequest {
 }
 
 func (e *env) modify(id cloud.VolumeID, tags ...cloud.Tag) error {
-	return cloud.Modify(e.Context(), e.c, id, tags)
+	return e.c.ModifyVolume(e.Context(), id, tags)
 }
 
 // tagged fails the test unless the volume is as it was, but for these tags.

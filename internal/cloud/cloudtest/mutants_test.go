@@ -91,7 +91,7 @@ func (m mutant) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 
 func (m mutant) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
 	if m.modifyVolume == nil {
-		return cloud.Modify(ctx, m.Cloud, id, tags)
+		return m.Cloud.ModifyVolume(ctx, id, tags)
 	}
 	return m.modifyVolume(m.Cloud, ctx, id, tags)
 }
@@ -142,18 +142,18 @@ type mutation struct {
 var mutants = map[string]mutation{
 	"lets the driver's own tags be changed": {caught: "a tag of the driver's own", breaks: mutant{
 		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-			return cloud.Modify(ctx, good, id, slices.DeleteFunc(slices.Clone(tags), func(t cloud.Tag) bool { return strings.HasPrefix(t.Key, cloud.OwnTags) }))
+			return good.ModifyVolume(ctx, id, slices.DeleteFunc(slices.Clone(tags), func(t cloud.Tag) bool { return strings.HasPrefix(t.Key, cloud.OwnTags) }))
 		}}},
 	"modifies what does not exist": {caught: "fault.NotFound when there is no such volume", breaks: mutant{
 		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-			if err := cloud.Modify(ctx, good, id, tags); fault.Of(err) != fault.NotFound {
+			if err := good.ModifyVolume(ctx, id, tags); fault.Of(err) != fault.NotFound {
 				return err
 			}
 			return nil
 		}}},
 	"forgets a tag of several": {caught: "each tag replaces", breaks: mutant{
 		modifyVolume: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-			return cloud.Modify(ctx, good, id, tags[:min(len(tags), 1)])
+			return good.ModifyVolume(ctx, id, tags[:min(len(tags), 1)])
 		}}},
 	"adopts whatever has the name": {caught: "by whatever volume", stacked: true, breaks: mutant{
 		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {

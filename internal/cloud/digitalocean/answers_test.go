@@ -26,7 +26,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 		})
 		cloudtest.Must(t, err)
 		cloudtest.CloseAfter(t, c.Close)
-		c.seen.put(&volume{ID: string(id), Name: "a"})
+		c.names.Put(id, "a")
 		r := requests{c}
 		write := func(do func(context.Context, *ops.Write) error) func(context.Context) error {
 			return func(ctx context.Context) error { return do(ctx, ops.NewWrite(ctx, budget.Write)) }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -60,16 +61,15 @@ type Cloud struct {
 	log     *zap.Logger
 
 	regions *ops.Reads[struct{}, map[string]bool]
-	seen    cache
+	// names are those of volumes, which never change. many: the account has more volumes than fit on a page.
+	names   block.Cache[cloud.VolumeID, string]
+	many    atomic.Bool
 	clones  *block.Through[snapshot]
 	tagless sync.Once // a warning
 	rights  rights
 }
 
-var (
-	_ cloud.Cloud    = (*Cloud)(nil)
-	_ cloud.Modifier = (*Cloud)(nil)
-)
+var _ cloud.Cloud = (*Cloud)(nil)
 
 // New returns the account that the token opens. It sends nothing yet. What it does in the background
 // ends with ctx or Close.

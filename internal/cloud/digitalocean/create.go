@@ -138,7 +138,7 @@ func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCr
 			case !objectID(made.ID):
 				return nil, "", fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
 			}
-			c.seen.put(made)
+			c.names.Put(cloud.VolumeID(made.ID), made.Name)
 			return made, "", nil
 		},
 	})

@@ -105,7 +105,7 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 		return r.c.sdk.Storage.DeleteVolume(ctx, string(id))
 	}))
 	if err == nil {
-		r.c.seen.forget(id)
+		r.c.names.Invalidate(id)
 	}
 	return "", err
 }

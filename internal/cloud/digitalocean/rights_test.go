@@ -223,14 +223,14 @@ func TestModifyingNeedsItsScopes(t *testing.T) {
 			vol, err := c.CreateVolume(t.Context(), req)
 			must(t, err)
 			account.SetRules(scoped(slices.DeleteFunc(slices.Clone(all), func(scope string) bool { return scope == missing })...))
-			err = cloud.Modify(t.Context(), c, vol.ID, tag("b"))
+			err = c.ModifyVolume(t.Context(), vol.ID, tag("b"))
 			if missing != "" {
 				want(t, err, fault.Denied, missing)
 				return
 			}
 			must(t, err)
 			account.ResetStats()
-			must(t, cloud.Modify(t.Context(), c, vol.ID, tag("b")))
+			must(t, c.ModifyVolume(t.Context(), vol.ID, tag("b")))
 			if sent := account.Exchanges(); len(sent) != 1 || sent[0].Method != http.MethodGet {
 				t.Errorf("what is there already cost %+v, want one read", sent)
 			}

@@ -31,7 +31,7 @@ func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 	case vol.ID != string(id):
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
-	c.seen.put(vol)
+	c.names.Put(cloud.VolumeID(vol.ID), vol.Name)
 	return vol, nil
 }
 
@@ -39,7 +39,7 @@ func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	vol, err := c.readVolume(ctx, id, p)
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
-		c.seen.forget(id)
+		c.names.Invalidate(id)
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}
 	return vol, err
@@ -57,18 +57,18 @@ func (c *Cloud) volumes(doing, name string, p budget.Priority) listOf[volume] {
 
 // volumePage reads the volumes of an account that fit on one page, and nil where they do not.
 func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volume, error) {
-	if c.seen.many.Load() {
+	if c.many.Load() {
 		return nil, nil
 	}
 	list, m, err := readPage(ctx, c.volumes("read several volumes", "", budget.Read), 1, perPage)
 	if err != nil || !m.last {
-		c.seen.many.Store(err == nil)
+		c.many.Store(err == nil)
 		return nil, err
 	}
 	found := make(map[cloud.VolumeID]*block.Volume, len(list))
 	for i := range list {
 		found[cloud.VolumeID(list[i].ID)] = &block.Volume{Volume: volumeOf(&list[i])}
-		c.seen.put(&list[i])
+		c.names.Put(cloud.VolumeID(list[i].ID), list[i].Name)
 	}
 	return found, nil
 }
@@ -113,7 +113,7 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 		return strings.Compare(a.ID, b.ID)
 	})
 	for i := range same {
-		c.seen.put(&same[i])
+		c.names.Put(cloud.VolumeID(same[i].ID), same[i].Name)
 	}
 	return same, nil
 }
@@ -127,7 +127,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 		Read: func(ctx context.Context) ([]volume, error) {
 			all, err := api.Complete(ctx, pages(c.volumes("list volumes", "", budget.List)), id)
 			if err == nil {
-				c.seen.many.Store(len(all) > perPage)
+				c.many.Store(len(all) > perPage)
 			}
 			return all, err
 		},

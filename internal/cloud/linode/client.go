@@ -95,16 +95,13 @@ type Cloud struct {
 	creates, lists, others *budget.Governor
 
 	regions *ops.Reads[struct{}, map[string]capabilities]
-	seen    cache
-	clones  *block.Leftovers // unfinished copies, by their labels
-	kept    times            // when calls have kept sweeps off old copies
-	watched watch            // the unfinished copies that sweeps have seen
+	labels  block.Cache[int, string]    // of volumes, for filters of lists
+	clones  *block.Leftovers            // unfinished copies, by their labels
+	kept    block.Cache[int, time.Time] // when calls have kept sweeps off old copies
+	watched watch                       // the unfinished copies that sweeps have seen
 }
 
-var (
-	_ cloud.Cloud    = (*Cloud)(nil)
-	_ cloud.Modifier = (*Cloud)(nil)
-)
+var _ cloud.Cloud = (*Cloud)(nil)
 
 // New returns the account that the token opens. It sends nothing yet. What it does in the background
 // ends with ctx or Close.

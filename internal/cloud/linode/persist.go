@@ -3,9 +3,9 @@ package linode
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -34,10 +34,8 @@ func CheckPersist(p Persist) error {
 // persistence chooses how volumes are attached. It remembers which Linodes refuse attachments that persist, which
 // saves a request for each further volume and decides nothing else.
 type persistence struct {
-	mode Persist
-
-	mu      sync.Mutex
-	refused map[int]time.Time
+	mode    Persist
+	refused block.Cache[int, time.Time]
 }
 
 // retryPersist is for how long a Linode that refused is not asked again. Its configuration may get room.
@@ -49,17 +47,9 @@ func (p *persistence) tries(linode, refused int) bool {
 	if p.mode != PersistAuto {
 		return p.mode == PersistAlways
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return refused < 2 && time.Since(p.refused[linode]) > retryPersist
+	at, _ := p.refused.Get(linode)
+	return refused < 2 && time.Since(at) > retryPersist
 }
 
 // refuses notes that the Linode took a volume only when it was not asked to keep it.
-func (p *persistence) refuses(linode int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.refused == nil || len(p.refused) >= maxCached {
-		p.refused = map[int]time.Time{}
-	}
-	p.refused[linode] = time.Now()
-}
+func (p *persistence) refuses(linode int) { p.refused.Put(linode, time.Now()) }

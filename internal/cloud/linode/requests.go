@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/linode/linodego"
@@ -98,7 +97,7 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 	n, _ := volumeNumber(id)
 	err := sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DeleteVolume(ctx, n) })
 	if err == nil || statusNotFound(err) {
-		r.c.seen.forget(n)
+		r.c.labels.Invalidate(n)
 		err = nil
 	}
 	return "", err
@@ -152,35 +151,4 @@ func (r requests) Locks(ctx context.Context, id cloud.VolumeID) string {
 		return "" // the cloud's words have to do
 	}
 	return strings.Join(locks, ", ")
-}
-
-// maxCached bounds the cache. What is lost is read by its id.
-const maxCached = 20_000
-
-// cache keeps what volumes are called, for filters of lists. It saves reads and decides nothing.
-type cache struct {
-	mu sync.Mutex
-	of map[int]string
-}
-
-func (k *cache) put(v *volume) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.of == nil || len(k.of) >= maxCached { // volumes that others delete stay in it
-		k.of = map[int]string{}
-	}
-	k.of[v.ID] = v.Label
-}
-
-func (k *cache) get(id int) (string, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	label, known := k.of[id]
-	return label, known
-}
-
-func (k *cache) forget(id int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.of, id)
 }

@@ -46,7 +46,7 @@ func (c *Cloud) keep(ctx context.Context, v *volume, words []string) error {
 	if v.Created != nil && c.now().Sub(*v.Created) < c.orphanAge/2 {
 		return nil
 	}
-	at, known := c.kept.at(v.ID)
+	at, known := c.kept.Get(v.ID)
 	if !known || time.Since(at) >= c.orphanAge/2 {
 		_, err := c.withTags(words, func(words []string) (*volume, error) { return c.touch(ctx, v.ID, words) })
 		switch {
@@ -56,7 +56,7 @@ func (c *Cloud) keep(ctx context.Context, v *volume, words []string) error {
 			return fmt.Errorf("%w: %w", fault.Uncertain, err) // the copy is there
 		}
 		at = time.Now()
-		c.kept.put(v.ID, at)
+		c.kept.Put(v.ID, at)
 	}
 	if err := wait.Sleep(ctx, time.Until(at.Add(c.lateness))); err != nil {
 		return fmt.Errorf("volume %d, the copy, is old, so it takes up to %s to make sure that no sweep removes it, and the next attempt goes on: %w: %w",
@@ -83,28 +83,6 @@ func (c *Cloud) touch(ctx context.Context, id int, words []string) (*volume, err
 			return v, "", err
 		},
 	})
-}
-
-// times remembers when something was done with a volume. It saves requests: what is lost is done again.
-type times struct {
-	mu sync.Mutex
-	of map[int]time.Time
-}
-
-func (t *times) at(id int) (time.Time, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at, known := t.of[id]
-	return at, known
-}
-
-func (t *times) put(id int, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.of == nil || len(t.of) >= maxCached {
-		t.of = map[int]time.Time{}
-	}
-	t.of[id] = at
 }
 
 // watch remembers how this process has seen copies, and since when.

@@ -63,7 +63,7 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	byLabel := map[string][]goal{}
 	for _, op := range of {
 		g := goalOf(op)
-		if label, known := t.c.seen.get(g.volume); known {
+		if label, known := t.c.labels.Get(g.volume); known {
 			byLabel[label] = append(byLabel[label], g)
 		}
 	}

@@ -30,7 +30,7 @@ func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*vol
 	case gone(v):
 		return nil, fmt.Errorf("%s: it is being deleted: %w", doing, fault.NotFound)
 	}
-	c.seen.put(v)
+	c.labels.Put(v.ID, v.Label)
 	return v, nil
 }
 
@@ -38,7 +38,7 @@ func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*vol
 func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
 	v, err := c.readVolume(ctx, id, p)
 	if fault.Of(err) == fault.NotFound {
-		c.seen.forget(id)
+		c.labels.Invalidate(id)
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}
 	return v, err

@@ -64,7 +64,7 @@ func (c *Cloud) sendVolume(ctx context.Context, w *ops.Write, call func(context.
 	case v.ID <= 0:
 		return nil, fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
 	}
-	c.seen.put(v)
+	c.labels.Put(v.ID, v.Label)
 	return v, nil
 }
 

@@ -46,6 +46,8 @@ type Pool struct {
 
 // Local is the backend of one node.
 type Local struct {
+	cloud.NoModify
+
 	node  string
 	pools *pool.Set
 }

@@ -161,10 +161,7 @@ type Cloud struct {
 	cluster string
 }
 
-var (
-	_ cloud.Cloud    = (*Cloud)(nil)
-	_ cloud.Modifier = (*Cloud)(nil)
-)
+var _ cloud.Cloud = (*Cloud)(nil)
 
 // Account returns the account, so that a test that has only the cloud can arm faults.
 func (c *Cloud) Account() *Account { return c.account }

@@ -55,11 +55,6 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	return found, nil
 }
 
-// ModifyVolume passes the call on: it is idempotent as it is.
-func (c *Idempotent) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-	return cloud.Modify(ctx, c.Cloud, id, tags)
-}
-
 // CreateSnapshot returns the snapshot that an earlier call with this name made, if it is one of this
 // volume.
 func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {

@@ -79,7 +79,7 @@ func TestSerializeRefusesASecondChangeAtOnce(t *testing.T) {
 			return err
 		},
 		memory.CallModifyVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			return cloud.Modify(ctx, c, v.ID, []cloud.Tag{{Key: "team", Value: "a"}})
+			return c.ModifyVolume(ctx, v.ID, []cloud.Tag{{Key: "team", Value: "a"}})
 		},
 		memory.CallCreateSnapshot: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
 			_, err := c.CreateSnapshot(ctx, snapshotOf("new", v.ID))

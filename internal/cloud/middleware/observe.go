@@ -132,7 +132,7 @@ func (o *Observe) ExpandVolume(ctx context.Context, id cloud.VolumeID, size clou
 // ModifyVolume observes the call.
 func (o *Observe) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) (err error) {
 	defer o.done(ctx, "ModifyVolume", time.Now(), &err, volumeID(id))
-	return cloud.Modify(ctx, o.Cloud, id, tags)
+	return o.Cloud.ModifyVolume(ctx, id, tags)
 }
 
 // Attach observes the call.

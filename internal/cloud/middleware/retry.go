@@ -87,7 +87,7 @@ func (r *Retry) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 
 // ModifyVolume is repeated: tags that are there already change nothing.
 func (r *Retry) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-	return retryErr(ctx, r.backoff, func() error { return cloud.Modify(ctx, r.Cloud, id, tags) })
+	return retryErr(ctx, r.backoff, func() error { return r.Cloud.ModifyVolume(ctx, id, tags) })
 }
 
 // Detach is repeated: fault.Unavailable says that nothing was changed, so the repeat is the first.

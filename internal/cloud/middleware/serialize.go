@@ -83,7 +83,7 @@ func (s *Serialize) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []
 		return err
 	}
 	defer unlock()
-	return cloud.Modify(ctx, s.Cloud, id, tags)
+	return s.Cloud.ModifyVolume(ctx, id, tags)
 }
 
 // Attach holds the volume, whatever the node: an attach and a detach of one volume never overlap.

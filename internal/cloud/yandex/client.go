@@ -86,14 +86,11 @@ type Cloud struct {
 	log                  *zap.Logger
 
 	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
-	answered, deleted ids
+	answered, deleted block.Cache[string, struct{}]
 	clones            *block.Through[*compute.Snapshot]
 }
 
-var (
-	_ cloud.Cloud    = (*Cloud)(nil)
-	_ cloud.Modifier = (*Cloud)(nil)
-)
+var _ cloud.Cloud = (*Cloud)(nil)
 
 // New returns the folder that the credentials open. It sends nothing yet. What it does in the background
 // ends with ctx or Close.

@@ -3,7 +3,6 @@ package yandex
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
@@ -166,7 +165,7 @@ func (c *Cloud) create(ctx context.Context, k keyed) (id string, err error) {
 			Name: k.name, Kind: k.kind, Object: "create " + k.what + " " + k.request, Priority: budget.Write, Key: key,
 			Submit: k.submit,
 		})
-		known := c.answered.add(made.operation)
+		known := c.answered.Put(made.operation, struct{}{})
 		if err != nil || !made.over {
 			return made.id, err
 		}
@@ -221,31 +220,4 @@ func createdBy(op *operation.Operation) (id string, err error) {
 func failedWith(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.operation != "" && fault.Of(err) != fault.Uncertain
-}
-
-// ids remembers what this process has seen. It saves requests, and says what a repeat has to be answered with.
-type ids struct {
-	mu  sync.Mutex
-	all map[string]bool
-}
-
-// maxIDs bounds what is remembered.
-const maxIDs = 1 << 14
-
-// add reports whether an id was there already.
-func (s *ids) add(id string) (known bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known = s.all[id]
-	if s.all == nil || len(s.all) >= maxIDs {
-		s.all = map[string]bool{}
-	}
-	s.all[id] = true
-	return known
-}
-
-func (s *ids) has(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[id]
 }

@@ -77,7 +77,7 @@ func (c *Cloud) earlierSnapshot(ctx context.Context, req cloud.CreateSnapshotReq
 // snapshotRemains reports whether there is the snapshot of a create that was over with the answer. One that is gone
 // without having been deleted here is lost for good.
 func (c *Cloud) snapshotRemains(ctx context.Context, req cloud.CreateSnapshotRequest, made creation) (bool, error) {
-	if c.deleted.has(made.id) {
+	if _, deleted := c.deleted.Get(made.id); deleted {
 		return false, nil
 	}
 	snap, err := c.readSnapshot(ctx, cloud.SnapshotID(made.id))
@@ -242,7 +242,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 		},
 	})
 	if err == nil {
-		c.deleted.add(string(id))
+		c.deleted.Put(string(id), struct{}{})
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, err
 	}
-	if err := cloud.Modify(ctx, s.cloud, cloud.VolumeID(req.GetVolumeId()), tags); err != nil {
+	if err := s.cloud.ModifyVolume(ctx, cloud.VolumeID(req.GetVolumeId()), tags); err != nil {
 		return nil, err
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil

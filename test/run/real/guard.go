@@ -153,7 +153,7 @@ func (g *Guard) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []clou
 	if err := g.volume(ctx, id); err != nil {
 		return err
 	}
-	return cloud.Modify(ctx, g.Cloud, id, tags)
+	return g.Cloud.ModifyVolume(ctx, id, tags)
 }
 
 // Attach passes the guard's volumes and machines.
