@@ -29,8 +29,6 @@ type Crashes struct {
 	// largest page of a list has.
 	Names cloud.NameRule
 	Page  int
-	// AnyName says in place of Names that the cloud documents no rule and takes any name.
-	AnyName bool
 	// HTTP makes a controller of an account from Fresh whose requests go through what over makes of the transport. NoHTTP: the API is
 	// not one of HTTP.
 	HTTP   func(t *testing.T, account Account, over func(base http.RoundTripper) http.RoundTripper) cloud.Cloud

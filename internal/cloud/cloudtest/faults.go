@@ -31,8 +31,8 @@ type world struct {
 // several pages, forbids names, or whose answers are not the cloud's.
 func (cr Crashes) Faults(t *testing.T) {
 	switch {
-	case (cr.Names.MaxLen == 0) != cr.AnyName:
-		t.Fatal("Crashes.Names is missing: the names that the cloud documents as allowed. A cloud that takes any name sets AnyName instead")
+	case cr.Names.MaxLen == 0:
+		t.Fatal("Crashes.Names is missing: the names that the cloud documents as allowed")
 	case cr.Page == 0:
 		t.Fatal("Crashes.Page is missing: how many volumes the largest page of a list has")
 	case (cr.HTTP == nil) != cr.NoHTTP:
