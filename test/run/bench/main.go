@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
@@ -37,7 +38,7 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "emulated clouds: a part that takes a minute")
 	flag.StringVar(&o.only, "only", "", "emulated clouds: one part: "+partNames())
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if o.cloud == "local" {
 		err := run(ctx, o.bin, o.rounds, os.Stdout)
 		stop()
