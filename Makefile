@@ -226,6 +226,10 @@ chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or a
 	@$(if $(BINARY),$(MAKE) --no-print-directory build)
 	@$(GO) run ./test/run/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
 
+.PHONY: mutants
+mutants: ## Plant faults in the source, one at a time, and fail where no test finds one: ONLY=part of a path
+	@$(GO) run ./test/run/mutants $(if $(ONLY),-only $(ONLY))
+
 .PHONY: failures
 failures: ## Run the test of every row of docs/failures.md and print the table (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
