@@ -34,6 +34,6 @@ func parseLimits(text string) ([]budget.Window, error) {
 		all = append(all, budget.Window{Calls: calls, Per: window, Fixed: true})
 	}
 	slices.SortStableFunc(all, func(a, b budget.Window) int { return cmp.Compare(a.Per, b.Per) })
-	all[len(all)-1].Told = true
+	all[len(all)-1].FromHeaders = true
 	return all, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
-	minute, hour := budget.Window{Calls: 250, Per: time.Minute, Fixed: true}, budget.Window{Calls: 5000, Per: time.Hour, Told: true, Fixed: true}
+	minute, hour := budget.Window{Calls: 250, Per: time.Minute, Fixed: true}, budget.Window{Calls: 5000, Per: time.Hour, FromHeaders: true, Fixed: true}
 	tests := map[string]struct {
 		args []string
 		want []budget.Window

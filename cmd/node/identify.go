@@ -32,7 +32,7 @@ func identify(ctx context.Context, cfg config, foreign func() (int64, error), lo
 			return info, limit, fmt.Errorf("which machine is this? Give --node-id and --zone where there is no metadata service: %w", err)
 		}
 		info.ID, info.Zone = cmp.Or(info.ID, told.ID), cmp.Or(info.Zone, told.Zone)
-		limit.Places = told.Places
+		limit.MaxDisks = told.MaxDisks
 	}
 	var err error
 	info.MaxVolumes, err = limit.Volumes()

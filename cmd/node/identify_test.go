@@ -15,13 +15,13 @@ import (
 func TestWhoTheMachineIsComesFromWhereItIsKnown(t *testing.T) {
 	noRoute := errors.New("no route")
 	served := func(context.Context, string) (machine.Info, error) {
-		return machine.Info{ID: "7", Zone: "us-ord", Places: 16}, nil
+		return machine.Info{ID: "7", Zone: "us-ord", MaxDisks: 16}, nil
 	}
 	silent := func(ctx context.Context, _ string) (machine.Info, error) {
 		<-ctx.Done()
 		return machine.Info{}, noRoute
 	}
-	fallback := func() (machine.Info, error) { return machine.Info{ID: "8", Places: 8}, nil }
+	fallback := func() (machine.Info, error) { return machine.Info{ID: "8", MaxDisks: 8}, nil }
 	noSource := func() (machine.Info, error) { return machine.Info{}, errors.New("no serial number") }
 	tests := map[string]struct {
 		cfg   config

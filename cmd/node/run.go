@@ -171,7 +171,7 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		return plugin{}, err
 	}
 	log.Info("this machine", zap.String("node_id", info.ID), zap.String("zone", info.Zone), zap.Int64("max_volumes", info.MaxVolumes),
-		zap.Int64("places", limit.Places), zap.Int64("reserved", limit.Reserved))
+		zap.Int64("max_disks", limit.MaxDisks), zap.Int64("reserved", limit.Reserved))
 	base.Info, base.Devices, base.MaxVolumes = info, disks, limit.Volumes
 	base.Records = device.NewRecords(filepath.Join(folder, "volumes"))
 	slots := func() (all, used int64, err error) {

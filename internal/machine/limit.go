@@ -4,9 +4,9 @@ package machine
 type Limit struct {
 	// Max is the number that a flag gives; 0: the other fields count.
 	Max int64
-	// Places is how many disks the machine can have. Reserved of them are left to others, and Foreign counts its disks that are not volumes.
-	Places, Reserved int64
-	Foreign          func() (int64, error)
+	// MaxDisks is how many disks the machine can have. Reserved of them are left to others, and Foreign counts its disks that are not volumes.
+	MaxDisks, Reserved int64
+	Foreign            func() (int64, error)
 }
 
 // Volumes returns how many volumes the machine can have now, in addition to its other disks. It is never 0, which would mean that there is no
@@ -19,5 +19,5 @@ func (l Limit) Volumes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(1, l.Places-others-l.Reserved), nil
+	return max(1, l.MaxDisks-others-l.Reserved), nil
 }

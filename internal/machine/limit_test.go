@@ -20,13 +20,13 @@ func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 		"given by the flag":                {5, 16, 2, 4, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := machine.Limit{Max: tc.max, Places: tc.places, Reserved: tc.reserved, Foreign: func() (int64, error) { return tc.others, nil }}
+			l := machine.Limit{Max: tc.max, MaxDisks: tc.places, Reserved: tc.reserved, Foreign: func() (int64, error) { return tc.others, nil }}
 			if got, err := l.Volumes(); got != tc.want || err != nil {
 				t.Errorf("Volumes = %d, %v, want %d", got, err, tc.want)
 			}
 		})
 	}
-	l := machine.Limit{Places: 8, Foreign: func() (int64, error) { return 0, errors.New("no /sys") }}
+	l := machine.Limit{MaxDisks: 8, Foreign: func() (int64, error) { return 0, errors.New("no /sys") }}
 	if got, err := l.Volumes(); err == nil {
 		t.Errorf("Volumes = %d where the other disks cannot be counted", got)
 	}

@@ -27,9 +27,9 @@ const (
 
 var linodeRegion = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
 
-// linodePlaces is how many disks and volumes a Linode with so many MB of memory can have: one for each GiB, at
+// linodeMaxDisks is how many disks and volumes a Linode with so many MB of memory can have: one for each GiB, at
 // least 8 and at most 64.
-func linodePlaces(memory int64) int64 { return min(64, max(8, memory/1024)) }
+func linodeMaxDisks(memory int64) int64 { return min(64, max(8, memory/1024)) }
 
 // Linode asks for the Linode's id, its region and how many disks it can have. A token has to be fetched before.
 // Where the region has no metadata service, the error is final if somebody else answers at its address.
@@ -74,7 +74,7 @@ func askLinode(ctx context.Context, base string) (Info, error) {
 		return Info{}, fmt.Errorf("the metadata service at %s says that this is Linode %d in region %.40q with %d MB of memory; is this a Linode?: %w: %w",
 			base, told.ID, told.Region, told.Specs.Memory, fault.Unavailable, errFinal)
 	}
-	return Info{ID: strconv.FormatInt(told.ID, 10), Zone: told.Region, Places: linodePlaces(told.Specs.Memory)}, nil
+	return Info{ID: strconv.FormatInt(told.ID, 10), Zone: told.Region, MaxDisks: linodeMaxDisks(told.Specs.Memory)}, nil
 }
 
 // LinodeItself asks the machine, below root, what it knows of itself where the region has no metadata service:
@@ -98,7 +98,7 @@ func LinodeItself(root string) (Info, error) {
 	}
 	// The kernel has kept some of it for itself, so whole GiB are rounded up to: that is never more than there is.
 	memory := int64(math.Ceil(float64(kilobytes)/(1<<20))) * 1024
-	return Info{ID: id, Places: linodePlaces(memory)}, nil
+	return Info{ID: id, MaxDisks: linodeMaxDisks(memory)}, nil
 }
 
 func memTotal(info string) (kilobytes int64, err error) {

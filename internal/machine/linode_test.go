@@ -18,7 +18,7 @@ func TestLinodeSaysWhichLinodeThisIsAndHowManyDisksItCanHave(t *testing.T) {
 	for memory, places := range map[int]int64{1 << 10: 8, 8 << 10: 8, 16 << 10: 16, 64 << 10: 64, 96 << 10: 64} {
 		id := account.AddLinode(emulator.Linode{MemoryMB: memory, Region: "us-east"})
 		got, err := machine.Linode(t.Context(), account.Metadata(id))
-		if want := (machine.Info{ID: fmt.Sprint(id), Zone: "us-east", Places: places}); got != want || err != nil {
+		if want := (machine.Info{ID: fmt.Sprint(id), Zone: "us-east", MaxDisks: places}); got != want || err != nil {
 			t.Errorf("Linode with %d MB = %+v, %v, want %+v", memory, got, err, want)
 		}
 	}
@@ -61,10 +61,10 @@ func TestALinodeKnowsItselfWithoutTheService(t *testing.T) {
 		want            machine.Info
 		kind            fault.Kind
 	}{
-		"8 GiB":                 {"12345\n", "MemTotal:        " + gib8 + " kB\nMemFree: 1 kB\n", machine.Info{ID: "12345", Places: 8}, fault.None},
-		"16 GiB":                {"12345", "MemTotal: " + gib16 + " kB\n", machine.Info{ID: "12345", Places: 16}, fault.None},
-		"96 GiB":                {"12345", "MemFree: 5 kB\nMemTotal: " + gib96 + " kB\n", machine.Info{ID: "12345", Places: 64}, fault.None},
-		"1 GiB":                 {"12345", "MemTotal: " + gib1 + " kB\n", machine.Info{ID: "12345", Places: 8}, fault.None},
+		"8 GiB":                 {"12345\n", "MemTotal:        " + gib8 + " kB\nMemFree: 1 kB\n", machine.Info{ID: "12345", MaxDisks: 8}, fault.None},
+		"16 GiB":                {"12345", "MemTotal: " + gib16 + " kB\n", machine.Info{ID: "12345", MaxDisks: 16}, fault.None},
+		"96 GiB":                {"12345", "MemFree: 5 kB\nMemTotal: " + gib96 + " kB\n", machine.Info{ID: "12345", MaxDisks: 64}, fault.None},
+		"1 GiB":                 {"12345", "MemTotal: " + gib1 + " kB\n", machine.Info{ID: "12345", MaxDisks: 8}, fault.None},
 		"another machine":       {"Not Specified", "MemTotal: " + gib8 + " kB\n", machine.Info{}, fault.Unavailable},
 		"a serial with letters": {"12345a", "MemTotal: " + gib8 + " kB\n", machine.Info{}, fault.Unavailable},
 		"no memory":             {"12345", "MemFree: 1 kB\n", machine.Info{}, fault.Unavailable},

@@ -24,8 +24,8 @@ type Info struct {
 	ID string
 	// Zone is its place, in the scope of that cloud's volumes.
 	Zone string
-	// Places is how many disks it can have, its own and volumes together; 0 where the cloud does not say.
-	Places int64
+	// MaxDisks is how many disks it can have, its own and volumes together; 0 where the cloud does not say.
+	MaxDisks int64
 }
 
 // Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has

@@ -41,7 +41,7 @@ func YandexBelow(ctx context.Context, base, root string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if m.Places, err = yandexPlacesBelow(root); err != nil {
+	if m.MaxDisks, err = yandexMaxDisksBelow(root); err != nil {
 		return Info{}, err
 	}
 	return m, nil
@@ -137,8 +137,8 @@ func fewCPUs(model string) int64 {
 	return 18 // standard-v1, and the lowest
 }
 
-// yandexPlaces is how many disks a machine of generation 1.1 can have, the one that it boots from among them.
-func yandexPlaces(model string, cpus, interfaces, filesystems int64) int64 {
+// yandexMaxDisks is how many disks a machine of generation 1.1 can have, the one that it boots from among them.
+func yandexMaxDisks(model string, cpus, interfaces, filesystems int64) int64 {
 	disks := int64(fewDisks)
 	if cpus > fewCPUs(model) {
 		disks = manyDisks
@@ -146,8 +146,8 @@ func yandexPlaces(model string, cpus, interfaces, filesystems int64) int64 {
 	return min(disks, maxDevices-max(interfaces, 1)) - filesystems
 }
 
-// laterPlaces is yandexPlaces for the later generations.
-func laterPlaces(cpus, filesystems int64) int64 {
+// laterMaxDisks is yandexMaxDisks for the later generations.
+func laterMaxDisks(cpus, filesystems int64) int64 {
 	if cpus < laterCPUs {
 		return laterDisks - filesystems
 	}
@@ -160,8 +160,8 @@ const (
 	virtioFS  = 0x001a
 )
 
-// yandexPlacesBelow is the number of places of the machine below root.
-func yandexPlacesBelow(root string) (int64, error) {
+// yandexMaxDisksBelow is the number of places of the machine below root.
+func yandexMaxDisksBelow(root string) (int64, error) {
 	present, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/present"))
 	if err != nil {
 		return 0, fmt.Errorf("count the CPUs: %w: %w", fault.Unavailable, err)
@@ -189,9 +189,9 @@ func yandexPlacesBelow(root string) (int64, error) {
 	_, model, _ := strings.Cut(string(about), "\nmodel name")
 	model, _, _ = strings.Cut(model, "\n")
 	if _, err := os.Stat(filepath.Join(root, "sys/firmware/efi")); err == nil {
-		return laterPlaces(cpus, kinds[virtioFS]), nil
+		return laterMaxDisks(cpus, kinds[virtioFS]), nil
 	}
-	return yandexPlaces(model, cpus, kinds[virtioNet], kinds[virtioFS]), nil
+	return yandexMaxDisks(model, cpus, kinds[virtioNet], kinds[virtioFS]), nil
 }
 
 // countRange counts the numbers of a list such as 0-3,8.

@@ -109,7 +109,7 @@ func TestPlacesOfYandexMachines(t *testing.T) {
 				"/computeMetadata/v1/instance/zone": "projects/b1gcloud/zones/ru-central1-d",
 			})
 			got, err := YandexBelow(t.Context(), base+"/", machineWith(t, tc.model, tc.cpus, tc.virtio...))
-			want := Info{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", Places: tc.want}
+			want := Info{ID: "fhmq1d2l3k4j5h6g7f8d", Zone: "ru-central1-d", MaxDisks: tc.want}
 			if got != want || err != nil {
 				t.Errorf("Yandex = %+v, %v, want %+v", got, err, want)
 			}
@@ -146,7 +146,7 @@ func TestPlacesOfYandexMachinesOfLaterGenerations(t *testing.T) {
 				}
 			}
 			got, err := YandexBelow(t.Context(), base, root)
-			if got.Places != tc.want || err != nil {
+			if got.MaxDisks != tc.want || err != nil {
 				t.Errorf("Yandex = %+v, %v, want %d places", got, err, tc.want)
 			}
 		})

@@ -176,7 +176,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		rate.Refused, rate.Words = true, answer.Error()
 		c.learn(r, rate)
 		if r.Write != nil {
-			r.Write.Undone()
+			r.Write.NotApplied()
 		}
 		return true, nil
 	}

@@ -218,7 +218,7 @@ func TestAnAnswerIsAboutTheBudgetOfItsLimit(t *testing.T) {
 		t.Run(limit, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := budget.New(budget.Config{Windows: []budget.Window{{Calls: 5, Per: time.Hour}}})
-				class := budget.New(budget.Config{Windows: []budget.Window{{Calls: 9, Per: time.Hour, Told: true}}})
+				class := budget.New(budget.Config{Windows: []budget.Window{{Calls: 9, Per: time.Hour, FromHeaders: true}}})
 				base := answers(200, "application/json", `{"n":1}`)
 				c := client(transport(func(r *http.Request) (*http.Response, error) {
 					resp, err := base(r)

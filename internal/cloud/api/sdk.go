@@ -47,10 +47,10 @@ type sending struct {
 
 type sendingKey struct{}
 
-// depart is the Write's Depart, whose context is not the call's, but still within it.
+// depart is the Write's MarkSent, whose context is not the call's, but still within it.
 func depart(ctx context.Context, w *ops.Write) (context.Context, error) {
 	s := ctx.Value(sendingKey{})
-	departed, err := w.Depart()
+	departed, err := w.MarkSent()
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	}
 	at, err := ops.Run(ctx, b.ops, ops.Op[place]{
 		Name: fmt.Sprintf("attach %s to %s", b.VolumeKey(id), b.MachineKey(node)), Kind: "attach",
-		Object: b.VolumeKey(id), Machine: b.MachineKey(node), Involved: b.involved(node), Priority: budget.Attach,
+		Object: b.VolumeKey(id), Machine: b.MachineKey(node), Related: b.related(node), Priority: budget.Attach,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			device, operation, err := b.api.Attach(ctx, w, id, node)
 			return place{device: device}, operation, err
@@ -166,7 +166,7 @@ func (b *Verbs) detachAll(ctx context.Context, id cloud.VolumeID) error {
 func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID) error {
 	_, err := ops.Run(ctx, b.ops, ops.Op[place]{
 		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.MachineKey(from)), Kind: "detach",
-		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Involved: b.involved(from), Priority: budget.Detach, Lease: b.traits.Lease,
+		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Related: b.related(from), Priority: budget.Detach, Lease: b.traits.Lease,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			operation, err := b.api.Detach(ctx, w, id, from)
 			return place{}, operation, err

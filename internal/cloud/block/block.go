@@ -151,8 +151,8 @@ func (b *Verbs) VolumeKey(id cloud.VolumeID) string { return b.traits.VolumeWord
 // MachineKey names a machine in ops, and in errors.
 func (b *Verbs) MachineKey(id cloud.NodeID) string { return b.traits.MachineWord + " " + string(id) }
 
-// involved is the machine in ops where its operations may be about its volumes.
-func (b *Verbs) involved(id cloud.NodeID) string {
+// related is the machine in ops where its operations may be about its volumes.
+func (b *Verbs) related(id cloud.NodeID) string {
 	if !b.traits.MachineHasDisks {
 		return ""
 	}

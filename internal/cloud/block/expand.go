@@ -84,7 +84,7 @@ func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.B
 		Decide: func(v *Volume, settled bool, refusal error) error { return b.decideResize(v, want, settled, refusal) },
 	}
 	if len(v.AttachedTo) > 0 {
-		op.Involved = b.involved(v.AttachedTo[0])
+		op.Related = b.related(v.AttachedTo[0])
 		if b.traits.GrowsOnMachine {
 			op.Machine = b.MachineKey(v.AttachedTo[0])
 		}

@@ -52,7 +52,7 @@ func (p Priority) known() Priority { return max(Default, min(p, List)) }
 // Rate is what an answer says about the budget. The zero value says nothing.
 type Rate struct {
 	// Limit and Remaining are those of one window: the one whose Calls are Limit, else the one
-	// that has Told. Known only if Limit > 0.
+	// that has FromHeaders. Known only if Limit > 0.
 	Limit, Remaining int
 	// Reset is when the cloud says that there is budget again. May be zero.
 	Reset time.Time

@@ -131,8 +131,8 @@ func (g *Governor) Learn(r Rate) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if w := g.windowOf(r); w != nil && r.Limit > 0 && !r.Refused {
-		w.told(now, r.Limit, max(0, r.Remaining))
-		if w.Told {
+		w.learn(now, r.Limit, max(0, r.Remaining))
+		if w.FromHeaders {
 			g.share(r.Limit)
 		}
 	}
@@ -150,8 +150,8 @@ func (g *Governor) Learn(r Rate) {
 // share lets the windows that are a part of the limit in the headers follow it.
 func (g *Governor) share(limit int) {
 	for _, w := range g.windows {
-		if w.Share > 0 && !w.Fixed {
-			w.Calls = max(1, int(w.Share*float64(limit)))
+		if w.Fraction > 0 && !w.Fixed {
+			w.Calls = max(1, int(w.Fraction*float64(limit)))
 		}
 	}
 }
@@ -165,16 +165,16 @@ func (g *Governor) Has(limit int) bool {
 
 // windowOf returns the window that the cloud speaks of, or nil.
 func (g *Governor) windowOf(r Rate) *window {
-	var told *window
+	var learn *window
 	for _, w := range g.windows {
 		if w.Calls == r.Limit {
 			return w
 		}
-		if w.Told {
-			told = w
+		if w.FromHeaders {
+			learn = w
 		}
 	}
-	return told
+	return learn
 }
 
 // refused pauses. Requests that were under way together are refused together, and that counts once.

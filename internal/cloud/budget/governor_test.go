@@ -49,7 +49,7 @@ func (a *account) request(ctx context.Context) budget.Rate {
 			r.Refused, r.Words = true, "429 too many requests"
 			r.RetryAfter = max(r.RetryAfter, (used[0].Add(w.Per).Sub(now)).Truncate(time.Second)+time.Second)
 		}
-		if w.Told {
+		if w.FromHeaders {
 			r.Limit, r.Remaining = w.Calls, max(0, w.Calls-len(used)-1)
 			if len(used) > 0 {
 				r.Reset = used[0].Add(w.Per)
@@ -90,7 +90,7 @@ func call(ctx context.Context, g *budget.Governor, a *account, p budget.Priority
 
 func TestTheLimitsHoldWhateverIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 700, Per: time.Hour, Told: true}}
+		limits := []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 700, Per: time.Hour, FromHeaders: true}}
 		a, g := &account{windows: limits}, budget.New(budget.Config{Windows: limits})
 		began := time.Now()
 		var group sync.WaitGroup
@@ -214,7 +214,7 @@ func TestListsLeaveAReserve(t *testing.T) {
 
 func TestWhatOthersSpendIsBelievedAndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, Told: true}}})
+		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, FromHeaders: true}}})
 		g.Learn(budget.Rate{Limit: 50, Remaining: 10}) // and the account has another limit
 		took := func(n int) time.Duration {
 			began := time.Now()
@@ -241,15 +241,15 @@ func TestAWindowThatIsAShareFollowsTheLimitInTheHeaders(t *testing.T) {
 		limit  int
 		want   int
 	}{
-		"a higher limit":       {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 20_000, 1000},
-		"a lower limit":        {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 1000, 50},
-		"a limit of next to 0": {budget.Window{Calls: 250, Per: time.Minute, Share: .05}, 10, 1},
-		"a fixed window":       {budget.Window{Calls: 250, Per: time.Minute, Share: .05, Fixed: true}, 20_000, 250},
+		"a higher limit":       {budget.Window{Calls: 250, Per: time.Minute, Fraction: .05}, 20_000, 1000},
+		"a lower limit":        {budget.Window{Calls: 250, Per: time.Minute, Fraction: .05}, 1000, 50},
+		"a limit of next to 0": {budget.Window{Calls: 250, Per: time.Minute, Fraction: .05}, 10, 1},
+		"a fixed window":       {budget.Window{Calls: 250, Per: time.Minute, Fraction: .05, Fixed: true}, 20_000, 250},
 		"a window of its own":  {budget.Window{Calls: 250, Per: time.Minute}, 20_000, 250},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := budget.New(budget.Config{Windows: []budget.Window{tc.window, {Calls: 5000, Per: time.Hour, Told: true}}})
+				g := budget.New(budget.Config{Windows: []budget.Window{tc.window, {Calls: 5000, Per: time.Hour, FromHeaders: true}}})
 				g.Learn(budget.Rate{Limit: tc.limit, Remaining: tc.limit})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -280,7 +280,7 @@ func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 20, Per: time.Hour, Told: true, Fixed: true}}})
+				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 20, Per: time.Hour, FromHeaders: true, Fixed: true}}})
 				g.Learn(tc.said)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -312,7 +312,7 @@ func TestARefusalPausesEverythingAndThenGoesOnSlowly(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, Told: true}}})
+				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, FromHeaders: true}}})
 				began := time.Now()
 				tc.rate.Refused = true
 				for range 16 { // those under way together are refused together

@@ -20,11 +20,11 @@ func TestAHundredVolumesOnAScarceBudget(t *testing.T) {
 		silent      bool
 		refused     float64 // share that is allowed
 	}{
-		"the limits of one large cloud":           {[]budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}}, 1, false, 0},
-		"a tenth more than needed in ten minutes": {[]budget.Window{{Calls: 550, Per: 10 * time.Minute, Told: true}}, 1, false, 0},
+		"the limits of one large cloud":           {[]budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, FromHeaders: true}}, 1, false, 0},
+		"a tenth more than needed in ten minutes": {[]budget.Window{{Calls: 550, Per: 10 * time.Minute, FromHeaders: true}}, 1, false, 0},
 		"a tenth more than needed, not told":      {[]budget.Window{{Calls: 550, Per: 10 * time.Minute}}, 1, true, 0},
 		"a tenth of what is needed in a minute":   {minute(50), 1, false, 0},
-		"two controllers, told":                   {[]budget.Window{{Calls: 250, Per: time.Minute, Told: true}}, 2, false, 0.01},
+		"two controllers, told":                   {[]budget.Window{{Calls: 250, Per: time.Minute, FromHeaders: true}}, 2, false, 0.01},
 		"two controllers, not told":               {minute(250), 2, false, 0.05},
 		"two controllers, silent":                 {minute(250), 2, true, 0.1},
 	}

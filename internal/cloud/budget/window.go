@@ -6,19 +6,19 @@ import "time"
 type Window struct {
 	Calls int
 	Per   time.Duration
-	// Told: this is the window that the cloud's headers speak of.
-	Told bool
-	// Share, if not 0, is the part of the limit in the headers that this window is: Calls follow it, unless they are
-	// fixed.
-	Share float64
+	// FromHeaders: the cloud's rate-limit headers describe this window.
+	FromHeaders bool
+	// Fraction, if not 0, is the part of the limit in the headers that this window allows: Calls follow it, unless they
+	// are fixed.
+	Fraction float64
 	// Fixed: Calls are the most that may be sent here, whatever the cloud says of its own limit, because
 	// somebody has decided so. Otherwise Calls follow what the cloud says.
 	Fixed bool
-	// Alike: only requests of one kind are counted here, so none of them leaves a reserve to others.
-	Alike bool
+	// SingleKind: only requests of one kind are counted here, so none of them leaves a reserve to others.
+	SingleKind bool
 }
 
-// A window counts what was sent within the last Per, and what others sent as far as it is told.
+// A window counts what was sent within the last Per, and what others sent as far as the headers say.
 type window struct {
 	Window
 
@@ -57,7 +57,7 @@ func (w *window) left(now time.Time) float64 {
 // for any reserve has none.
 func (w *window) lacks(now time.Time, p Priority) float64 {
 	kept := reserve[p]
-	if w.Alike {
+	if w.SingleKind {
 		kept = 0
 	}
 	return 1 + float64(int(kept*float64(w.Calls))) - w.left(now)
@@ -75,8 +75,8 @@ func (w *window) changes(now time.Time, n float64) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// told takes in what the cloud says about the window.
-func (w *window) told(now time.Time, limit, remaining int) {
+// learn takes in what the cloud says about the window.
+func (w *window) learn(now time.Time, limit, remaining int) {
 	if !w.Fixed {
 		w.Calls = limit
 	}

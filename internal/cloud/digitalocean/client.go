@@ -46,7 +46,7 @@ const (
 // defaultLimits are the cloud's documented limits of one token. Only the hour's is in its headers, and that of a minute
 // is documented as 5 % of it.
 func defaultLimits() []budget.Window {
-	return []budget.Window{{Calls: 250, Per: time.Minute, Share: .05}, {Calls: 5000, Per: time.Hour, Told: true}}
+	return []budget.Window{{Calls: 250, Per: time.Minute, Fraction: .05}, {Calls: 5000, Per: time.Hour, FromHeaders: true}}
 }
 
 // Cloud implements cloud.Cloud over the API of DigitalOcean.

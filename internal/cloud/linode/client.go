@@ -56,7 +56,7 @@ type Classes struct{ Create, List, Other []budget.Window }
 // documented are the cloud's own, each of which its headers speak of.
 func documented() *Classes {
 	told := func(calls int, alike bool) []budget.Window {
-		return []budget.Window{{Calls: calls, Per: time.Minute, Told: true, Alike: alike}}
+		return []budget.Window{{Calls: calls, Per: time.Minute, FromHeaders: true, SingleKind: alike}}
 	}
 	return &Classes{Create: told(100, true), List: told(200, false), Other: told(1600, false)}
 }

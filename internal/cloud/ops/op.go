@@ -34,9 +34,9 @@ type Op[S any] struct {
 	Object string
 	// Machine is what runs one change at a time in the cloud; "": none.
 	Machine string
-	// Involved is another object, in the words of the Tracker, whose operations may be about this one too, such as
-	// the machine in a cloud that lists attaches with it; "": none.
-	Involved string
+	// Related is a second object, in the words of the Tracker, whose operations may affect this one, such as the machine
+	// in a cloud that lists attaches there; "": none.
+	Related string
 
 	// Priority and Key become those of the Write.
 	Priority budget.Priority
@@ -92,8 +92,8 @@ type Tracker interface {
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
 }
 
-// Each reads by itself, all at once, each operation that a list has not shown, and adds it to what was found. An error
-// says that nothing was found at all; what the answer lacks otherwise could not be read this time.
+// Each reads, concurrently and one by one, the operations that found lacks, and adds them. It fails only if nothing could
+// be read at all; what the answer lacks otherwise could not be read this time.
 func Each(
 	ctx context.Context, of []Operation, found map[string]Outcome, one func(context.Context, Operation) (Outcome, error),
 ) (map[string]Outcome, error) {

@@ -37,7 +37,7 @@ func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
 		return none, fmt.Errorf("%s: %w", op.Name, err)
 	}
 	defer leave()
-	if f, ok := r.underWay(op.Object).(*flight[S]); ok && f.op.Name == op.Name && f.write.goesOn() {
+	if f, ok := r.underWay(op.Object).(*inflight[S]); ok && f.op.Name == op.Name && f.write.detached() {
 		select {
 		case <-f.done:
 			return f.answer, f.err
@@ -49,8 +49,8 @@ func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
 	if err != nil {
 		return none, fmt.Errorf("%s: %w: nothing was sent, it waited behind %d other changes: %w", op.Name, fault.Unavailable, behind, err)
 	}
-	f := newFlight(ctx, r, op)
-	if !r.spawn(func() { f.fly(release) }) {
+	f := newInflight(ctx, r, op)
+	if !r.spawn(func() { f.run(release) }) {
 		release()
 		return none, fmt.Errorf("%s: %w: the program ends", op.Name, fault.Unavailable)
 	}
@@ -91,9 +91,9 @@ func (r *Runner) Repeat(ctx context.Context, call func() error) error {
 // Settle waits until nothing is under way with an object, and reads it then.
 func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx context.Context) (S, error)) (S, error) {
 	var none S
-	if f, ok := r.underWay(object).(interface{ landed() <-chan struct{} }); ok { // its request may not have been answered yet
+	if f, ok := r.underWay(object).(interface{ ended() <-chan struct{} }); ok { // its request may not have been answered yet
 		select {
-		case <-f.landed():
+		case <-f.ended():
 		case <-ctx.Done():
 			return none, fmt.Errorf("wait for what is under way with %s: %w: %w", object, fault.Unavailable, ctx.Err())
 		}
@@ -104,8 +104,8 @@ func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx
 	return state(ctx)
 }
 
-// flight is a change that has left the queue. It ends with its operation in the cloud, not with its caller.
-type flight[S any] struct {
+// inflight is a change that has left the queue. It ends with its operation in the cloud, not with its caller.
+type inflight[S any] struct {
 	r     *Runner
 	op    Op[S]
 	write *Write
@@ -116,16 +116,16 @@ type flight[S any] struct {
 	err    error
 }
 
-func newFlight[S any](ctx context.Context, r *Runner, op Op[S]) *flight[S] {
-	f := &flight[S]{r: r, op: op, done: make(chan struct{}), write: &Write{Priority: op.Priority, Key: op.Key, caller: ctx}}
+func newInflight[S any](ctx context.Context, r *Runner, op Op[S]) *inflight[S] {
+	f := &inflight[S]{r: r, op: op, done: make(chan struct{}), write: &Write{Priority: op.Priority, Key: op.Key, caller: ctx}}
 	f.write.ctx, f.write.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return f
 }
 
-func (f *flight[S]) landed() <-chan struct{} { return f.done }
+func (f *inflight[S]) ended() <-chan struct{} { return f.done }
 
-// fly carries the change out in a goroutine of its own.
-func (f *flight[S]) fly(release func()) {
+// run carries the change out in a goroutine of its own.
+func (f *inflight[S]) run(release func()) {
 	stop := context.AfterFunc(f.r.life, func() { f.write.cancel(context.Canceled) })
 	f.r.begin(f.op.Object, f)
 	end := f.r.cfg.Metrics.begins()
@@ -147,7 +147,7 @@ func (f *flight[S]) fly(release func()) {
 }
 
 // perform sends the request until it is taken on or finally refused.
-func (f *flight[S]) perform() (answer S, err error) {
+func (f *inflight[S]) perform() (answer S, err error) {
 	unexplained, began := 0, time.Now()
 	for attempt := 0; ; attempt++ {
 		if f.op.Lease > 0 {
@@ -166,7 +166,7 @@ func (f *flight[S]) perform() (answer S, err error) {
 		case fault.Of(err) == fault.Uncertain:
 			return answer, err
 		}
-		f.write.Undone()
+		f.write.NotApplied()
 		if errors.Is(err, ErrLate) && f.rest(attempt, began) == nil {
 			continue
 		}
@@ -196,12 +196,12 @@ func (f *flight[S]) perform() (answer S, err error) {
 
 // rest is the pause between two attempts. Like the reads of an operation, the attempts become rarer with time: a machine may
 // be busy for an hour, as with a backup, and each attempt costs a request of the API's budget.
-func (f *flight[S]) rest(attempt int, began time.Time) error {
+func (f *inflight[S]) rest(attempt int, began time.Time) error {
 	return wait.Sleep(f.write.ctx, max(f.r.cfg.Busy.Pause(attempt+1), time.Since(began)/ageShare))
 }
 
 // check reads and decides before a request that must be sent soon after.
-func (f *flight[S]) check() (S, error) {
+func (f *inflight[S]) check() (S, error) {
 	state, err := f.op.State(f.write.ctx)
 	if err != nil {
 		return state, err
@@ -214,12 +214,12 @@ func (f *flight[S]) check() (S, error) {
 //
 // A machine that is busy with a change of another object shows nothing in this one's state, so of the
 // refusals for that only the first is looked into: it may be an earlier change of this very object.
-func (f *flight[S]) explain(refusal error, attempt int) (state S, waited int, err error) {
+func (f *inflight[S]) explain(refusal error, attempt int) (state S, waited int, err error) {
 	busy := fault.Of(refusal) == fault.Busy
 	if f.op.State == nil || busy && attempt > 0 {
 		return state, 0, refusal
 	}
-	waited, unsettled := f.r.settle(f.write.ctx, f.op.Object, f.op.Involved)
+	waited, unsettled := f.r.settle(f.write.ctx, f.op.Object, f.op.Related)
 	if busy && waited == 0 {
 		return state, 0, refusal
 	}
@@ -235,7 +235,7 @@ func (f *flight[S]) explain(refusal error, attempt int) (state S, waited int, er
 
 // track waits for the operation that the request began. Only one that is seen to have failed has changed
 // nothing; of one that could not be followed to its end the outcome is open.
-func (f *flight[S]) track(id string) error {
+func (f *inflight[S]) track(id string) error {
 	began := Operation{Object: f.op.Object, Kind: f.op.Kind, ID: id, Began: time.Now()}
 	err := f.r.poller.wait(f.write.ctx, began)
 	var failed *failedOperation
@@ -243,7 +243,7 @@ func (f *flight[S]) track(id string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &failed):
-		f.write.Undone()
+		f.write.NotApplied()
 		if fault.Of(failed) != fault.None {
 			return failed
 		}

@@ -56,7 +56,7 @@ func (s *site) submit(ctx context.Context, w *ops.Write, to int) (int, string, e
 	if ctx.Err() != nil {
 		return 0, "", fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
 	}
-	answer, err := w.Depart()
+	answer, err := w.MarkSent()
 	if err != nil {
 		return 0, "", err
 	}

@@ -47,9 +47,9 @@ type Runner struct {
 	die     context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	flights map[string]any // by object
+	mu       sync.Mutex
+	closed   bool
+	inflight map[string]any // by object
 }
 
 // New returns a Runner that works until ctx ends or Close is called.
@@ -67,7 +67,7 @@ func New(ctx context.Context, cfg Config) *Runner {
 		cfg.Busy = wait.Backoff{First: 500 * time.Millisecond, Max: 3 * time.Second}
 	}
 	cfg.Busy.Rand = cfg.Rand
-	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, capacity: cfg.Capacity, held: map[string]bool{}}, flights: map[string]any{}}
+	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, capacity: cfg.Capacity, held: map[string]bool{}}, inflight: map[string]any{}}
 	r.life, r.die = context.WithCancel(ctx)
 	r.poller = newPoller(r)
 	return r
@@ -153,19 +153,19 @@ func (r *Runner) Bounded(ctx context.Context) (context.Context, context.CancelFu
 func (r *Runner) underWay(object string) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.flights[object]
+	return r.inflight[object]
 }
 
 func (r *Runner) begin(object string, f any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.flights[object] = f
+	r.inflight[object] = f
 }
 
 func (r *Runner) end(object string, f any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.flights[object] == f {
-		delete(r.flights, object)
+	if r.inflight[object] == f {
+		delete(r.inflight, object)
 	}
 }

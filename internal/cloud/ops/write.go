@@ -50,11 +50,11 @@ func NewWrite(ctx context.Context, p budget.Priority) *Write {
 	return &Write{Priority: p, caller: ctx, ctx: ctx, cancel: func(error) {}}
 }
 
-// Depart is called right before the request leaves. The context that it returns bounds the answer, and does
+// MarkSent is called right before the request leaves. The context that it returns bounds the answer, and does
 // not end with the caller: a connection that is cut while the cloud acts leaves the outcome open. An error
 // says that the request must not be sent. Where there is a moment by which it must be, the context ends then with ErrLate,
 // unless Connected is called.
-func (w *Write) Depart() (context.Context, error) {
+func (w *Write) MarkSent() (context.Context, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -88,8 +88,8 @@ func (w *Write) Connected() {
 	}
 }
 
-// Undone is called when the answer proves that the request has changed nothing. It may be sent again.
-func (w *Write) Undone() {
+// NotApplied is called when the answer proves that the request has changed nothing. It may be sent again.
+func (w *Write) NotApplied() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.land()
@@ -139,8 +139,8 @@ func (w *Write) end() {
 	w.cancel(nil)
 }
 
-// goesOn reports whether the change was sent and its caller has gone.
-func (w *Write) goesOn() bool {
+// detached reports whether the change was sent and its caller has gone.
+func (w *Write) detached() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent && w.left

@@ -126,7 +126,7 @@ func (a *channel) Invoke(ctx context.Context, method string, args, reply any, op
 			return r.explained(err)
 		}
 		if r.write != nil {
-			r.write.Undone()
+			r.write.NotApplied()
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	without := fault.Unavailable // what is known of a request that has left and got no answer
 	if r.write != nil {
 		without = fault.Uncertain
-		ctx, err = r.write.Depart()
+		ctx, err = r.write.MarkSent()
 	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ops.AnswerTimeout)

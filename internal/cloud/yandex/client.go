@@ -85,9 +85,9 @@ type Cloud struct {
 	orphanAge, interval  time.Duration
 	log                  *zap.Logger
 
-	// answered are the operations that creates were answered with, deleted the snapshots that callers have deleted.
-	answered, deleted block.Cache[string, struct{}]
-	clones            *block.Through[*compute.Snapshot]
+	// seenOperations are those that creates were answered with, deleted the snapshots that callers have deleted.
+	seenOperations, deleted block.Cache[string, struct{}]
+	clones                  *block.Through[*compute.Snapshot]
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -159,10 +159,10 @@ func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Byte
 func (c *Cloud) Check(ctx context.Context) error {
 	_, disks := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
 	if disks != nil && fault.Of(disks) != fault.Denied {
-		return about(disks, "read the disks of folder %s", c.folder)
+		return wrap(disks, "read the disks of folder %s", c.folder)
 	}
 	_, snapshots := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
-	err := errors.Join(about(disks, "read the disks of folder %s", c.folder), about(snapshots, "read the snapshots of folder %s", c.folder))
+	err := errors.Join(wrap(disks, "read the disks of folder %s", c.folder), wrap(snapshots, "read the snapshots of folder %s", c.folder))
 	if a := answerOf(err); a != nil && a.code == codes.PermissionDenied {
 		return fmt.Errorf("the account lacks a right; compute.editor for the folder has all that are needed: %w", err)
 	}
@@ -307,7 +307,7 @@ func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 			if fault.Of(err) == fault.None {
 				err = fmt.Errorf("%w: %w", fault.Unavailable, err)
 			}
-			return Token{}, about(err, "ask for a token of the machine's service account")
+			return Token{}, wrap(err, "ask for a token of the machine's service account")
 		}
 		return token, nil
 	}
@@ -326,6 +326,6 @@ func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 	case a != nil && (a.code == codes.InvalidArgument || a.code == codes.NotFound || a.code == codes.FailedPrecondition):
 		return Token{}, fmt.Errorf("the authorized key is not accepted; was it deleted, or its account?: %w: %w", fault.Denied, a)
 	default:
-		return Token{}, about(err, "exchange the authorized key for a token")
+		return Token{}, wrap(err, "exchange the authorized key for a token")
 	}
 }

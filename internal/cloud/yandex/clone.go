@@ -61,18 +61,18 @@ func (c *Cloud) makeTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
-	return c.takeSnapshot(ctx, keyed{
+	return c.takeSnapshot(ctx, idempotentCreate{
 		name: fmt.Sprintf("make the temporary snapshot for volume %q of disk %s", req.Name, req.Source.Volume),
-		what: keyTemporary, request: req.Name, wait: true, remains: c.temporaryRemains,
+		what: keyTemporary, request: req.Name, wait: true, exists: c.temporaryExists,
 	}, &compute.CreateSnapshotRequest{
 		FolderId: c.folder, DiskId: string(req.Source.Volume), Name: c.temporaryName(req.Name),
 		Description: description + ", which removes it too", Labels: labels,
 	})
 }
 
-// temporaryRemains reports whether there is the temporary snapshot of a create that was over with the answer. While
-// one is being removed it may come back, if that fails, so another is not made before the end.
-func (c *Cloud) temporaryRemains(ctx context.Context, made creation) (bool, error) {
+// temporaryExists reports whether the temporary snapshot of an already finished create still exists. A deletion that runs
+// may fail and leave it, so another is made only after that has ended.
+func (c *Cloud) temporaryExists(ctx context.Context, made createResult) (bool, error) {
 	snap, err := c.findSnapshot(ctx, cloud.SnapshotID(made.id))
 	switch {
 	case err != nil:

@@ -91,7 +91,7 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 			}
 		}
 	})
-	return vol, about(err, "create volume %q", req.Name)
+	return vol, wrap(err, "create volume %q", req.Name)
 }
 
 // checkSource reads the snapshot of a refused create. It reports whether the disk has to be larger, which
@@ -126,7 +126,7 @@ func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, re
 	}
 	switch id := body.GetDiskPlacementPolicy().GetPlacementGroupId(); {
 	case err != nil:
-		return about(err, "read which zones have disks of the type %s", body.GetTypeId())
+		return wrap(err, "read which zones have disks of the type %s", body.GetTypeId())
 	case !slices.Contains(kind.GetZoneIds(), body.GetZoneId()):
 		return fmt.Errorf("%s has no disks of the type %s: %w", body.GetZoneId(), body.GetTypeId(), fault.NoZone)
 	case id != "":
@@ -135,7 +135,7 @@ func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, re
 		case saysNone(err):
 			return fmt.Errorf("there is no placement group %s of disks: %w", id, fault.InvalidArgument)
 		case err != nil:
-			return about(err, "read the zone of placement group %s", id)
+			return wrap(err, "read the zone of placement group %s", id)
 		case group.GetZoneId() != body.GetZoneId():
 			return fmt.Errorf("placement group %s is in %s: %w", id, group.GetZoneId(), fault.NoZone)
 		}
@@ -149,13 +149,13 @@ func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, re
 // createOne makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever
 // disk; then nothing of this call is left.
 func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest) (cloud.Volume, error) {
-	k := keyed{
+	k := idempotentCreate{
 		name: fmt.Sprintf("create volume %q of %s in %s as %s", req.Name, cloud.Bytes(body.GetSize()), body.GetZoneId(), body.GetTypeId()),
 		kind: "create", what: keyDisk, request: req.Name, wait: true,
 		send: func(ctx context.Context, w *ops.Write) (*operation.Operation, error) {
 			return c.disks.Create(ctx, body, by(w))
 		},
-		remains: func(ctx context.Context, made creation) (bool, error) { return c.diskRemains(ctx, req, made) },
+		exists: func(ctx context.Context, made createResult) (bool, error) { return c.diskExists(ctx, req, made) },
 	}
 	if body.GetSnapshotId() != "" {
 		k.name, k.kind = k.name+" from snapshot "+body.GetSnapshotId(), "restore"
@@ -172,9 +172,9 @@ func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, bo
 	return c.created(ctx, req, body.GetName(), cloud.VolumeID(id))
 }
 
-// diskRemains reports whether there is the disk of a create that was over with the answer. Where it is gone, and the
-// request has another disk, that one is the request's: fault.Conflict.
-func (c *Cloud) diskRemains(ctx context.Context, req cloud.CreateVolumeRequest, made creation) (bool, error) {
+// diskExists reports whether the disk of an already finished create still exists. Where it is gone, and the request has
+// another disk, that one is the request's: fault.Conflict.
+func (c *Cloud) diskExists(ctx context.Context, req cloud.CreateVolumeRequest, made createResult) (bool, error) {
 	d, err := c.findDisk(ctx, cloud.VolumeID(made.id), budget.Read)
 	switch {
 	case err != nil:

@@ -153,8 +153,8 @@ func saysNone(err error) bool {
 	return a != nil && a.code == codes.NotFound
 }
 
-// about says what an error is about.
-func about(err error, format string, args ...any) error {
+// wrap puts what was done before an error; nil stays nil.
+func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}

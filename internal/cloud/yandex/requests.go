@@ -123,7 +123,7 @@ func (c *Cloud) findInstance(ctx context.Context, id string) (*compute.Instance,
 	case saysNone(err):
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
-		return nil, about(err, "read instance %s", id)
+		return nil, wrap(err, "read instance %s", id)
 	case instance.GetId() != id:
 		return nil, fmt.Errorf("read instance %s: %w: the answer is about something else", id, fault.Unavailable)
 	}
@@ -133,50 +133,51 @@ func (c *Cloud) findInstance(ctx context.Context, id string) (*compute.Instance,
 // maxKeys is how many idempotency keys one call tries before it creates without one.
 const maxKeys = 8
 
-// creation is a create as the cloud answered it.
-type creation struct {
-	// id is of what is made, and operation of what makes it.
+// createResult is the answer to a create.
+type createResult struct {
+	// id is the object's, and operation the id of the operation that makes it.
 	id, operation string
-	// over: the operation had ended with the answer, so it may be that of an earlier call. failure is its error.
-	over    bool
-	failure error
+	// finished: the operation was already done when the cloud answered, so it may belong to an earlier call. failure is
+	// its error.
+	finished bool
+	failure  error
 }
 
-// keyed is a create under an idempotency key.
-type keyed struct {
+// idempotentCreate is a create under an idempotency key.
+type idempotentCreate struct {
 	// name and kind are the Op's, what and request are what the key follows from.
 	name, kind, what, request string
 	// wait: the call returns when the operation has ended.
 	wait bool
 	send func(ctx context.Context, w *ops.Write) (*operation.Operation, error)
-	// remains reports whether there is what an operation made that was over with the answer. It removes what a
-	// failed one has left.
-	remains func(ctx context.Context, made creation) (bool, error)
+	// exists reports whether the object that an already finished operation made still exists. It deletes what a failed
+	// operation left behind.
+	exists func(ctx context.Context, made createResult) (bool, error)
 }
 
 // create sends a create. A key that the cloud knows is answered with the operation that it began once, whatever became
 // of that: one that runs is joined, and what one has made is the answer. Where it failed, or what it made is gone, the
 // key is used up, and the next one follows from that operation, so that every controller finds the same. An error may
 // come with the id of what the failed operation was to make.
-func (c *Cloud) create(ctx context.Context, k keyed) (id string, err error) {
+func (c *Cloud) create(ctx context.Context, k idempotentCreate) (id string, err error) {
 	key := c.idempotencyKey(k.what, k.request, "")
 	for n := 0; ; n++ {
-		made, err := ops.Run(ctx, c.ops, ops.Op[creation]{
+		made, err := ops.Run(ctx, c.ops, ops.Op[createResult]{
 			Name: k.name, Kind: k.kind, Object: "create " + k.what + " " + k.request, Priority: budget.Write, Key: key,
 			Submit: k.submit,
 		})
-		known := c.answered.Put(made.operation, struct{}{})
-		if err != nil || !made.over {
+		known := c.seenOperations.Put(made.operation, struct{}{})
+		if err != nil || !made.finished {
 			return made.id, err
 		}
-		there, err := k.remains(ctx, made)
+		there, err := k.exists(ctx, made)
 		switch {
 		case there && known:
 			return "", fmt.Errorf("%s: an earlier call has made %s for it: %w", k.name, made.id, fault.Conflict)
 		case err != nil || there:
-			return made.id, about(err, "%s", k.name)
+			return made.id, wrap(err, "%s", k.name)
 		case n == maxKeys && made.failure != nil:
-			return "", about(made.failure, "%s", k.name)
+			return "", wrap(made.failure, "%s", k.name)
 		case n == maxKeys:
 			return "", fmt.Errorf("%s: what earlier calls made for it was removed: %w", k.name, fault.Unavailable)
 		}
@@ -186,7 +187,7 @@ func (c *Cloud) create(ctx context.Context, k keyed) (id string, err error) {
 	}
 }
 
-func (k keyed) submit(ctx context.Context, w *ops.Write) (made creation, operation string, err error) {
+func (k idempotentCreate) submit(ctx context.Context, w *ops.Write) (made createResult, operation string, err error) {
 	op, err := k.send(ctx, w)
 	if made.operation, err = started(op, err); err != nil {
 		return made, "", err
@@ -194,7 +195,7 @@ func (k keyed) submit(ctx context.Context, w *ops.Write) (made creation, operati
 	if made.id, err = createdBy(op); err != nil {
 		return made, "", err
 	}
-	if made.over, made.failure = op.GetDone(), failureOf(op); made.over || !k.wait {
+	if made.finished, made.failure = op.GetDone(), failureOf(op); made.finished || !k.wait {
 		return made, "", nil
 	}
 	return made, made.operation, nil

@@ -41,15 +41,15 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	defer cancel()
 	snap, err := c.earlierSnapshot(ctx, req)
 	if err == nil && snap == nil {
-		snap, err = c.takeSnapshot(ctx, keyed{
+		snap, err = c.takeSnapshot(ctx, idempotentCreate{
 			name: doing, what: keySnapshot, request: req.Name,
-			remains: func(ctx context.Context, made creation) (bool, error) { return c.snapshotRemains(ctx, req, made) },
+			exists: func(ctx context.Context, made createResult) (bool, error) { return c.snapshotExists(ctx, req, made) },
 		}, &compute.CreateSnapshotRequest{
 			FolderId: c.folder, DiskId: string(req.Volume), Name: c.cloudName(req.Name), Description: description, Labels: labels,
 		})
 	}
 	if err != nil {
-		return cloud.Snapshot{}, about(err, "%s", doing)
+		return cloud.Snapshot{}, wrap(err, "%s", doing)
 	}
 	return snapshotOf(snap), nil
 }
@@ -74,9 +74,9 @@ func (c *Cloud) earlierSnapshot(ctx context.Context, req cloud.CreateSnapshotReq
 	return ours[0], nil
 }
 
-// snapshotRemains reports whether there is the snapshot of a create that was over with the answer. One that is gone
-// without having been deleted here is lost for good.
-func (c *Cloud) snapshotRemains(ctx context.Context, req cloud.CreateSnapshotRequest, made creation) (bool, error) {
+// snapshotExists reports whether the snapshot of an already finished create still exists. One that is gone without having
+// been deleted here is lost for good.
+func (c *Cloud) snapshotExists(ctx context.Context, req cloud.CreateSnapshotRequest, made createResult) (bool, error) {
 	if _, deleted := c.deleted.Get(made.id); deleted {
 		return false, nil
 	}
@@ -93,7 +93,7 @@ func (c *Cloud) snapshotRemains(ctx context.Context, req cloud.CreateSnapshotReq
 }
 
 // takeSnapshot sends a create and reads what it makes.
-func (c *Cloud) takeSnapshot(ctx context.Context, k keyed, body *compute.CreateSnapshotRequest) (*compute.Snapshot, error) {
+func (c *Cloud) takeSnapshot(ctx context.Context, k idempotentCreate, body *compute.CreateSnapshotRequest) (*compute.Snapshot, error) {
 	k.kind = "snapshot"
 	k.send = func(ctx context.Context, w *ops.Write) (*operation.Operation, error) {
 		return c.snapshots.Create(ctx, body, by(w))
@@ -197,7 +197,7 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute
 	snap, err := c.snapshots.Get(ctx, &compute.GetSnapshotRequest{SnapshotId: string(id)})
 	switch {
 	case err != nil:
-		return nil, about(err, "read snapshot %s", id)
+		return nil, wrap(err, "read snapshot %s", id)
 	case snap.GetId() != string(id):
 		return nil, fmt.Errorf("read snapshot %s: %w: the answer is about something else", id, fault.Unavailable)
 	}

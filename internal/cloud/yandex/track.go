@@ -56,7 +56,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	var header metadata.MD
 	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(trackPriority), grpc.Header(&header))
-	err = about(err, "read operation %s", op.ID)
+	err = wrap(err, "read operation %s", op.ID)
 	switch {
 	case saysNone(err) && (op.Began.IsZero() || time.Since(op.Began) < freshOperation): // one that was found running is there
 		return ops.Outcome{}, nil
@@ -95,7 +95,7 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 			return nil, nil
 		}
 		if err != nil {
-			return nil, about(err, "read the operations of %s", object)
+			return nil, wrap(err, "read the operations of %s", object)
 		}
 		recent := false
 		for _, op := range page {

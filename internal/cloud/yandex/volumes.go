@@ -76,7 +76,7 @@ func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	d, err := c.disks.Get(ctx, &compute.GetDiskRequest{DiskId: string(id)}, priority(p))
 	switch {
 	case err != nil:
-		return nil, about(err, "read disk %s", id)
+		return nil, wrap(err, "read disk %s", id)
 	case d.GetId() != string(id):
 		return nil, fmt.Errorf("read disk %s: %w: the answer is about something else", id, fault.Unavailable)
 	}
@@ -101,7 +101,7 @@ func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, e
 		return list.GetDisks(), list.GetNextPageToken(), err
 	})
 	if err != nil {
-		return nil, about(err, "find disks named %s", name)
+		return nil, wrap(err, "find disks named %s", name)
 	}
 	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetName() != name || d.GetStatus() == compute.Disk_DELETING })
 	slices.SortFunc(same, oldestFirst)
@@ -169,7 +169,7 @@ func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token}, priority(budget.List))
 		return list.GetDisks(), list.GetNextPageToken(), err
 	})
-	return all, about(err, "list the disks of folder %s", c.folder)
+	return all, wrap(err, "list the disks of folder %s", c.folder)
 }
 
 // ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
@@ -221,7 +221,7 @@ func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string
 		return list.GetSnapshots(), list.GetNextPageToken(), err
 	})
 	if err != nil {
-		return nil, about(err, "list the snapshots of folder %s", c.folder)
+		return nil, wrap(err, "list the snapshots of folder %s", c.folder)
 	}
 	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
 }

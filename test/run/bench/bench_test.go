@@ -31,7 +31,7 @@ func TestEachCloudStaysWithinTheLimitsOfItsAPI(t *testing.T) {
 func TestABudgetThatIsTooSmallIsSeen(t *testing.T) {
 	var out bytes.Buffer
 	b := &cloudBench{target: digitalOceanTarget, table: &table{out: &out}}
-	l := limit{takes: time.Second, atOnce: 16, cloud: []budget.Window{{Calls: 2 * volumes, Per: time.Hour, Told: true}}}
+	l := limit{takes: time.Second, atOnce: 16, cloud: []budget.Window{{Calls: 2 * volumes, Per: time.Hour, FromHeaders: true}}}
 	run, err := b.simulate(t, l)
 	if err != nil {
 		t.Fatal(err)

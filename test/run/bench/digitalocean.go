@@ -12,7 +12,7 @@ import (
 var digitalOceanTarget = target{
 	name:    "digitalocean",
 	emulate: emulateDigitalOcean,
-	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, Told: true}},
+	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, FromHeaders: true}},
 	flood:   600,
 	bars:    &bars6{each: 1.5, foreign: 2, alone: 12},
 	vendor: given{

@@ -68,8 +68,8 @@ func (t target) bounded(free limitedRun) []limit {
 	}
 	need := spare * float64(free.all())
 	// Of the whole, and at each moment.
-	hour := []budget.Window{{Calls: int(math.Ceil(need)), Per: time.Hour, Told: true}}
-	steady := []budget.Window{{Calls: int(math.Ceil(need / free.took.Seconds() * instant.Seconds())), Per: instant, Told: true}}
+	hour := []budget.Window{{Calls: int(math.Ceil(need)), Per: time.Hour, FromHeaders: true}}
+	steady := []budget.Window{{Calls: int(math.Ceil(need / free.took.Seconds() * instant.Seconds())), Per: instant, FromHeaders: true}}
 	return []limit{
 		{what: fmt.Sprintf("need + 10 %%: %s, learnt", text(hour)), atOnce: 16, cloud: hour, told: endless},
 		{what: fmt.Sprintf("need + 10 %%: %s", text(steady)), atOnce: 16, cloud: steady, told: steady},
@@ -87,7 +87,7 @@ func (t target) bounds() string {
 }
 
 // endless is what a controller is told that has to find out by itself.
-var endless = []budget.Window{{Calls: 1e8, Per: time.Hour, Told: true}}
+var endless = []budget.Window{{Calls: 1e8, Per: time.Hour, FromHeaders: true}}
 
 func text(limits []budget.Window) (s string) {
 	for i, l := range limits {
