@@ -12,8 +12,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
 )
 
 // The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.
@@ -42,14 +44,8 @@ func TestTheMetricsOfThePools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	snapshot, err := l.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: made.ID})
-	if err != nil {
+	if _, err = pools.Snapshot(dir, pool.ID(strings.TrimPrefix(string(made.ID), "n-1/")), "s"); err != nil {
 		t.Fatal(err)
-	}
-	for !snapshot.Ready {
-		if snapshot, err = l.GetSnapshot(t.Context(), snapshot.ID); err != nil {
-			t.Fatal(err)
-		}
 	}
 	held := metrics.Of(t, registry)
 	held.Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 0})

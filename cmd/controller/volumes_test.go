@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
 )
 
 // volumes runs the sub-command on a pool and returns what it printed.
@@ -172,11 +173,11 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	vol := newVolume(t, p, "a")
 	var ids []string
 	for _, name := range []string{"whole", "bare"} {
-		made, err := p.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: name, Volume: vol.ID})
+		made, err := pools.Snapshot(dir, vol.ID, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, p.SnapshotHandle(made.ID))
+		ids = append(ids, p.SnapshotHandle(made))
 	}
 	bare := strings.TrimPrefix(ids[1], "n1/snap-")
 	if err := os.Remove(filepath.Join(dir, "snapshots", bare+".json")); err != nil {

@@ -41,8 +41,6 @@ const (
 	VolumeInUse Reason = "CB-VOLUME-IN-USE"
 	// VolumeDamaged: the volume's record or data is damaged, or the cloud reports that it is broken.
 	VolumeDamaged Reason = "CB-VOLUME-DAMAGED"
-	// SourceInUse: the source of a copy is in use, and this pool copies only what is not.
-	SourceInUse Reason = "CB-SOURCE-IN-USE"
 	// SourceElsewhere: the source of a copy is where the copy cannot be.
 	SourceElsewhere Reason = "CB-SOURCE-ELSEWHERE"
 	// NoCopies: the pool has no snapshots and clones.
@@ -106,7 +104,7 @@ const (
 var kindOfReason = map[Reason]Kind{
 	AccessDenied: Denied, Quota: Exhausted, NoZone: Exhausted, WrongZone: Precondition, NoSlot: Exhausted,
 	AttachedElsewhere: Precondition, GrowDetach: Precondition,
-	VolumeInUse: Precondition, VolumeDamaged: Precondition, SourceInUse: Precondition, SourceElsewhere: Exhausted,
+	VolumeInUse: Precondition, VolumeDamaged: Precondition, SourceElsewhere: Exhausted,
 	PoolFull: Exhausted, PoolUnusable: Precondition, NoCopies: InvalidArgument,
 	DeviceMissing: Unavailable, DeviceIdentity: Precondition, DeviceTooSmall: Precondition, DeviceUnreadable: Precondition,
 	DeviceInUse: Busy, UnstageInUse: Busy,

@@ -11,62 +11,42 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// source is the image that a volume or a snapshot is copied from.
+// source is the image that a volume or a snapshot is cloned from.
 type source struct {
 	ref    objectRef
 	record Record
-	// file holds a flock while the copy runs: an exclusive one prevents the attachment of a volume, a shared
-	// one prevents the removal of a snapshot. A reflink needs none, because it runs under the pool's lock.
-	file *os.File
+	file   *os.File
 }
 
-// createCopy makes the volume or the snapshot of this record with the content of from: by reflink
-// under the pool's lock, or else by a job that needs no lock.
+// createCopy makes the volume or the snapshot of this record with the content of from, by reflink under the pool's lock.
 func (p *Pool) createCopy(ctx context.Context, r Record, from objectRef) (Record, error) {
+	if !p.reflink {
+		return Record{}, p.noCopies(r, "is not on an xfs of its own with reflinks")
+	}
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return Record{}, err
 	}
-	j, err := p.beginCopy(ctx, &r, from)
-	unlock()
-	switch {
-	case err != nil:
-		return Record{}, err
-	case j != nil:
-		return j.wait(ctx, p)
-	}
-	return r, nil
-}
-
-// beginCopy admits a copy, then makes it by reflink or returns the job that makes it. Under the lock.
-func (p *Pool) beginCopy(ctx context.Context, r *Record, from objectRef) (j *job, err error) {
+	defer unlock()
 	entries, err := p.recover()
 	if err != nil {
-		return nil, err
+		return Record{}, err
 	}
-	// Checked first: a repeated call gets fault.Conflict, also if the source is in use by now.
 	if err := p.checkFree(entries, r.ref().folder, r.Name); err != nil {
-		return nil, err
+		return Record{}, err
 	}
 	src, err := p.openSource(from)
 	if err != nil {
-		return nil, err
+		return Record{}, err
 	}
-	defer func() {
-		if j == nil {
-			_ = src.file.Close()
-		}
-	}()
-	if err := p.admitCopy(entries, r, src); err != nil {
-		return nil, err
+	defer func() { _ = src.file.Close() }()
+	if err := p.admitCopy(entries, &r, src); err != nil {
+		return Record{}, err
 	}
-	if p.reflink {
-		return nil, p.cloneImage(ctx, r, src)
-	}
-	return p.startJob(*r, src)
+	return r, p.cloneImage(ctx, &r, src)
 }
 
-// openSource opens an image to copy from it. The caller holds the pool's lock, so no volume is attached meanwhile.
+// openSource opens an image to clone it, also one in use. The pool's lock, which the caller holds, keeps it from being removed.
 func (p *Pool) openSource(ref objectRef) (source, error) {
 	e, err := p.entry(ref)
 	if err != nil {
@@ -75,21 +55,8 @@ func (p *Pool) openSource(ref objectRef) (source, error) {
 	if e.Kind != Whole {
 		return source{}, p.refuse(e)
 	}
-	src := source{ref: ref, record: e.Record}
-	switch {
-	case p.reflink:
-		src.file, err = p.openToRead(ref)
-	case ref.isSnapshot():
-		src.file, err = p.openShared(ref)
-	default:
-		var user string
-		src.file, user, err = p.lockImage(ref)
-		if err == nil && user != "" {
-			err = fmt.Errorf("copy %s: it is in use by %s, and snapshots and clones in the pool %s are copies; stop the pod that uses it, or use a pool on an xfs of its own: %w",
-				p.name(ref), user, p.dir, fault.SourceInUse)
-		}
-	}
-	return src, err
+	f, err := p.openToRead(ref)
+	return source{ref, e.Record, f}, err
 }
 
 func (p *Pool) openToRead(ref objectRef) (*os.File, error) {
@@ -100,24 +67,12 @@ func (p *Pool) openToRead(ref objectRef) (*os.File, error) {
 	return f, nil
 }
 
-func (p *Pool) openShared(ref objectRef) (*os.File, error) {
-	f, err := p.openToRead(ref)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(f, unix.LOCK_SH); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("%s is being removed, or a foreign program has locked it: %w: %w", p.name(ref), fault.Busy, err)
-	}
-	return f, nil
-}
-
 // admitCopy sets the fields of the record that the source determines, and refuses a copy that does not fit.
 func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
 	r.BlockSize = src.record.BlockSize
 	if r.ref().isSnapshot() {
 		r.Size, r.Created = src.record.Size, now()
-		return p.admitSnapshot(entries, *r, src)
+		return p.admitSnapshot(entries, *r)
 	}
 	if src.record.Size > r.Size {
 		return fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(src.ref), src.record.Size, fault.OutOfRange)

@@ -43,9 +43,8 @@ type NewVolume struct {
 // Create makes a volume and returns when all its space is reserved, its content is complete, and both
 // are durable. fault.Conflict when the name is taken, fault.Exhausted when the space does not suffice,
 // fault.OutOfRange for an impossible size or one below the source's, fault.NotFound without the
-// source, fault.Precondition when a source in use cannot be copied; then no file remains. When the
-// context ends, the create of a blank volume is undone, and a copy continues: fault.Uncertain, and
-// FindByName waits for it. fault.Uncertain too when a failed create could not be undone.
+// source, fault.NoCopies for a source in a pool without reflinks; then no file remains, also when the
+// context ends. fault.Uncertain when a failed create could not be undone.
 func (p *Pool) Create(ctx context.Context, v NewVolume) (Record, error) {
 	r, err := v.record()
 	if err != nil {
@@ -125,7 +124,7 @@ func (p *Pool) build(ctx context.Context, r *Record) error {
 
 // ready is the last step of every create.
 func (p *Pool) ready(r *Record) error {
-	r.State, r.Reservation = Ready, 0
+	r.State = Ready
 	return p.writeRecord(r.ref(), *r)
 }
 

@@ -23,7 +23,7 @@ func (p *Pool) delete(ctx context.Context, ref objectRef, damagedToo bool) error
 	if err != nil {
 		return err
 	}
-	if e.Kind == UnderWay || e.Kind == Newer || (e.Kind == Damaged && !damagedToo) {
+	if e.Kind == Newer || (e.Kind == Damaged && !damagedToo) {
 		return p.refuse(e)
 	}
 	switch _, _, err := sizes(p.file(ref, imageExt)); {

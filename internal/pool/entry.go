@@ -22,8 +22,8 @@ type Kind string
 const (
 	// Whole is a volume or a snapshot with its record and its image.
 	Whole Kind = "volume"
-	// UnderWay is a volume or a snapshot that a live process is writing a copy to.
-	UnderWay Kind = "copy under way"
+	// UnderWay is a volume that a live process makes read as zeros.
+	UnderWay Kind = "create under way"
 	// Unfinished is a volume that an interrupted create has left, which the next create for its name continues. Its id was not returned.
 	Unfinished Kind = "unfinished create"
 	// NoRecord is an image whose record is missing.
@@ -82,7 +82,7 @@ func (p *Pool) get(ctx context.Context, ref objectRef) (Entry, error) {
 }
 
 // recover completes or undoes every change that a killed process interrupted, then returns all entries.
-// The caller holds the lock, so a change that no flock on its image covers has no live process.
+// The caller holds the lock, so no change has a live process.
 func (p *Pool) recover() ([]Entry, error) {
 	of, err := p.recoverFolder(volumes)
 	if err != nil {
@@ -179,31 +179,14 @@ func (p *Pool) entry(ref objectRef) (Entry, error) {
 		}
 		return e, nil
 	}
-	if done, err := p.finish(ref, &r); !done || err != nil {
-		e.Kind, e.Record = UnderWay, r
-		return e, err
+	if r.State == Creating {
+		return Entry{}, p.removeIncomplete(ref) // the create has not returned, so no caller has the id
 	}
+	p.undoGrowth(ref, &r)
 	// An undone growth has changed them.
 	e.Size, e.Allocated, imageErr = sizes(p.file(ref, imageExt))
 	e.classify(r, noImage, imageErr)
 	return e, nil
-}
-
-// finish recovers one object by the state of its record: an interrupted growth is undone, a copy that a
-// live process writes is left alone (false), and an interrupted create is removed (fault.NotFound).
-func (p *Pool) finish(ref objectRef, r *Record) (done bool, err error) {
-	switch r.State {
-	case Creating:
-		return false, p.removeIncomplete(ref) // the create has not returned, so no caller has the id
-	case Ready:
-		p.undoGrowth(ref, r)
-	case Copying:
-		if p.beingCopied(ref) {
-			return false, nil
-		}
-		return false, p.removeIncomplete(ref)
-	}
-	return true, nil
 }
 
 // undoGrowth undoes a growth that a killed process interrupted. No device has had the new size yet, so

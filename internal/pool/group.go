@@ -104,7 +104,7 @@ func newGroupPool(cfg Config, place string) (*GroupPool, error) {
 		group: place, devices: volumeLV + place, devicesDir: filepath.Join(cmp.Or(cfg.LVMDir, defaultLVMDir), "devices"),
 		lvm: cfg.LVM, observing: make(chan struct{}, 1), progress: cfg.Progress,
 	}
-	p.objects = objects{label: cfg.Name, location: cfg.Dir, poll: zeroPoll, of: p}
+	p.objects = objects{label: cfg.Name, location: cfg.Dir, of: p}
 	if p.lvm == nil {
 		p.lvm = nodeLVM{}
 	}

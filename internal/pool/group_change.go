@@ -14,12 +14,12 @@ import (
 // zeroing goes on: fault.Uncertain, and FindByName waits for it. A create whose process was killed is continued by the next
 // one for the name.
 func (p *GroupPool) Create(ctx context.Context, v NewVolume) (Record, error) {
-	if v.From != (From{}) {
-		return Record{}, p.noCopies("volume", v.Name)
-	}
 	r, err := v.record()
 	if err != nil {
 		return Record{}, err
+	}
+	if v.From != (From{}) {
+		return Record{}, p.noCopies(r, isGroup)
 	}
 	j, err := within(ctx, p, func(s groupState) (*zeroJob, error) {
 		r.Size, r.BlockSize, r.State = s.roundUp(r.Size), 0, Ready
@@ -114,14 +114,11 @@ func (p *GroupPool) made(name string) (logicalVolume, error) {
 // remove removes a logical volume. Its name has the 128 random bits of the id, so it is no other one's.
 func (p *GroupPool) remove(name string) error { return p.change("lvremove", "-y", p.target(name)) }
 
+const isGroup = "is a volume group of LVM"
+
 // CreateSnapshot is fault.NoCopies.
 func (p *GroupPool) CreateSnapshot(_ context.Context, req NewSnapshot) (Record, error) {
-	return Record{}, p.noCopies("snapshot", req.Name)
-}
-
-func (p *GroupPool) noCopies(what, name string) error {
-	return fmt.Errorf("%s %.200q: the pool %s is a volume group of LVM and has no snapshots and clones; those are of pools on xfs: %w",
-		what, name, p.location, fault.NoCopies)
+	return Record{}, p.noCopies(Record{Name: req.Name, Volume: req.Volume}, isGroup)
 }
 
 func (p *GroupPool) delete(ctx context.Context, ref objectRef, damagedToo bool) error {

@@ -18,9 +18,21 @@ const (
 	zeroStep int64 = 256 << 20
 	// notePause is the time between two notes of the progress in LVM's metadata. A killed process repeats what came after.
 	notePause = 30 * time.Second
+	// progressPause is the time between two reports of progress.
+	progressPause = 5 * time.Second
 	// zeroPoll is the time between two looks at what another process zeroes. A look is two commands of LVM.
 	zeroPoll = 2 * time.Second
 )
+
+// Progress is how far the writing of zeros to a volume has come.
+type Progress struct {
+	// Target names the volume as messages do.
+	Target      string
+	Done, Total int64
+	// Ended is set in the last report only; Err is the outcome.
+	Ended bool
+	Err   error
+}
 
 func bytesOf(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -120,7 +132,7 @@ func (p *GroupPool) note(j *zeroJob) error {
 
 func (p *GroupPool) report(j *zeroJob, ended bool) {
 	if p.progress != nil {
-		p.progress(Progress{Target: p.target(j.volume.Name), Source: "zeros", Done: j.at.Load(), Total: j.volume.Size, Ended: ended, Err: j.err})
+		p.progress(Progress{Target: p.target(j.volume.Name), Done: j.at.Load(), Total: j.volume.Size, Ended: ended, Err: j.err})
 	}
 }
 

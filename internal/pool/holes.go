@@ -101,51 +101,22 @@ func holes(f *os.File, size int64) ([]extent, error) {
 	return found, nil
 }
 
-// written returns the parts of the file below size that hold data; everything else reads as zeros.
-// It does not use SEEK_DATA, which reports unwritten blocks as data while zeros that were read from them are
-// in the page cache. Only without FIEMAP it falls back to SEEK_DATA.
-func written(f *os.File, size int64) (found []extent, total int64, err error) {
+// written returns how many bytes of the file below size hold data; everything else reads as zeros. It does not use
+// SEEK_DATA, which reports unwritten blocks as data while zeros that were read from them are in the page cache. Without
+// FIEMAP all of the file may.
+func written(f *os.File, size int64) (total int64, err error) {
 	// The sync allocates blocks for data that is still in the page cache.
 	if err := f.Sync(); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	mappings, ok, err := extents(f, size)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !ok {
-		return seekData(f, size)
+	if err != nil || !ok {
+		return size, err
 	}
 	for _, m := range mappings {
-		if m.flags&fiemapUnwritten != 0 || m.start >= size {
-			continue
+		if m.flags&fiemapUnwritten == 0 && m.start < size {
+			total += min(m.length, size-m.start)
 		}
-		length := min(m.length, size-m.start)
-		total += length
-		if n := len(found); n > 0 && found[n-1].start+found[n-1].length == m.start {
-			found[n-1].length += length
-			continue
-		}
-		found = append(found, extent{m.start, length})
 	}
-	return found, total, nil
-}
-
-func seekData(f *os.File, size int64) (found []extent, total int64, err error) {
-	for at := int64(0); at < size; {
-		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) || start >= size {
-			break
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return nil, 0, err
-		}
-		end = min(end, size)
-		found, total, at = append(found, extent{start, end - start}), total+end-start, end
-	}
-	return found, total, nil
+	return total, nil
 }

@@ -15,10 +15,7 @@ import (
 )
 
 // untilFree is how a lock is tried that another process holds.
-var untilFree = wait.Backoff{First: time.Millisecond, Max: longPause}
-
-// longPause is the longest pause before something that another process does is looked at again.
-const longPause = 20 * time.Millisecond
+var untilFree = wait.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 
 // changeLock is flock(2) on a file, which orders the changes of a pool between processes and within one.
 type changeLock struct {

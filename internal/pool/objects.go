@@ -1,10 +1,9 @@
 package pool
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
@@ -14,7 +13,6 @@ import (
 // where they look.
 type objects struct {
 	label, node, location string
-	poll                  time.Duration // between two looks at what another process writes; 0: longPause
 	of                    interface {
 		list(ctx context.Context, in folder) ([]Entry, error)
 		get(ctx context.Context, ref objectRef) (Entry, error)
@@ -65,8 +63,7 @@ func (o *objects) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
 
 // Delete removes the volume with exactly this id, also if its record or its image is missing.
 // fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so
-// that an operator has to decide, fault.Busy while it is being copied. fault.Uncertain when the disk
-// failed in the middle; a repeated call continues. A logical volume without a record is left to the operator.
+// that an operator has to decide. fault.Uncertain when the disk failed in the middle; a repeated call continues. A logical volume without a record is left to the operator.
 func (o *objects) Delete(ctx context.Context, id ID) error {
 	return o.of.delete(ctx, volumeRef(id), false)
 }
@@ -87,8 +84,7 @@ func (o *objects) RemoveSnapshot(ctx context.Context, id ID) error {
 	return o.of.delete(ctx, snapshotRef(id), true)
 }
 
-// FindByName returns the volume that was created under this name, and waits for it while it is being
-// copied. fault.NotFound when there is none, fault.Precondition when there is only its record.
+// FindByName returns the volume that was created under this name, and waits while it is made to read as zeros. fault.NotFound when there is none, fault.Precondition when there is only its record.
 func (o *objects) FindByName(ctx context.Context, name string) (Entry, error) {
 	return o.find(ctx, volumes, name)
 }
@@ -114,8 +110,8 @@ func (o *objects) find(ctx context.Context, in folder, name string) (Entry, erro
 		case Unfinished: // Create continues it
 			return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, fault.NotFound)
 		case UnderWay:
-			if err := wait.Sleep(ctx, cmp.Or(o.poll, longPause)); err != nil {
-				return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), cmp.Or(e.Problem, "it is being copied"), err)
+			if err := wait.Sleep(ctx, zeroPoll); err != nil {
+				return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, err)
 			}
 		default:
 			return Entry{}, o.refuse(e)
@@ -153,6 +149,12 @@ func (o *objects) checkFree(entries []Entry, in folder, name string) error {
 		}
 	}
 	return nil
+}
+
+// noCopies refuses a snapshot, or a volume with a source, in a pool that has neither.
+func (o *objects) noCopies(r Record, why string) error {
+	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on an xfs of its own, or a backup of the files: %w",
+		strings.TrimSuffix(string(r.ref().folder), "s"), r.Name, o.location, why, fault.NoCopies)
 }
 
 // checkNode refuses a configuration without a node, which a pool that exists names itself.

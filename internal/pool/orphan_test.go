@@ -145,7 +145,7 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
 	fillVolume(t, p, r.ID, 'a')
-	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: r.ID})
+	made, err := plantSnapshot(p, r, "s")
 	must(t, err)
 	tests := map[string]struct {
 		ref objectRef
@@ -153,7 +153,7 @@ func TestDeleteLeavesAHardLinkItsBytes(t *testing.T) {
 	}{
 		"a volume":                {volumeRef(r.ID), p.Delete},
 		"a volume by an operator": {volumeRef(mustCreate(t, p, "b", small).ID), p.Remove},
-		"a snapshot":              {snapshotRef(made.ID), p.DeleteSnapshot},
+		"a snapshot":              {snapshotRef(made), p.DeleteSnapshot},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

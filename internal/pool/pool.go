@@ -26,7 +26,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,12 +81,11 @@ type Config struct {
 	LVMDir string
 	// LVM is the node's; nil means the program lvm.
 	LVM LVM
-	// Progress, if set, is called with the progress of copies, from other goroutines.
+	// Progress, if set, is called with the progress of the zeroing of logical volumes, from other goroutines.
 	Progress func(Progress)
 }
 
-// Pool is an open pool. It holds no descriptor and caches no state of the folder; Close only ends running
-// copies.
+// Pool is an open pool. It holds no descriptor and caches no state of the folder.
 type Pool struct {
 	objects
 	changeLock
@@ -96,13 +94,8 @@ type Pool struct {
 	id     string
 	sysDir string
 	disk   disk
-	// reflink: snapshots and clones share blocks with their source; see canReflink.
-	reflink  bool
-	progress func(Progress)
-	// Close cancels copyCtx; jobs are the running copies of this process.
-	copyCtx      context.Context
-	cancelCopies context.CancelFunc
-	jobs         sync.WaitGroup
+	// reflink: the pool has snapshots and clones, which share blocks with their source; see canReflink.
+	reflink bool
 	// others returns the open pools of this node, for claimName.
 	others func() []Storage
 }
@@ -167,10 +160,6 @@ func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool
 	if err := checkIDFile(p.disk, cfg.IDFile, known, idFile{ID: p.id, Dir: p.dir}); err != nil {
 		return nil, err
 	}
-	// A pool of an older version has no folder for snapshots.
-	if err := p.disk.makeFolder(p.path(string(snapshots))); err != nil {
-		return nil, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
-	}
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
@@ -196,18 +185,16 @@ func newPool(cfg Config) (*Pool, error) {
 	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir}
 	p.objects = objects{label: cfg.Name, location: p.dir, of: p}
 	p.changeLock = newChangeLock(p.path(lockFile))
-	p.disk.statfs, p.progress = statfs, cfg.Progress
-	p.copyCtx, p.cancelCopies = context.WithCancel(context.Background())
+	p.disk.statfs = statfs
 	return p, nil
 }
 
-// SnapshotsBy returns "reflink" if snapshots and clones in this pool are reflinks, which initially take no space:
-// on an xfs that is mounted at the pool's folder. Otherwise the pool copies the data: "copy".
+// SnapshotsBy returns "reflink" on an xfs that is mounted at the pool's folder, else NoSnapshots.
 func (p *Pool) SnapshotsBy() string {
 	if p.reflink {
 		return "reflink"
 	}
-	return "copy"
+	return NoSnapshots
 }
 
 // Dir returns the pool's folder.
@@ -310,8 +297,10 @@ func (p *Pool) initialise(node string) (meta, error) {
 	if err := os.Chmod(p.dir, folderPerm); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
-	if err := p.disk.makeFolder(p.path(string(volumes))); err != nil {
-		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+	for _, f := range []folder{volumes, snapshots} {
+		if err := p.disk.makeFolder(p.path(string(f))); err != nil {
+			return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
+		}
 	}
 	if err := p.disk.replace(p.path(metaFile), data); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))

@@ -25,9 +25,7 @@ type State string
 const (
 	// Creating lasts while one process holds the pool's lock.
 	Creating State = "creating"
-	// Copying lasts while a process without the lock holds the exclusive flock of the image.
-	Copying State = "copying"
-	Ready   State = "ready"
+	Ready    State = "ready"
 )
 
 // Pair is a tag: a name with a value.
@@ -54,10 +52,8 @@ type Record struct {
 	// filesystem that was made on 512 cannot be mounted on 4096. 0 is the kernel's default.
 	BlockSize int `json:"blockSize,omitempty"`
 	// Volume, of a snapshot, is its source volume, which may be deleted.
-	Volume ID `json:"volume,omitempty"`
-	// Reservation, of a snapshot that is being copied, is how many bytes the copy takes in the end.
-	Reservation int64  `json:"promise,omitempty"`
-	Tags        []Pair `json:"tags,omitempty"`
+	Volume ID     `json:"volume,omitempty"`
+	Tags   []Pair `json:"tags,omitempty"`
 	// other holds the fields that this version does not know. Every rewrite keeps them.
 	other map[string]json.RawMessage
 }
@@ -142,8 +138,8 @@ func decodeRecord(ref objectRef, data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
 	case r.BlockSize != 0 && r.BlockSize != sharedBlock:
 		return Record{}, fmt.Errorf("impossible block size %d", r.BlockSize)
-	case r.State != Creating && r.State != Copying && r.State != Ready, r.Reservation < 0:
-		return Record{}, fmt.Errorf("unknown state %q, or reservation %d", r.State, r.Reservation)
+	case r.State != Creating && r.State != Ready:
+		return Record{}, fmt.Errorf("unknown state %q", r.State)
 	}
 	if _, _, err := parseSource(r.Source); err != nil {
 		return Record{}, err

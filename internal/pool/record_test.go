@@ -59,12 +59,10 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		"a growth to less":            replace(`"growTo":50331648`, `"growTo":16777216`),
 		"an unknown state":            replace(`"ready"`, `"sleeping"`),
 		"growing while being removed": replace(`"ready"`, `"deleting"`),
-		"growing while being copied":  replace(`"ready"`, `"copying"`),
 		"a source of no kind":         replace(`"snapshots/`, `"images/`),
 		"a source without an id":      replace(`"snapshots/`, `"snapshots/../`),
 		"the record of a snapshot":    replace(`"state"`, `"volume":"`+hex32+`","state"`),
 		"an odd block size":           replace(`"state"`, `"blockSize":513,"state"`),
-		"a negative reservation":      replace(`"state"`, `"promise":-1,"state"`),
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {

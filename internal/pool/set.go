@@ -117,11 +117,13 @@ func (s *Set) Check(ctx context.Context) error {
 	return missing
 }
 
-// Close ends the copies of all pools; see Pool.Close.
+// Close ends the work of this process in volume groups; see GroupPool.Close.
 func (s *Set) Close(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.opened() {
-		errs = append(errs, p.Close(ctx))
+		if g, ok := p.(*GroupPool); ok {
+			errs = append(errs, g.Close(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -18,15 +18,12 @@ type NewSnapshot struct {
 	Tags   []Pair
 }
 
-// CreateSnapshot makes a snapshot of a volume and returns when it is durable.
+// CreateSnapshot makes a snapshot of a volume and returns when it is durable. The volume may be in use: the snapshot is
+// crash-consistent, it holds what a power loss at that instant would have left.
 //
-// With reflinks the volume may be in use: the snapshot is crash-consistent, it holds what a power loss at
-// that instant would have left. Without reflinks the data is copied, and a volume in use is refused with
-// fault.Precondition.
-//
-// fault.Conflict when the name is taken, fault.NotFound without the volume, fault.Exhausted when there
-// is no space for the copy, or for what the volume may write once its content is shared. After an
-// error no file remains. When the context ends a copy continues, as for Create.
+// fault.NoCopies in a pool without reflinks, fault.Conflict when the name is taken, fault.NotFound without the volume,
+// fault.Exhausted when there is no space for what the volume may write once its content is shared. After an error no file
+// remains.
 func (p *Pool) CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, error) {
 	r, err := req.record()
 	if err != nil {
@@ -43,23 +40,16 @@ func (req NewSnapshot) record() (Record, error) {
 	return Record{ID: NewID(), Name: req.Name, State: Creating, Created: now(), Volume: req.Volume, Tags: req.Tags}, nil
 }
 
-// admitSnapshot refuses a snapshot that exceeds the available space. A copy takes the space of the written
-// data. A reflink takes none, but an overwrite of a block that it shares allocates a new one.
-func (p *Pool) admitSnapshot(entries []Entry, r Record, src source) error {
-	var shared []ID
-	need, err := int64(0), error(nil)
-	if p.reflink {
-		shared = []ID{r.Volume}
-	} else if _, need, err = written(src.file, r.Size); err != nil {
-		return fmt.Errorf("snapshot %q: %w", r.Name, kindOf(err))
-	}
-	available, err := p.available(entries, shared)
+// admitSnapshot refuses a snapshot that exceeds the available space. It takes none itself, but an overwrite of a block that
+// it shares allocates a new one.
+func (p *Pool) admitSnapshot(entries []Entry, r Record) error {
+	available, err := p.available(entries, []ID{r.Volume})
 	if err != nil {
 		return err
 	}
-	if available < need {
-		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for it and for later writes to the volume: %w",
-			r.Name, p.node, p.dir, need-available, fault.PoolFull)
+	if available < 0 {
+		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for later writes to the volume: %w",
+			r.Name, p.node, p.dir, -available, fault.PoolFull)
 	}
 	return nil
 }

@@ -59,131 +59,126 @@ func writeOver(t *testing.T, name string, size int64, b byte) {
 // Volumes that share blocks can be overwritten in full when the pool reports that it is
 // full, also by foreign programs: that is what the reservations are for.
 func TestReservationsOfSharedBlocksHold(t *testing.T) {
-	for fs := range filesystems {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a := mustCreate(t, p, "a", 4*small)
-			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-			first, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s1", Volume: a.ID})
-			must(t, err)
-			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 5 * small, From: From{Snapshot: first.ID}})
-			must(t, err)
-			c, err := p.Create(t.Context(), NewVolume{Name: "c", Size: 4 * small, From: From{Volume: a.ID}})
-			must(t, err)
-			writeOver(t, p.ImagePath(c.ID), c.Size/2, 'c')
-			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s2", Volume: c.ID})
-			must(t, err)
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", 4*small)
+	writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+	first, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s1", Volume: a.ID})
+	must(t, err)
+	b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: 5 * small, From: From{Snapshot: first.ID}})
+	must(t, err)
+	c, err := p.Create(t.Context(), NewVolume{Name: "c", Size: 4 * small, From: From{Volume: a.ID}})
+	must(t, err)
+	writeOver(t, p.ImagePath(c.ID), c.Size/2, 'c')
+	_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s2", Volume: c.ID})
+	must(t, err)
 
-			free, err := p.Free(t.Context())
-			must(t, err)
-			mustCreate(t, p, "rest", free/SizeStep*SizeStep)
-			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s3", Volume: b.ID})
-			if p.reflink != (err == nil) && fault.Of(err) != fault.Exhausted {
-				t.Errorf("a snapshot in a full pool = %v", err)
-			}
-			for round, letter := range []byte{'x', 'y'} {
-				for _, r := range []Record{a, b, c} {
-					writeOver(t, p.ImagePath(r.ID), r.Size, letter)
-				}
-				data, err := os.ReadFile(p.file(snapshotRef(first.ID), imageExt))
-				if err != nil || int64(len(data)) != a.Size || strings.Trim(string(data), "a") != "" {
-					t.Fatalf("round %d: the snapshot has changed: %d bytes, %v", round, len(data), err)
-				}
-			}
-			if _, err := p.Create(t.Context(), NewVolume{Name: "more", Size: small}); !errors.Is(err, fault.Exhausted) {
-				t.Errorf("Create in a full pool = %v, want %v", err, fault.Exhausted)
-			}
-		})
+	free, err := p.Free(t.Context())
+	must(t, err)
+	mustCreate(t, p, "rest", free/SizeStep*SizeStep)
+	_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s3", Volume: b.ID})
+	wantKind(t, "a snapshot of what a snapshot shares, in a full pool", err, fault.None)
+	for round, letter := range []byte{'x', 'y'} {
+		for _, r := range []Record{a, b, c} {
+			writeOver(t, p.ImagePath(r.ID), r.Size, letter)
+		}
+		data, err := os.ReadFile(p.file(snapshotRef(first.ID), imageExt))
+		if err != nil || int64(len(data)) != a.Size || strings.Trim(string(data), "a") != "" {
+			t.Fatalf("round %d: the snapshot has changed: %d bytes, %v", round, len(data), err)
+		}
+	}
+	if _, err := p.Create(t.Context(), NewVolume{Name: "more", Size: small}); !errors.Is(err, fault.Exhausted) {
+		t.Errorf("Create in a full pool = %v, want %v", err, fault.Exhausted)
 	}
 }
 
 // The blocks that an image without a record shares stay reserved.
 func TestSharedBlocksOfAnImageWithoutRecordStayReserved(t *testing.T) {
-	for _, fs := range []string{"xfs", "btrfs"} {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a := mustCreate(t, p, "a", 4*small)
-			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
-			must(t, err)
-			before, err := p.Free(t.Context())
-			must(t, err)
-			must(t, os.Remove(p.file(volumeRef(b.ID), recordExt)))
-			if after, err := p.Free(t.Context()); err != nil || after-before > 2*SizeStep {
-				t.Errorf("Free = %d, %v, was %d with the record", after, err, before)
-			}
-		})
-	}
-}
-
-// Beside the pool others may fill the disk: what a volume has reserved is there all the same, also after
-// a snapshot.
-func TestSnapshotsTakeNothingFromAReservation(t *testing.T) {
-	for fs := range filesystems {
-		t.Run(fs, func(t *testing.T) {
-			shared := realPool(t, fs).dir
-			p, err := Open(t.Context(), Config{Dir: filepath.Join(shared, "pool"), Node: "n1"})
-			must(t, err)
-			a := mustCreate(t, p, "a", small) // a full btrfs is slow
-			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			must(t, err)
-			b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
-			must(t, err)
-			fillUp(t, filepath.Join(shared, "foreign"))
-			writeOver(t, p.ImagePath(a.ID), a.Size, 'b')
-			writeOver(t, p.ImagePath(b.ID), b.Size, 'b')
-		})
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", 4*small)
+	writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+	b, err := p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
+	must(t, err)
+	before, err := p.Free(t.Context())
+	must(t, err)
+	must(t, os.Remove(p.file(volumeRef(b.ID), recordExt)))
+	if after, err := p.Free(t.Context()); err != nil || after-before > 2*SizeStep {
+		t.Errorf("Free = %d, %v, was %d with the record", after, err, before)
 	}
 }
 
 // A snapshot without space for later writes to its volume is refused, and no file of it remains.
 func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
-	for fs := range filesystems {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a := mustCreate(t, p, "a", 8*small)
-			writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-			free, err := p.Free(t.Context())
-			must(t, err)
-			rest := mustCreate(t, p, "rest", (free-4*small)/SizeStep*SizeStep)
-			before := files(t, p)
-			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			wantKind(t, "CreateSnapshot without space", err, fault.Exhausted)
-			_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
-			wantKind(t, "Create of a clone without space", err, fault.Exhausted)
-			if after := files(t, p); fmt.Sprint(before) != fmt.Sprint(after) {
-				t.Errorf("the pool held %q, now %q", before, after)
-			}
-			must(t, p.Delete(t.Context(), rest.ID))
-			made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			must(t, err)
-			// When it goes, all that it cost comes back.
-			must(t, p.DeleteSnapshot(t.Context(), made.ID))
-			if now, err := p.Free(t.Context()); err != nil || max(now-free, free-now) > 2*SizeStep {
-				t.Errorf("Free = %d, %v, want %d again", now, err, free)
-			}
-		})
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", 8*small)
+	writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+	free, err := p.Free(t.Context())
+	must(t, err)
+	rest := mustCreate(t, p, "rest", (free-4*small)/SizeStep*SizeStep)
+	before := files(t, p)
+	_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	wantKind(t, "CreateSnapshot without space", err, fault.Exhausted)
+	_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: a.Size, From: From{Volume: a.ID}})
+	wantKind(t, "Create of a clone without space", err, fault.Exhausted)
+	if after := files(t, p); fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("the pool held %q, now %q", before, after)
+	}
+	must(t, p.Delete(t.Context(), rest.ID))
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	// When it goes, all that it cost comes back.
+	must(t, p.DeleteSnapshot(t.Context(), made.ID))
+	if now, err := p.Free(t.Context()); err != nil || max(now-free, free-now) > 2*SizeStep {
+		t.Errorf("Free = %d, %v, want %d again", now, err, free)
 	}
 }
 
 // Only what is written is shared by a snapshot: a reservation of the volume stays its own.
 func TestSnapshotOfAnEmptyVolumeCostsNothing(t *testing.T) {
-	for fs := range filesystems {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a := mustCreate(t, p, "a", 16*small)
-			writeOver(t, p.ImagePath(a.ID), small, 'a')
-			free, err := p.Free(t.Context())
-			must(t, err)
-			_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			must(t, err)
-			now, err := p.Free(t.Context())
-			if lost := free - now; err != nil || lost < small-2*SizeStep || lost > small+2*SizeStep {
-				t.Errorf("Free fell by %d, %v, want %d", lost, err, small)
-			}
-		})
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", 16*small)
+	writeOver(t, p.ImagePath(a.ID), small, 'a')
+	free, err := p.Free(t.Context())
+	must(t, err)
+	_, err = p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	now, err := p.Free(t.Context())
+	if lost := free - now; err != nil || lost < small-2*SizeStep || lost > small+2*SizeStep {
+		t.Errorf("Free fell by %d, %v, want %d", lost, err, small)
 	}
+}
+
+func TestRestoreHasTheContentAndTheSize(t *testing.T) {
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", small)
+	fillVolume(t, p, a.ID, 'a')
+	want, err := os.ReadFile(p.ImagePath(a.ID))
+	must(t, err)
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	fillVolume(t, p, a.ID, 'b')
+	must(t, p.Delete(t.Context(), a.ID)) // a snapshot does not need its volume
+	for _, size := range []int64{small, 3 * small} {
+		r, err := p.Create(t.Context(), NewVolume{Name: "r" + string(rune('0'+size/small)), Size: size, From: From{Snapshot: made.ID}})
+		must(t, err)
+		e, err := p.Get(t.Context(), r.ID)
+		if err != nil || e.Size != size || e.Allocated < size || r.SourceOf() != (From{Snapshot: made.ID}) {
+			t.Errorf("restore to %d = %+v, %v", size, e, err)
+		}
+		data, err := os.ReadFile(p.ImagePath(r.ID))
+		if err != nil || string(data[:small]) != string(want) || strings.Trim(string(data[small:]), "\x00") != "" {
+			t.Errorf("the restored volume does not have the content of the snapshot (%d bytes, %v)", len(data), err)
+		}
+		must(t, p.Delete(t.Context(), r.ID))
+	}
+	big, err := p.Create(t.Context(), NewVolume{Name: "big", Size: 2 * small})
+	must(t, err)
+	_, err = p.Create(t.Context(), NewVolume{Name: "less", Size: small, From: From{Volume: big.ID}})
+	wantKind(t, "a clone smaller than its source", err, fault.OutOfRange)
+	_, err = p.Create(t.Context(), NewVolume{Name: "of nothing", Size: small, From: From{Snapshot: NewID()}})
+	wantKind(t, "a restore of nothing", err, fault.NotFound)
+	_, err = p.Create(t.Context(), NewVolume{Name: "huge", Size: 100 * small, From: From{Volume: big.ID}})
+	wantKind(t, "a clone without space", err, fault.Exhausted)
+	wantReason(t, "a clone without space", err, fault.PoolFull)
 }
 
 // A reflink of a volume in use needs no other program and is done at once.
@@ -204,28 +199,24 @@ func TestReflinkOfAVolumeInUse(t *testing.T) {
 }
 
 func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
-	for fs := range filesystems {
-		t.Run(fs, func(t *testing.T) {
-			p := realPool(t, fs)
-			a := mustCreate(t, p, "a", small)
-			writeOver(t, p.ImagePath(a.ID), small, 'a')
-			made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
-			must(t, err)
-			if err := shutdown(p.dir); err != nil {
-				t.Logf("this filesystem cannot be shut down like by a power loss: %v", err)
-				return
-			}
-			remount(t, p.dir)
-			p = reopen(t, p.dir)
-			e, err := p.GetSnapshot(t.Context(), made.ID)
-			if err != nil || e.Kind != Whole {
-				t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
-			}
-			data, err := os.ReadFile(p.file(snapshotRef(e.ID), imageExt))
-			if err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
-				t.Errorf("the snapshot has %d bytes, %v, and they are not those of the volume", len(data), err)
-			}
-		})
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", small)
+	writeOver(t, p.ImagePath(a.ID), small, 'a')
+	made, err := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	must(t, err)
+	if err := shutdown(p.dir); err != nil {
+		t.Logf("this filesystem cannot be shut down like by a power loss: %v", err)
+		return
+	}
+	remount(t, p.dir)
+	p = reopen(t, p.dir)
+	e, err := p.GetSnapshot(t.Context(), made.ID)
+	if err != nil || e.Kind != Whole {
+		t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
+	}
+	data, err := os.ReadFile(p.file(snapshotRef(e.ID), imageExt))
+	if err != nil || int64(len(data)) != small || strings.Trim(string(data), "a") != "" {
+		t.Errorf("the snapshot has %d bytes, %v, and they are not those of the volume", len(data), err)
 	}
 }
 

@@ -82,11 +82,8 @@ func floor(total int64) int64 { return min(max(total/floorDivisor, minFloor), ma
 // a discard, after the filesystem inside zeroed blocks, and after an interrupted growth. A snapshot is
 // never written to, so its holes need no space.
 func (e Entry) reservation() int64 {
-	switch {
-	case e.Kind == NoImage, e.Kind == Unknown:
+	if e.Kind == NoImage || e.Kind == Unknown || e.Snapshot {
 		return 0
-	case e.Snapshot:
-		return max(0, e.Record.Reservation-e.Allocated)
 	}
 	return max(0, max(e.Size, e.Record.reserved())-e.Allocated)
 }

@@ -18,7 +18,7 @@ type Storage interface {
 	SnapshotHandle(id ID) string
 	// Dir is the folder with the pool's lock.
 	Dir() string
-	// SnapshotsBy is how the pool makes snapshots, for the log.
+	// SnapshotsBy is how the pool makes snapshots and clones, or NoSnapshots.
 	SnapshotsBy() string
 	// FileName is the base name of what has a volume's bytes: a file or a logical volume.
 	FileName(id ID) string
@@ -26,7 +26,6 @@ type Storage interface {
 	Check(ctx context.Context) error
 	Free(ctx context.Context) (int64, error)
 	Usage(ctx context.Context) (Usage, error)
-	Close(ctx context.Context) error
 
 	Create(ctx context.Context, v NewVolume) (Record, error)
 	Get(ctx context.Context, id ID) (Entry, error)

@@ -143,7 +143,7 @@ func (p *Pool) openImage(id ID) (*os.File, Record, error) {
 	if err := flock(f, unix.LOCK_SH); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, Record{}, fmt.Errorf("volume %s is being copied, or a foreign program has locked its image: %w", p.Handle(id), fault.Busy)
+			return nil, Record{}, fmt.Errorf("a foreign program has locked the image of volume %s: %w", p.Handle(id), fault.Busy)
 		}
 		return nil, Record{}, fmt.Errorf("lock volume %s: %w", p.Handle(id), kindOf(err))
 	}
@@ -158,8 +158,8 @@ func (p *Pool) NeverWritten(id ID) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	parts, _, err := written(f, math.MaxInt64)
-	return err == nil && len(parts) == 0, kindOf(err)
+	n, err := written(f, math.MaxInt64)
+	return err == nil && n == 0, kindOf(err)
 }
 
 // InUse returns what uses the image of an entry, or "" if it is unused.
@@ -178,7 +178,7 @@ func (p *Pool) InUse(ctx context.Context, e Entry) (string, error) {
 
 // lockImage acquires the exclusive flock of an image, or returns its user. A loop device of the node
 // program keeps its shared flock after that program has ended. A loop device of another program has none,
-// so lockImage reads the kernel's list too. fault.Busy while the image is being copied.
+// so lockImage reads the kernel's list too.
 func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
 	f, err = os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -190,14 +190,10 @@ func (p *Pool) lockImage(ref objectRef) (f *os.File, user string, err error) {
 			return f, "", nil
 		}
 	}
-	// A user holds the flock shared; only a running copy holds it exclusively.
-	copied := errors.Is(err, unix.EWOULDBLOCK) && errors.Is(flock(f, unix.LOCK_SH), unix.EWOULDBLOCK)
 	_ = f.Close()
 	switch {
 	case len(loops) > 0:
 		return nil, "/dev/" + strings.Join(loops, ", /dev/"), nil
-	case copied:
-		return nil, "", fmt.Errorf("%s is being copied: %w", p.name(ref), fault.Busy)
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, "an open file", nil
 	}

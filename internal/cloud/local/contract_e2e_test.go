@@ -46,7 +46,7 @@ func TestContractOnEveryFilesystem(t *testing.T) {
 			}
 			h := harness(func(t *testing.T) string { return disk(t, 3<<30, "mkfs."+fs) })
 			if fs != "xfs" {
-				h.Unfit = h.InUse
+				h = noCopies(h)
 			}
 			h.CapacitySlack = slack
 			runContract(t, h)

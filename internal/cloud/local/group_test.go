@@ -28,7 +28,7 @@ func groupPool(t *testing.T, host *lvm.Host) local.Pool {
 	return local.Pool{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
 }
 
-// withoutCopies is a node all of whose pools are volume groups: the contract for clouds without snapshots and clones holds for it.
+// withoutCopies is a node none of whose pools has reflinks: the contract for clouds without snapshots and clones holds for it.
 type withoutCopies struct{ *local.Local }
 
 func (w withoutCopies) Capabilities() cloud.Capabilities {

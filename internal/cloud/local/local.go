@@ -27,7 +27,7 @@ type Config struct {
 	Pools []Pool
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
-	// Log receives the progress of copies; nil for none.
+	// Log receives the progress of the zeroing of logical volumes; nil for none.
 	Log *zap.Logger
 }
 
@@ -81,23 +81,24 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	return &Local{node: cfg.Node, pools: set}, nil
 }
 
-// Close undoes the running copies. Without Close the next start undoes them.
+// Close stops the zeroing of logical volumes, which another call continues.
 func (l *Local) Close(ctx context.Context) error { return l.pools.Close(ctx) }
 
 func logProgress(log *zap.Logger, at pool.Progress) {
-	log = log.With(zap.String("target", at.Target), zap.String("source", at.Source),
-		zap.Int64("copied_bytes", at.Done), zap.Int64("total_bytes", at.Total))
+	log = log.With(zap.String("target", at.Target), zap.Int64("zeroed_bytes", at.Done), zap.Int64("total_bytes", at.Total))
 	switch {
 	case at.Err != nil:
-		log.Warn("copy failed", zap.Error(at.Err))
+		log.Warn("zeroing failed", zap.Error(at.Err))
 	case at.Ended:
-		log.Info("copy is complete")
+		log.Info("zeroing is complete")
 	default:
-		log.Info("copying")
+		log.Info("zeroing")
 	}
 }
 
-// Capabilities reports volumes that are bound to a node; the node program grows and uses them.
+// Capabilities reports volumes that are bound to a node; the node program grows and uses them. Snapshots and clones are
+// those of pools with reflinks. They are advertised whatever pools this node has: all nodes have the same sidecars, and the
+// snapshotter ends where they are not. A pool without them refuses each request with fault.NoCopies.
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
@@ -163,7 +164,7 @@ func poolName(class []cloud.Parameter) (name string, err error) {
 	return name, err
 }
 
-// CreateVolume reserves a volume in full, and copies the content of its source. A pool that this node does not have
+// CreateVolume reserves a volume in full, with the content of its source. A pool that this node does not have
 // is fault.Exhausted, because pools differ between nodes.
 func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	name, err := poolName(req.Parameters)
@@ -193,7 +194,7 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size, File: p.FileName(r.ID)}), nil
 }
 
-// FindVolume returns the volume with this name. It waits for a volume that is being copied.
+// FindVolume returns the volume with this name. It waits while that is made to read as zeros.
 func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	p, e, err := l.pools.FindByName(ctx, name)
 	if err != nil {

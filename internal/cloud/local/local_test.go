@@ -88,8 +88,7 @@ func TestCreateRefusesWhatItCannotServe(t *testing.T) {
 		change func(r *cloud.CreateVolumeRequest)
 		want   fault.Kind
 	}{
-		"a snapshot that cannot be": {func(r *cloud.CreateVolumeRequest) { r.Source.Snapshot = "s" }, fault.NotFound},
-		"a volume that cannot be":   {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "v" }, fault.NotFound},
+		"a source without reflinks": {func(r *cloud.CreateVolumeRequest) { r.Source.Volume = "v" }, fault.InvalidArgument},
 		"two sources": {func(r *cloud.CreateVolumeRequest) {
 			r.Source = cloud.Source{Volume: "v", Snapshot: "s"}
 		}, fault.InvalidArgument},

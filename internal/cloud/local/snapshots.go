@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// CreateSnapshot creates a snapshot in the pool of its volume, by reflink if the pool supports it, else by a copy.
+// CreateSnapshot creates a snapshot in the pool of its volume. fault.NoCopies if the pool has no reflinks.
 func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	h, err := pool.ParseHandle(string(req.Volume))
 	if err != nil {
@@ -30,7 +30,7 @@ func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	return snapshot(p, r), nil
 }
 
-// FindSnapshot returns the snapshot with this name. It waits for a snapshot that is being copied.
+// FindSnapshot returns the snapshot with this name.
 func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	p, e, err := l.pools.FindSnapshot(ctx, name)
 	if err != nil {
@@ -135,8 +135,6 @@ func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (poo
 	var err error
 	var from pool.From
 	switch {
-	case s != (cloud.Source{}) && p.SnapshotsBy() == pool.NoSnapshots:
-		return from, fmt.Errorf("%s has no snapshots and clones; those are of pools on xfs: %w", poolInWords(p), fault.NoCopies)
 	case s.Volume != "" && s.Snapshot != "":
 		return from, fmt.Errorf("a volume and a snapshot as the source: %w", fault.InvalidArgument)
 	case s.Volume != "":
@@ -149,10 +147,12 @@ func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (poo
 		return from, nil
 	}
 	switch {
+	case err == nil && h.Node != l.node:
+		return from, l.otherNodeError("copy", "source", h, fault.SourceElsewhere)
+	case p.SnapshotsBy() == pool.NoSnapshots:
+		return from, fmt.Errorf("%s has no snapshots and clones; use a class of a pool on an xfs of its own, or a backup of the files: %w", poolInWords(p), fault.NoCopies)
 	case err != nil:
 		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.node, fault.NotFound, err)
-	case h.Node != l.node:
-		return from, l.otherNodeError("copy", "source", h, fault.SourceElsewhere)
 	}
 	with := l.pools.WithVolume
 	if from.Snapshot != "" {

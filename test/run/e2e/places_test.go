@@ -19,8 +19,8 @@ type place struct {
 	start               func(t *testing.T) world
 	// growsInUse says that a machine sees a volume grow that it has.
 	growsInUse bool
-	// copies says that a volume in use can be neither snapshotted nor cloned.
-	copies bool
+	// noCopies: there are no snapshots and clones.
+	noCopies bool
 }
 
 // world is both programs on a cloud.
@@ -40,7 +40,7 @@ func (p place) grows(t *testing.T, kind string) bool {
 
 // onPool is `local` on a pool with a filesystem of its own.
 func onPool(host string) place {
-	return place{name: "pool on " + host, size: 320 * mib, grown: 512 * mib, larger: 640 * mib, growsInUse: true, copies: host != "xfs", start: func(t *testing.T) world {
+	return place{name: "pool on " + host, size: 320 * mib, grown: 512 * mib, larger: 640 * mib, growsInUse: true, noCopies: host != "xfs", start: func(t *testing.T) world {
 		pair := startOn(t, host, 4*gib)
 		free := capacity(t, pair)
 		return world{Pair: pair, left: func(t *testing.T) []string {

@@ -10,24 +10,20 @@ import (
 )
 
 func init() {
-	filesystem, block := local("local with filesystems", "mount", ""), local("local with raw block", "block", "")
+	filesystem := local("local with filesystems", "mount")
 	filesystem.skips = growthOfExt4()
-	reflink := local("local on a pool with reflinks", "block", "xfs")
-	backends = append(backends, filesystem, block, reflink)
+	backends = append(backends, filesystem, local("local with raw block", "block"))
 }
 
-// local is the two real programs on a pool, in a folder of this machine or, if one is named, on a
-// filesystem of its own.
-func local(name, accessType, filesystem string) backend {
+// local is the two real programs on a pool on an xfs of its own.
+func local(name, accessType string) backend {
 	return backend{
 		name: name,
 		size: 512 << 20,
 		// csi-sanity makes volumes without naming a filesystem, so they are ext4.
 		accessType: accessType,
 		start: func(t *testing.T, dir string) (controller, node string) {
-			if filesystem != "" {
-				mountPool(t, dir, filesystem)
-			}
+			mountPool(t, dir)
 			return startPrograms(t, dir, nil)
 		},
 		unsupported: map[string]string{
@@ -43,8 +39,8 @@ func local(name, accessType, filesystem string) backend {
 	}
 }
 
-// mountPool makes a filesystem in a file and mounts it where the pool will be.
-func mountPool(t *testing.T, dir, filesystem string) {
+// mountPool makes an xfs in a file and mounts it where the pool will be.
+func mountPool(t *testing.T, dir string) {
 	t.Helper()
 	cleanAfter(t, dir)
 	image, pool := filepath.Join(dir, "disk"), filepath.Join(dir, "pool")
@@ -57,7 +53,7 @@ func mountPool(t *testing.T, dir, filesystem string) {
 	if err := os.Mkdir(pool, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"mkfs." + filesystem, "-q", image}, {"mount", "-o", "loop", image, pool}} {
+	for _, args := range [][]string{{"mkfs.xfs", "-q", image}, {"mount", "-o", "loop", image, pool}} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}

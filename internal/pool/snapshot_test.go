@@ -1,0 +1,112 @@
+package pool
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// plantSnapshot puts a snapshot of a volume into a pool without reflinks.
+func plantSnapshot(p *Pool, of Record, name string) (ID, error) {
+	r := Record{ID: NewID(), Name: name, Size: of.Size, State: Ready, Created: now(), BlockSize: of.BlockSize, Volume: of.ID}
+	image, err := os.ReadFile(p.ImagePath(of.ID))
+	if err == nil {
+		err = os.WriteFile(p.file(r.ref(), imageExt), image, filePerm)
+	}
+	if err == nil {
+		err = p.writeRecord(r.ref(), r)
+	}
+	return r.ID, err
+}
+
+// A pool without reflinks has no snapshots, clones and restores, and says what to use instead.
+func TestPoolWithoutReflinksHasNoCopies(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	p.reflink = false
+	a := mustCreate(t, p, "a", small)
+	made, err := plantSnapshot(p, a, "planted")
+	must(t, err)
+	before := files(t, p)
+	_, snapshot := p.CreateSnapshot(t.Context(), NewSnapshot{Name: "s", Volume: a.ID})
+	_, clone := p.Create(t.Context(), NewVolume{Name: "c", Size: small, From: From{Volume: a.ID}})
+	_, restore := p.Create(t.Context(), NewVolume{Name: "r", Size: small, From: From{Snapshot: made}})
+	for what, err := range map[string]error{"snapshot": snapshot, "clone": clone, "restore": restore} {
+		wantKind(t, what, err, fault.InvalidArgument)
+		wantReason(t, what, err, fault.NoCopies)
+		if err == nil || !strings.Contains(err.Error(), "use a class of a pool on an xfs") {
+			t.Errorf("%s = %v, want what to use instead", what, err)
+		}
+	}
+	if after := files(t, p); len(after) != len(before) {
+		t.Errorf("the pool held %q, now %q", before, after)
+	}
+}
+
+// C14: whatever is lost of a snapshot, what is there stays until it is removed by name.
+func TestOrphansOfSnapshotsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	p := openPool(t, dir)
+	a := mustCreate(t, p, "a", small)
+	var ids []ID
+	for _, name := range []string{"record gone", "image gone", "record cut off", "image cut off"} {
+		made, err := plantSnapshot(p, a, name)
+		must(t, err)
+		ids = append(ids, made)
+	}
+	must(t, os.Remove(p.file(snapshotRef(ids[0]), recordExt)))
+	must(t, os.Remove(p.file(snapshotRef(ids[1]), imageExt)))
+	must(t, os.Truncate(p.file(snapshotRef(ids[2]), recordExt), 9))
+	must(t, os.Truncate(p.file(snapshotRef(ids[3]), imageExt), small-1))
+	before := files(t, p)
+	p = openPool(t, dir)
+	must(t, p.Delete(t.Context(), a.ID))
+	for i, want := range []Kind{NoRecord, NoImage, Damaged, Damaged} {
+		if e, err := p.GetSnapshot(t.Context(), ids[i]); err != nil || e.Kind != want || e.Problem == "" {
+			t.Errorf("GetSnapshot = %+v, %v, want %q", e, err, want)
+		}
+	}
+	if after := files(t, p); len(after) != len(before)-2 {
+		t.Errorf("the pool held %q, now %q", before, after)
+	}
+	for _, id := range ids {
+		must(t, p.RemoveSnapshot(t.Context(), id))
+	}
+	if left := files(t, p); len(left) > 0 {
+		t.Errorf("the pool holds %q", left)
+	}
+}
+
+func TestNeededCopies(t *testing.T) {
+	at := func(start, length int64) mapped { return mapped{extent{0, length}, start, fiemapShared} }
+	type use struct {
+		mapped
+		volumes, snapshots int64
+	}
+	for name, tc := range map[string]struct {
+		uses []use
+		want int64
+	}{
+		"nothing is shared":                      {nil, 0},
+		"a volume by itself":                     {[]use{{at(0, 10), 1, 0}}, 0},
+		"two volumes: the last writer keeps it":  {[]use{{at(0, 10), 1, 0}, {at(0, 10), 1, 0}}, 10},
+		"a volume and a snapshot":                {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}}, 10},
+		"a volume and two snapshots":             {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 10},
+		"three volumes and a snapshot":           {[]use{{at(0, 10), 3, 0}, {at(0, 10), 0, 1}}, 30},
+		"snapshots only: no writer":              {[]use{{at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 0},
+		"a part of an extent":                    {[]use{{at(0, 10), 1, 0}, {at(4, 3), 0, 1}}, 3},
+		"extents that touch":                     {[]use{{at(0, 10), 1, 0}, {at(10, 10), 0, 1}}, 0},
+		"extents that overlap, of three and two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var boundaries []boundary
+			for _, u := range tc.uses {
+				boundaries = append(boundaries, boundariesOf(u.mapped, u.volumes, u.snapshots)...)
+			}
+			if got := neededCopies(boundaries); got != tc.want {
+				t.Errorf("neededCopies = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
