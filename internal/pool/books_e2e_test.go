@@ -4,7 +4,6 @@ package pool
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"math"
@@ -82,7 +81,6 @@ func takeInventory(t *testing.T, home string) inventory {
 		all = append(all, places...)
 		return errors.Join(err, f.Close())
 	}))
-	all = slices.DeleteFunc(all, func(m mapped) bool { return m.flags&fiemapInline != 0 }) // in btrfs's own records
 	for _, m := range all {
 		if m.flags&(fiemapUnknown|fiemapDelayed) != 0 {
 			t.Errorf("an extent that is not allocated after a sync: %+v", m)
@@ -109,9 +107,6 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// fiemapInline is FIEMAP_EXTENT_DATA_INLINE.
-const fiemapInline = 0x200
-
 // readBooks settles everything that the filesystem does in its own time, and counts.
 func readBooks(t *testing.T, home string) books {
 	t.Helper()
@@ -134,8 +129,6 @@ func readBooks(t *testing.T, home string) books {
 		b.other = inv.blocks - inv.data
 	case unix.XFS_SUPER_MAGIC:
 		b.other = xfsOther(t, f, inv.folders)
-	case unix.BTRFS_SUPER_MAGIC:
-		b.other = btrfsOther(t, f, inv.data)
 	}
 	return b
 }
@@ -185,89 +178,4 @@ func xfsOther(t *testing.T, f *os.File, folders map[uint64]bool) (other int64) {
 		}
 	}
 	return other
-}
-
-// btrfsOther reads from btrfs what it has allocated for metadata. btrfs frees an extent only when no file
-// uses any part of it, so the allocated space must be the sum of the whole extents that files use parts of.
-func btrfsOther(t *testing.T, f *os.File, data int64) (other int64) {
-	t.Helper()
-	const (
-		spaceInfo = 0xc0109414 // BTRFS_IOC_SPACE_INFO
-		isData    = 1
-		twice     = 1 << 5
-		reserve   = 1 << 49
-	)
-	var args struct {
-		slots, spaces uint64
-		infos         [16]struct{ flags, total, used uint64 }
-	}
-	args.slots = uint64(len(args.infos))
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), spaceInfo, uintptr(unsafe.Pointer(&args))); errno != 0 {
-		t.Fatalf("BTRFS_IOC_SPACE_INFO: %v", errno)
-	}
-	whole := btrfsExtents(t, f)
-	other = whole - data
-	for _, i := range args.infos[:args.spaces] {
-		switch {
-		case i.flags&isData != 0 && int64(i.used) != whole:
-			t.Errorf("btrfs has allocated %d bytes to data, and files use %d of them", i.used, whole)
-		case i.flags&(isData|reserve) != 0:
-		case i.flags&twice != 0:
-			other += 2 * int64(i.total)
-		default:
-			other += int64(i.total)
-		}
-	}
-	return other
-}
-
-// btrfsExtents adds up the extents on the disk that the items of all files refer to, each once.
-func btrfsExtents(t *testing.T, f *os.File) (whole int64) {
-	t.Helper()
-	const (
-		treeSearch = 0xd0009411 // BTRFS_IOC_TREE_SEARCH
-		filesTree  = 5
-		extentData = 108
-		inline     = 0
-	)
-	type key struct {
-		tree                                                           uint64
-		minObject, maxObject, minOffset, maxOffset, minTrans, maxTrans uint64
-		minType, maxType, items                                        uint32
-		_                                                              uint32
-		_                                                              [4]uint64
-	}
-	var args struct {
-		key
-		buf [4096 - 104]byte
-	}
-	le := binary.LittleEndian
-	places := map[uint64]int64{}
-	next := key{tree: filesTree, maxObject: math.MaxUint64, maxOffset: math.MaxUint64, maxTrans: math.MaxUint64, maxType: math.MaxUint8}
-	for {
-		args.key = next
-		args.items = math.MaxUint32
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), treeSearch, uintptr(unsafe.Pointer(&args))); errno != 0 {
-			t.Fatalf("BTRFS_IOC_TREE_SEARCH: %v", errno)
-		}
-		if args.items == 0 {
-			break
-		}
-		at := 0
-		for range args.items {
-			b := args.buf[at:]
-			object, offset, kind, length := le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:]), int(le.Uint32(b[28:]))
-			if item := b[32 : 32+length]; kind == extentData && item[20] != inline {
-				if place := le.Uint64(item[21:]); place != 0 {
-					places[place] = int64(le.Uint64(item[29:]))
-				}
-			}
-			at += 32 + length
-			next.minObject, next.minType, next.minOffset = object, kind, offset+1
-		}
-	}
-	for _, length := range places {
-		whole += length
-	}
-	return whole
 }

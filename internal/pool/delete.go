@@ -77,7 +77,7 @@ func (p *Pool) checkRemovable(ref objectRef) error {
 
 // writeTombstone marks an object as deleted: from here on every call answers fault.NotFound, and recover
 // continues the delete. It renames the record, because on a full disk nothing can be written. Where the
-// rename itself lacks space (a full directory block, a btrfs without free metadata) there is no tombstone:
+// rename itself lacks space (a full directory block) there is no tombstone:
 // if the process dies after the removal of the image, the remaining record is reported as NoImage, and a
 // repeated delete removes it.
 func (p *Pool) writeTombstone(ref objectRef) error {

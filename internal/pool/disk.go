@@ -87,9 +87,8 @@ func (d disk) remove(name string) error {
 	return d.syncFolder(filepath.Dir(name))
 }
 
-// removeImage is remove for a file that may be large. It unlinks the file first: on a full btrfs an unlink
-// may use the global reserve, a truncation may not. Then it truncates the file, because xfs frees the space
-// of an unlinked file later in the background, and the next create needs it now.
+// removeImage is remove for a file that may be large. It truncates the file after it has unlinked it, because xfs frees the
+// space of an unlinked file later in the background, and the next create needs it now.
 func (d disk) removeImage(name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,14 +143,7 @@ func (d disk) createImage(ctx context.Context, name string, size int64) error {
 // emptyImage makes the file of a new volume or snapshot and opens it.
 func (d disk) emptyImage(name string) (*os.File, error) {
 	d.step("create image")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
-	if err != nil {
-		return nil, err
-	}
-	if err := overwriteInPlace(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, filePerm)
 }
 
 // reserveChunk is how much is reserved between two checks of the context.
@@ -220,7 +212,7 @@ func (d disk) probe(name string) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return nil
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("this filesystem cannot reserve space for a file (fallocate); use ext4, xfs or btrfs: %w: %w", fault.PoolUnusable, err)
+		return fmt.Errorf("this filesystem cannot reserve space for a file (fallocate); use ext4 or xfs: %w: %w", fault.PoolUnusable, err)
 	case err != nil:
 		return kindOf(err)
 	}
@@ -229,7 +221,7 @@ func (d disk) probe(name string) error {
 		return kindOf(err)
 	}
 	if allocated < SizeStep {
-		return fmt.Errorf("this filesystem reports that it reserves space for a file but does not (%d of %d bytes); use ext4, xfs or btrfs: %w",
+		return fmt.Errorf("this filesystem reports that it reserves space for a file but does not (%d of %d bytes); use ext4 or xfs: %w",
 			allocated, SizeStep, fault.Precondition)
 	}
 	return nil

@@ -35,7 +35,7 @@ func Examine(ctx context.Context, cfg Config) (own bool, err error) {
 	if _, err := os.Stat(p.dir); err != nil {
 		return false, fmt.Errorf("pool folder: %w", kindOf(err))
 	}
-	if err := p.checkOwner(); err != nil {
+	if err := errors.Join(p.checkOwner(), p.checkFilesystem()); err != nil {
 		return false, err
 	}
 	switch _, err := os.Lstat(p.path(metaFile)); {

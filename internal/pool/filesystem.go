@@ -16,30 +16,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// noCOW is FS_NOCOW_FL of linux/fs.h.
-const noCOW = 0x00800000
-
-// overwriteInPlace switches copy-on-write off for an empty file on btrfs. With copy-on-write every overwrite
-// allocates new blocks, and the reservation has no effect. Other filesystems overwrite in place.
-func overwriteInPlace(f *os.File) error {
-	btrfs, err := isBtrfs(f)
-	if err != nil || !btrfs {
-		return err
+// checkFilesystem refuses a pool on btrfs.
+func (p *Pool) checkFilesystem() error {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(p.dir, &st) }); err != nil {
+		return fmt.Errorf("pool %s: %w", p.dir, kindOf(err))
 	}
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|noCOW)
-	}
-	if err != nil {
-		return fmt.Errorf("switch copy-on-write off for %s: %w", f.Name(), err)
+	if st.Type == unix.BTRFS_SUPER_MAGIC {
+		return fmt.Errorf("the pool in %s is on btrfs, of which two disks with one filesystem id cannot be mounted on a node; pools are on xfs or ext4: %w", p.dir, fault.PoolUnusable)
 	}
 	return nil
-}
-
-func isBtrfs(f *os.File) (bool, error) {
-	var st unix.Statfs_t
-	err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) })
-	return st.Type == unix.BTRFS_SUPER_MAGIC, err
 }
 
 // checkApart refuses a pool on the filesystem of another one: the reservations of one would not count for the
@@ -71,54 +57,22 @@ func (p *Pool) checkApart() error {
 	return nil
 }
 
-// filesystemOf returns what tells the filesystem of a folder from every other. A missing folder is where it would
-// be made. On btrfs each subvolume has a device number of its own, so that is the filesystem's id.
-func filesystemOf(dir string) (string, error) {
-	f, err := os.Open(dir)
+// filesystemOf returns the device number of the filesystem of a folder. A missing folder is where it would be made.
+func filesystemOf(dir string) (uint64, error) {
+	var st unix.Stat_t
+	err := retryEINTR(func() error { return unix.Stat(dir, &st) })
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
 		return filesystemOf(filepath.Dir(dir))
 	}
 	if err != nil {
-		return "", err
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	defer func() { _ = f.Close() }()
-	btrfs, err := isBtrfs(f)
-	if err != nil {
-		return "", err
-	}
-	if btrfs {
-		id, err := btrfsID(f)
-		return fmt.Sprintf("btrfs %x", id), err
-	}
-	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("device %d", st.Dev), nil
-}
-
-func btrfsID(f *os.File) ([16]byte, error) {
-	var info btrfsInfo
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), btrfsInfoCall, uintptr(unsafe.Pointer(&info))); errno != 0 {
-		return info.id, fmt.Errorf("read the id of the btrfs of %s: %w", f.Name(), errno)
-	}
-	return info.id, nil
-}
-
-// btrfsInfoCall is BTRFS_IOC_FS_INFO of linux/btrfs.h, which package unix lacks, and btrfsInfo its struct
-// btrfs_ioctl_fs_info_args.
-const btrfsInfoCall = 0x8400941f
-
-type btrfsInfo struct {
-	_  [16]byte
-	id [16]byte
-	_  [992]byte
+	return st.Dev, nil
 }
 
 // canReflink reports whether the pool in a folder creates snapshots and clones by reflink. Overwriting shared
-// blocks needs new ones, which are counted but cannot be reserved. The count holds only on xfs, where
-// the new blocks are all that an overwrite takes (btrfs allocates metadata too), and only if nothing
-// else fills the filesystem: the folder has to be its mount point.
+// blocks needs new ones, which are counted but cannot be reserved. The count holds only if nothing else fills the
+// filesystem: the folder has to be its mount point.
 func canReflink(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -176,22 +130,8 @@ func isWholeFilesystem(dir string) (bool, error) {
 type space struct{ total, free int64 }
 
 func statfs(dir string) (space, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return space{}, err
-	}
-	defer func() { _ = f.Close() }()
-	if btrfs, err := isBtrfs(f); err != nil {
-		return space{}, err
-	} else if btrfs {
-		// btrfs counts what was reserved or removed only when it commits: measured, every second
-		// volume was admitted twice. The other filesystems count at once.
-		if err := retryEINTR(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
-			return space{}, &fs.PathError{Op: "syncfs", Path: dir, Err: err}
-		}
-	}
 	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil {
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	unit := st.Frsize

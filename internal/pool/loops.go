@@ -16,46 +16,15 @@ import (
 // device-mapper. sysDir is where the kernel lists block devices; empty means /sys/block.
 func LoopsBelow(dir, sysDir string) ([]string, error) {
 	sys := filepath.Dir(cmp.Or(sysDir, defaultSys))
-	devices, err := devicesOf(dir, sys)
+	device, err := filesystemOf(dir)
+	var found []string
+	if err == nil {
+		found, err = loopsBelow(filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the disk of pool %s: %w", dir, kindOf(err))
 	}
-	var found []string
-	for _, device := range devices {
-		below, err := loopsBelow(device)
-		if err != nil {
-			return nil, fmt.Errorf("find the disk of pool %s: %w", dir, kindOf(err))
-		}
-		found = append(found, below...)
-	}
 	return found, nil
-}
-
-// devicesOf returns the paths in sysfs of the devices of a folder's filesystem. On btrfs the folder's device number is of no
-// device.
-func devicesOf(dir, sys string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	btrfs, err := isBtrfs(f)
-	if err != nil {
-		return nil, err
-	}
-	if btrfs {
-		id, err := btrfsID(f)
-		if err != nil {
-			return nil, err
-		}
-		uuid := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-		return filepath.Glob(filepath.Join(sys, "fs/btrfs", uuid, "devices/*"))
-	}
-	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
-		return nil, err
-	}
-	return []string{filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))}, nil
 }
 
 // loopsBelow returns the loop devices that a device in sysfs is or stands on; nothing for one that has no disk, such as tmpfs.

@@ -140,7 +140,7 @@ func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool
 	} else if _, err := os.Stat(p.path(metaFile)); err != nil {
 		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.PoolUnusable, err)
 	}
-	if err := p.checkOwner(); err != nil {
+	if err := errors.Join(p.checkOwner(), p.checkFilesystem()); err != nil {
 		return nil, err
 	}
 	// Checked before the lock, which creates a file in the folder.

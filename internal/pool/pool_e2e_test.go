@@ -22,9 +22,8 @@ import (
 
 // filesystems are those that a pool can lie on, with the command that makes each.
 var filesystems = map[string][]string{
-	"ext4":  {"mkfs.ext4", "-q", "-F"},
-	"xfs":   {"mkfs.xfs", "-q", "-f", "-m", "rmapbt=1"},
-	"btrfs": {"mkfs.btrfs", "-q", "-f"},
+	"ext4": {"mkfs.ext4", "-q", "-F"},
+	"xfs":  {"mkfs.xfs", "-q", "-f", "-m", "rmapbt=1"},
 }
 
 // mounted mounts a filesystem of its own for one test.
@@ -250,14 +249,23 @@ func TestFilesystemWithoutReservationIsRefused(t *testing.T) {
 	}
 }
 
-func TestImagesOnBtrfsAreOverwrittenInPlace(t *testing.T) {
-	p := realPool(t, "btrfs")
-	r := mustCreate(t, p, "a", small)
-	f, err := os.Open(p.ImagePath(r.ID))
-	must(t, err)
-	defer func() { _ = f.Close() }()
-	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&noCOW == 0 {
-		t.Errorf("flags = %#x, %v, want copy-on-write switched off", flags, err)
+func TestPoolOnBtrfsIsRefused(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "disk")
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, 256<<20))
+	if out, err := exec.Command("mkfs.btrfs", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.btrfs: %v: %s", err, out)
+	}
+	dir := mounted(t, "-o", "loop", image)
+	_, err := Open(t.Context(), Config{Dir: dir, Node: "n1"})
+	wantReason(t, "Open on btrfs", err, fault.PoolUnusable)
+	_, examined := Examine(t.Context(), Config{Dir: dir, Node: "n1"})
+	wantReason(t, "Examine on btrfs", examined, fault.PoolUnusable)
+	if err == nil || !strings.Contains(err.Error(), "xfs or ext4") {
+		t.Errorf("Open = %v, want what to use instead", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the filesystem holds %v, %v", left, err)
 	}
 }
 

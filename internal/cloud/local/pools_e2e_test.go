@@ -205,28 +205,6 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 
 func onlyErr[T any](_ T, err error) error { return err }
 
-// A subvolume has a device number of its own and shares the space of its btrfs.
-func TestPoolsOnOneBtrfsAreRefused(t *testing.T) {
-	whole := disk(t, 1<<30, "mkfs.btrfs")
-	below := filepath.Join(whole, "below")
-	open := func(pools ...local.Pool) *local.Local {
-		t.Helper()
-		l, err := local.New(t.Context(), local.Config{Node: node, Pools: pools})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	wantKind(t, "Check", open(local.Pool{Name: "fast", Dir: whole}).Check(t.Context()), fault.None)
-	if out, err := exec.CommandContext(t.Context(), "btrfs", "subvolume", "create", below).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	wantKind(t, "Check with a pool below", open(local.Pool{Name: "fast", Dir: whole}, local.Pool{Dir: below}).Check(t.Context()), fault.Precondition)
-	if left, err := os.ReadDir(below); err != nil || len(left) > 0 {
-		t.Errorf("the folder below holds %v, %v", left, err)
-	}
-}
-
 // TestPoolThatThisNodeDoesNotHave: nodes have the same flags and different disks.
 func TestPoolThatThisNodeDoesNotHave(t *testing.T) {
 	bare := t.TempDir()
