@@ -16,6 +16,7 @@ type source struct {
 	ref    objectRef
 	record Record
 	file   *os.File
+	free   int64 // what the pool had available when a snapshot was admitted
 }
 
 // createCopy makes the volume or the snapshot of this record with the content of from, by reflink under the pool's lock.
@@ -40,7 +41,7 @@ func (p *Pool) createCopy(ctx context.Context, r Record, from objectRef) (Record
 		return Record{}, err
 	}
 	defer func() { _ = src.file.Close() }()
-	if err := p.admitCopy(entries, &r, src); err != nil {
+	if err := p.admitCopy(entries, &r, &src); err != nil {
 		return Record{}, err
 	}
 	return r, p.cloneImage(ctx, &r, src)
@@ -56,7 +57,7 @@ func (p *Pool) openSource(ref objectRef) (source, error) {
 		return source{}, p.refuse(e)
 	}
 	f, err := p.openToRead(ref)
-	return source{ref, e.Record, f}, err
+	return source{ref: ref, record: e.Record, file: f}, err
 }
 
 func (p *Pool) openToRead(ref objectRef) (*os.File, error) {
@@ -68,11 +69,11 @@ func (p *Pool) openToRead(ref objectRef) (*os.File, error) {
 }
 
 // admitCopy sets the fields of the record that the source determines, and refuses a copy that does not fit.
-func (p *Pool) admitCopy(entries []Entry, r *Record, src source) error {
+func (p *Pool) admitCopy(entries []Entry, r *Record, src *source) error {
 	r.BlockSize = src.record.BlockSize
 	if r.ref().isSnapshot() {
 		r.Size, r.Created = src.record.Size, now()
-		return p.admitSnapshot(entries, *r)
+		return p.admitSnapshot(entries, *r, src)
 	}
 	if src.record.Size > r.Size {
 		return fmt.Errorf("create volume %q of %d bytes: %s has %d: %w", r.Name, r.Size, p.name(src.ref), src.record.Size, fault.OutOfRange)
@@ -122,5 +123,13 @@ func (p *Pool) fillClone(ctx context.Context, r Record, src source) (err error) 
 		return err
 	}
 	p.disk.step("sync image")
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	// A volume in use may have been written to since the snapshot was admitted.
+	_, allocated, err := sizes(f.Name())
+	if err != nil {
+		return err
+	}
+	return p.checkShared(r, allocated, src.free)
 }

@@ -98,12 +98,12 @@ func (p *Pool) admit(r Record) error {
 
 // checkSpace refuses a volume that is larger than the available space.
 func (p *Pool) checkSpace(entries []Entry, r Record) error {
-	free, err := p.free(entries)
+	u, err := p.measure(entries)
 	if err != nil {
 		return err
 	}
-	if r.Size > free {
-		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has %d bytes available: %w", r.Name, r.Size, p.node, p.dir, free, fault.PoolFull)
+	if r.Size > u.Free {
+		return fmt.Errorf("create volume %q of %d bytes on node %s: the pool %s has %d bytes available: %w", r.Name, r.Size, p.node, p.dir, u.Free, fault.PoolFull)
 	}
 	return nil
 }

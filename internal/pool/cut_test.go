@@ -214,11 +214,9 @@ func (c *cut) read() state {
 		c.Errorf("the folders hold %q, and the lists only\n%s", left, strings.Join(lines, "\n"))
 	}
 	entries := mustRecover(c.T, p)
-	reserved, err := p.sharedReservation(entries, nil)
+	used, err := p.measure(entries)
 	must(c.T, err)
-	for _, e := range entries {
-		reserved += e.reservation()
-	}
+	reserved := used.Reserved
 	now := state{lines: lines, reserved: reserved}
 	other := int64(0)
 	if c.rig.count != nil {
@@ -248,8 +246,7 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 		}
 	}
 	const block = 4096
-	type users struct{ volumes, snapshots int64 }
-	blocks := map[int64]users{}
+	images := map[int64]int64{} // of each block
 	record(p.path(metaFile))
 	for _, e := range entries {
 		record(p.file(e.ref(), recordExt))
@@ -260,25 +257,16 @@ func known(t *testing.T, p *Pool, entries []Entry) (data, reservation int64) {
 			m.length = min(m.length, e.Size-m.start)
 			missing -= m.length
 			for at := m.physical; at < m.physical+m.length; at += block {
-				u := blocks[at]
-				if e.Snapshot {
-					u.snapshots++
-				} else {
-					u.volumes++
-				}
-				blocks[at] = u
+				images[at]++
 			}
 		}
 		if !e.Snapshot {
 			reservation += missing
 		}
 	}
-	for _, u := range blocks {
+	for _, n := range images {
 		data += block
-		if u.volumes > 0 && u.snapshots == 0 {
-			u.volumes-- // the last writer overwrites in place
-		}
-		reservation += block * u.volumes
+		reservation += block * (n - 1)
 	}
 	return data, reservation
 }

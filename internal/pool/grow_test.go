@@ -88,8 +88,8 @@ func TestGrowthThatCannotBeUndoneStaysReserved(t *testing.T) {
 	must(t, p.writeRecord(volumeRef(r.ID), r))
 	blocker := p.file(volumeRef(r.ID), recordExt+newExt)
 	must(t, os.MkdirAll(blocker+"/x", 0o700)) // no record can be written
-	if now, err := p.available(mustRecover(t, p), nil); err != nil || now != free-4*small {
-		t.Errorf("available = %d, %v, want %d", now, err, free-4*small)
+	if u, err := p.measure(mustRecover(t, p)); err != nil || u.Free != free-4*small {
+		t.Errorf("measure = %+v, %v, want %d free", u, err, free-4*small)
 	}
 	must(t, os.RemoveAll(blocker))
 	if now, err := p.Free(t.Context()); err != nil || now != free {

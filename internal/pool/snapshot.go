@@ -40,16 +40,25 @@ func (req NewSnapshot) record() (Record, error) {
 	return Record{ID: NewID(), Name: req.Name, State: Creating, Created: now(), Volume: req.Volume, Tags: req.Tags}, nil
 }
 
-// admitSnapshot refuses a snapshot that exceeds the available space. It takes none itself, but an overwrite of a block that
-// it shares allocates a new one.
-func (p *Pool) admitSnapshot(entries []Entry, r Record) error {
-	available, err := p.available(entries, []ID{r.Volume})
+// admitSnapshot refuses a snapshot for which the available space does not suffice: what its volume has written. It takes none
+// itself, but an overwrite of a block that it shares allocates a new one.
+func (p *Pool) admitSnapshot(entries []Entry, r Record, src *source) error {
+	u, err := p.measure(entries)
 	if err != nil {
 		return err
 	}
-	if available < 0 {
-		return fmt.Errorf("snapshot %q on node %s: the pool %s lacks %d bytes for later writes to the volume: %w",
-			r.Name, p.node, p.dir, -available, fault.PoolFull)
+	need, err := written(src.file, r.Size)
+	if err != nil {
+		return fmt.Errorf("snapshot %q: %w", r.Name, kindOf(err))
+	}
+	src.free = u.Free
+	return p.checkShared(r, need, u.Free)
+}
+
+func (p *Pool) checkShared(r Record, need, free int64) error {
+	if need > free {
+		return fmt.Errorf("snapshot %q on node %s: the pool %s has %d bytes available, and %d that it would share may be overwritten: %w",
+			r.Name, p.node, p.dir, free, need, fault.PoolFull)
 	}
 	return nil
 }

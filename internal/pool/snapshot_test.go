@@ -78,34 +78,24 @@ func TestOrphansOfSnapshotsAreKept(t *testing.T) {
 	}
 }
 
-func TestNeededCopies(t *testing.T) {
-	at := func(start, length int64) mapped { return mapped{extent{0, length}, start, fiemapShared} }
-	type use struct {
-		mapped
-		volumes, snapshots int64
-	}
+func TestOverlap(t *testing.T) {
 	for name, tc := range map[string]struct {
-		uses []use
-		want int64
+		places []extent
+		want   int64
 	}{
-		"nothing is shared":                      {nil, 0},
-		"a volume by itself":                     {[]use{{at(0, 10), 1, 0}}, 0},
-		"two volumes: the last writer keeps it":  {[]use{{at(0, 10), 1, 0}, {at(0, 10), 1, 0}}, 10},
-		"a volume and a snapshot":                {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}}, 10},
-		"a volume and two snapshots":             {[]use{{at(0, 10), 1, 0}, {at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 10},
-		"three volumes and a snapshot":           {[]use{{at(0, 10), 3, 0}, {at(0, 10), 0, 1}}, 30},
-		"snapshots only: no writer":              {[]use{{at(0, 10), 0, 1}, {at(0, 10), 0, 1}}, 0},
-		"a part of an extent":                    {[]use{{at(0, 10), 1, 0}, {at(4, 3), 0, 1}}, 3},
-		"extents that touch":                     {[]use{{at(0, 10), 1, 0}, {at(10, 10), 0, 1}}, 0},
-		"extents that overlap, of three and two": {[]use{{at(0, 10), 1, 0}, {at(5, 10), 1, 0}, {at(8, 10), 1, 0}}, 2*2 + 3 + 5},
+		"nothing is shared":             {nil, 0},
+		"one image":                     {[]extent{{0, 10}}, 0},
+		"two images":                    {[]extent{{0, 10}, {0, 10}}, 10},
+		"four images":                   {[]extent{{0, 10}, {0, 10}, {0, 10}, {0, 10}}, 30},
+		"a part of an extent":           {[]extent{{4, 3}, {0, 10}}, 3},
+		"extents that touch":            {[]extent{{0, 10}, {10, 10}}, 0},
+		"extents that overlap":          {[]extent{{8, 10}, {0, 10}, {5, 10}}, 5 + 7},
+		"one that ends within another":  {[]extent{{0, 20}, {5, 5}, {12, 20}}, 5 + 8},
+		"far apart, and each of it two": {[]extent{{0, 10}, {1 << 40, 10}, {0, 10}, {1 << 40, 10}}, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var boundaries []boundary
-			for _, u := range tc.uses {
-				boundaries = append(boundaries, boundariesOf(u.mapped, u.volumes, u.snapshots)...)
-			}
-			if got := neededCopies(boundaries); got != tc.want {
-				t.Errorf("neededCopies = %d, want %d", got, tc.want)
+			if got := overlap(tc.places); got != tc.want {
+				t.Errorf("overlap = %d, want %d", got, tc.want)
 			}
 		})
 	}

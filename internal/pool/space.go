@@ -40,40 +40,27 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	reserved, s, err := p.measure(entries, nil)
+	return p.measure(entries)
+}
+
+// measure is Usage with the lock held. A volume counts with its size, a snapshot with what it has allocated, which is what its
+// volume had written. Reserved is what these have not allocated, and what they share: a block that n images share counts n times
+// and is there once, so an overwrite of each finds a free one.
+func (p *Pool) measure(entries []Entry) (Usage, error) {
+	reserved, err := p.shared(entries)
 	if err != nil {
 		return Usage{}, err
-	}
-	return Usage{Size: s.total, Free: max(0, s.free-floor(s.total)-reserved), Reserved: reserved, Entries: entries}, nil
-}
-
-// free returns Usage.Free. The caller holds the lock.
-func (p *Pool) free(entries []Entry) (int64, error) {
-	available, err := p.available(entries, nil)
-	return max(0, available), err
-}
-
-// available returns the free space beyond all reservations and the floor, on the assumption that a reflink
-// snapshot of each volume in snapshotted exists. It is negative when reservations exceed the free space.
-func (p *Pool) available(entries []Entry, snapshotted []ID) (int64, error) {
-	reserved, s, err := p.measure(entries, snapshotted)
-	return s.free - floor(s.total) - reserved, err
-}
-
-// measure returns the reservations of all entries, on the assumption that available makes, and the space of the filesystem.
-func (p *Pool) measure(entries []Entry, snapshotted []ID) (reserved int64, s space, err error) {
-	if reserved, err = p.sharedReservation(entries, snapshotted); err != nil {
-		return 0, space{}, err
 	}
 	for _, e := range entries {
 		reserved += e.reservation()
 	}
 	// Read after the reservations: a concurrent write to a volume reduces both the free space and the
 	// reservation. In the other order the sum would count neither.
-	if s, err = p.disk.statfs(p.dir); err != nil {
-		return 0, space{}, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
+	s, err := p.disk.statfs(p.dir)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read free space of pool %s: %w", p.dir, kindOf(err))
 	}
-	return reserved, s, nil
+	return Usage{Size: s.total, Free: max(0, s.free-floor(s.total)-reserved), Reserved: reserved, Entries: entries}, nil
 }
 
 func floor(total int64) int64 { return min(max(total/floorDivisor, minFloor), maxFloor) }
@@ -88,68 +75,42 @@ func (e Entry) reservation() int64 {
 	return max(0, max(e.Size, e.Record.reserved())-e.Allocated)
 }
 
-// sharedReservation returns how many bytes volumes may allocate because they overwrite shared blocks.
-// Each write to a shared block allocates a new one. A block that w volumes and no snapshot share needs
-// w-1 more, since the last writer owns it; a block that a snapshot shares needs w more.
-func (p *Pool) sharedReservation(entries []Entry, snapshotted []ID) (int64, error) {
+// shared returns how many bytes images share with others, not counted for one of them.
+func (p *Pool) shared(entries []Entry) (int64, error) {
 	// An image without a readable record may be a copy.
 	copied := func(e Entry) bool {
 		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == NoRecord || e.Kind == Newer || e.Kind == Damaged)
 	}
-	if len(snapshotted) == 0 && !slices.ContainsFunc(entries, copied) {
+	if !slices.ContainsFunc(entries, copied) {
 		return 0, nil
 	}
-	var boundaries []boundary
+	var places []extent
 	for _, e := range entries {
 		if e.ID == "" || e.Kind == NoImage || e.Allocated == 0 {
 			continue
 		}
-		planned := !e.Snapshot && slices.Contains(snapshotted, e.ID)
 		mappings, err := p.imageExtents(e.ref(), e.Size)
 		if err != nil {
 			return 0, fmt.Errorf("read the extents of %s: %w", p.name(e.ref()), kindOf(err))
 		}
 		for _, m := range mappings {
-			switch {
-			case m.flags&(fiemapUnknown|fiemapDelayed) != 0: // not allocated yet
-			case planned && m.flags&fiemapUnwritten == 0:
-				// A snapshot shares written extents only; releaseUnwritten punches out the others.
-				boundaries = append(boundaries, boundariesOf(m, 1, 1)...)
-			case m.flags&fiemapShared == 0 && !planned:
-			case e.Snapshot:
-				boundaries = append(boundaries, boundariesOf(m, 0, 1)...)
-			default:
-				boundaries = append(boundaries, boundariesOf(m, 1, 0)...)
+			if m.flags&fiemapShared != 0 && m.flags&(fiemapUnknown|fiemapDelayed) == 0 {
+				places = append(places, extent{m.physical, m.length})
 			}
 		}
 	}
-	return neededCopies(boundaries), nil
+	return overlap(places), nil
 }
 
-// boundary is an offset on the disk at which the number of volumes and snapshots changes.
-type boundary struct {
-	at                 int64
-	volumes, snapshots int64
-}
-
-func boundariesOf(m mapped, volumes, snapshots int64) []boundary {
-	return []boundary{{m.physical, volumes, snapshots}, {m.physical + m.length, -volumes, -snapshots}}
-}
-
-func neededCopies(boundaries []boundary) (need int64) {
-	slices.SortFunc(boundaries, func(a, b boundary) int { return cmp.Compare(a.at, b.at) })
-	var volumes, snapshots int64
-	for i, e := range boundaries {
-		if i > 0 {
-			copies := volumes
-			if snapshots == 0 {
-				copies = max(0, volumes-1)
-			}
-			need += copies * (e.at - boundaries[i-1].at)
-		}
-		volumes, snapshots = volumes+e.volumes, snapshots+e.snapshots
+// overlap returns by how much places on the disk are longer together than the part of it that they cover.
+func overlap(places []extent) (total int64) {
+	slices.SortFunc(places, func(a, b extent) int { return cmp.Compare(a.start, b.start) })
+	end := int64(0)
+	for _, e := range places {
+		total += min(e.length, max(0, end-e.start))
+		end = max(end, e.start+e.length)
 	}
-	return need
+	return total
 }
 
 // imageExtents returns the extents of an image below size.

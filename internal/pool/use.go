@@ -88,13 +88,13 @@ func (p *Pool) reserveGrowth(r *Record, want int64) error {
 	if err != nil {
 		return err
 	}
-	free, err := p.free(entries)
+	u, err := p.measure(entries)
 	if err != nil {
 		return err
 	}
-	if want-r.Size > free {
+	if want-r.Size > u.Free {
 		return fmt.Errorf("grow volume %s from %d to %d bytes: the pool %s has %d bytes available: %w",
-			p.Handle(r.ID), r.Size, want, p.dir, free, fault.PoolFull.Explain(fault.OutOfRange))
+			p.Handle(r.ID), r.Size, want, p.dir, u.Free, fault.PoolFull.Explain(fault.OutOfRange))
 	}
 	r.GrowTo = want
 	if err := p.writeRecord(volumeRef(r.ID), *r); err != nil {
