@@ -41,7 +41,7 @@ packages: ## Install the programs other than Go that the suites need (root, Debi
 
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
-	@test/require.sh root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@test/require.sh root loop mkfs.ext4 mkfs.xfs mount
 	@case " $(CLOUDS) " in *" $(CLOUD) "*) ;; *) echo "CLOUD=$(CLOUD): known are $(CLOUDS)" >&2; exit 1 ;; esac
 	@$(MAKE) --no-print-directory build
 	@test/progress.sh "building the demo" $(GO) build -o bin/demo ./test/run/demo
@@ -59,14 +59,14 @@ TESTS  = PATH="$$PATH:/usr/sbin:/sbin" bash -o pipefail -c
 
 .PHONY: test
 test: formatted report ## Run the tests that need no root, once
-	@test/require.sh bash mkfs.ext4 mkfs.xfs mkfs.btrfs
+	@test/require.sh bash mkfs.ext4 mkfs.xfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
 	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@echo "make verify also runs them with -race and in every variant, and test/check/docs/install, test/check/manifests, test/check/charts and test/kit/tools"
 
 .PHONY: test-all
 test-all: report ## Run every test that needs no root, with -race and in every variant
-	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs mkfs.btrfs
+	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs
 	@# -exec: what tests compile is without cgo too.
 	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./... | $(REPORT)'
 	@cd test/kit/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
@@ -78,7 +78,7 @@ test-all: report ## Run every test that needs no root, with -race and in every v
 
 .PHONY: sanity
 sanity: ## Run csi-sanity: the controller over memory, both programs on local and on emulated clouds (root)
-	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mkfs.btrfs mount
+	@test/require.sh gcc root loop mkfs.ext4 mkfs.xfs mount
 	@$(MAKE) --no-print-directory build
 	cd test/run/sanity && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 30m -parallel 16 -tags e2e . -v -args -bin $(CURDIR)/bin
 

@@ -46,7 +46,7 @@ make_base() {
 	say "making a Debian $suite with debootstrap, once (about 100 MB to download)"
 	rm -rf "$root"
 	run_quietly debootstrap --variant=minbase \
-		--include=ca-certificates,mount,util-linux,e2fsprogs,xfsprogs,btrfs-progs \
+		--include=ca-certificates,mount,util-linux,e2fsprogs,xfsprogs \
 		"$suite" "$root" ${MIRROR:+"$MIRROR"}
 	# What Debian's own image has, from the mirror that debootstrap has chosen: node-tools.sh upgrades from these.
 	local mirror

@@ -9,10 +9,9 @@ set -eu
 tools="mount umount blkid
 mkfs.ext4 e2fsck
 mkfs.xfs xfs_growfs
-mkfs.btrfs btrfs
 cryptsetup dmsetup"
 
-packages="mount util-linux e2fsprogs xfsprogs btrfs-progs cryptsetup-bin dmsetup"
+packages="mount util-linux e2fsprogs xfsprogs cryptsetup-bin dmsetup"
 
 install() {
 	export DEBIAN_FRONTEND=noninteractive
@@ -70,10 +69,6 @@ collect() {
 		libraries="$libraries $(ldd "$file" | sed -nE 's/(.* => |[[:space:]]+)(\/[^ ]+) \(0x.*/\2/p')"
 	done
 	for library in $libraries; do put "$(below_usr "$library")"; done
-	# btrfs ends a thread by pthread_cancel, for which the C library loads this at that moment.
-	for library in /usr/lib/*/libgcc_s.so.1 /lib/*/libgcc_s.so.1; do
-		[ ! -e "$library" ] || put "$(below_usr "$library")"
-	done
 
 	put /etc/mke2fs.conf
 	put /usr/lib/os-release

@@ -23,7 +23,7 @@ func TestConditionsAreCountedByReason(t *testing.T) {
 	const dead, gone = `cloudblock_volume_abnormal{reason="FilesystemDead"}`, `cloudblock_volume_abnormal{reason="DeviceGone"}`
 	first := metrics.Of(t, registry)
 	first.Want(t, metrics.Samples{dead: 0, gone: 0, "cloudblock_operation_oldest_seconds": 0})
-	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "DeviceErrors"})
+	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "FilesystemErrors"})
 	m.Condition("b", []string{"FilesystemDead"})
 	m.Condition("c", nil)
 	if n := lines.Len(); n != 2 {
@@ -32,7 +32,7 @@ func TestConditionsAreCountedByReason(t *testing.T) {
 	m.Condition("b", []string{"FilesystemDead"})
 	all := metrics.Of(t, registry)
 	all.Want(t, metrics.Samples{
-		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="DeviceErrors"}`: 1,
+		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="FilesystemErrors"}`: 1,
 	})
 	if len(all) != len(first) {
 		t.Errorf("there are %d series, at the start %d", len(all), len(first))

@@ -17,7 +17,6 @@ var tools = []struct {
 	{use: "everything", required: true, programs: []string{"mount", "umount", "blkid"}, version: "--version"},
 	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck"}, version: "-V"},
 	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}, version: "-V"},
-	{use: "btrfs", programs: []string{"mkfs.btrfs", "btrfs"}, version: "--version"},
 	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}, version: "--version"},
 }
 

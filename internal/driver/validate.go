@@ -114,7 +114,7 @@ func CheckMap(field string, m map[string]string) error {
 const supportedModes = "SINGLE_NODE_WRITER, SINGLE_NODE_READER_ONLY, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER"
 
 // CheckCapability accepts a capability that this driver can serve: one node at a time, as a raw
-// block device or with ext4, xfs or btrfs on it.
+// block device or with ext4 or xfs on it.
 func CheckCapability(field string, c *csi.VolumeCapability) error {
 	if c == nil {
 		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
@@ -140,11 +140,23 @@ func CheckCapability(field string, c *csi.VolumeCapability) error {
 	}
 }
 
+// CheckFilesystem accepts the filesystems that a volume can have.
+func CheckFilesystem(name string) error {
+	switch name {
+	case "ext4", "xfs":
+		return nil
+	case "btrfs":
+		return fmt.Errorf("btrfs is not supported, because one node cannot mount two disks with one btrfs id, such as a volume and its clone; "+
+			"supported are ext4 and xfs: %w", fault.InvalidArgument)
+	}
+	return fmt.Errorf("supported are ext4 and xfs: %w", fault.InvalidArgument)
+}
+
 func checkMount(field string, m *csi.VolumeCapability_MountVolume) error {
-	switch m.GetFsType() {
-	case "", "ext4", "xfs", "btrfs":
-	default:
-		return fmt.Errorf("%s: fs_type: supported are ext4, xfs and btrfs: %w", field, fault.InvalidArgument)
+	if m.GetFsType() != "" {
+		if err := CheckFilesystem(m.GetFsType()); err != nil {
+			return fmt.Errorf("%s: fs_type: %w", field, err)
+		}
 	}
 	if m.GetVolumeMountGroup() != "" {
 		return fmt.Errorf("%s: volume_mount_group: not supported: %w", field, fault.InvalidArgument)

@@ -14,7 +14,7 @@ import (
 // untilAlone is how often a program is tried that has found its device in use.
 var untilAlone = wait.Every(50*time.Millisecond, 20)
 
-// busyWords are how mke2fs, e2fsck, mkfs.xfs, mkfs.btrfs and mount say that the device is open
+// busyWords are how mke2fs, e2fsck, mkfs.xfs and mount say that the device is open
 // exclusively. They say it before they write anything.
 var busyWords = [][]byte{
 	[]byte("is in use"), []byte("apparently in use"), []byte("resource busy"), []byte("mount point busy"),

@@ -60,7 +60,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 	}
 	defer func() { _ = unix.Close(tree) }()
 	// What was cloned counts, not what the table had: staged may have been unmounted in between.
-	if number, err := treeDevice(tree, staged.Mount.FSType); err != nil || number != staged.Mount.Device {
+	if number, err := treeDevice(tree); err != nil || number != staged.Mount.Device {
 		return errors.Join(fmt.Errorf("%s changed while it was bound; stage the volume again: %w", staged.Path, fault.Precondition), err)
 	}
 	return m.place(ctx, tree, at, asked, target.ensureDir)
@@ -163,16 +163,7 @@ func detachedTree(dir int, path string) (int, error) {
 }
 
 // treeDevice returns the number of the block device below a detached mount.
-func treeDevice(tree int, filesystem string) (uint64, error) {
-	if filesystem == string(Btrfs) {
-		// The clone has no path. A descriptor of O_PATH takes no ioctl, so it is opened again.
-		dir, err := unix.Openat(tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return 0, err
-		}
-		defer func() { _ = unix.Close(dir) }()
-		return btrfsDeviceOf(dir)
-	}
+func treeDevice(tree int) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(tree, &st); err != nil {
 		return 0, err

@@ -45,10 +45,6 @@ var (
 		XFS: strings.Fields(`allocsize discard nodiscard grpid nogrpid bsdgroups sysvgroups filestreams inode32 inode64
 			largeio nolargeio logbufs logbsize noalign nouuid swalloc wsync noquota
 			quota usrquota uquota qnoenforce uqnoenforce grpquota gquota gqnoenforce prjquota pquota pqnoenforce`),
-		Btrfs: strings.Fields(`acl noacl autodefrag noautodefrag barrier nobarrier clear_cache commit compress compress-force
-			datacow nodatacow datasum nodatasum discard nodiscard enospc_debug noenospc_debug flushoncommit noflushoncommit
-			max_inline metadata_ratio skip_balance space_cache ssd nossd ssd_spread nossd_spread
-			thread_pool treelog notreelog user_subvol_rm_allowed`),
 	}
 
 	// errorPolicies are the values of ext4's option errors; the third, panic, stops the machine.

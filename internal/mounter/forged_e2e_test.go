@@ -68,7 +68,7 @@ func TestForgedMarkerInAFile(t *testing.T) {
 				must(t, "cp", "--sparse=always", dev.back, cut)
 				takeDown(t, m, dev, staging)
 				keepsItsData(t, m, dev, fs)
-				dev.detach() // btrfs refuses two filesystems of one id on one machine
+				dev.detach()
 				keepsItsData(t, m, attach(t, cut), fs)
 				if n := programs.runs(); n != 1 {
 					t.Errorf("mkfs ran %d times, want the first one alone", n)

@@ -14,8 +14,7 @@ import (
 const e2fsckUncorrected = 4
 
 // check repairs what e2fsck repairs without a decision (-p); everything else is left to a person. Only
-// ext4 has something to do before a mount: fsck.xfs and fsck.btrfs do nothing on purpose, their logs are
-// replayed by the kernel.
+// ext4 has something to do before a mount: fsck.xfs does nothing on purpose, the kernel replays the log.
 func (m *Mounter) check(ctx context.Context, f *os.File) error {
 	out, err := m.runAlone(context.WithoutCancel(ctx), Command{Name: "e2fsck", Args: []string{"-p", childFile}, Files: []*os.File{f}})
 	if err != nil {

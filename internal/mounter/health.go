@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
@@ -42,13 +40,11 @@ const (
 	reasonDead     = "FilesystemDead"
 	reasonReadOnly = "FilesystemReadOnly"
 	reasonErrors   = "FilesystemErrors"
-	reasonDevice   = "DeviceErrors"
-	reasonCorrupt  = "DataCorrupt"
 )
 
 // TroubleReasons are the reasons that Troubles gives.
 func TroubleReasons() []string {
-	return []string{reasonDead, reasonReadOnly, reasonErrors, reasonDevice, reasonCorrupt}
+	return []string{reasonDead, reasonReadOnly, reasonErrors}
 }
 
 // answerTime is how long a filesystem has to list its root before it counts as dead.
@@ -68,21 +64,9 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 		add(Degraded, reasonReadOnly, "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
 			"stop the pods that use it: the next stage checks it", at.FSType, at.Mountpoint)
 	}
-	switch Filesystem(at.FSType) {
-	case Ext4:
+	if Filesystem(at.FSType) == Ext4 {
 		if n := ext4Errors(at); n > 0 {
 			add(Degraded, reasonErrors, "ext4 has recorded %d errors (see the kernel log); stop the pods that use it: the next stage checks it", n)
-		}
-	case Btrfs:
-		device, damaged, err := btrfsErrors(at.Mountpoint)
-		if err != nil {
-			return found, err
-		}
-		if device > 0 {
-			add(Degraded, reasonDevice, "btrfs has counted %d errors of its device (`btrfs device stats` shows them)", device)
-		}
-		if damaged > 0 {
-			add(DataLoss, reasonCorrupt, "btrfs has found %d damaged blocks (`btrfs device stats` shows them); restore a snapshot", damaged)
 		}
 	}
 	return found, nil
@@ -136,46 +120,4 @@ func ext4Errors(info Mount) int {
 	}
 	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n
-}
-
-// btrfsErrors sums up what a btrfs counts: errors of the device, and blocks that were read and wrong.
-func btrfsErrors(path string) (device, damaged int, err error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return 0, 0, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	id, err := btrfsID(fd)
-	if err != nil {
-		return 0, 0, err
-	}
-	files, err := filepath.Glob("/sys/fs/btrfs/" + id + "/devinfo/*/error_stats")
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // before Linux 5.14
-		}
-		d, b := parseBtrfsErrors(string(text))
-		device, damaged = device+d, damaged+b
-	}
-	return device, damaged, nil
-}
-
-// parseBtrfsErrors reads lines such as "write_errs 0".
-func parseBtrfsErrors(text string) (device, damaged int) {
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.Atoi(value)
-		switch {
-		case err != nil || n < 0:
-		case key == "corruption_errs", key == "generation_errs":
-			damaged += n
-		default:
-			device += n
-		}
-	}
-	return device, damaged
 }

@@ -15,26 +15,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-func TestParseBtrfsErrors(t *testing.T) {
-	const healthy = "write_errs 0\nread_errs 0\nflush_errs 0\ncorruption_errs 0\ngeneration_errs 0\n"
-	for name, tc := range map[string]struct {
-		text            string
-		device, damaged int
-	}{
-		"a sound device":          {healthy, 0, 0},
-		"a failing device":        {"write_errs 3\nread_errs 4\nflush_errs 1\ncorruption_errs 0\ngeneration_errs 0\n", 8, 0},
-		"a device that lies":      {"write_errs 0\ncorruption_errs 2\ngeneration_errs 5\n", 0, 7},
-		"what cannot be read":     {"write_errs\nread_errs x\ncorruption_errs -3\n", 0, 0},
-		"a kernel that says none": {"", 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if device, damaged := parseBtrfsErrors(tc.text); device != tc.device || damaged != tc.damaged {
-				t.Errorf("parseBtrfsErrors = %d, %d, want %d, %d", device, damaged, tc.device, tc.damaged)
-			}
-		})
-	}
-}
-
 func TestReadOnlyByError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mount, super string

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // Alive reports whether the kernel still has a block device of this number. The mount of a filesystem keeps its number
@@ -70,10 +69,6 @@ func nodeNumber(path string) (uint64, error) {
 	return st.Rdev, nil
 }
 
-// holderLooks is how often the mount table is read again while it holds a btrfs that cannot be told
-// from the one that is asked for.
-const holderLooks = 3
-
 // Holders lists what still uses the block device, as far as this process can see it: mount points of its filesystem,
 // bind mounts of its node, and devices stacked on it. An encrypted mapping that is itself in use is represented by what
 // uses it. Those in except are left out.
@@ -89,18 +84,10 @@ func (t *Table) Holders(dev uint64, except ...string) ([]string, error) {
 }
 
 func (t *Table) users(dev uint64) ([]string, error) {
-	entries := t.entries
 	var out []string
-	for look := 1; ; look++ {
-		var sure bool
-		// A mount that vanished after the table was read cannot be asked what it was. The next table
-		// lacks it; one that is covered by another mount is there again.
-		if out, sure = t.m.holdersIn(entries, dev, btrfsMount, btrfsHas); sure || look == holderLooks {
-			break
-		}
-		var err error
-		if entries, err = host.Mounts(host.MountTable); err != nil {
-			return nil, err
+	for _, info := range t.entries {
+		if t.m.holds(info, dev) {
+			out = append(out, info.Mountpoint)
 		}
 	}
 	stacked, err := filepath.Glob(filepath.Join(t.m.sysfs(dev), "holders/*"))
@@ -132,67 +119,7 @@ func (t *Table) aboveMapping(holder string) ([]string, error) {
 	return t.users(number)
 }
 
-// holdersIn returns the mount points of a table that keep the block device in use. It is sure unless
-// it had to count a btrfs that cannot be asked.
-func (m *Mounter) holdersIn(table []*mountinfo.Info, dev uint64, resolve func(*mountinfo.Info) (uint64, error),
-	anyBtrfs func(uint64) bool,
-) (out []string, sure bool) {
-	type superblock struct{ major, minor int }
-	known, found := map[superblock]uint64{}, false
-	var unknown []*mountinfo.Info
-	inBtrfs := anyBtrfs(dev)
-	for _, info := range table {
-		if info.FSType != string(Btrfs) {
-			if m.holds(info, dev) {
-				out = append(out, info.Mountpoint)
-			}
-			continue
-		}
-		if !inBtrfs {
-			continue // asking means opening, which keeps an unmount of it from succeeding in that moment
-		}
-		number, err := resolve(info)
-		if err != nil {
-			unknown = append(unknown, info)
-			continue
-		}
-		known[superblock{info.Major, info.Minor}] = number
-		if number == dev {
-			out, found = append(out, info.Mountpoint), true
-		}
-	}
-	sure = true
-	for _, info := range unknown {
-		number, asked := known[superblock{info.Major, info.Minor}] // another mount of the same filesystem
-		switch {
-		case asked && number == dev:
-			out = append(out, info.Mountpoint)
-		case !asked && !found: // else it is another one: a device is in one filesystem only
-			out, sure = append(out, info.Mountpoint), false
-		}
-	}
-	return out, sure
-}
-
-// btrfsMount returns the device of the btrfs of one entry of the mount table. It is an error when
-// something else is at that path by now.
-func btrfsMount(info *mountinfo.Info) (uint64, error) {
-	fd, err := unix.Open(info.Mountpoint, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
-		return 0, err
-	}
-	if st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(info.ID) {
-		return 0, fmt.Errorf("another mount is at %s: %w", info.Mountpoint, fault.Unavailable)
-	}
-	return btrfsDeviceOf(fd)
-}
-
-// holds reports whether one entry of the mount table, no btrfs, keeps the block device in use.
+// holds reports whether one entry of the mount table keeps the block device in use.
 func (m *Mounter) holds(info *mountinfo.Info, dev uint64) bool {
 	if !isNodeFilesystem(info.FSType) {
 		return unix.Mkdev(uint32(info.Major), uint32(info.Minor)) == dev

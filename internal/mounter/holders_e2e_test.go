@@ -11,60 +11,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
-
-// TestHoldersWhileOthersMountAndUnmount: a btrfs that comes and goes elsewhere on the machine never
-// holds this device, and a covered mount of it always does.
-func TestHoldersWhileOthersMountAndUnmount(t *testing.T) {
-	t.Parallel()
-	m := New(Config{})
-	dev, staging := staged(t, m, Btrfs, small)
-	other, theirs := staged(t, m, Btrfs, small)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := m.UnmountAll(t.Context(), theirs); err != nil {
-				t.Errorf("unmount: %v", err)
-				return
-			}
-			if err := unix.Mount(other.Path(), theirs, "btrfs", 0, ""); err != nil {
-				t.Errorf("mount: %v", err)
-				return
-			}
-		}
-	}()
-	for range 3000 {
-		got, err := m.Holders(dev.number)
-		if err != nil || !slices.Equal(got, []string{staging}) {
-			t.Errorf("Holders = %v, %v, want only %s", got, err, staging)
-			break
-		}
-	}
-	close(stop)
-	<-stopped
-
-	cover := filepath.Dir(staging)
-	if err := unix.Mount("tmpfs", cover, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	got, err := m.Holders(dev.number)
-	if umountErr := mounts.Unmount(cover); umountErr != nil {
-		t.Fatal(umountErr)
-	}
-	if err != nil || !slices.Contains(got, staging) {
-		t.Errorf("Holders of a covered mount = %v, %v, want %s in it", got, err, staging)
-	}
-	takeDown(t, m, dev, staging)
-	takeDown(t, m, other, theirs)
-}
 
 // A4: the bind of a raw device's node outlives the disk, and the next disk may get its number. It holds nothing then.
 func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {

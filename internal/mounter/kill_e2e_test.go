@@ -87,7 +87,7 @@ func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req F
 		"another volume":                {Volume: "v2", Filesystem: req.Filesystem, BlankCreated: true, FormatNonZero: true},
 		"a clone of it":                 {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true},
 		"a read-only use":               {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true},
-		"the volume as something else ": {Volume: req.Volume, Filesystem: map[Filesystem]Filesystem{Ext4: XFS, XFS: Btrfs, Btrfs: Ext4}[req.Filesystem]},
+		"the volume as something else ": {Volume: req.Volume, Filesystem: map[Filesystem]Filesystem{Ext4: XFS, XFS: Ext4}[req.Filesystem]},
 	} {
 		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
 			t.Errorf("%s: EnsureFormatted for %s = %q, %v, want %v", when, name, got, err, fault.Precondition)

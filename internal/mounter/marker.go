@@ -17,8 +17,7 @@ import (
 //
 // No single place is safe from every mkfs: mke2fs writes inode tables at the start of every group
 // of groups, backups at group starts, the journal in the middle and zeros at the end; mkfs.xfs
-// zeroes both ends and writes the headers of all allocation groups and a log in the middle one;
-// mkfs.btrfs zeroes 2 MiB at both ends and writes chunks wherever its allocator likes. So there are
+// zeroes both ends and writes the headers of all allocation groups and a log in the middle one. So there are
 // several copies, and one whole copy is enough. They are at fixed distances from the start, not at
 // fractions of the size, because the device may have grown before mkfs is tried again. That enough
 // copies live through every mkfs is measured by TestMarkerOutlivesMkfs: of the 3 to 9 copies on

@@ -151,8 +151,6 @@ func TestMarkerOutlivesMkfs(t *testing.T) {
 		"ext4 with four times the inodes": {FormatRequest{Filesystem: Ext4, History: NeverWritten, MkfsOptions: []string{"-i", "4096"}}, 16},
 		"xfs":                             {FormatRequest{Filesystem: XFS}, 300},
 		"xfs with many groups":            {FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-d", "agcount=16"}}, 1025},
-		"btrfs":                           {FormatRequest{Filesystem: Btrfs}, 110},
-		"btrfs with single metadata":      {FormatRequest{Filesystem: Btrfs, MkfsOptions: []string{"-m", "single"}}, 110},
 	}
 	const minLeft = 3
 	for name, tc := range tests {

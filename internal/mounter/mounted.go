@@ -17,8 +17,6 @@ import (
 //   - xfs clears the part of its log behind the head while it mounts; mkfs leaves one record there. The
 //     superblock itself (sb_lsn) follows half a minute later, or at the unmount. A version 4 superblock
 //     has no sb_lsn, and xfs_repair can make its log as mkfs left it, so version 4 counts as mounted.
-//   - btrfs writes uuid_tree_generation with the first commit, which ends the first sync of the whole
-//     filesystem, and log_root when a file is synced before that. mkfs leaves both 0.
 //   - A LUKS header is in use from the moment that the marker is cleared. One without our subsystem was made by another
 //     program, and no marker speaks of it.
 func everMounted(r io.ReaderAt, size int64, fs Filesystem) (bool, error) {
@@ -28,8 +26,6 @@ func everMounted(r io.ReaderAt, size int64, fs Filesystem) (bool, error) {
 		return sb.mounted(), err
 	case XFS:
 		return xfsMounted(r, size)
-	case Btrfs:
-		return btrfsMounted(r)
 	case LUKS:
 		ours, err := hasOurSubsystem(r)
 		return !ours, err
@@ -77,17 +73,6 @@ func CheckOwnHeader(dev BlockDevice) error {
 		return err
 	}
 	return fmt.Errorf("%s is a copy of what this driver has not encrypted, and its LUKS header is not opened: %w", dev.Path(), fault.LUKSHeader)
-}
-
-// btrfsMounted reads the primary superblock; the names are those of btrfs_super_block.
-func btrfsMounted(r io.ReaderAt) (bool, error) {
-	const superAt, logRoot, uuidTreeGeneration = 64 * kib, 96, 563
-	b := make([]byte, kib)
-	if err := readFull(r, b, superAt); err != nil {
-		return false, err
-	}
-	le := binary.LittleEndian
-	return le.Uint64(b[logRoot:]) != 0 || le.Uint64(b[uuidTreeGeneration:]) != 0, nil
 }
 
 // xfsMounted reads the primary superblock and the start of the log; the names are those of xfs_dsb.

@@ -16,7 +16,7 @@ func TestEverMounted(t *testing.T) {
 		fs      Filesystem
 		options []string
 	}{
-		"ext4": {Ext4, nil}, "xfs": {XFS, nil}, "btrfs": {Btrfs, nil}, "mixed btrfs": {Btrfs, []string{"-M"}},
+		"ext4": {Ext4, nil}, "xfs": {XFS, nil},
 		"xfs with long log records": {XFS, []string{"-d", "su=64k,sw=4", "-l", "su=256k,size=64m"}},
 		"xfs with many groups":      {XFS, []string{"-d", "agcount=9", "-b", "size=1024"}},
 	} {

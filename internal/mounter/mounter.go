@@ -23,9 +23,8 @@ type Filesystem string
 
 // The filesystems.
 const (
-	Ext4  Filesystem = "ext4"
-	XFS   Filesystem = "xfs"
-	Btrfs Filesystem = "btrfs"
+	Ext4 Filesystem = "ext4"
+	XFS  Filesystem = "xfs"
 )
 
 // LUKS stands for the header of an encrypted device, by blkid's name, where a format is decided. It is no filesystem
@@ -37,10 +36,10 @@ func ParseFilesystem(name string) (Filesystem, error) {
 	switch fs := Filesystem(name); fs {
 	case "":
 		return Ext4, nil
-	case Ext4, XFS, Btrfs:
+	case Ext4, XFS:
 		return fs, nil
 	}
-	return "", fmt.Errorf("filesystem %q is not one of ext4, xfs, btrfs: %w", name, fault.InvalidArgument)
+	return "", fmt.Errorf("filesystem %q is neither ext4 nor xfs: %w", name, fault.InvalidArgument)
 }
 
 // BlockDevice is an open device whose identity the caller has proven.

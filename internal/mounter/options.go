@@ -46,20 +46,13 @@ var mkfsOptions = map[Filesystem]map[string]argument{
 		"-s": list("size", "log"),
 		"-L": value, "-q": flag, "-f": flag, "-K": flag,
 	},
-	Btrfs: {
-		"-d": value, "--data": value, "-m": value, "--metadata": value, "-M": flag, "--mixed": flag,
-		"-n": value, "--nodesize": value, "-s": value, "--sectorsize": value, "-L": value, "--label": value,
-		"-O": value, "--features": value, "-R": value, "--runtime-features": value,
-		"--csum": value, "--checksum": value, "-f": flag, "--force": flag, "-K": flag, "--nodiscard": flag,
-		"-q": flag, "--quiet": flag, "-v": flag, "--verbose": flag,
-	},
 }
 
 // ValidateMkfsOptions refuses an option that a class may not give to the filesystem's mkfs, and
 // anything that is not an option, such as the name of a device.
 func ValidateMkfsOptions(fs Filesystem, options []string) error {
 	if _, known := mkfsOptions[fs]; !known {
-		return fmt.Errorf("filesystem %q is not one of ext4, xfs, btrfs: %w", fs, fault.InvalidArgument)
+		return fmt.Errorf("filesystem %q is neither ext4 nor xfs: %w", fs, fault.InvalidArgument)
 	}
 	_, err := parseMkfsOptions(fs, options)
 	return err

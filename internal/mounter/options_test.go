@@ -48,10 +48,6 @@ func TestMkfsOptions(t *testing.T) {
 		"xfs: a prototype file":       {XFS, []string{"-p", "/etc/x"}, false},
 		"xfs: a configuration file":   {XFS, []string{"-c", "options=/etc/x"}, false},
 		"xfs: one UUID for all":       {XFS, []string{"-m", "uuid=1"}, false},
-		"btrfs: profile and checksum": {Btrfs, []string{"-m", "dup", "--csum", "xxhash", "--nodesize=16384"}, true},
-		"btrfs: a root folder":        {Btrfs, []string{"--rootdir", "/etc"}, false},
-		"btrfs: a second device":      {Btrfs, []string{"-m", "raid1", "/dev/sda"}, false},
-		"btrfs: a flag with a value":  {Btrfs, []string{"--mixed=1"}, false},
 		"an unknown filesystem":       {"ntfs", nil, false},
 	}
 	for name, tc := range tests {
@@ -111,7 +107,6 @@ func TestMkfsCommand(t *testing.T) {
 		"xfs with what the class asks for": {
 			FormatRequest{Filesystem: XFS, MkfsOptions: []string{"-isize=1024,nrext64=1"}},
 			[]string{"-f", "-K", "-isize=1024,nrext64=1", childFile}},
-		"btrfs": {FormatRequest{Filesystem: Btrfs, History: NeverWritten}, []string{"-f", "-K", childFile}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

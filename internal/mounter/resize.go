@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,16 +31,11 @@ func (m *Mounter) Grow(ctx context.Context, dev BlockDevice, at State) error {
 var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
 	"which the node program lacks; give its container that capability", fault.GrowCapability)
 
-// btrfsLeast is the size below which the kernel grows no btrfs (fs/btrfs/ioctl.c, btrfs_ioctl_resize).
-const btrfsLeast = 256 * mib
-
-var errBtrfsSmall = fmt.Errorf("%w: the kernel grows no btrfs to less than 256 MiB; ask for a volume of that size", fault.Precondition)
-
 // growStaged is growMounted for a volume that is being staged. Where the kernel does not grow the filesystem, the
 // volume is used with the size that that has.
 func (m *Mounter) growStaged(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
 	err := m.growMounted(ctx, dev, path, fs)
-	if errors.Is(err, errNoCapability) || errors.Is(err, errBtrfsSmall) {
+	if errors.Is(err, errNoCapability) {
 		m.log("a filesystem stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
 		return nil
 	}
@@ -55,14 +51,14 @@ func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string,
 	if fs == Ext4 {
 		return growExt4(dev, path, size)
 	}
-	cmd, err := growCommand(ctx, path, fs, size)
+	cmd, err := growCommand(path, fs, size)
 	if err != nil || cmd.Name == "" {
 		return err
 	}
 	if err := m.must(context.WithoutCancel(ctx), cmd); err != nil {
 		return err
 	}
-	switch again, err := growCommand(ctx, path, fs, size); {
+	switch again, err := growCommand(path, fs, size); {
 	case err != nil:
 		return err
 	case again.Name != "":
@@ -94,7 +90,7 @@ func growExt4(dev BlockDevice, path string, size int64) error {
 
 // growCommand returns the command that grows the mounted filesystem, or one without a name when it
 // is as large as its device already. It reads the size from the filesystem itself and runs nothing.
-func growCommand(ctx context.Context, path string, fs Filesystem, size int64) (Command, error) {
+func growCommand(path string, fs Filesystem, size int64) (Command, error) {
 	switch fs {
 	case XFS:
 		grow, err := xfsCanGrow(path, size)
@@ -102,15 +98,6 @@ func growCommand(ctx context.Context, path string, fs Filesystem, size int64) (C
 			return Command{}, err
 		}
 		return Command{Name: "xfs_growfs", Args: []string{"-d", path}}, nil
-	case Btrfs:
-		id, has, err := btrfsSize(ctx, path)
-		if err != nil || size-has < 64*kib { // it counts in sectors of up to 64 KiB
-			return Command{}, err
-		}
-		if size < btrfsLeast {
-			return Command{}, errBtrfsSmall
-		}
-		return Command{Name: "btrfs", Args: []string{"filesystem", "resize", strconv.FormatUint(id, 10) + ":max", path}}, nil
 	}
 	return Command{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
 }
@@ -167,4 +154,17 @@ func hasCapability(status string, capability uint) bool {
 		}
 	}
 	return false
+}
+
+// mountIoctl fills buf by an ioctl on the directory at path.
+func mountIoctl(path string, request uintptr, buf []byte) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&buf[0]))); errno != 0 {
+		return fmt.Errorf("%s: ask the filesystem: %w: %w", path, fault.Unavailable, errno)
+	}
+	return nil
 }

@@ -52,42 +52,12 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 	consistent(t, dev, Ext4)
 }
 
-// TestBtrfsThatIsTooSmallToGrow: below 256 MiB the volume is used with the size that it has, the log says why, and a
-// growth is refused.
-func TestBtrfsThatIsTooSmallToGrow(t *testing.T) {
-	t.Parallel()
-	const before = 160 * mib
-	var logged []string
-	m := New(Config{Log: func(msg string, _ ...any) { logged = append(logged, msg) }})
-	dev, staging := staged(t, m, Btrfs, before)
-	dev.grow(btrfsLeast - 4096)
-	if err := m.GrowFilesystem(t.Context(), dev, staging); !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "256 MiB") {
-		t.Errorf("GrowFilesystem = %v, want why it does not grow", err)
-	}
-	takeDown(t, m, dev, staging)
-	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Btrfs}); err != nil {
-		t.Fatalf("MountDevice = %v, want it mounted as it is", err)
-	}
-	if len(logged) != 1 || !strings.Contains(logged[0], "smaller than its device") {
-		t.Errorf("logged %q, want why it is smaller", logged)
-	}
-	dev.grow(btrfsLeast)
-	if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil {
-		t.Error(err)
-	}
-	if got, err := m.FilesystemStats(staging); err != nil || got.TotalBytes <= before {
-		t.Errorf("FilesystemStats = %+v, %v, want more than %d", got, err, before)
-	}
-	takeDown(t, m, dev, staging)
-	consistent(t, dev, Btrfs)
-}
-
 // failing runs real commands, but those that grow a filesystem end with an error.
 type failing struct{}
 
 func (failing) Run(ctx context.Context, cmd Command) (Output, error) {
 	switch cmd.Name {
-	case "xfs_growfs", "btrfs":
+	case "xfs_growfs":
 		return Output{ExitCode: 1, Stderr: []byte(cmd.Name + ": Input/output error")}, nil
 	}
 	return commands{}.Run(ctx, cmd)
@@ -121,8 +91,8 @@ func TestGrow(t *testing.T) {
 			}
 			none := counted()
 			m = New(Config{Runner: none})
-			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil || none.runs("xfs_growfs", "btrfs") > 0 {
-				t.Errorf("GrowFilesystem again = %v with %d commands, want none", err, none.runs("xfs_growfs", "btrfs"))
+			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil || none.runs("xfs_growfs") > 0 {
+				t.Errorf("GrowFilesystem again = %v with %d commands, want none", err, none.runs("xfs_growfs"))
 			}
 			takeDown(t, m, dev, staging)
 			consistent(t, dev, fs)
@@ -144,7 +114,7 @@ func TestGrow(t *testing.T) {
 // nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
 func TestAGrowthThatFailsAtStage(t *testing.T) {
 	t.Parallel()
-	for _, fs := range []Filesystem{XFS, Btrfs} { // the kernel alone grows an ext4
+	for _, fs := range []Filesystem{XFS} { // the kernel alone grows an ext4
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			good, bad := New(Config{}), New(Config{Runner: failing{}})
@@ -217,7 +187,7 @@ func TestSizesThatLeaveARest(t *testing.T) {
 					if sb, err := readExtSuper(dev.File()); err != nil || sb.canGrow(size) {
 						t.Errorf("grown to %d bytes it is to grow once more: %+v, %v", size, sb, err)
 					}
-				} else if cmd, err := growCommand(t.Context(), staging, fs, size); err != nil || cmd.Name != "" {
+				} else if cmd, err := growCommand(staging, fs, size); err != nil || cmd.Name != "" {
 					t.Errorf("grown to %d bytes it is to grow once more: %+v, %v", size, cmd, err)
 				}
 				takeDown(t, m, dev, staging)
@@ -255,7 +225,7 @@ func TestStats(t *testing.T) {
 			if used := after.UsedBytes - before.UsedBytes; used < 19*mib || used > 25*mib {
 				t.Errorf("20 MiB written, %d used", used)
 			}
-			if fs != Btrfs && after.UsedInodes != before.UsedInodes+1 {
+			if after.UsedInodes != before.UsedInodes+1 {
 				t.Errorf("inodes used = %d, want %d", after.UsedInodes, before.UsedInodes+1)
 			}
 			if after.TotalBytes > small || after.TotalBytes < small/2 || after.AvailableBytes > after.TotalBytes-after.UsedBytes {

@@ -35,7 +35,6 @@ const (
 var primaries = []signature{
 	{"ext2/3/4 filesystem", "\x53\xef", at(kib + 56), Ext4},
 	{"xfs filesystem", "XFSB", at(0), XFS},
-	{"btrfs filesystem", "_BHRfS_M", at(64*kib + 64), Btrfs},
 	{"LUKS header", "LUKS\xba\xbe", at(0), LUKS},
 }
 
@@ -46,7 +45,7 @@ var primaries = []signature{
 var signatures = []signature{
 	{"ext2/3/4 backup superblock", "\x53\xef", extBackups, Ext4},
 	{"xfs secondary superblock", "XFSB", xfsSecondaries, XFS},
-	{"btrfs mirror superblock", "_BHRfS_M", at(64*mib+64, 256*gib+64), Btrfs},
+	{"btrfs filesystem", "_BHRfS_M", at(64*kib+64, 64*mib+64, 256*gib+64), ""},
 	// The second LUKS2 header stands right behind the first, whose size is one of these.
 	{"LUKS2 secondary header", "SKUL\xba\xbe", at(16*kib, 32*kib, 64*kib, 128*kib, 256*kib, 512*kib, mib, 2*mib, 4*mib), LUKS},
 	{"LVM physical volume", "LABELONE", at(0, 512, 1024, 1536), ""},

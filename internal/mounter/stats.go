@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Stats is how full a filesystem is. btrfs has no fixed number of inodes and says 0.
+// Stats is how full a filesystem is.
 type Stats struct {
 	TotalBytes, UsedBytes, AvailableBytes    int64
 	TotalInodes, UsedInodes, AvailableInodes int64

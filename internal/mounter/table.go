@@ -45,9 +45,7 @@ type State struct {
 // Mount is one entry of the mount table.
 type Mount struct {
 	mountinfo.Info
-	// Device is the number of the block device: that of the node where a node is mounted, and the member's for btrfs,
-	// whose own number is made up by the kernel. For a btrfs that cannot be resolved and for filesystems without a
-	// device it is the made-up number.
+	// Device is the number of the block device: that of the filesystem, or of the node where a node is mounted.
 	Device uint64
 }
 
@@ -133,13 +131,7 @@ func (t *Table) withID(id int) (Mount, bool) {
 }
 
 func newMount(info *mountinfo.Info) Mount {
-	at := Mount{Info: *info, Device: unix.Mkdev(uint32(info.Major), uint32(info.Minor))}
-	if info.FSType == string(Btrfs) {
-		if number, err := btrfsMount(info); err == nil {
-			at.Device = number
-		}
-	}
-	return at
+	return Mount{Info: *info, Device: unix.Mkdev(uint32(info.Major), uint32(info.Minor))}
 }
 
 // MountOf returns the mount that a path is on, which may be any path of this machine.

@@ -108,10 +108,7 @@ func (p *volumeParameters) set(name, value string) error {
 	case profile.FixedLUKSKeySize:
 		err = onlyValue(value, profile.LUKSKeySize)
 	case paramFilesystem:
-		if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, value) {
-			err = fmt.Errorf("supported are ext4, xfs and btrfs: %w", fault.InvalidArgument)
-		}
-		p.filesystem = value
+		p.filesystem, err = value, driver.CheckFilesystem(value)
 	case paramTags:
 		var tags []cloud.Tag
 		tags, err = ParseTags(strings.Split(value, ","))

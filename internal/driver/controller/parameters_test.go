@@ -43,7 +43,8 @@ func TestParseVolumeParameters(t *testing.T) {
 		"formatNonZero false":           {map[string]string{"formatNonZero": "false"}, volumeParameters{}, ""},
 		"formatNonZero yes":             {map[string]string{"formatNonZero": "yes"}, volumeParameters{}, "formatNonZero: neither true nor false"},
 		"formatNonZero in capitals":     {map[string]string{"formatNonZero": "True"}, volumeParameters{}, "formatNonZero: neither true nor false"},
-		"a filesystem we do not make":   {map[string]string{"csi.storage.k8s.io/fstype": "zfs"}, volumeParameters{}, "ext4, xfs and btrfs"},
+		"a filesystem we do not make":   {map[string]string{"csi.storage.k8s.io/fstype": "zfs"}, volumeParameters{}, "ext4 and xfs"},
+		"btrfs":                         {map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, volumeParameters{}, "a volume and its clone"},
 		"bad mkfs options":              {map[string]string{"mkfsOptions": "-L 'x'"}, volumeParameters{}, "mkfsOptions"},
 		"a tag without a value sign":    {map[string]string{"tags": "a=1,b"}, volumeParameters{}, "tags: entry 2"},
 		"a tag without a key":           {map[string]string{"tags": "=1"}, volumeParameters{}, "tags: entry 1"},
@@ -104,7 +105,7 @@ func TestParseAVendorsParameters(t *testing.T) {
 	}{
 		"its own":            {map[string]string{"fstype": "xfs"}, "xfs", ""},
 		"as many write it":   {map[string]string{"fsType": "ext4"}, "ext4", ""},
-		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "btrfs", "mkfsOptions": "-f"}, "btrfs", ""},
+		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-f"}, "xfs", ""},
 		"a bad value":        {map[string]string{"fstype": "zfs"}, "", "fstype: supported are"},
 		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, "", "csi.storage.k8s.io/fstype and fstype mean the same"},
 		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, luks, mkfsOptions, tags`},

@@ -138,24 +138,6 @@ func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
 	}
 }
 
-// A btrfs of several disks does not name the one it is on. It is not taken for one whose disk has gone.
-func TestStageLeavesABtrfsThatNamesNoDisk(t *testing.T) {
-	m := newCloudMachine(t, newDir(t))
-	v, a, b := m.attach("v", "ext4", 64*mib), m.attach("a", "", 128*mib), m.attach("b", "", 128*mib)
-	var disks []string
-	for _, other := range []*volume{a, b} {
-		name := strings.TrimSuffix(filepath.Base(other.image), ".img")
-		disks = append(disks, must1(os.Readlink(filepath.Join(m.dir, "by-id", name)))(t))
-	}
-	sh(t, "mkfs.btrfs", append([]string{"-q"}, disks...)...)
-	sh(t, "mount", "-t", "btrfs", "-o", "device="+disks[1], disks[0], v.staging)
-	before := mountTable(t, m.dir)
-	wantCode(t, "stage where it is mounted", v.stage(t.Context()), codes.AlreadyExists)
-	if after := mountTable(t, m.dir); after != before {
-		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
-	}
-}
-
 // What lies below the volume's own mount is not the volume's, and stays.
 func TestUnstageLeavesWhatItsMountCovers(t *testing.T) {
 	m := newCloudMachine(t, newDir(t))

@@ -22,7 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-var filesystems = []string{"ext4", "xfs", "btrfs"}
+var filesystems = []string{"ext4", "xfs"}
 
 // TestLifeOfAVolume takes a volume of each kind through its life, every step twice, with real data.
 func TestLifeOfAVolume(t *testing.T) {
@@ -116,7 +116,7 @@ func TestStatsOfFilesystemAndBlock(t *testing.T) {
 				if b.GetTotal() < sizeFor(fs)/2 || b.GetTotal() > sizeFor(fs) || b.GetAvailable() <= 0 || b.GetUsed() < 0 {
 					t.Errorf("stats at %s = %v, want bytes that fit %d", path, got, sizeFor(fs))
 				}
-				if fs != "btrfs" && (inodes.GetTotal() <= 0 || inodes.GetAvailable() <= 0) {
+				if inodes.GetTotal() <= 0 || inodes.GetAvailable() <= 0 {
 					t.Errorf("stats at %s = %v, want inodes", path, got)
 				}
 			}
@@ -253,7 +253,7 @@ func TestStageUnstageHundredTimes(t *testing.T) {
 		v.gone()
 		volumes[fs] = v
 	}
-	rounds := map[string]int{"ext4": 100, "xfs": 20, "btrfs": 20}
+	rounds := map[string]int{"ext4": 100, "xfs": 20}
 	if testing.Short() {
 		rounds["ext4"] = 20
 	}
@@ -276,7 +276,7 @@ func TestStageUnstageHundredTimes(t *testing.T) {
 func countMkfs(t *testing.T) (calls func() int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "calls")
-	wrap(t, `echo "$0" >> `+log+"\n"+`exec "$real" "$@"`, "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mke2fs")
+	wrap(t, `echo "$0" >> `+log+"\n"+`exec "$real" "$@"`, "mkfs.ext4", "mkfs.xfs", "mke2fs")
 	return func() int {
 		data, err := os.ReadFile(log)
 		if os.IsNotExist(err) {

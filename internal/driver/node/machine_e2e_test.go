@@ -33,7 +33,7 @@ import (
 
 const (
 	mib = int64(1) << 20
-	// ordinary is a size that every filesystem can be made in: btrfs wants 109 MiB, xfs 300.
+	// ordinary is a size that every filesystem can be made in: xfs wants 300 MiB.
 	ordinary = 320 * mib
 )
 
@@ -42,8 +42,6 @@ func sizeFor(fs string) int64 {
 	switch fs {
 	case "xfs":
 		return ordinary
-	case "btrfs":
-		return 128 * mib
 	default:
 		return 64 * mib
 	}

@@ -201,9 +201,8 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 }
 
 // clearDead unmounts what a disk that has gone left at path, so that the volume, whose disk is dev now, can be staged
-// there again: nothing that was written to that mount can reach a disk any more. It does so only where that is
-// sure. A btrfs that does not name its disk may have one, and where the volume's own disk is not listed, the list of
-// disks cannot be trusted. It returns the mount table that the stage is decided from.
+// there again: nothing that was written to that mount can reach a disk any more. Where the volume's own disk is not
+// listed, the list of disks cannot be trusted. It returns the mount table that the stage is decided from.
 func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mounter.Table, error) {
 	for range maxLayers {
 		table, err := s.mounts.Table()
@@ -214,7 +213,7 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 		if err != nil {
 			return nil, err
 		}
-		if at.Use != mounter.Dead || at.Mount.FSType == string(mounter.Btrfs) {
+		if at.Use != mounter.Dead {
 			return table, nil
 		}
 		if listed, err := s.mounts.Alive(dev.Number()); err != nil || !listed {

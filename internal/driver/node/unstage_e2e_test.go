@@ -72,8 +72,6 @@ func onOtherMachine(t *testing.T, v *volume, fs string) string {
 	switch fs {
 	case "xfs":
 		options += ",nouuid"
-	case "btrfs":
-		sh(t, "btrfstune", "-f", "-u", disk)
 	}
 	must(t, os.Mkdir(at, 0o700))
 	sh(t, "mount", "-t", fs, "-o", options, disk, at)

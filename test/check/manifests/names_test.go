@@ -75,7 +75,7 @@ func checkClass(t *testing.T, c storagev1.StorageClass) {
 	if c.AllowVolumeExpansion == nil || !*c.AllowVolumeExpansion {
 		t.Errorf("StorageClass %s does not let volumes grow", c.Name)
 	}
-	if fs := c.Parameters["csi.storage.k8s.io/fstype"]; !slices.Contains([]string{"ext4", "xfs", "btrfs"}, fs) {
+	if fs := c.Parameters["csi.storage.k8s.io/fstype"]; !slices.Contains([]string{"ext4", "xfs"}, fs) {
 		t.Errorf("StorageClass %s has the filesystem %q", c.Name, fs)
 	}
 }

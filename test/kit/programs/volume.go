@@ -13,7 +13,7 @@ import (
 type Claim struct {
 	// Name of the request, such as "pvc-1".
 	Name string
-	// Filesystem is ext4, xfs or btrfs; empty means a raw block volume.
+	// Filesystem is ext4 or xfs; empty means a raw block volume.
 	Filesystem string
 	// Size in bytes.
 	Size int64

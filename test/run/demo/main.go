@@ -98,7 +98,6 @@ func (s *stage) acts() []func(context.Context) error {
 	return []func(context.Context) error{
 		func(ctx context.Context) error { return s.filesystem(ctx, "ext4") },
 		func(ctx context.Context) error { return s.filesystem(ctx, "xfs") },
-		func(ctx context.Context) error { return s.filesystem(ctx, "btrfs") },
 		s.block,
 		s.copies,
 		s.hardLimit,

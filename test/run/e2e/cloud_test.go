@@ -114,7 +114,7 @@ func TestMachineThatIsGone(t *testing.T) {
 func TestOnlyIDAndPaths(t *testing.T) {
 	t.Parallel()
 	for _, where := range clouds {
-		for _, kind := range []string{"xfs", "btrfs", ""} {
+		for _, kind := range []string{"xfs", ""} {
 			t.Run(where.name+", "+kindName(kind), func(t *testing.T) { liveByID(t, where.place, kind) })
 		}
 	}

@@ -225,7 +225,7 @@ func inPool(t *testing.T, pair *programs.Pair) []string {
 }
 
 // kinds are the kinds of volume, by the name of the filesystem; empty is raw block.
-var kinds = []string{"ext4", "xfs", "btrfs", ""}
+var kinds = []string{"ext4", "xfs", ""}
 
 func kindName(filesystem string) string {
 	if filesystem == "" {

@@ -84,7 +84,7 @@ func TestCopyIsNeverFormatted(t *testing.T) {
 		blank.context.Content = driver.ContentCopy
 		blank.attach()
 		blank.wantRefused("never formatted")
-		for _, fs := range []string{"ext4", "xfs"} { // two btrfs of one id cannot be mounted at a time
+		for _, fs := range []string{"ext4", "xfs"} {
 			source := h.newVolume(fs, sizeFor(fs))
 			source.attach()
 			source.ok(source.stage, source.publish)

@@ -7,7 +7,7 @@ import "testing"
 // TestLifeOfAVolume is the usual case on the disks of each cloud: attached, formatted, written, moved away and back.
 func TestLifeOfAVolume(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
-		for _, fs := range []string{"ext4", "xfs", "btrfs", ""} {
+		for _, fs := range []string{"ext4", "xfs", ""} {
 			t.Run(kindName(fs), func(t *testing.T) {
 				v := h.host(t, h.cloud).newVolume(fs, sizeFor(fs))
 				v.attach()

@@ -177,9 +177,6 @@ func (v *volume) mounts() string {
 // servedBy returns the kernel's name of the disk that a path of the volume is on.
 func (v *volume) servedBy(path string) string {
 	v.t.Helper()
-	if v.fs == "btrfs" { // its filesystems have numbers of their own
-		return v.run("basename $(findmnt --noheadings --output SOURCE %s)", path)
-	}
 	number := "%d" // of the filesystem
 	if v.fs == "" {
 		number = "%r" // of the device node
@@ -280,7 +277,7 @@ func kinds() []string {
 	if testing.Short() {
 		return []string{"ext4", ""}
 	}
-	return []string{"ext4", "xfs", "btrfs", ""}
+	return []string{"ext4", "xfs", ""}
 }
 
 func kindName(fs string) string {

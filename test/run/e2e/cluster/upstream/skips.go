@@ -39,7 +39,7 @@ func said(text string) *regexp.Regexp { return regexp.MustCompile(text) }
 var excuses = []Skip{
 	{Reason: "only made volumes are tested: the driver has no volumes inside a pod's spec, and the suite can make none outside of it",
 		Said: said(`does(n't| not) support (volume type )?"?(InlineVolume|PreprovisionedPV|CSIInlineVolume)`)},
-	{Reason: "the driver formats ext4, xfs and btrfs, no ext3",
+	{Reason: "the driver formats ext4 and xfs, no ext3",
 		Said: said(`doesn't support ext3 -- skipping`)},
 	{Reason: "the spec is about filesystems, the pattern about raw block, or the other way round",
 		Said: said(`(?i)block volumes do not support mount options|not valid for Block|block volumes cannot be read-only|read only raw block|multiple PV mount test for block|does not support non-filesystem|covered by block volume case|Block volumes is not implemented`)},
