@@ -90,13 +90,13 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 		"swap":                          {made("/sbin/mkswap"), Ext4, "swap"},
 		"a LUKS header":                 {put(0, "LUKS\xba\xbe\x00\x02"), Ext4, "LUKS"},
 		"a second LUKS header":          {put(4*mib, "SKUL\xba\xbe"), Ext4, "LUKS"},
-		"an LVM label":                  {put(512, "LABELONE"), Ext4, "LVM"},
-		"an md superblock at the start": {put(4*kib, "\xfc\x4e\x2b\xa9"), Ext4, "md RAID"},
-		"an md superblock at the end":   {put(size-64*kib, "\xfc\x4e\x2b\xa9"), Ext4, "raid"},
-		"a GPT":                         {put(512, "EFI PART"), Ext4, "GPT"},
-		"only the backup of a GPT":      {put(size-512, "EFI PART"), Ext4, "GPT backup"},
+		"an LVM label":                  {put(512, "LABELONE"), Ext4, "not blank"},
+		"an md superblock at the start": {put(4*kib, "\xfc\x4e\x2b\xa9"), Ext4, ""},
+		"an md superblock at the end":   {put(size-64*kib, "\xfc\x4e\x2b\xa9"), Ext4, ""},
+		"a GPT":                         {put(512, "EFI PART"), Ext4, "not blank"},
+		"only the backup of a GPT":      {put(size-512, "EFI PART"), Ext4, "not blank"},
 		"an MBR":                        {put(510, "\x55\xaa"), Ext4, ""},
-		"a ZFS label":                   {put(size-100*kib, "\x0c\xb1\xba\x00"), Ext4, "ZFS"},
+		"a ZFS label":                   {put(size-100*kib, "\x0c\xb1\xba\x00"), Ext4, "not blank"},
 		"an ext4 whose start was wiped": {func(d *loopDevice) {
 			made("/sbin/mkfs.ext4", "-q", "-F")(d)
 			d.put(0, strings.Repeat("\x00", int(mib)))
@@ -104,14 +104,14 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 		"a btrfs whose start was wiped": {func(d *loopDevice) {
 			made("/sbin/mkfs.btrfs", "-q", "-f")(d)
 			d.put(0, strings.Repeat("\x00", int(mib)))
-		}, Ext4, "btrfs"},
-		"an ext4 with a damaged magic":       {func(d *loopDevice) { made("/sbin/mkfs.ext4", "-q", "-F")(d); d.put(1080, "\x00\x00") }, Ext4, "ext2/3/4 backup"},
+		}, Ext4, "not blank"},
+		"an ext4 with a damaged magic":       {func(d *loopDevice) { made("/sbin/mkfs.ext4", "-q", "-F")(d); d.put(1080, "\x00\x00") }, Ext4, "not blank"},
 		"random bytes at the start":          {put(0, random(512)), Ext4, "not blank"},
 		"one byte in the first MiB":          {put(777777, "x"), Ext4, "777777"},
 		"one byte in the last MiB":           {put(size-1, "x"), Ext4, "not blank"},
 		"random bytes where a sample is":     {put(someSample, random(100)), Ext4, "not blank"},
 		"random bytes everywhere":            {put(0, random(int(size))), Ext4, ""},
-		"an XFS superblock at the wrong end": {put(size/4, "XFSB"), Ext4, "xfs secondary"},
+		"an XFS superblock at the wrong end": {put(size/4, "XFSB"), Ext4, "not blank"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
 				t.Errorf("EnsureFormatted = %v with %d mkfs, want a refusal and none", err, programs.runs())
 			}
 			found, err := probe(t.Context(), dev.file, small-mib)
-			if err != nil || !found.blank() {
-				t.Errorf("the device was written to: %+v, %v", found, err)
+			if err != nil || found >= 0 {
+				t.Errorf("the device was written to at %d, %v", found, err)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ type FormatRequest struct {
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
 	// FormatNonZero lets a BlankCreated volume that does not read as zeros be formatted, as long
-	// as no signature is found on it.
+	// as blkid finds nothing on it.
 	FormatNonZero bool
 	// History is what is known about the writes to the device. It must be read before EnsureFormatted
 	// opens the device, since the answer NeverWritten only ever turns into Written.
@@ -130,9 +130,9 @@ func (m *Mounter) decide(ctx context.Context, x exclusive, size int64, req Forma
 }
 
 // decideNoted is decide for a device whose note stands elsewhere. Behind encryption a blank disk reads as random bytes,
-// so zeros prove nothing, and short magics are found by chance: blkid decides, which checks more than a magic.
+// so zeros prove nothing: blkid decides.
 func (m *Mounter) decideNoted(ctx context.Context, f *os.File, size int64, req FormatRequest) (usable bool, err error) {
-	super, err := primary(f, size)
+	super, err := primary(f)
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +180,7 @@ type inspection struct {
 func (m *Mounter) inspect(ctx context.Context, f *os.File, size int64, req FormatRequest) (inspection, error) {
 	var out inspection
 	var err error
-	if out.primary, err = primary(f, size); err != nil {
+	if out.primary, err = primary(f); err != nil {
 		return out, err
 	}
 	if out.blkid, err = m.blkid(ctx, f); err != nil {
@@ -240,20 +240,19 @@ func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found
 		return fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume is never formatted",
 			fault.FormatForbidden, req.Filesystem)
 	}
-	probed, err := probe(ctx, x, size)
+	nonZero, err := probe(ctx, x, size)
 	if err != nil {
 		return err
 	}
 	if found.marker != nil {
-		return resumable(req, size, found, probed)
+		return resumable(req, size, found)
 	}
-	return blank(req, probed)
+	return blank(req, nonZero)
 }
 
 // resumable allows mkfs again on a device that a killed mkfs of this volume left behind.
-func resumable(req FormatRequest, size int64, found inspection, probed findings) error {
+func resumable(req FormatRequest, size int64, found inspection) error {
 	k := *found.marker
-	other, foreign := probed.foreign(k.filesystem)
 	switch {
 	case k.volume != req.Volume:
 		return fmt.Errorf("%w: it holds an unfinished format of another volume, %s", fault.FormatUnfinished, k.volume)
@@ -261,8 +260,6 @@ func resumable(req FormatRequest, size int64, found inspection, probed findings)
 		return fmt.Errorf("%w: it holds an unfinished format as %s, not %s", fault.FormatUnfinished, k.filesystem, req.Filesystem)
 	case k.size > size:
 		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", fault.FormatUnfinished, k.size, size)
-	case foreign:
-		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.FormatContent, other.what)
 	case !found.blkid.nothing() && !found.blkid.is(k.filesystem):
 		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.FormatContent, found.blkid)
 	}
@@ -271,19 +268,14 @@ func resumable(req FormatRequest, size int64, found inspection, probed findings)
 
 // blank allows mkfs on a device that was never written, or where that cannot be proven, on one that
 // reads as zeros wherever it was probed.
-func blank(req FormatRequest, found findings) error {
-	if len(found.signatures) > 0 {
-		return fmt.Errorf("%w: found on it: %s; it is left as it is", fault.FormatContent, found.signatures[0].what)
-	}
-	if req.FormatNonZero && req.BlankCreated {
-		return nil
-	}
+func blank(req FormatRequest, nonZero int64) error {
 	switch {
-	case !found.blank():
-		return fmt.Errorf("%w: it has no known signature but is not blank (first data at offset %d)%s",
-			fault.FormatNotBlank, found.nonZero, nonZeroAdvice(req))
+	case req.FormatNonZero && req.BlankCreated:
+	case nonZero >= 0:
+		return fmt.Errorf("%w: blkid finds nothing on it, but it is not blank (first data at offset %d)%s",
+			fault.FormatNotBlank, nonZero, nonZeroAdvice(req))
 	case req.History == Written:
-		return fmt.Errorf("%w: it has no known signature but was written to, so it may hold data%s", fault.FormatNotBlank, nonZeroAdvice(req))
+		return fmt.Errorf("%w: blkid finds nothing on it, but it was written to, so it may hold data%s", fault.FormatNotBlank, nonZeroAdvice(req))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (k *mkfs) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = x.Close() }()
-	found, err := primary(x, k.size)
+	found, err := primary(x)
 	if err != nil {
 		return err
 	}

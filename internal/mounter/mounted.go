@@ -54,7 +54,7 @@ func CheckPlain(dev BlockDevice) error {
 	if err := readFull(dev.File(), head, 0); err != nil {
 		return nil //nolint:nilerr // a disk with bad sectors is used as it is
 	}
-	magic, err := primary(bytes.NewReader(head), probeBlock)
+	magic, err := primary(bytes.NewReader(head))
 	if err != nil || magic != LUKS {
 		return nil //nolint:nilerr // several magics are no header of ours
 	}

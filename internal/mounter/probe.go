@@ -22,90 +22,37 @@ const (
 	probeSamples = 128
 )
 
-// findings is what our own read of a device found.
-type findings struct {
-	signatures []signature
-	nonZero    int64 // offset of the first byte that is not zero; -1: none
-}
-
-// blank says whether every byte that was read is zero.
-func (f findings) blank() bool { return f.nonZero < 0 }
-
-// foreign returns the first signature that is not of fs.
-func (f findings) foreign(fs Filesystem) (signature, bool) {
-	i := slices.IndexFunc(f.signatures, func(s signature) bool { return s.fs != fs })
-	if i < 0 {
-		return signature{}, false
-	}
-	return f.signatures[i], true
-}
-
 // extent is a range of bytes on the device.
 type extent struct{ from, to int64 }
 
-// probe reads both ends, every known superblock place, where data begins behind a LUKS header, and samples between.
-// Any read that fails fails the probe: a device that cannot be read is never blank.
-func probe(ctx context.Context, r io.ReaderAt, size int64) (findings, error) {
-	out := findings{nonZero: -1}
-	spots := magicSpots(size)
+// probe reads both ends, every known superblock place, where data begins behind a LUKS header, and samples between. It
+// returns the offset of the first byte that is not zero, -1 for none: the device is blank as far as it was read. Any read
+// that fails fails the probe: a device that cannot be read is never blank.
+func probe(ctx context.Context, r io.ReaderAt, size int64) (nonZero int64, err error) {
 	buf := make([]byte, probeEnds)
+	nonZero = -1
 	for _, e := range probeExtents(size) {
 		for from := e.from; from < e.to; from += probeEnds {
 			if err := ctx.Err(); err != nil {
-				return out, fmt.Errorf("read the device: %w: %w", fault.Unavailable, err)
+				return -1, fmt.Errorf("read the device: %w: %w", fault.Unavailable, err)
 			}
 			chunk := buf[:min(probeEnds, e.to-from)]
 			if err := readFull(r, chunk, from); err != nil {
-				return out, err
+				return -1, err
 			}
-			if i := firstNonZero(chunk); i >= 0 && (out.nonZero < 0 || from+int64(i) < out.nonZero) {
-				out.nonZero = from + int64(i)
-			}
-			out.match(spots, chunk, from)
-		}
-	}
-	return out, nil
-}
-
-// match records the signatures whose magic lies inside chunk.
-func (f *findings) match(spots []spot, chunk []byte, from int64) {
-	first, _ := slices.BinarySearchFunc(spots, from, func(s spot, o int64) int { return cmp.Compare(s.offset, o) })
-	for _, s := range spots[first:] {
-		i := s.offset - from
-		if i >= int64(len(chunk)) {
-			return
-		}
-		if bytes.HasPrefix(chunk[i:], []byte(s.magic)) {
-			f.signatures = append(f.signatures, s.signature)
-		}
-	}
-}
-
-// spot is a signature at one place.
-type spot struct {
-	offset int64
-	signature
-}
-
-// magicSpots lists every place on a device of this size where a magic may stand, in order.
-func magicSpots(size int64) []spot {
-	var out []spot
-	for _, s := range slices.Concat(primaries, signatures) {
-		for _, offset := range s.at(size) {
-			if offset >= 0 && offset+int64(len(s.magic)) <= size {
-				out = append(out, spot{offset, s})
+			if i := firstNonZero(chunk); i >= 0 && nonZero < 0 {
+				nonZero = from + int64(i)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b spot) int { return cmp.Compare(a.offset, b.offset) })
-	return out
+	return nonZero, nil
 }
 
 // probeExtents lists what probe reads, in order and without overlaps.
 func probeExtents(size int64) []extent {
 	all := []extent{{0, min(size, probeEnds)}, {max(0, size-probeEnds), size}, {behindHeader, behindHeader + probeEnds}}
-	for _, s := range magicSpots(size) {
-		all = append(all, extent{s.offset, s.offset + int64(len(s.magic))})
+	for _, at := range superblockPlaces(size) {
+		all = append(all, extent{at, at + 1})
 	}
 	for n := int64(1); n <= probeSamples; n++ {
 		// Not at round fractions: those are where formats have their gaps.
@@ -129,22 +76,28 @@ func probeExtents(size int64) []extent {
 	return merged
 }
 
+// primaries are the magics of the superblocks that this package makes. blkid passes over one whose checksum is wrong, and
+// a damaged filesystem of the volume is no blank device.
+var primaries = map[Filesystem]struct {
+	at    int
+	magic string
+}{Ext4: {1080, "\x53\xef"}, XFS: {0, "XFSB"}, LUKS: {0, "LUKS\xba\xbe"}}
+
 // primary names the one of our filesystems whose primary superblock is on the device.
-func primary(r io.ReaderAt, size int64) (Filesystem, error) {
-	head := make([]byte, min(size, 68*kib))
+func primary(r io.ReaderAt) (Filesystem, error) {
+	head := make([]byte, probeBlock)
 	if err := readFull(r, head, 0); err != nil {
 		return "", err
 	}
 	found := Filesystem("")
-	for _, s := range primaries {
-		offset := s.at(size)[0]
-		if offset+int64(len(s.magic)) > int64(len(head)) || !bytes.HasPrefix(head[offset:], []byte(s.magic)) {
-			continue
+	for fs, p := range primaries {
+		switch {
+		case !bytes.HasPrefix(head[p.at:], []byte(p.magic)):
+		case found != "":
+			return "", fmt.Errorf("the device carries both %s and %s: %w", found, fs, fault.FormatDamaged)
+		default:
+			found = fs
 		}
-		if found != "" {
-			return "", fmt.Errorf("the device carries both %s and %s: %w", found, s.fs, fault.FormatDamaged)
-		}
-		found = s.fs
 	}
 	return found, nil
 }

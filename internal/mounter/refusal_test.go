@@ -13,8 +13,8 @@ import (
 func TestRefusalsHaveTheirReasons(t *testing.T) {
 	ext4 := FormatRequest{Volume: "v", Filesystem: Ext4}
 	mine := marker{volume: "v", filesystem: Ext4, size: gib}
-	resume := func(k marker, blkid identity, probed findings) error {
-		return resumable(ext4, gib, inspection{marker: &k, blkid: blkid}, probed)
+	resume := func(k marker, blkid identity) error {
+		return resumable(ext4, gib, inspection{marker: &k, blkid: blkid})
 	}
 	changed := func(change func(k *marker)) marker {
 		k := mine
@@ -22,7 +22,6 @@ func TestRefusalsHaveTheirReasons(t *testing.T) {
 		return k
 	}
 	twice := zeros{data: map[int64]string{0: "XFSB", 1080: "\x53\xef"}, bad: -1}
-	zfs := findings{signatures: []signature{{what: "ZFS"}}, nonZero: 4096}
 	for name, tc := range map[string]struct {
 		err  error
 		want fault.Reason
@@ -30,18 +29,17 @@ func TestRefusalsHaveTheirReasons(t *testing.T) {
 		"another filesystem":          {inspection{blkid: identity{filesystem: "xfs"}}.unexpected(ext4), fault.FormatContent},
 		"partitions":                  {inspection{blkid: identity{partitions: "gpt"}}.unexpected(ext4), fault.FormatContent},
 		"only one superblock":         {inspection{blkid: identity{filesystem: "ext4"}}.unexpected(ext4), fault.FormatDamaged},
-		"a signature":                 {blank(ext4, zfs), fault.FormatContent},
-		"data":                        {blank(ext4, findings{nonZero: 4096}), fault.FormatNotBlank},
-		"zeros that were written":     {blank(FormatRequest{History: Written}, findings{nonZero: -1}), fault.FormatNotBlank},
-		"a format of another volume":  {resume(changed(func(k *marker) { k.volume = "w" }), identity{}, findings{}), fault.FormatUnfinished},
-		"a format as xfs":             {resume(changed(func(k *marker) { k.filesystem = XFS }), identity{}, findings{}), fault.FormatUnfinished},
-		"a format of a larger device": {resume(changed(func(k *marker) { k.size = 2 * gib }), identity{}, findings{}), fault.FormatUnfinished},
-		"a format and swap":           {resume(mine, identity{filesystem: "swap"}, findings{}), fault.FormatContent},
+		"data":                        {blank(ext4, 4096), fault.FormatNotBlank},
+		"zeros that were written":     {blank(FormatRequest{History: Written}, -1), fault.FormatNotBlank},
+		"a format of another volume":  {resume(changed(func(k *marker) { k.volume = "w" }), identity{}), fault.FormatUnfinished},
+		"a format as xfs":             {resume(changed(func(k *marker) { k.filesystem = XFS }), identity{}), fault.FormatUnfinished},
+		"a format of a larger device": {resume(changed(func(k *marker) { k.size = 2 * gib }), identity{}), fault.FormatUnfinished},
+		"a format and swap":           {resume(mine, identity{filesystem: "swap"}), fault.FormatContent},
 		"read-only":                   {gate(t.Context(), exclusive{}, gib, FormatRequest{Forbidden: true}, inspection{}), fault.FormatForbidden},
 		"a copy":                      {gate(t.Context(), exclusive{}, gib, FormatRequest{HasContent: true}, inspection{}), fault.FormatForbidden},
 		"too small to encrypt":        {gate(t.Context(), exclusive{}, mib, FormatRequest{Filesystem: LUKS}, inspection{}), fault.DeviceTooSmall},
-		"a disk with two filesystems": {second(primary(twice, gib)), fault.FormatDamaged},
-		"a disk that gives errors":    {second(primary(zeros{bad: 4096}, gib)), fault.DeviceUnreadable},
+		"a disk with two filesystems": {second(primary(twice)), fault.FormatDamaged},
+		"a disk that gives errors":    {second(primary(zeros{bad: 1024})), fault.DeviceUnreadable},
 		"a program that is missing":   {second(commands{}.Run(t.Context(), Command{Name: "mkfs.nothing"})), fault.ProgramMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
