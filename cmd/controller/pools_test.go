@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,11 +30,11 @@ func TestTheMetricsOfThePools(t *testing.T) {
 	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
 		t.Fatal(err)
 	}
-	const volumes, snapshots = `cloudblock_pool_volumes{pool=""}`, `cloudblock_pool_snapshots{pool=""}`
-	const missing, size, free = `cloudblock_volume_abnormal{reason="RecordMissing"}`, `cloudblock_pool_size_bytes{pool=""}`, `cloudblock_pool_free_bytes{pool=""}`
+	const volumes, snapshots = `cloudblock_pool_volumes{pool="default"}`, `cloudblock_pool_snapshots{pool="default"}`
+	const missing, size, free = `cloudblock_volume_abnormal{reason="RecordMissing"}`, `cloudblock_pool_size_bytes{pool="default"}`, `cloudblock_pool_free_bytes{pool="default"}`
 	empty := metrics.Of(t, registry)
 	empty.Want(t, metrics.Samples{
-		volumes: 0, snapshots: 0, missing: 0, `cloudblock_pool_reserved_bytes{pool=""}`: 0, `cloudblock_volume_abnormal{reason="ImageMissing"}`: 0,
+		volumes: 0, snapshots: 0, missing: 0, `cloudblock_pool_reserved_bytes{pool="default"}`: 0, `cloudblock_volume_abnormal{reason="ImageMissing"}`: 0,
 	})
 	if empty[free] <= 0 || empty[size] <= empty[free] {
 		t.Errorf("a new pool of %v bytes has %v free", empty[size], empty[free])
@@ -44,12 +45,12 @@ func TestTheMetricsOfThePools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err = pools.Snapshot(dir, pool.ID(strings.TrimPrefix(string(made.ID), "n-1/")), "s"); err != nil {
+	if _, err = pools.Snapshot(dir, pool.ID(path.Base(string(made.ID))), "s"); err != nil {
 		t.Fatal(err)
 	}
 	held := metrics.Of(t, registry)
 	held.Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 0})
-	record := filepath.Join(dir, "volumes", strings.TrimPrefix(string(made.ID), "n-1/")+".json")
+	record := filepath.Join(dir, "volumes", path.Base(string(made.ID))+".json")
 	if err := os.Rename(record, filepath.Join(t.TempDir(), "away")); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without its blocks, as after a discard inside of the volume.
-	image := filepath.Join(dir, "volumes", strings.TrimPrefix(string(made.ID), "n-1/")+".img")
+	image := filepath.Join(dir, "volumes", path.Base(string(made.ID))+".img")
 	if err := os.Truncate(image, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(3*size, 1, 0)
-	host.Volume("cloudblock-" + strings.TrimPrefix(string(made.ID), "n-1/")).Tags = nil
+	host.Volume("cloudblock-" + path.Base(string(made.ID))).Tags = nil
 	want(3*size, 1, 1)
 	host.Set()
 	for sample := range metrics.Of(t, registry) {

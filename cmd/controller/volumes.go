@@ -155,7 +155,7 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 	deleteSet := false
 	fs.Visit(func(f *flag.Flag) { deleteSet = deleteSet || f.Name == "delete" })
 	if deleteSet {
-		if _, _, _, err := parseVolumeID(c.remove); err != nil {
+		if _, _, err := parseVolumeID(c.remove); err != nil {
 			add("--delete: %w", err)
 		}
 	}
@@ -169,46 +169,45 @@ func (c volumesConfig) validate(fs *flag.FlagSet) error {
 }
 
 // parseVolumeID reads an id as the list shows it, or only its last part.
-func parseVolumeID(s string) (node string, id pool.ID, snapshot bool, err error) {
+func parseVolumeID(s string) (h pool.Handle, snapshot bool, err error) {
 	last := s[strings.LastIndex(s, "/")+1:]
 	snapshot = strings.HasPrefix(last, "snap-")
 	switch {
 	case !strings.Contains(s, "/"):
-		id, err = pool.ParseID(strings.TrimPrefix(s, "snap-"))
-		return "", id, snapshot, err
+		h.ID, err = pool.ParseID(strings.TrimPrefix(s, "snap-"))
 	case snapshot:
-		h, err := pool.ParseSnapshotHandle(s)
-		return h.Node, h.ID, true, err
+		h, err = pool.ParseSnapshotHandle(s)
+	default:
+		h, err = pool.ParseHandle(s)
 	}
-	h, err := pool.ParseHandle(s)
-	return h.Node, h.ID, false, err
+	return h, snapshot, err
 }
 
-func removeVolume(ctx context.Context, pools *pool.Set, handle string, stdout io.Writer) error {
-	node, id, snapshot, err := parseVolumeID(handle)
+// removeVolume removes from the pool that the id names, or from the one that has the id.
+func removeVolume(ctx context.Context, pools *pool.Set, id string, stdout io.Writer) error {
+	h, snapshot, err := parseVolumeID(id)
 	if err != nil {
 		return err
 	}
-	with := pools.WithVolume
-	if snapshot {
-		with = pools.WithSnapshot
-	}
-	p, err := with(ctx, id)
-	if err != nil {
+	usable, missing := pools.Pools(ctx)
+	for _, p := range usable {
+		if h.Pool != "" && (h.Pool != p.Name() || h.Node != p.Node()) {
+			continue
+		}
+		full, remove := p.Handle(h.ID).String(), p.Remove
+		if snapshot {
+			full, remove = p.Handle(h.ID).Snapshot(), p.RemoveSnapshot
+		}
+		switch err := remove(ctx, h.ID); {
+		case errors.Is(err, fault.NotFound):
+			continue
+		case err != nil:
+			return err
+		}
+		_, err := fmt.Fprintf(stdout, "deleted %s\n", full)
 		return err
 	}
-	if node != "" && node != p.Node() {
-		return fmt.Errorf("%s is on node %s, this is the pool of node %s: %w", handle, node, p.Node(), fault.NotFound)
-	}
-	full, remove := p.Handle(id).String(), p.Remove
-	if snapshot {
-		full, remove = p.SnapshotHandle(id), p.RemoveSnapshot
-	}
-	if err := remove(ctx, id); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "deleted %s\n", full)
-	return err
+	return errors.Join(fmt.Errorf("%s is in no pool of --local-pool: %w", id, fault.NotFound), missing)
 }
 
 // volumeRow is one line of the list; its JSON form is for scripts and does not change.
@@ -241,7 +240,7 @@ func newVolumeRow(ctx context.Context, p pool.Storage, e pool.Entry) volumeRow {
 	switch {
 	case e.ID == "":
 	case e.Snapshot:
-		row.ID = p.SnapshotHandle(e.ID)
+		row.ID = p.Handle(e.ID).Snapshot()
 	default:
 		row.ID = p.Handle(e.ID).String()
 	}
@@ -252,7 +251,7 @@ func newVolumeRow(ctx context.Context, p pool.Storage, e pool.Entry) volumeRow {
 	case from.Volume != "":
 		row.Source = p.Handle(from.Volume).String()
 	case from.Snapshot != "":
-		row.Source = p.SnapshotHandle(from.Snapshot)
+		row.Source = p.Handle(from.Snapshot).Snapshot()
 	}
 	if !r.Created.IsZero() {
 		row.Created = &r.Created

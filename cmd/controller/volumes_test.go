@@ -78,7 +78,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	}
 	got := map[string]volumeRow{}
 	for _, r := range rows {
-		got[strings.TrimPrefix(r.ID, "n1/")] = r
+		got[strings.TrimPrefix(r.ID, "n1/default/")] = r
 	}
 	want := map[pool.ID]string{whole.ID: "ready", bare.ID: "image without record", gone.ID: "record without image", broken.ID: "damaged", "": "unknown file"}
 	if len(rows) != len(want) {
@@ -97,7 +97,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"CLAIM", "n1/" + string(whole.ID), "shop/data-whole", "16 MiB", "an open file", "image without record"} {
+	for _, word := range []string{"CLAIM", "n1/default/" + string(whole.ID), "shop/data-whole", "16 MiB", "an open file", "image without record"} {
 		if !strings.Contains(table, word) {
 			t.Errorf("the table lacks %q:\n%s", word, table)
 		}
@@ -124,14 +124,14 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	if err := image.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := volumes(t, dir, "--delete", "n2/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
+	if _, err := volumes(t, dir, "--delete", "n2/default/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
 	}
 	// An orphan goes by the name of its file.
 	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := volumes(t, dir, "--delete", string(a.ID)); err != nil || out != "deleted n1/"+string(a.ID)+"\n" {
+	if out, err := volumes(t, dir, "--delete", string(a.ID)); err != nil || out != "deleted n1/default/"+string(a.ID)+"\n" {
 		t.Errorf("delete = %q, %v", out, err)
 	}
 	if _, err := volumes(t, dir, "--delete", string(a.ID)); !errors.Is(err, fault.NotFound) {
@@ -177,9 +177,9 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, p.SnapshotHandle(made))
+		ids = append(ids, p.Handle(made).Snapshot())
 	}
-	bare := strings.TrimPrefix(ids[1], "n1/snap-")
+	bare := strings.TrimPrefix(ids[1], "n1/default/snap-")
 	if err := os.Remove(filepath.Join(dir, "snapshots", bare+".json")); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 			t.Errorf("row of %s = %q, want %q", id, states[id], want)
 		}
 	}
-	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "snapshot of n1/"+string(vol.ID)) {
+	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "snapshot of n1/default/"+string(vol.ID)) {
 		t.Errorf("the table = %s, %v, want what it is a snapshot of", table, err)
 	}
 	// The digits alone are a volume's id, and there is no such volume.

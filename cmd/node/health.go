@@ -24,7 +24,7 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Troubl
 	if err != nil || handle.Node != h.node {
 		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.node, fault.NotFound), err)
 	}
-	p, err := h.pools.WithVolume(ctx, handle.ID)
+	p, err := h.pools.Of(ctx, handle)
 	if err != nil {
 		return nil, err
 	}

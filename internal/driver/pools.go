@@ -13,7 +13,7 @@ const LocalPoolUsage = "the `[NAME=]FOLDER` of a pool with volumes, or lvm:VG; a
 
 // LocalPool is one pool of the cloud that is the node itself.
 type LocalPool struct {
-	// Name is what classes call it; empty: the pool of classes that name none.
+	// Name is what classes and ids call it; empty: default, the pool of classes that name none.
 	Name string
 	// Dir is its folder, or lvm:VG.
 	Dir string
@@ -44,7 +44,7 @@ func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool
 			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: another pool has this folder", value))
 		case names[p.Name] && p.Name == "":
 			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: there is one pool without a name already; write NAME=FOLDER", value))
-		case names[p.Name]:
+		case names[p.Name], p.Name == "" && names["default"], p.Name == "default" && names[""]:
 			mistakes = append(mistakes, fmt.Errorf("--local-pool %q: another pool has this name", value))
 		}
 		names[p.Name], folders[folder] = true, true

@@ -86,7 +86,7 @@ func (p *Pool) admitCopy(entries []Entry, r *Record, src *source) error {
 // cloneImage makes a copy by reflink: a record in state Creating, the image, the record in state Ready,
 // each durable before the next, as in build.
 func (p *Pool) cloneImage(ctx context.Context, r *Record, src source) error {
-	err := p.claimName(*r)
+	err := p.writeRecord(r.ref(), *r)
 	if err == nil {
 		err = p.fillClone(ctx, *r, src)
 	}

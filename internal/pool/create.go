@@ -113,7 +113,7 @@ func (p *Pool) checkSpace(entries []Entry, r Record) error {
 // is Ready, so a volume that was ever reported is reserved in full.
 func (p *Pool) build(ctx context.Context, r *Record) error {
 	ref := r.ref()
-	if err := p.claimName(*r); err != nil {
+	if err := p.writeRecord(ref, *r); err != nil {
 		return err
 	}
 	if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {

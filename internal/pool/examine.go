@@ -40,11 +40,11 @@ func Examine(ctx context.Context, cfg Config) (own bool, err error) {
 	}
 	switch _, err := os.Lstat(p.path(metaFile)); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := p.checkEmpty(cfg.Node); err != nil {
+		if err := p.checkEmpty(cfg); err != nil {
 			return false, err
 		}
 	default:
-		cfg.MustExist = true
+		cfg.Name, cfg.MustExist = cfg.name(), true
 		if err := p.load(cfg); err != nil {
 			return false, err
 		}
@@ -80,13 +80,12 @@ func examineGroup(cfg Config, place string) error {
 	if err != nil {
 		return err
 	}
-	node, err := s.node()
-	switch {
-	case err != nil:
-		return err
-	case node != "" && cfg.Node != "" && node != cfg.Node:
-		return p.foreign(node, cfg.Node)
-	case s.MissingDisks > 0:
+	if node := s.tag(nodeTag); node != "" {
+		if err := p.checkOwner(node, s.tag(poolTag), cfg); err != nil {
+			return err
+		}
+	}
+	if s.MissingDisks > 0 {
 		return fmt.Errorf("pool %s lacks %d disks: %w", p.location, s.MissingDisks, fault.PoolUnusable)
 	}
 	return p.full(s)

@@ -23,6 +23,7 @@ const (
 	volumeLV       = "cloudblock-"
 	growthLV       = volumeLV + "growth-"
 	nodeTag        = "cloudblock-node="
+	poolTag        = "cloudblock-pool="
 	creatingTag    = "cloudblock-creating"
 	zeroedTag      = "cloudblock-zeroed=" // then a number of bytes
 	blankTag       = "cloudblock-blank="  // then its number of bytes
@@ -36,7 +37,7 @@ const (
 // GroupPool keeps volumes as linear logical volumes in a volume group of LVM. Volumes share nothing but the group's metadata,
 // which LVM replaces atomically.
 //
-//	volume group                tag cloudblock-node=NODE: which node the pool belongs to
+//	volume group                tags cloudblock-node=NODE and cloudblock-pool=NAME: which node the pool belongs to, and its name
 //	cloudblock-<32 hex>         a volume
 //	cloudblock-growth-<32 hex>  the space by which that volume grows, until it reads as zeros
 //	their tags                  cloudblock-record.NN.PART: the record of the file pool, in base64
@@ -59,7 +60,6 @@ type GroupPool struct {
 	devicesDir string
 	uuid       string // of the group, without hyphens
 	lvm        LVM
-	others     func() []Storage
 	observing  chan struct{} // has a place for one observe
 
 	progress func(Progress)
@@ -77,14 +77,14 @@ type groupState struct {
 
 var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
 
-// openGroup opens the pool VG. It changes nothing but a tag that says which node the pool belongs to. fault.NotFound if the
+// openGroup opens the pool VG. It changes nothing but the tags that say which node the pool belongs to and what its name is. fault.NotFound if the
 // pool is absent, see Set; fault.PoolUnusable if it is missing or not usable.
-func openGroup(ctx context.Context, cfg Config, place string, others func() []Storage) (*GroupPool, error) {
+func openGroup(ctx context.Context, cfg Config, place string) (*GroupPool, error) {
 	p, err := newGroupPool(cfg, place)
 	if err != nil {
 		return nil, err
 	}
-	p.others, p.dir = others, filepath.Join(cmp.Or(cfg.LockDir, defaultLockDir), place)
+	p.dir = filepath.Join(cmp.Or(cfg.LockDir, defaultLockDir), place)
 	if err := os.MkdirAll(p.dir, folderPerm); err != nil {
 		return nil, fmt.Errorf("make the folder for the lock of pool %s: %w", p.location, kindOf(err))
 	}
@@ -128,11 +128,17 @@ func (p *GroupPool) load(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if p.node, err = p.owner(s, cfg); err != nil {
-		return err
+	if p.node, p.label = s.tag(nodeTag), s.tag(poolTag); p.node == "" {
+		if cfg.MustExist {
+			return fmt.Errorf("%s is not a pool of volumes: %w", p.location, fault.PoolUnusable)
+		}
+		p.node, p.label = cfg.Node, cfg.name()
+		if err := p.change("vgchange", "--addtag", nodeTag+p.node, "--addtag", poolTag+p.label, p.group); err != nil {
+			return err
+		}
 	}
-	if cfg.Node != "" && p.node != cfg.Node {
-		return p.foreign(p.node, cfg.Node)
+	if err := p.checkOwner(p.node, p.label, cfg); err != nil {
+		return err
 	}
 	p.uuid = plain(s.ID)
 	sum := sha256.Sum256([]byte(p.uuid))
@@ -173,29 +179,31 @@ func (p *GroupPool) change(verb string, args ...string) error {
 // target is a logical volume as commands name it.
 func (p *GroupPool) target(name string) string { return p.group + "/" + name }
 
-// owner returns the node that the pool belongs to. A pool without a tag gets the tag of this node.
-func (p *GroupPool) owner(s groupState, cfg Config) (string, error) {
-	if node, err := s.node(); node != "" || err != nil {
-		return node, err
-	}
-	if cfg.MustExist {
-		return "", fmt.Errorf("%s is not a pool of volumes: %w", p.location, fault.PoolUnusable)
-	}
-	return cfg.Node, p.change("vgchange", "--addtag", nodeTag+cfg.Node, p.group)
-}
-
-// node returns the node of the group's tag, or nothing.
-func (s groupState) node() (string, error) {
+// tag returns what follows this in a tag of the group, or nothing.
+func (s groupState) tag(prefix string) string {
 	for tag := range strings.SplitSeq(s.Tags, ",") {
-		if node, found := strings.CutPrefix(tag, nodeTag); found {
-			return node, CheckNode(node)
+		if value, found := strings.CutPrefix(tag, prefix); found {
+			return value
 		}
 	}
-	return "", nil
+	return ""
 }
 
-func (p *GroupPool) foreign(node, ours string) error {
-	return fmt.Errorf("pool %s belongs to node %q, this is node %q: %w", p.location, node, ours, fault.PoolUnusable)
+// checkOwner refuses a pool of another node or with another name.
+func (p *GroupPool) checkOwner(node, name string, cfg Config) error {
+	err := errors.Join(CheckNode(node), CheckName(name))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("its tags: %w: %w", fault.PoolUnusable, err)
+	case cfg.Node != "" && node != cfg.Node:
+		err = fmt.Errorf("it belongs to node %q, this is node %q: %w", node, cfg.Node, fault.PoolUnusable)
+	default:
+		err = cfg.checkName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", p.location, err)
+	}
+	return nil
 }
 
 // read reads the state of the pool. fault.PoolUnusable if it is not the one that was opened.
@@ -336,11 +344,6 @@ func (p *GroupPool) Check(ctx context.Context) error {
 		err = fmt.Errorf("pool %s lacks %d disks: volumes on the others can be used, but nothing is created, grown or deleted until they are back: %w",
 			p.location, s.MissingDisks, fault.PoolUnusable)
 	}
-	return err
-}
-
-func (p *GroupPool) checkIdentity(ctx context.Context) error {
-	_, err := p.observe(ctx)
 	return err
 }
 

@@ -55,7 +55,7 @@ func (p *GroupPool) allot(s groupState, r *Record) (logicalVolume, error) {
 			return logicalVolume{}, p.checkFree(entries, volumes, r.Name)
 		case v.Size == r.Size:
 			*r = e.Record
-			return *v, checkOtherNames(p, p.others(), *r)
+			return *v, nil
 		}
 		if err := v.checkAlone(); err != nil {
 			return logicalVolume{}, err
@@ -75,12 +75,6 @@ func (p *GroupPool) allot(s groupState, r *Record) (logicalVolume, error) {
 	tags, err := recordTags(*r)
 	if err == nil {
 		err = p.makeLV(lvName(r.ID), r.Size, tags...)
-	}
-	if err == nil {
-		err = checkOtherNames(p, p.others(), *r)
-		if err != nil {
-			err = errors.Join(err, p.remove(lvName(r.ID)))
-		}
 	}
 	if err != nil {
 		return logicalVolume{}, err

@@ -77,21 +77,6 @@ func (p *GroupPool) whole(s groupState, id ID) (Entry, error) {
 	return e, err
 }
 
-func (p *GroupPool) holds(ctx context.Context, ref objectRef) (bool, error) {
-	s, err := p.observe(ctx)
-	return !ref.isSnapshot() && s.find(lvName(ref.id)) != nil, err
-}
-
-func (p *GroupPool) idOf(ctx context.Context, in folder, name string) (ID, error) {
-	s, err := p.observe(ctx)
-	for _, e := range named(s.entries(), name) {
-		if in == volumes {
-			return e.ID, err
-		}
-	}
-	return "", err
-}
-
 // find returns the logical volume with this name, or nil.
 func (s groupState) find(name string) *logicalVolume {
 	i := slices.IndexFunc(s.volumes, func(v logicalVolume) bool { return v.Name == name })

@@ -41,32 +41,60 @@ func ParseID(s string) (ID, error) {
 // ImageName returns the base name of the file that holds the volume's bytes.
 func (id ID) ImageName() string { return string(id) + imageExt }
 
-// Handle is a volume's id as CSI callers see it: <node>/<id>.
+// DefaultName is the name of the pool that a class means which names none.
+const DefaultName = "default"
+
+// snapshotPrefix distinguishes the id of a snapshot from that of a volume.
+const snapshotPrefix = "snap-"
+
+// Handle is where a volume or a snapshot is. As CSI callers see them, the id of a volume is <node>/<pool>/<id> and that of a
+// snapshot <node>/<pool>/snap-<id>.
 type Handle struct {
-	Node string
-	ID   ID
+	Node, Pool string
+	ID         ID
 }
 
-// String returns the id in the form that ParseHandle reads.
-func (h Handle) String() string { return h.Node + "/" + string(h.ID) }
+// String returns the id of a volume, in the form that ParseHandle reads.
+func (h Handle) String() string { return h.Node + "/" + h.Pool + "/" + string(h.ID) }
 
-// ParseHandle accepts exactly what Handle.String returns for a valid node and id.
-func ParseHandle(s string) (Handle, error) {
-	if len(s) > maxNodeLen+1+idLen {
-		return Handle{}, fmt.Errorf("volume id of %d bytes is too long: %w", len(s), fault.InvalidArgument)
+// Snapshot returns the id of a snapshot, in the form that ParseSnapshotHandle reads.
+func (h Handle) Snapshot() string { return h.Node + "/" + h.Pool + "/" + snapshotPrefix + string(h.ID) }
+
+// ParseHandle accepts exactly what Handle.String returns for a valid node, pool and id.
+func ParseHandle(s string) (Handle, error) { return parseHandle("volume", "", s) }
+
+// ParseSnapshotHandle is ParseHandle for Handle.Snapshot.
+func ParseSnapshotHandle(s string) (Handle, error) {
+	return parseHandle("snapshot", snapshotPrefix, s)
+}
+
+func parseHandle(what, prefix, s string) (Handle, error) {
+	if len(s) > maxNodeLen+1+maxPoolLen+1+len(prefix)+idLen {
+		return Handle{}, fmt.Errorf("%s id of %d bytes is too long: %w", what, len(s), fault.InvalidArgument)
 	}
-	node, rest, ok := strings.Cut(s, "/")
-	if !ok {
-		return Handle{}, fmt.Errorf("volume id %q is not <node>/<%d hexadecimal digits>: %w", s, idLen, fault.InvalidArgument)
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 || !strings.HasPrefix(parts[2], prefix) {
+		return Handle{}, fmt.Errorf("%s id %q is not <node>/<pool>/%s<%d hexadecimal digits>: %w", what, s, prefix, idLen, fault.InvalidArgument)
 	}
-	if err := CheckNode(node); err != nil {
-		return Handle{}, fmt.Errorf("volume id %q: %w", s, err)
+	id, err := ParseID(strings.TrimPrefix(parts[2], prefix))
+	for _, err := range []error{CheckNode(parts[0]), CheckName(parts[1]), err} {
+		if err != nil {
+			return Handle{}, fmt.Errorf("%s id %q: %w", what, s, err)
+		}
 	}
-	id, err := ParseID(rest)
-	if err != nil {
-		return Handle{}, err
+	return Handle{Node: parts[0], Pool: parts[1], ID: id}, nil
+}
+
+const maxPoolLen = 63
+
+var poolName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// CheckName refuses what is not the name of a pool: a DNS label.
+func CheckName(name string) error {
+	if !poolName.MatchString(name) {
+		return fmt.Errorf("the pool's name %.80q is not a DNS label (up to %d lower-case letters, digits and '-'): %w", name, maxPoolLen, fault.InvalidArgument)
 	}
-	return Handle{Node: node, ID: id}, nil
+	return nil
 }
 
 // maxNodeLen is what a Kubernetes label holds: the node's name is the value of the topology label.

@@ -12,35 +12,43 @@ import (
 const hex32 = "0123456789abcdef0123456789abcdef"
 
 func TestParseHandle(t *testing.T) {
+	a63 := strings.Repeat("a", 63)
 	tests := map[string]struct {
 		in   string
 		want Handle
 		ok   bool
 	}{
-		"a node and 32 digits":             {"n1/" + hex32, Handle{"n1", hex32}, true},
-		"a node with dots and dashes":      {"ip-10-0.eu.example/" + hex32, Handle{"ip-10-0.eu.example", hex32}, true},
-		"a node of 63 characters":          {strings.Repeat("a", 63) + "/" + hex32, Handle{strings.Repeat("a", 63), hex32}, true},
+		"a node and 32 digits":             {"n1/fast/" + hex32, Handle{"n1", "fast", hex32}, true},
+		"a node with dots and dashes":      {"ip-10-0.eu.example/a/" + hex32, Handle{"ip-10-0.eu.example", "a", hex32}, true},
+		"names of 63 characters":           {a63 + "/" + a63 + "/" + hex32, Handle{a63, a63, hex32}, true},
 		"empty":                            {"", Handle{}, false},
-		"no node":                          {"/" + hex32, Handle{}, false},
+		"no node":                          {"/p/" + hex32, Handle{}, false},
+		"no pool":                          {"n1/" + hex32, Handle{}, false},
+		"an empty pool":                    {"n1//" + hex32, Handle{}, false},
+		"a pool with a dot":                {"n1/a.b/" + hex32, Handle{}, false},
+		"a pool that leads upwards":        {"n1/../" + hex32, Handle{}, false},
+		"a pool in upper case":             {"n1/Fast/" + hex32, Handle{}, false},
+		"a pool of 64 characters":          {"n1/" + a63 + "a/" + hex32, Handle{}, false},
+		"four parts":                       {"n1/fast/x/" + hex32, Handle{}, false},
 		"no slash":                         {hex32, Handle{}, false},
 		"a way out of the folder":          {"../volumes/" + hex32, Handle{}, false},
-		"a way out in the id":              {"n1/../" + hex32[:29], Handle{}, false},
-		"a query behind it":                {"n1/" + hex32 + "?force=1", Handle{}, false},
-		"a fragment behind it":             {"n1/" + hex32 + "#x", Handle{}, false},
-		"a newline behind it":              {"n1/" + hex32 + "\n", Handle{}, false},
-		"a space in the node":              {"n 1/" + hex32, Handle{}, false},
-		"upper-case digits":                {"n1/" + strings.ToUpper(hex32), Handle{}, false},
-		"digits of another script":         {"n1/" + strings.Repeat("٣", 16), Handle{}, false},
-		"31 digits":                        {"n1/" + hex32[1:], Handle{}, false},
-		"a snapshot":                       {"n1/snap-" + hex32, Handle{}, false},
+		"a way out in the id":              {"n1/p/../" + hex32[:29], Handle{}, false},
+		"a query behind it":                {"n1/p/" + hex32 + "?force=1", Handle{}, false},
+		"a fragment behind it":             {"n1/p/" + hex32 + "#x", Handle{}, false},
+		"a newline behind it":              {"n1/p/" + hex32 + "\n", Handle{}, false},
+		"a space in the node":              {"n 1/p/" + hex32, Handle{}, false},
+		"upper-case digits":                {"n1/p/" + strings.ToUpper(hex32), Handle{}, false},
+		"digits of another script":         {"n1/p/" + strings.Repeat("٣", 16), Handle{}, false},
+		"31 digits":                        {"n1/p/" + hex32[1:], Handle{}, false},
+		"a snapshot":                       {"n1/p/snap-" + hex32, Handle{}, false},
 		"10 kB":                            {strings.Repeat("a", 10<<10), Handle{}, false},
-		"a node of 64 characters":          {strings.Repeat("a", 64) + "/" + hex32, Handle{}, false},
-		"a node that ends in a dot":        {"n1./" + hex32, Handle{}, false},
-		"a node that begins with a dash":   {"-n/" + hex32, Handle{}, false},
-		"a node with an underscore":        {"n_1/" + hex32, Handle{}, false},
-		"two slashes":                      {"n1//" + hex32, Handle{}, false},
-		"a zero byte":                      {"n1/\x00" + hex32[1:], Handle{}, false},
-		"a node with two dots in sequence": {"n1..x/" + hex32, Handle{}, false},
+		"a node of 64 characters":          {a63 + "a/p/" + hex32, Handle{}, false},
+		"a node that ends in a dot":        {"n1./p/" + hex32, Handle{}, false},
+		"a node that begins with a dash":   {"-n/p/" + hex32, Handle{}, false},
+		"a node with an underscore":        {"n_1/p/" + hex32, Handle{}, false},
+		"two slashes":                      {"n1/p//" + hex32, Handle{}, false},
+		"a zero byte":                      {"n1/p/\x00" + hex32[1:], Handle{}, false},
+		"a node with two dots in sequence": {"n1..x/p/" + hex32, Handle{}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,6 +58,10 @@ func TestParseHandle(t *testing.T) {
 			}
 			if err != nil && !errors.Is(err, fault.InvalidArgument) {
 				t.Errorf("ParseHandle(%.80q) = %v, want kind %v", tc.in, err, fault.InvalidArgument)
+			}
+			snapshot := strings.TrimSuffix(tc.in, hex32) + "snap-" + hex32
+			if got, err := ParseSnapshotHandle(snapshot); tc.ok && (got != tc.want || err != nil || got.Snapshot() != snapshot) {
+				t.Errorf("ParseSnapshotHandle(%s) = %v, %v, want %v", snapshot, got, err, tc.want)
 			}
 			if err != nil && len(err.Error()) > 500 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
@@ -69,9 +81,9 @@ func TestNewIDsDiffer(t *testing.T) {
 }
 
 func FuzzParseHandle(f *testing.F) {
-	f.Add("n1/" + hex32)
+	f.Add("n1/p/" + hex32)
 	f.Add("../volumes/" + hex32)
-	f.Add("n1/" + hex32 + "?force=1")
+	f.Add("n1/p/" + hex32 + "?force=1")
 	f.Fuzz(func(t *testing.T, s string) {
 		h, err := ParseHandle(s)
 		if err != nil {

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,16 +54,5 @@ func TestMissingPoolIsNotMadeAnew(t *testing.T) {
 				t.Errorf("the folder held %v, now %v", before, after)
 			}
 		})
-	}
-}
-
-func TestAnUnreadableIDFileIsReportedOnce(t *testing.T) {
-	home := t.TempDir()
-	cfg := Config{Dir: filepath.Join(home, "pool"), Node: "n1", IDFile: filepath.Join(home, "state", "pool-id")}
-	must(t, os.Mkdir(filepath.Dir(cfg.IDFile), 0o700))
-	must(t, os.WriteFile(cfg.IDFile, []byte("{"), 0o600))
-	_, err := OpenSet(t.Context(), cfg)
-	if !errors.Is(err, fault.PoolUnusable) || strings.Count(err.Error(), cfg.IDFile) != 1 {
-		t.Errorf("OpenSet = %v, want %v, which names %s once", err, fault.PoolUnusable, cfg.IDFile)
 	}
 }

@@ -101,7 +101,7 @@ func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkIdentity(ctx); err != nil {
+	if err := p.checkIdentity(); err != nil {
 		unlock()
 		return nil, err
 	}

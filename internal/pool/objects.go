@@ -21,7 +21,7 @@ type objects struct {
 	}
 }
 
-// Name returns the pool's name in classes, or "".
+// Name returns the pool's name in classes and ids.
 func (o *objects) Name() string { return o.label }
 
 // Node returns the name of the node that the pool belongs to.
@@ -30,14 +30,16 @@ func (o *objects) Node() string { return o.node }
 // Location returns where the pool is, as --local-pool has it.
 func (o *objects) Location() string { return o.location }
 
-// Handle returns the id of a volume of this pool as CSI callers see it.
-func (o *objects) Handle(id ID) Handle { return Handle{Node: o.node, ID: id} }
-
-// SnapshotHandle returns the id of a snapshot of this pool as CSI callers see it.
-func (o *objects) SnapshotHandle(id ID) string { return SnapshotHandle(o.node, id) }
+// Handle returns where a volume or a snapshot of this pool is.
+func (o *objects) Handle(id ID) Handle { return Handle{Node: o.node, Pool: o.label, ID: id} }
 
 // name returns the name of an object for messages.
-func (o *objects) name(ref objectRef) string { return nameOf(o.node, ref) }
+func (o *objects) name(ref objectRef) string {
+	if ref.isSnapshot() {
+		return "snapshot " + o.Handle(ref.id).Snapshot()
+	}
+	return "volume " + o.Handle(ref.id).String()
+}
 
 // Free returns how many bytes of new volumes fit. Never negative.
 func (o *objects) Free(ctx context.Context) (int64, error) {

@@ -1,6 +1,6 @@
 // Package pool keeps the volumes of one node as files of a hard size in one folder.
 //
-//	pool.json              which node the pool belongs to, and the pool's own random id
+//	pool.json              which node the pool belongs to, its name, and its own random id
 //	lock                   flock(2) on it orders every change, also between processes
 //	volumes/<32 hex>.img   the bytes of a volume, reserved in full
 //	volumes/<32 hex>.json  its record: name, size, state, tags
@@ -19,6 +19,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,8 @@ const (
 
 // Config is the location and the node of a pool.
 type Config struct {
-	// Name is the pool's name in classes. One pool of a node may have no name.
+	// Name is the pool's name in classes and ids. A pool of another name is refused. Empty means DefaultName, or with MustExist
+	// whatever name the pool has.
 	Name string
 	// Dir is the pool's folder, an absolute path. It should be on a disk of its own. Or it is a volume group of LVM: lvm:VG.
 	Dir string
@@ -96,7 +98,7 @@ type Pool struct {
 	disk   disk
 	// reflink: the pool has snapshots and clones, which share blocks with their source; see canReflink.
 	reflink bool
-	// others returns the open pools of this node, for claimName.
+	// others returns the open pools of this node, for checkApart.
 	others func() []Storage
 }
 
@@ -104,6 +106,7 @@ type Pool struct {
 type meta struct {
 	Format  int       `json:"format"`
 	Node    string    `json:"node"`
+	Name    string    `json:"name"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 }
@@ -145,7 +148,7 @@ func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool
 	}
 	// Checked before the lock, which creates a file in the folder.
 	if _, err := os.Lstat(p.path(metaFile)); errors.Is(err, fs.ErrNotExist) {
-		if err := p.checkEmpty(cfg.Node); err != nil {
+		if err := p.checkEmpty(cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -179,9 +182,7 @@ func newPool(cfg Config) (*Pool, error) {
 	if err := cfg.checkNode(); err != nil {
 		return nil, err
 	}
-	if cfg.SysDir == "" {
-		cfg.SysDir = defaultSys
-	}
+	cfg.SysDir = cmp.Or(cfg.SysDir, defaultSys)
 	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir}
 	p.objects = objects{label: cfg.Name, location: p.dir, of: p}
 	p.changeLock = newChangeLock(p.path(lockFile))
@@ -212,7 +213,7 @@ func (p *Pool) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := p.checkIdentity(ctx); err != nil {
+	if err := p.checkIdentity(); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(p.path(lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -226,12 +227,12 @@ func (p *Pool) Check(ctx context.Context) error {
 }
 
 // checkIdentity checks that the folder still holds the pool that was opened.
-func (p *Pool) checkIdentity(context.Context) error {
+func (p *Pool) checkIdentity() error {
 	m, err := p.readMeta()
 	if err != nil {
 		return err
 	}
-	if m.ID != p.id || m.Node != p.node {
+	if m.ID != p.id || m.Node != p.node || m.Name != p.label {
 		return fmt.Errorf("pool %s is not the one that was opened (id %s, now %s); start the program again when the right disk is mounted: %w",
 			p.dir, p.id, m.ID, fault.PoolUnusable)
 	}
@@ -246,7 +247,7 @@ func (p *Pool) path(parts ...string) string {
 func (p *Pool) load(cfg Config) error {
 	m, err := p.readMeta()
 	if errors.Is(err, fs.ErrNotExist) && !cfg.MustExist {
-		m, err = p.initialise(cfg.Node)
+		m, err = p.initialise(cfg)
 	}
 	if err != nil {
 		return err
@@ -255,8 +256,27 @@ func (p *Pool) load(cfg Config) error {
 		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or give this node a folder of its own: %w",
 			p.dir, m.Node, cfg.Node, m.Node, fault.PoolUnusable)
 	}
-	p.node, p.id = m.Node, m.ID
+	if err := cfg.checkName(m.Name); err != nil {
+		return fmt.Errorf("pool %s: %w", p.dir, err)
+	}
+	p.node, p.label, p.id = m.Node, m.Name, m.ID
 	return nil
+}
+
+// checkName refuses a pool that was made under another name: the ids of its volumes have that one.
+func (c Config) checkName(has string) error {
+	if want := c.name(); want != "" && want != has {
+		return fmt.Errorf("its name is %q, not %q; mount the right disk, or call it %s in --local-pool: %w", has, want, has, fault.PoolUnusable)
+	}
+	return nil
+}
+
+// name returns the name that the pool has to have, or nothing if that is any.
+func (c Config) name() string {
+	if c.MustExist {
+		return c.Name
+	}
+	return cmp.Or(c.Name, DefaultName)
 }
 
 // readMeta reads and checks pool.json. A missing file is fs.ErrNotExist.
@@ -276,7 +296,7 @@ func (p *Pool) readMeta() (meta, error) {
 	if _, err := ParseID(m.ID); err != nil {
 		return meta{}, fmt.Errorf("%s is damaged: its id %q is not 32 hexadecimal digits: %w", name, m.ID, fault.PoolUnusable)
 	}
-	if err := CheckNode(m.Node); err != nil {
+	if err := errors.Join(CheckNode(m.Node), CheckName(m.Name)); err != nil {
 		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.PoolUnusable, err)
 	}
 	return m, nil
@@ -284,13 +304,13 @@ func (p *Pool) readMeta() (meta, error) {
 
 // initialise creates a pool in an empty folder. It writes pool.json last: a folder with it is complete, and
 // a folder without it has no volumes.
-func (p *Pool) initialise(node string) (meta, error) {
-	m := meta{Format: format, Node: node, ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
+func (p *Pool) initialise(cfg Config) (meta, error) {
+	m := meta{Format: format, Node: cfg.Node, Name: cfg.name(), ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return meta{}, fmt.Errorf("write pool %s: %w: %w", p.dir, fault.Unavailable, err)
 	}
-	if err := p.checkEmpty(node); err != nil {
+	if err := p.checkEmpty(cfg); err != nil {
 		return meta{}, err
 	}
 	// The folder may exist with a wider mode.
@@ -328,7 +348,7 @@ func (p *Pool) checkOwner() error {
 
 // checkEmpty refuses a folder that holds anything but files of an interrupted Open. A folder with volumes
 // but without pool.json is a pool that lost the file: a new pool.json would hide the loss.
-func (p *Pool) checkEmpty(node string) error {
+func (p *Pool) checkEmpty(cfg Config) error {
 	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -344,8 +364,8 @@ func (p *Pool) checkEmpty(node string) error {
 		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
 	}
 	if len(files) > 0 {
-		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"id":%[5]q,"created":%[6]q} into it: %[7]w`,
-			p.dir, metaFile, len(files), node, NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
+		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"name":%[5]q,"id":%[6]q,"created":%[7]q} into it: %[8]w`,
+			p.dir, metaFile, len(files), cfg.Node, cfg.name(), NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
 	}
 	return nil
 }

@@ -1,15 +1,12 @@
 package pool
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
@@ -18,7 +15,7 @@ import (
 // pair returns a set of two pools, as on two disks: it leaves out the check that they are.
 func pair(t *testing.T, dir string) (*Set, *Pool, *Pool) {
 	t.Helper()
-	s := &Set{opening: make(chan struct{}, 1)}
+	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
 	var pools []*Pool
 	for _, name := range []string{"", "fast"} {
 		cfg := Config{Name: name, Dir: filepath.Join(dir, "pool"+name), Node: "n1", IDFile: filepath.Join(dir, "state", "pool-id"+name)}
@@ -28,7 +25,7 @@ func pair(t *testing.T, dir string) (*Set, *Pool, *Pool) {
 		m := &member{cfg: cfg}
 		storage := Storage(p)
 		m.pool.Store(&storage)
-		s.members, pools = append(s.members, m), append(pools, p)
+		s.members[p.label], pools = m, append(pools, p)
 	}
 	return s, pools[0], pools[1]
 }
@@ -68,12 +65,12 @@ func TestPoolWithoutADiskIsNotOnThisNode(t *testing.T) {
 					t.Errorf("%s was made", made)
 				}
 			}
-			if _, err := s.Named(t.Context(), ""); err != nil {
+			if _, err := s.Named(t.Context(), DefaultName); err != nil {
 				t.Errorf("the first pool = %v", err)
 			}
 			wantKind(t, "Check", s.Check(t.Context()), fault.None)
-			_, err = s.WithVolume(t.Context(), NewID())
-			wantKind(t, "WithVolume of none", err, fault.NotFound)
+			_, err = s.Of(t.Context(), Handle{Node: "n1", Pool: "fast", ID: NewID()})
+			wantReason(t, "Of the second pool", err, fault.PoolUnusable)
 			_, err = OpenSet(t.Context(), second, Config{Name: "other", Dir: home, Node: "n1"})
 			if err == nil || !strings.Contains(err.Error(), "no pool fast") || !strings.Contains(err.Error(), "no pool other") {
 				t.Errorf("OpenSet of such pools alone = %v", err)
@@ -117,17 +114,26 @@ func TestSetWithoutAUsablePoolIsRefused(t *testing.T) {
 	_, err := OpenSet(t.Context(), Config{Dir: full, Node: "n1"})
 	wantKind(t, "OpenSet", err, fault.Precondition)
 	_, err = OpenSet(t.Context(), Config{Dir: full, Node: "n1"}, Config{Name: "fast", Dir: filepath.Join(full, "other"), Node: "n2", MustExist: true})
-	if err == nil || !strings.Contains(err.Error(), "pool (unnamed)") || !strings.Contains(err.Error(), "pool fast") {
+	if err == nil || !strings.Contains(err.Error(), "pool default") || !strings.Contains(err.Error(), "pool fast") {
 		t.Errorf("OpenSet = %v, want what is wrong with each", err)
 	}
 }
 
 func TestPoolOfAnotherName(t *testing.T) {
-	s, _, _ := pair(t, t.TempDir())
+	dir := t.TempDir()
+	s, _, fast := pair(t, dir)
 	_, err := s.Named(t.Context(), "slow")
 	wantKind(t, "Named", err, fault.NotFound)
-	if err == nil || !strings.Contains(err.Error(), "(unnamed), fast") {
+	if err == nil || !strings.Contains(err.Error(), "there is default, fast") {
 		t.Errorf("Named = %v, want the names that there are", err)
+	}
+	// The ids of its volumes have the name that a pool was made with.
+	_, err = Open(t.Context(), Config{Name: "slow", Dir: fast.dir, Node: "n1"})
+	wantReason(t, "Open under another name", err, fault.PoolUnusable)
+	_, err = Open(t.Context(), Config{Dir: fast.dir, Node: "n1"})
+	wantReason(t, "Open without its name", err, fault.PoolUnusable)
+	if p, err := Open(t.Context(), Config{Dir: fast.dir, MustExist: true}); err != nil || p.Name() != "fast" {
+		t.Errorf("Open of whatever is there = %v, %v, want fast", p, err)
 	}
 	for name, good := range map[string]bool{
 		"fast": true, "a": true, "0-9": true, strings.Repeat("a", 63): true,
@@ -139,91 +145,48 @@ func TestPoolOfAnotherName(t *testing.T) {
 	}
 }
 
-func TestObjectsAreFoundInEachPool(t *testing.T) {
+func TestTheIDNamesThePool(t *testing.T) {
 	s, first, fast := pair(t, t.TempDir())
 	for _, p := range []*Pool{first, fast} {
-		vol := mustCreate(t, p, "in "+p.dir, small)
-		snap, err := plantSnapshot(p, vol, "of "+p.dir)
+		vol := mustCreate(t, p, "in "+p.label, small)
+		snap, err := plantSnapshot(p, vol, "of "+p.label)
 		must(t, err)
-		if got, err := s.WithVolume(t.Context(), vol.ID); got != p || err != nil {
-			t.Errorf("WithVolume = %v, %v, want %v", got, err, p)
+		h, err := ParseHandle(p.Handle(vol.ID).String())
+		must(t, err)
+		if got, err := s.Of(t.Context(), h); got != p || err != nil {
+			t.Errorf("Of = %v, %v, want %v", got, err, p)
 		}
-		if got, err := s.WithSnapshot(t.Context(), snap); got != p || err != nil {
-			t.Errorf("WithSnapshot = %v, %v, want %v", got, err, p)
-		}
-		_, err = s.WithSnapshot(t.Context(), vol.ID)
-		wantKind(t, "WithSnapshot of a volume", err, fault.NotFound)
-		if got, e, err := s.FindByName(t.Context(), "in "+p.dir); got != p || e.ID != vol.ID || err != nil {
+		if got, e, err := s.FindByName(t.Context(), "in "+p.label); got != p || e.ID != vol.ID || err != nil {
 			t.Errorf("FindByName = %v, %+v, %v", got, e, err)
 		}
-		if got, e, err := s.FindSnapshot(t.Context(), "of "+p.dir); got != p || e.ID != snap || err != nil {
+		if got, e, err := s.FindSnapshot(t.Context(), "of "+p.label); got != p || e.ID != snap || err != nil {
 			t.Errorf("FindSnapshot = %v, %+v, %v", got, e, err)
 		}
-		must(t, os.Remove(p.file(volumeRef(vol.ID), recordExt)))
-		if got, err := s.WithVolume(t.Context(), vol.ID); got != p || err != nil {
-			t.Errorf("WithVolume without its record = %v, %v, want %v", got, err, p)
-		}
 	}
-	_, err := s.WithVolume(t.Context(), NewID())
-	wantKind(t, "WithVolume of none", err, fault.NotFound)
-	_, _, err = s.FindByName(t.Context(), "none")
+	_, _, err := s.FindByName(t.Context(), "none")
 	wantKind(t, "FindByName of none", err, fault.NotFound)
-}
-
-// A name is one volume and one snapshot of the node, not of the pool.
-func TestNamesAreOneForAllPools(t *testing.T) {
-	s, first, fast := pair(t, t.TempDir())
-	there := mustCreate(t, first, "a", small)
-	_, err := fast.Create(t.Context(), NewVolume{Name: "a", Size: small})
-	wantKind(t, "a volume under a name of another pool", err, fault.Conflict)
-	if got := files(t, fast); len(got) != 0 {
-		t.Errorf("the pool has %v, want nothing", got)
+	// What is in a pool that is not configured exists.
+	_, err = s.Of(t.Context(), Handle{Node: "n1", Pool: "slow", ID: NewID()})
+	wantReason(t, "Of a pool that is not configured", err, fault.PoolUnusable)
+	if errors.Is(err, fault.NotFound) {
+		t.Errorf("Of = %v, which a delete takes for gone", err)
 	}
-	_, err = plantSnapshot(first, there, "s")
-	must(t, err)
-	mustCreate(t, fast, "s", small) // the name of a snapshot is no volume's
-
-	// A create that was killed holds the name until the next call reads that pool.
-	killed := Record{ID: NewID(), Name: "killed", Size: small, State: Creating, Created: now(), BlockSize: sharedBlock}
-	must(t, first.writeRecord(killed.ref(), killed))
-	_, err = fast.Create(t.Context(), NewVolume{Name: "killed", Size: small})
-	wantKind(t, "a name of a killed create", err, fault.Conflict)
-	_, _, err = s.FindByName(t.Context(), "killed")
-	wantKind(t, "FindByName", err, fault.NotFound)
-	mustCreate(t, fast, "killed", small)
+	if err == nil || !strings.Contains(err.Error(), "start with that pool in --local-pool") {
+		t.Errorf("Of = %v, want the remedy", err)
+	}
 }
 
-func TestOneOfTwoCreatesAtOnceGetsTheName(t *testing.T) {
-	dir := t.TempDir()
-	_, first, fast := pair(t, dir)
-	// As in another process, which shares no locks with the first.
-	_, first2, fast2 := pair(t, dir)
-	for i := range 30 {
-		name := fmt.Sprint("v", i)
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var made []*Pool
-		for _, p := range []*Pool{first, fast2, fast, first2} {
-			wg.Go(func() {
-				_, err := p.Create(t.Context(), NewVolume{Name: name, Size: small})
-				if err != nil {
-					wantKind(t, "Create", err, fault.Conflict)
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				made = append(made, p)
-			})
-		}
-		wg.Wait()
-		if len(made) > 1 {
-			t.Fatalf("%d volumes have the name %s", len(made), name)
-		}
-		for _, p := range made {
-			e, err := p.FindByName(t.Context(), name)
-			must(t, err)
-			must(t, p.Delete(t.Context(), e.ID))
-		}
+// A name is unique in its pool. A search that finds two says so.
+func TestNamesAreOfAPool(t *testing.T) {
+	s, first, fast := pair(t, t.TempDir())
+	mustCreate(t, first, "a", small)
+	mustCreate(t, fast, "a", small)
+	_, err := fast.Create(t.Context(), NewVolume{Name: "a", Size: small})
+	wantKind(t, "Create of a name that the pool has", err, fault.Conflict)
+	_, _, err = s.FindByName(t.Context(), "a")
+	wantKind(t, "FindByName of a name in two pools", err, fault.Conflict)
+	if err == nil || !strings.Contains(err.Error(), "default and fast") {
+		t.Errorf("FindByName = %v, want both pools", err)
 	}
 }
 
@@ -236,14 +199,17 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 
 	check := func(what string, s *Set) {
 		t.Helper()
-		if got, err := s.WithVolume(t.Context(), here.ID); err != nil || got.Dir() != first.dir {
-			t.Errorf("%s: WithVolume of the other pool = %v, %v", what, got, err)
+		if got, err := s.Of(t.Context(), first.Handle(here.ID)); err != nil || got.Dir() != first.dir {
+			t.Errorf("%s: Of the other pool = %v, %v", what, got, err)
 		}
 		if _, e, err := s.FindByName(t.Context(), "here"); err != nil || e.ID != here.ID {
 			t.Errorf("%s: FindByName of the other pool = %+v, %v", what, e, err)
 		}
-		_, err := s.WithVolume(t.Context(), lost.ID)
-		wantKind(t, what+": WithVolume", err, fault.Precondition)
+		p, err := s.Of(t.Context(), fast.Handle(lost.ID))
+		if err == nil {
+			_, err = p.Get(t.Context(), lost.ID)
+		}
+		wantKind(t, what+": Get", err, fault.Precondition)
 		_, _, err = s.FindByName(t.Context(), "lost")
 		wantKind(t, what+": FindByName", err, fault.Precondition)
 		wantKind(t, what+": Check", s.Check(t.Context()), fault.Precondition)
@@ -254,8 +220,7 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	check("lost while in use", s)
 	mustCreate(t, first, "another", small)
 
-	again := &Set{opening: make(chan struct{}, 1)}
-	again.members = append(again.members, s.members[0], &member{cfg: s.members[1].cfg})
+	again := &Set{opening: make(chan struct{}, 1), members: map[string]*member{DefaultName: s.members[DefaultName], "fast": {cfg: s.members["fast"].cfg}}}
 	check("missing at the start", again)
 	if left, err := os.ReadDir(fast.dir); err != nil || len(left) > 0 {
 		t.Errorf("the bare folder holds %v, %v", left, err)
@@ -263,93 +228,33 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 
 	mount()
 	wantKind(t, "Check with the disk back", s.Check(t.Context()), fault.None)
-	if got, err := s.WithVolume(t.Context(), lost.ID); err != nil || got != fast {
-		t.Errorf("WithVolume with the disk back = %v, %v", got, err)
+	if e, err := fast.Get(t.Context(), lost.ID); err != nil || e.Kind != Whole {
+		t.Errorf("Get with the disk back = %+v, %v", e, err)
 	}
 }
 
-// A volume group whose disk hangs hides no volume of another pool, of LVM or of files, and ends the creates there after a time,
-// without a trace.
+// A volume group whose disk hangs stops no call for another pool.
 func TestPoolThatHangsStopsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		host := lvm.New(gib)
-		hang := make(chan struct{})
-		var hangs atomic.Bool
-		host.Hook = func([]string) {
-			if hangs.Load() {
-				<-hang
-			}
+	host := lvm.New(gib)
+	hang := make(chan struct{})
+	var hangs atomic.Bool
+	host.Hook = func([]string) {
+		if hangs.Load() {
+			<-hang
 		}
-		cfg := groupConfig(t, host)
-		cfg.Name = "group"
-		other := groupConfig(t, lvm.New(gib))
-		other.Name = "other"
-		s := &Set{opening: make(chan struct{}, 1), members: []*member{
-			{cfg: cfg}, {cfg: other}, {cfg: Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"}},
-		}}
-		usable, err := s.Pools(t.Context())
-		must(t, err)
-		files := usable[2].(*Pool)
-		files.disk.statfs = diskOf(100)
-		there := []Record{groupVolume(t, usable[1].(*GroupPool), "group", 16<<20), mustCreate(t, files, "a", small)}
-		hangs.Store(true)
-
-		for i, r := range there {
-			if got, err := s.WithVolume(t.Context(), r.ID); err != nil || got != usable[1+i] {
-				t.Errorf("WithVolume of %s = %v, %v", r.Name, got, err)
-			}
-		}
-		began := time.Now()
-		_, err = files.Create(t.Context(), NewVolume{Name: "b", Size: small})
-		wantKind(t, "Create", err, fault.Uncertain)
-		if took := time.Since(began); took != namesBound {
-			t.Errorf("the create took %v, want %v", took, namesBound)
-		}
-		close(hang)
-		_, _, err = s.FindByName(t.Context(), "b")
-		wantKind(t, "FindByName", err, fault.NotFound)
-		mustCreate(t, files, "b", small)
-	})
-}
-
-// A pool whose flag was removed is missing as one without its disk is: what it has is not reported as gone.
-func TestPoolThatIsNoLongerConfiguredIsMissing(t *testing.T) {
-	dir := t.TempDir()
-	s, first, fast := pair(t, dir)
-	here, lost := mustCreate(t, first, "here", small), mustCreate(t, fast, "lost", small)
-	idFile := s.members[1].cfg.IDFile
-
-	without := &Set{opening: make(chan struct{}, 1), members: s.members[:1]}
-	_, err := without.WithVolume(t.Context(), lost.ID)
-	wantKind(t, "WithVolume", err, fault.Precondition)
-	if err == nil || !strings.Contains(err.Error(), fast.dir) || !strings.Contains(err.Error(), "remove "+idFile) {
-		t.Errorf("WithVolume = %v, want the pool and its file named", err)
 	}
-	_, err = without.WithSnapshot(t.Context(), NewID())
-	wantKind(t, "WithSnapshot", err, fault.Precondition)
-	_, _, err = without.FindByName(t.Context(), "lost")
-	wantKind(t, "FindByName", err, fault.Precondition)
-	wantKind(t, "Check", without.Check(t.Context()), fault.Precondition)
-	if got, err := without.WithVolume(t.Context(), here.ID); err != nil || got != first {
-		t.Errorf("WithVolume of the other pool = %v, %v", got, err)
-	}
-
-	// A pool that was renamed has a second file with the same id.
-	renamed := &member{cfg: s.members[1].cfg}
-	renamed.cfg.Name, renamed.cfg.IDFile = "slow", filepath.Join(dir, "state", "pool-idslow")
-	_, err = Open(t.Context(), renamed.cfg)
+	cfg := groupConfig(t, host)
+	cfg.Name = "group"
+	s, err := OpenSet(t.Context(), cfg, Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"})
 	must(t, err)
-	storage := Storage(fast)
-	renamed.pool.Store(&storage)
-	both := &Set{opening: make(chan struct{}, 1), members: []*member{s.members[0], renamed}}
-	wantKind(t, "Check with the pool renamed", both.Check(t.Context()), fault.None)
-
-	must(t, os.Remove(idFile))
-	must(t, os.Remove(renamed.cfg.IDFile))
-	wantKind(t, "Check without the file", without.Check(t.Context()), fault.None)
-	got, err := without.WithVolume(t.Context(), lost.ID)
+	hangs.Store(true)
+	p, err := s.Of(t.Context(), Handle{Node: "n1", Pool: DefaultName, ID: NewID()})
 	must(t, err)
-	wantKind(t, "Delete without the file", got.Delete(t.Context(), lost.ID), fault.NotFound)
+	files := p.(*Pool)
+	files.disk.statfs = diskOf(100)
+	must(t, files.Delete(t.Context(), mustCreate(t, files, "a", small).ID))
+	close(hang)
+	must(t, s.Close(t.Context()))
 }
 
 // A folder that cannot be read proves nothing about the volumes in it.
@@ -359,7 +264,11 @@ func TestUnreadablePoolIsNotTakenForEmpty(t *testing.T) {
 	folder := fast.path(string(volumes))
 	must(t, os.Rename(folder, folder+" before"))
 	must(t, os.WriteFile(folder, nil, 0o600))
-	if _, err := s.WithVolume(t.Context(), lost.ID); err == nil || fault.Of(err) == fault.NotFound {
-		t.Errorf("WithVolume = %v, want an error other than NotFound", err)
+	if e, err := fast.Get(t.Context(), lost.ID); err != nil || e.Kind != Damaged {
+		t.Errorf("Get = %+v, %v, want it damaged", e, err)
+	}
+	wantReason(t, "Delete", fast.Delete(t.Context(), lost.ID), fault.VolumeDamaged)
+	if _, _, err := s.FindByName(t.Context(), "lost"); err == nil || fault.Of(err) == fault.NotFound {
+		t.Errorf("FindByName = %v, want an error other than NotFound", err)
 	}
 }

@@ -15,7 +15,6 @@ type Storage interface {
 	Node() string
 	Location() string
 	Handle(id ID) Handle
-	SnapshotHandle(id ID) string
 	// Dir is the folder with the pool's lock.
 	Dir() string
 	// SnapshotsBy is how the pool makes snapshots and clones, or NoSnapshots.
@@ -28,6 +27,7 @@ type Storage interface {
 	Usage(ctx context.Context) (Usage, error)
 
 	Create(ctx context.Context, v NewVolume) (Record, error)
+	FindByName(ctx context.Context, name string) (Entry, error)
 	Get(ctx context.Context, id ID) (Entry, error)
 	List(ctx context.Context) ([]Entry, error)
 	InUse(ctx context.Context, e Entry) (string, error)
@@ -35,16 +35,11 @@ type Storage interface {
 	Remove(ctx context.Context, id ID) error
 
 	CreateSnapshot(ctx context.Context, req NewSnapshot) (Record, error)
+	FindSnapshot(ctx context.Context, name string) (Entry, error)
 	GetSnapshot(ctx context.Context, id ID) (Entry, error)
 	ListSnapshots(ctx context.Context) ([]Entry, error)
 	DeleteSnapshot(ctx context.Context, id ID) error
 	RemoveSnapshot(ctx context.Context, id ID) error
-
-	// What a Set needs.
-	find(ctx context.Context, in folder, name string) (Entry, error)
-	holds(ctx context.Context, ref objectRef) (bool, error)
-	idOf(ctx context.Context, in folder, name string) (ID, error)
-	checkIdentity(ctx context.Context) error
 }
 
 var _, _ Storage = (*Pool)(nil), (*GroupPool)(nil)
@@ -58,7 +53,7 @@ func IsFileName(id ID, name string) bool {
 func openStorage(ctx context.Context, cfg Config, others func() []Storage) (Storage, error) {
 	place, group := strings.CutPrefix(cfg.Dir, groupPrefix)
 	if group {
-		p, err := openGroup(ctx, cfg, place, others)
+		p, err := openGroup(ctx, cfg, place)
 		if err != nil {
 			return nil, err // a nil *GroupPool would be a Storage that is not nil
 		}

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func open(t *testing.T, dir string) *local.Local {
 // use holds the shared lock that a loop device of this volume would hold.
 func use(t *testing.T, dir string, id cloud.VolumeID) (release func()) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "volumes", strings.TrimPrefix(string(id), node+"/")+".img"))
+	f, err := os.Open(filepath.Join(dir, "volumes", path.Base(string(id))+".img"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() { return use(t, dir, id) },
 		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
-			record := filepath.Join(dir, "volumes", strings.TrimPrefix(string(id), node+"/")+".json")
+			record := filepath.Join(dir, "volumes", path.Base(string(id))+".json")
 			if err := os.Remove(record); err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +60,7 @@ func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 			}
 		},
 		Elsewhere: cloudtest.Elsewhere{
-			Place: "n-2", Volume: cloud.VolumeID("n-2/" + zeros), Snapshot: cloud.SnapshotID("n-2/snap-" + zeros),
+			Place: "n-2", Volume: cloud.VolumeID("n-2/default/" + zeros), Snapshot: cloud.SnapshotID("n-2/default/snap-" + zeros),
 		},
 		Zones: []string{node},
 		Slow:  true,

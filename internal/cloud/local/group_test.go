@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func openGroup(t *testing.T, pools ...local.Pool) *local.Local {
 }
 
 func logicalVolume(id cloud.VolumeID) string {
-	return "cloudblock-" + strings.TrimPrefix(string(id), node+"/")
+	return "cloudblock-" + path.Base(string(id))
 }
 
 func TestContractOfVolumeGroups(t *testing.T) {
@@ -92,7 +93,7 @@ func TestContractOfVolumeGroups(t *testing.T) {
 			}
 		},
 		Elsewhere: cloudtest.Elsewhere{
-			Place: "n-2", Volume: cloud.VolumeID("n-2/" + zeros), Snapshot: cloud.SnapshotID("n-2/snap-" + zeros),
+			Place: "n-2", Volume: cloud.VolumeID("n-2/default/" + zeros), Snapshot: cloud.SnapshotID("n-2/default/snap-" + zeros),
 		},
 		Zones: []string{node},
 		Slow:  true,

@@ -16,7 +16,7 @@ import (
 // ListVolumes returns the volumes in the order of their ids. An image without a readable record is a
 // volume too, with its id as the name: its data exists, so a list without it would be incomplete.
 func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	after, err := l.parseToken(page.Token, l.volumeHandle)
+	after, err := l.parseToken(page.Token, "volumes")
 	if err != nil {
 		return cloud.VolumeList{}, err
 	}
@@ -31,7 +31,7 @@ func (l *Local) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 			continue
 		}
 		if page.Most > 0 && len(list.Volumes) == page.Most {
-			list.Next = token(last, l.volumeHandle)
+			list.Next = l.token("volumes", last)
 			break
 		}
 		list.Volumes, last = append(list.Volumes, volume(e.Storage, e.Entry)), e.ID
@@ -65,22 +65,20 @@ func (l *Local) entries(ctx context.Context, list func(pool.Storage, context.Con
 	return all, nil
 }
 
-func (l *Local) volumeHandle(id pool.ID) string { return pool.Handle{Node: l.node, ID: id}.String() }
-
 // token returns the page token after the entry last, which may be deleted before the next page is read. The
 // check digits reject tokens of other lists.
-func token(last pool.ID, handle func(pool.ID) string) string {
-	sum := sha256.Sum256([]byte(handle(last)))
+func (l *Local) token(list string, last pool.ID) string {
+	sum := sha256.Sum256([]byte(l.node + "/" + list + "/" + string(last)))
 	return string(last) + "-" + hex.EncodeToString(sum[:4])
 }
 
-func (l *Local) parseToken(word string, handle func(pool.ID) string) (pool.ID, error) {
+func (l *Local) parseToken(word, list string) (pool.ID, error) {
 	if word == "" {
 		return "", nil
 	}
 	digits, _, _ := strings.Cut(word, "-")
 	id, err := pool.ParseID(digits)
-	if err != nil || token(id, handle) != word {
+	if err != nil || l.token(list, id) != word {
 		return "", fmt.Errorf("page token %.80q: %w", word, fault.StalePage)
 	}
 	return id, nil

@@ -5,6 +5,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// ParamPool is the class parameter that names the pool. Without it a class is of the unnamed pool.
+// ParamPool is the class parameter that names the pool. Without it a class is of the pool pool.DefaultName.
 const ParamPool = "pool"
 
 // Config is the location and the node of the pools.
 type Config struct {
-	// Pools are the node's pools, one of them at most without a name.
+	// Pools are the node's pools.
 	Pools []Pool
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
@@ -33,7 +34,7 @@ type Config struct {
 
 // Pool is where one pool is.
 type Pool struct {
-	// Name is what classes call it, or empty.
+	// Name is what classes and ids call it; empty means pool.DefaultName.
 	Name string
 	// Dir is its folder, an absolute path, or lvm:VG.
 	Dir string
@@ -71,7 +72,7 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 		return nil, err
 	}
 	for _, p := range cfg.Pools {
-		p, err := set.Named(ctx, p.Name)
+		p, err := set.Named(ctx, cmp.Or(p.Name, pool.DefaultName))
 		if err != nil {
 			cfg.Log.Warn("pool is not open", zap.Error(err))
 			continue
@@ -112,7 +113,7 @@ func (l *Local) Capabilities() cloud.Capabilities {
 		LargestVolume:  cloud.Bytes(pool.LargestVolume),
 		DefaultSize:    cloud.GiB,
 		Parameters:     []string{ParamPool},
-		Defaults:       []cloud.Parameter{{Name: ParamPool}},
+		Defaults:       []cloud.Parameter{{Name: ParamPool, Value: pool.DefaultName}},
 	}
 }
 
@@ -153,13 +154,12 @@ func (l *Local) Check(ctx context.Context) error { return l.pools.Check(ctx) }
 
 // poolName returns the pool that a class asks for.
 func poolName(class []cloud.Parameter) (name string, err error) {
+	name = pool.DefaultName
 	for _, p := range class {
 		if p.Name != ParamPool {
 			return "", fmt.Errorf("unknown parameter %q, there is %q: %w", p.Name, ParamPool, fault.InvalidArgument)
 		}
-		if name = p.Value; name != "" {
-			err = errors.Join(err, pool.CheckName(name))
-		}
+		name, err = p.Value, errors.Join(err, pool.CheckName(p.Value))
 	}
 	return name, err
 }
@@ -183,7 +183,10 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	case err != nil:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
-	from, err := l.source(ctx, p, req.Source)
+	from, err := l.source(p, req.Source)
+	if err == nil {
+		err = l.checkOthers(ctx, p, req.Name)
+	}
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
@@ -192,6 +195,21 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 		return cloud.Volume{}, err
 	}
 	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size, File: p.FileName(r.ID)}), nil
+}
+
+// checkOthers returns fault.Conflict if another pool has a volume with this name: a request whose class changed its pool. Each
+// pool keeps its own names apart, and one that is missing is in the way of no other.
+func (l *Local) checkOthers(ctx context.Context, p pool.Storage, name string) error {
+	usable, _ := l.pools.Pools(ctx)
+	for _, other := range usable {
+		if other == p {
+			continue
+		}
+		if e, err := other.FindByName(ctx, name); err == nil {
+			return fmt.Errorf("the name belongs to volume %s: %w", other.Handle(e.ID), fault.Conflict)
+		}
+	}
+	return nil
 }
 
 // FindVolume returns the volume with this name. It waits while that is made to read as zeros.
@@ -209,7 +227,7 @@ func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	if err != nil || h.Node != l.node {
 		return cloud.Volume{}, fmt.Errorf("volume %q is not on node %s: %w", id, l.node, fault.NotFound)
 	}
-	p, err := l.pools.WithVolume(ctx, h.ID)
+	p, err := l.pools.Of(ctx, h)
 	if err != nil {
 		return cloud.Volume{}, err
 	}
@@ -236,7 +254,7 @@ func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if h.Node != l.node {
 		return l.otherNodeError("delete", "volume", h, fault.Precondition)
 	}
-	p, err := l.pools.WithVolume(ctx, h.ID)
+	p, err := l.pools.Of(ctx, h)
 	if err == nil {
 		err = p.Delete(ctx, h.ID)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -16,8 +17,8 @@ import (
 
 const size = 16 * cloud.MiB
 
-// unnamed are the parameters of volumes in the pool without a name.
-var unnamed = []cloud.Parameter{{Name: local.ParamPool}}
+// unnamed are the parameters of volumes of a class that names no pool.
+var unnamed = []cloud.Parameter{{Name: local.ParamPool, Value: "default"}}
 
 func create(t *testing.T, l *local.Local, name string) cloud.Volume {
 	t.Helper()
@@ -43,7 +44,7 @@ func TestVolumeIsWholeAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hex := strings.TrimPrefix(string(made.ID), node+"/")
+	hex := path.Base(string(made.ID))
 	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Zone: node, Parameters: unnamed, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
 	if !reflect.DeepEqual(made, want) {
 		t.Errorf("CreateVolume = %+v, want %+v", made, want)
@@ -61,7 +62,7 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	vol := create(t, l, "a")
-	other := cloud.VolumeID("n2/" + strings.TrimPrefix(string(vol.ID), node+"/"))
+	other := cloud.VolumeID("n2/default/" + path.Base(string(vol.ID)))
 
 	err := l.DeleteVolume(t.Context(), other)
 	wantKind(t, "DeleteVolume of another node's volume", err, fault.Precondition)
@@ -112,7 +113,7 @@ func TestCreateRefusesWhatItCannotServe(t *testing.T) {
 func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
 	dir := t.TempDir()
 	vol := create(t, open(t, dir), "a")
-	hex := strings.TrimPrefix(string(vol.ID), node+"/")
+	hex := path.Base(string(vol.ID))
 	image := filepath.Join(dir, "volumes", hex+".img")
 	if err := os.WriteFile(image, append([]byte("precious"), make([]byte, size-8)...), 0o600); err != nil {
 		t.Fatal(err)

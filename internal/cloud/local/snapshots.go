@@ -19,7 +19,7 @@ func (l *Local) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	if h.Node != l.node {
 		return cloud.Snapshot{}, l.otherNodeError("snapshot", "volume", h, fault.Precondition)
 	}
-	p, err := l.pools.WithVolume(ctx, h.ID)
+	p, err := l.pools.Of(ctx, h)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
@@ -45,7 +45,7 @@ func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	if err != nil || h.Node != l.node {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %q is not on node %s: %w", id, l.node, fault.NotFound)
 	}
-	p, err := l.pools.WithSnapshot(ctx, h.ID)
+	p, err := l.pools.Of(ctx, h)
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
@@ -72,7 +72,7 @@ func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if h.Node != l.node {
 		return l.otherNodeError("delete", "snapshot", h, fault.Precondition)
 	}
-	p, err := l.pools.WithSnapshot(ctx, h.ID)
+	p, err := l.pools.Of(ctx, h)
 	if err == nil {
 		err = p.DeleteSnapshot(ctx, h.ID)
 	}
@@ -85,7 +85,7 @@ func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 // ListSnapshots returns the snapshots in the order of their ids. It omits images without a record, because
 // their source volume is unknown.
 func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	after, err := l.parseToken(page.Token, l.snapshotHandle)
+	after, err := l.parseToken(page.Token, "snapshots")
 	if err != nil {
 		return cloud.SnapshotList{}, err
 	}
@@ -101,7 +101,7 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 			continue
 		}
 		if page.Most > 0 && len(list.Snapshots) == page.Most {
-			list.Next = token(last, l.snapshotHandle)
+			list.Next = l.token("snapshots", last)
 			break
 		}
 		list.Snapshots, last = append(list.Snapshots, s), e.ID
@@ -109,11 +109,9 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	return list, nil
 }
 
-func (l *Local) snapshotHandle(id pool.ID) string { return pool.SnapshotHandle(l.node, id) }
-
 func snapshot(p pool.Storage, r pool.Record) cloud.Snapshot {
 	return cloud.Snapshot{
-		ID:      cloud.SnapshotID(p.SnapshotHandle(r.ID)),
+		ID:      cloud.SnapshotID(p.Handle(r.ID).Snapshot()),
 		Name:    r.Name,
 		Volume:  cloud.VolumeID(p.Handle(r.Volume).String()),
 		Zone:    p.Node(),
@@ -130,7 +128,7 @@ func (l *Local) otherNodeError(what, of string, h pool.Handle, why error) error 
 
 // source translates the source of a new volume in pool p. A source in another pool of this node is
 // fault.InvalidArgument: copies do not leave their pool.
-func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (pool.From, error) {
+func (l *Local) source(p pool.Storage, s cloud.Source) (pool.From, error) {
 	var h pool.Handle
 	var err error
 	var from pool.From
@@ -150,39 +148,22 @@ func (l *Local) source(ctx context.Context, p pool.Storage, s cloud.Source) (poo
 	case err == nil && h.Node != l.node:
 		return from, l.otherNodeError("copy", "source", h, fault.SourceElsewhere)
 	case p.SnapshotsBy() == pool.NoSnapshots:
-		return from, fmt.Errorf("%s has no snapshots and clones; use a class of a pool on an xfs of its own, or a backup of the files: %w", poolInWords(p), fault.NoCopies)
+		return from, fmt.Errorf("the pool %s has no snapshots and clones; use a class of a pool on an xfs of its own, or a backup of the files: %w", p.Name(), fault.NoCopies)
 	case err != nil:
 		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.node, fault.NotFound, err)
 	}
-	with := l.pools.WithVolume
-	if from.Snapshot != "" {
-		with = l.pools.WithSnapshot
-	}
-	// Without a source in any pool, the pool says so, after it has looked for the name.
-	holder, err := with(ctx, h.ID)
-	switch {
-	case errors.Is(err, fault.NotFound):
-	case err != nil:
-		return from, err
-	case holder != p:
-		return from, fmt.Errorf("source %s is in %s, asked for is a volume in %s; use a class of the source's pool: %w",
-			h.ID, poolInWords(holder), poolInWords(p), fault.InvalidArgument)
+	if h.Pool != p.Name() {
+		return from, fmt.Errorf("source %s is in the pool %s, asked for is a volume in the pool %s; use a class of the source's pool: %w",
+			h.ID, h.Pool, p.Name(), fault.InvalidArgument)
 	}
 	return from, nil
-}
-
-func poolInWords(p pool.Storage) string {
-	if p.Name() == "" {
-		return "the pool without a name"
-	}
-	return "the pool " + p.Name()
 }
 
 // sourceOf returns the source of an existing volume.
 func sourceOf(p pool.Storage, r pool.Record) cloud.Source {
 	switch from := r.SourceOf(); {
 	case from.Snapshot != "":
-		return cloud.Source{Snapshot: cloud.SnapshotID(p.SnapshotHandle(from.Snapshot))}
+		return cloud.Source{Snapshot: cloud.SnapshotID(p.Handle(from.Snapshot).Snapshot())}
 	case from.Volume != "":
 		return cloud.Source{Volume: cloud.VolumeID(p.Handle(from.Volume).String())}
 	}

@@ -10,7 +10,7 @@ import (
 
 // Usage is what one pool holds.
 type Usage struct {
-	// Pool is its name, or empty.
+	// Pool is its name.
 	Pool string
 	// Size, Free and Reserved are those of pool.Usage.
 	Size, Free, Reserved int64

@@ -253,19 +253,24 @@ func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return l.pool.NeverWritten(id)
 }
 
-// parse reads the volume id of a claim, which came from outside, and checks it against the name.
+// parse returns the last part of the volume id of a claim.
 func (l *Loop) parse(claim Claim) (pool.ID, error) {
+	h, err := l.parseHandle(claim)
+	return h.ID, err
+}
+
+// parseHandle reads the volume id of a claim, which came from outside, and checks it against the name.
+func (l *Loop) parseHandle(claim Claim) (pool.Handle, error) {
 	h, err := pool.ParseHandle(claim.Volume)
-	if err != nil {
-		return "", fmt.Errorf("volume %.200q is not on node %s: %w: %w", claim.Volume, l.node, fault.NotFound, err)
+	switch {
+	case err != nil:
+		return h, fmt.Errorf("volume %.200q is not on node %s: %w: %w", claim.Volume, l.node, fault.NotFound, err)
+	case h.Node != l.node:
+		return h, fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.node, fault.NotFound)
+	case claim.Name != "" && !pool.IsFileName(h.ID, claim.Name):
+		return h, fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.DeviceIdentity)
 	}
-	if h.Node != l.node {
-		return "", fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.node, fault.NotFound)
-	}
-	if claim.Name != "" && !pool.IsFileName(h.ID, claim.Name) {
-		return "", fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.DeviceIdentity)
-	}
-	return h.ID, nil
+	return h, nil
 }
 
 // device wraps an open loop device. It takes f over.

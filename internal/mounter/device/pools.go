@@ -10,8 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// Pools finds the volumes of all pools of a node. A volume that may be in a missing pool is fault.Precondition,
-// never fault.NotFound; its number is known all the same.
+// Pools finds the volumes of all pools of a node. A volume in a missing pool is fault.Precondition, never fault.NotFound; its number is known all the same.
 type Pools struct {
 	pools *pool.Set
 	// blank is a Loop without a pool. Its parts that the pools share are the kernel's.
@@ -122,23 +121,13 @@ func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
 	return one.MarkWritten(ctx, d)
 }
 
-// of returns the resolver of the pool that has the volume. For a volume that no pool has, the first usable pool of files
-// answers: a loop device on a removed image can be released under any such pool's lock.
+// of returns the resolver of the pool that the volume's id names.
 func (l *Pools) of(ctx context.Context, claim Claim) (poolResolver, error) {
-	id, err := l.blank.parse(claim)
+	h, err := l.blank.parseHandle(claim)
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.pools.WithVolume(ctx, id)
-	if errors.Is(err, fault.NotFound) {
-		var usable []pool.Storage
-		if usable, err = l.pools.Pools(ctx); err == nil && len(usable) == 0 {
-			err = errNoDevice(claim)
-		}
-		if err == nil {
-			p = usable[max(0, slices.IndexFunc(usable, isFiles))]
-		}
-	}
+	p, err := l.pools.Of(ctx, h)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -222,7 +223,7 @@ func (s *site) image(t *testing.T, v *programs.Volume) string {
 	t.Helper()
 	for _, arg := range s.here.Controller.Args() {
 		if dir, found := strings.CutPrefix(arg, "--local-pool="); found {
-			return filepath.Join(dir, "volumes", strings.TrimPrefix(v.ID, "node-a/")+".img")
+			return filepath.Join(dir, "volumes", path.Base(v.ID)+".img")
 		}
 	}
 	t.Fatal("the controller has no pool")

@@ -38,8 +38,9 @@ func hostileIDs(real string) map[string]string {
 		"is absolute":         "/etc/passwd",
 		"is the pool's lock":  "node-a/../lock",
 		"is 10 kB":            "node-a/" + strings.Repeat("a", 10_000),
+		"is of another pool":  strings.Replace(real, "/default/", "/other/", 1),
 		"is of another node":  "node-b/" + file,
-		"is of another file":  "node-a/" + strings.Repeat("0", 32),
+		"is of another file":  "node-a/default/" + strings.Repeat("0", 32),
 		"is empty":            "",
 		"turns right to left": "node-a/\u202e" + file,
 	}

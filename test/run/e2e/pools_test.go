@@ -86,7 +86,7 @@ func TestTwoPools(t *testing.T) {
 		return string(out), err
 	}
 	table, err := list()
-	for v, pool := range map[*programs.Volume]string{a: "-", b: "fast"} {
+	for v, pool := range map[*programs.Volume]string{a: "default", b: "fast"} {
 		if line := regexp.MustCompile(regexp.QuoteMeta(v.ID) + " +" + pool + " "); err != nil || !line.MatchString(table) {
 			t.Errorf("volumes = %v, without a line like %s:\n%s", err, line, table)
 		}

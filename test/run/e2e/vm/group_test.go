@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,7 +150,7 @@ func (h *groupHost) create(name, fs string, size int64) (*volume, error) {
 }
 
 // logical is the name of the volume's logical volume.
-func (v *volume) logical() string { return "cloudblock-" + strings.TrimPrefix(v.id, "n1/") }
+func (v *volume) logical() string { return "cloudblock-" + path.Base(v.id) }
 
 func (h *groupHost) mustCreate(name, fs string, size int64) *volume {
 	h.t.Helper()
