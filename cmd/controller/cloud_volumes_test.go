@@ -114,7 +114,7 @@ func TestVolumesOfACloud(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			checkInventory(t, a, claimed, map[string]item{
+			checkInventory(t, a, claimed, map[string]row{
 				string(used.ID):   {Claim: "data-used", Claimed: new(true), Ours: true},
 				string(unused.ID): {Claim: "data-unused", Claimed: new(false), Ours: true, AttachedTo: []cloud.NodeID{machine}},
 			})
@@ -201,35 +201,35 @@ func (a *inCloud) showsTemporary(source cloud.VolumeID) {
 		a.t.Fatalf("CreateVolume = %v, want that its outcome is not known", err)
 	}
 	table, err := a.volumes("--output=json")
-	var items []item
-	if err := errors.Join(err, json.Unmarshal([]byte(table), &items)); err != nil {
+	var rows []row
+	if err := errors.Join(err, json.Unmarshal([]byte(table), &rows)); err != nil {
 		a.t.Fatal(err)
 	}
-	at := slices.IndexFunc(items, func(it item) bool { return it.Temporary })
+	at := slices.IndexFunc(rows, func(it row) bool { return it.Temporary })
 	if at < 0 {
 		a.t.Fatalf("the list has nothing temporary:\n%s", table)
 	}
-	if it := items[at]; it.Kind == kindVolume {
+	if it := rows[at]; it.Kind == kindVolume {
 		a.deletes(it.ID, "unfinished copy", "--unowned")
 	} else {
 		a.deletes(it.ID, "")
 	}
 }
 
-func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]item) {
+func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]row) {
 	t.Helper()
 	out, err := a.volumes("--output=json", "--claimed="+claimed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var items []item
-	if err := json.Unmarshal([]byte(out), &items); err != nil {
+	var rows []row
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
-	if len(items) != len(want) {
+	if len(rows) != len(want) {
 		t.Errorf("listed are %s, want only %v", out, want)
 	}
-	for _, got := range items {
+	for _, got := range rows {
 		w, known := want[got.ID]
 		if !known || got.Claim != w.Claim || got.Namespace != "shop" || *got.Claimed != *w.Claimed || got.Ours != w.Ours || got.Cluster != "prod" ||
 			!slices.Equal(got.AttachedTo, w.AttachedTo) || got.Size != a.account.Size() || got.Kind != kindVolume {
@@ -255,10 +255,10 @@ func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
 	}
 }
 
-// A handle is an item's if it is its id, alone or with what a vendor's driver adds.
+// A handle is an row's if it is its id, alone or with what a vendor's driver adds.
 func TestHasHandle(t *testing.T) {
 	for handle, want := range map[string]bool{"45": true, "45-pvc0123": true, "455": false, "4": false, "": false} {
-		if it := (item{ID: "45"}); it.hasHandle(handle) != want {
+		if it := (row{ID: "45"}); it.hasHandle(handle) != want {
 			t.Errorf("%q is of 45: %v, want %v", handle, !want, want)
 		}
 	}

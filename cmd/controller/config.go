@@ -22,9 +22,8 @@ const clusterTag = "cloudblock-cluster"
 
 const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FILE] [flags]
        cloudblock-controller --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
-       cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
-       cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] [--cluster-id ID] [--all] [--claimed FILE] [--output json] [--delete ID [--unowned]]
-       cloudblock-controller doctor FLAGS-OF-THE-PROGRAM [--output json]`
+       cloudblock-controller volumes --help
+       cloudblock-controller doctor --help`
 
 // nodeSettings are the settings of the node program alone.
 var nodeSettings = []string{"device-dir", "kubelet-dir", "reserved-attachments", "zone"}

@@ -32,7 +32,7 @@ const endGrace = 3 * time.Second
 // run is the whole program: it returns when ctx ends and everything has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
-		err := listVolumes(ctx, args[1:], environ, stdout, stderr)
+		err := runVolumes(ctx, args[1:], environ, stdout, stderr)
 		if errors.Is(err, fault.InvalidArgument) && !errors.Is(err, driver.ErrCommandLine) {
 			return fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 		}

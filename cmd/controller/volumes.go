@@ -1,330 +1,202 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
+const volumesUsage = `Usage: cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
+       cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] --cluster-id ID [flags]
+
+Lists the volumes and snapshots that the cluster's driver has in an account of a cloud, or in the pools of a node with its
+orphans; or deletes exactly one. It takes the flags of the program too.`
+
 // volumesConfig holds the flags of the sub-command "volumes".
 type volumesConfig struct {
-	cloud, node, remove, output string
-	poolFlags                   []string
-	pools                       []driver.LocalPool
+	config
+
+	remove, output, claimed string
+	all, unowned            bool
+
+	handles []string // what --claimed lists; nil: it is not given
 }
 
-// listVolumes is the sub-command "volumes". A pool has records of its own to show; of other clouds it shows what they
-// list.
-func listVolumes(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
-	if backends[cloudIn(args)].perNode {
-		return runVolumes(ctx, args, stdout, stderr)
-	}
-	return runInventory(ctx, args, environ, stdout, stderr) // which says what is wrong with --cloud
+// inventory is what the sub-command reads and deletes from.
+type inventory interface {
+	// list returns all that is there. An error may come with what could be read.
+	list(ctx context.Context) ([]row, error)
+	// remove deletes what a row stands for, with its data. It is refused while that is in use.
+	remove(ctx context.Context, r *row) error
 }
 
-// cloudIn returns what --cloud says last, which decides which flags there are.
-func cloudIn(args []string) (last string) {
-	for i, arg := range args {
-		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
-		switch {
-		case name != "cloud" || !strings.HasPrefix(arg, "-"):
-		case strings.Contains(arg, "="):
-			last = value
-		case i+1 < len(args):
-			last = args[i+1]
-		}
-	}
-	return last
-}
-
-// runVolumes lists what is in a node's pools, snapshots and orphans too, or removes exactly one. It
-// compares nothing with the cluster: the claim's name beside each volume lets the operator do that.
-// The list goes to stdout and a word about orphans to stderr. Wrong flags are driver.ErrCommandLine, all at once.
-func runVolumes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cfg, err := parseVolumes(args, stdout)
+// runVolumes lists volumes and snapshots, or deletes exactly one. The list goes to stdout and a word about orphans to
+// stderr. Wrong flags are driver.ErrCommandLine, all at once.
+func runVolumes(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
+	cfg, err := parseVolumes(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	var configs []pool.Config
-	for _, p := range cfg.pools {
-		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.node, MustExist: true})
-	}
-	pools, err := pool.OpenSet(ctx, configs...)
+	in, end, err := cfg.inventory(ctx, stderr)
 	if err != nil {
 		return err
 	}
-	if cfg.remove != "" {
-		return removeVolume(ctx, pools, cfg.remove, stdout)
-	}
+	defer end()
 	// A pool that is missing does not hide the others; it makes the command fail.
-	usable, missing := pools.Pools(ctx)
-	rows := []volumeRow{}
-	orphans := 0
-	for _, p := range usable {
-		entries, err := listPool(ctx, p)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			rows = append(rows, newVolumeRow(ctx, p, e))
-			if e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer {
-				orphans++
-			}
-		}
+	rows, missing := in.list(ctx)
+	if missing != nil && rows == nil {
+		return missing
 	}
-	if orphans > 0 {
-		_, _ = fmt.Fprintf(stderr, "%d of %d are orphans; the driver never removes them by itself; use --delete ID\n", orphans, len(rows))
+	cfg.judge(rows)
+	if cfg.remove != "" {
+		return cfg.removeOne(ctx, in, rows, missing, stdout)
+	}
+	if !cfg.all {
+		rows = slices.DeleteFunc(rows, func(r row) bool { return !r.Ours })
+	}
+	if n := countOrphans(rows); n > 0 {
+		_, _ = fmt.Fprintf(stderr, "%d of %d are orphans; the driver never removes them by itself; use --delete ID\n", n, len(rows))
 	}
 	if cfg.output == "json" {
-		return errors.Join(writeJSON(stdout, rows), missing)
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		return errors.Join(enc.Encode(rows), missing)
 	}
-	return errors.Join(printVolumes(stdout, rows, len(cfg.pools) > 1), missing)
+	return errors.Join(printRows(stdout, rows), missing)
 }
 
-// listPool returns the volumes and the snapshots of a pool.
-func listPool(ctx context.Context, p pool.Storage) ([]pool.Entry, error) {
-	entries, err := p.List(ctx)
-	if err != nil {
-		return nil, err
+func (c *volumesConfig) inventory(ctx context.Context, stderr io.Writer) (in inventory, end func(), err error) {
+	if c.backend.perNode {
+		in, err = openPools(ctx, c)
+		return in, func() {}, err
 	}
-	snapshots, err := p.ListSnapshots(ctx)
-	return append(entries, snapshots...), err
+	return openAccount(ctx, c, stderr)
 }
 
-func writeJSON(w io.Writer, rows any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(rows)
-}
-
-// parseVolumes reads the flags. With --help it writes them to out and returns flag.ErrHelp.
-func parseVolumes(args []string, out io.Writer) (volumesConfig, error) {
+// parseVolumes reads the flags. With --help it writes those of the sub-command to out and returns flag.ErrHelp.
+func parseVolumes(args []string, environ driver.Environment, out io.Writer) (volumesConfig, error) {
 	var cfg volumesConfig
-	fs := flag.NewFlagSet("cloudblock-controller volumes", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.StringVar(&cfg.cloud, "cloud", "", "local; the other clouds have flags of their own")
-	fs.Var(driver.List(&cfg.poolFlags), "local-pool", driver.LocalPoolUsage)
-	fs.StringVar(&cfg.node, "node-id", "", "name of the node that the pool must belong to (default: any)")
-	fs.StringVar(&cfg.remove, "delete", "", "remove the volume, snapshot or orphan with exactly this id, with its data; refused while in use")
-	fs.StringVar(&cfg.output, "output", "table", "table or json")
-	err := fs.Parse(args)
+	fs := cfg.flags()
+	cfg.AnyNode = true
+	settings := driver.SettingsOf(fs, nodeSettings...) // not the flags of the sub-command alone
+	err := driver.ParseCommand(fs, cfg.own, args, out, volumesUsage)
 	if errors.Is(err, flag.ErrHelp) {
-		_, _ = fmt.Fprint(out, "Usage: cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [--output json] [--delete ID]\n\n"+
-			"Lists the volumes, snapshots and orphans of a node's pools, or removes exactly one.\n\n")
-		fs.SetOutput(out)
-		fs.PrintDefaults()
 		return cfg, err
 	}
-	var poolErr error
-	cfg.pools, poolErr = driver.ParseLocalPools(cfg.poolFlags, pool.CheckName)
-	if err := errors.Join(err, poolErr, cfg.validate(fs)); err != nil {
+	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ), doctor.CheckOutput(cfg.output))
+	fs.Visit(func(f *flag.Flag) {
+		switch {
+		case f.Name == "delete" && cfg.remove == "":
+			err = errors.Join(err, errors.New("--delete: it needs an id"))
+		case f.Name == "delete" && cfg.backend.perNode:
+			_, volumeErr := pool.ParseHandle(cfg.remove)
+			if _, snapshotErr := pool.ParseSnapshotHandle(cfg.remove); volumeErr != nil && snapshotErr != nil {
+				err = errors.Join(err, driver.InFlag("--delete", volumeErr))
+			}
+		case (f.Name == "all" || f.Name == "unowned") && cfg.backend.perNode:
+			err = errors.Join(err, fmt.Errorf("--%s: there is no such thing with --cloud %s", f.Name, cfg.Cloud))
+		}
+	})
+	if cfg.unowned && cfg.remove == "" {
+		err = errors.Join(err, errors.New("--unowned: only with --delete"))
+	}
+	if cfg.claimed != "" {
+		var readErr error
+		cfg.handles, readErr = readHandles(cfg.claimed)
+		err = errors.Join(err, driver.InFlag("--claimed", readErr))
+	}
+	if err != nil {
 		return cfg, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
 	return cfg, nil
 }
 
-func (c volumesConfig) validate(fs *flag.FlagSet) error {
-	var wrong []error
-	add := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf(format, args...))
-	}
-	if len(c.poolFlags) == 0 {
-		add("--local-pool: required")
-	}
-	if c.node != "" {
-		if err := pool.CheckNode(c.node); err != nil {
-			add("--node-id: %w", err)
-		}
-	}
-	deleteSet := false
-	fs.Visit(func(f *flag.Flag) { deleteSet = deleteSet || f.Name == "delete" })
-	if deleteSet {
-		if _, _, err := parseVolumeID(c.remove); err != nil {
-			add("--delete: %w", err)
-		}
-	}
-	if c.output != "table" && c.output != "json" {
-		add("--output %q: table or json", c.output)
-	}
-	if fs.NArg() > 0 {
-		add("unknown argument %q", fs.Arg(0))
-	}
-	return errors.Join(wrong...)
+// own adds the flags that only this sub-command has.
+func (c *volumesConfig) own(fs *flag.FlagSet) {
+	fs.StringVar(&c.remove, "delete", "", "delete the volume, snapshot or orphan with exactly this `ID`, with its data; refused while it is in use or --claimed lists it")
+	fs.StringVar(&c.output, "output", "table", "table or json")
+	fs.BoolVar(&c.all, "all", false, "list what others have in the account too")
+	fs.BoolVar(&c.unowned, "unowned", false, "let --delete remove what nothing on it says whose it is")
+	fs.StringVar(&c.claimed, "claimed", "", "a `file` with a volume or snapshot handle on each line, as the cluster's PersistentVolumes and VolumeSnapshotContents have them; - is the standard input")
 }
 
-// parseVolumeID reads an id as the list shows it, or only its last part.
-func parseVolumeID(s string) (h pool.Handle, snapshot bool, err error) {
-	last := s[strings.LastIndex(s, "/")+1:]
-	snapshot = strings.HasPrefix(last, "snap-")
+// readHandles reads one handle from each line of a file that is not blank. A file without any is an error: it would
+// make everything look unclaimed.
+func readHandles(name string) ([]string, error) {
+	in := io.Reader(os.Stdin)
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	var handles []string
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if handle := strings.TrimSpace(lines.Text()); handle != "" {
+			handles = append(handles, handle)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(handles) == 0 {
+		return nil, errors.New("it has no handle")
+	}
+	return handles, nil
+}
+
+// judge says of each row whether the cluster claims it.
+func (c *volumesConfig) judge(rows []row) {
+	if c.handles == nil {
+		return
+	}
+	for i := range rows {
+		rows[i].Claimed = new(slices.ContainsFunc(c.handles, rows[i].hasHandle))
+	}
+}
+
+// removeOne deletes one of the rows, and nothing that is another cluster's, in use or claimed. --all is about the list only.
+func (c *volumesConfig) removeOne(ctx context.Context, in inventory, rows []row, missing error, stdout io.Writer) error {
+	at := slices.IndexFunc(rows, func(r row) bool { return r.ID == c.remove })
+	if at < 0 {
+		return errors.Join(fmt.Errorf("delete %s: there is no volume or snapshot with this id: %w", c.remove, fault.NotFound), missing)
+	}
+	r := &rows[at]
 	switch {
-	case !strings.Contains(s, "/"):
-		h.ID, err = pool.ParseID(strings.TrimPrefix(s, "snap-"))
-	case snapshot:
-		h, err = pool.ParseSnapshotHandle(s)
-	default:
-		h, err = pool.ParseHandle(s)
+	case r.Claimed != nil && *r.Claimed:
+		return fmt.Errorf("delete %s: the cluster claims it: %w", r.ID, fault.Precondition)
+	case r.made && !r.Ours && r.Cluster == "":
+		return fmt.Errorf("delete %s: another cluster's driver made it, and not that of --cluster-id %q: %w", r.ID, c.clusterID, fault.Precondition)
+	case r.made && !r.Ours:
+		return fmt.Errorf("delete %s: it was made with --cluster-id %q: %w", r.ID, r.Cluster, fault.Precondition)
+	case !r.Ours && !c.unowned:
+		return fmt.Errorf("delete %s: nothing on it says whose it is; with --unowned it is deleted all the same: %w", r.ID, fault.Precondition)
+	case r.Temporary && r.Kind == kindVolume:
+		return fmt.Errorf("delete %s: it is the unfinished copy of a clone; the controller finishes it when CreateVolume is repeated, else removes it: %w", r.ID, fault.Precondition)
+	case len(r.AttachedTo) > 0:
+		return fmt.Errorf("delete %s: it is attached to %v: %w", r.ID, r.AttachedTo, fault.Precondition)
 	}
-	return h, snapshot, err
-}
-
-// removeVolume removes from the pool that the id names, or from the one that has the id.
-func removeVolume(ctx context.Context, pools *pool.Set, id string, stdout io.Writer) error {
-	h, snapshot, err := parseVolumeID(id)
-	if err != nil {
+	if err := in.remove(ctx, r); err != nil {
 		return err
 	}
-	usable, missing := pools.Pools(ctx)
-	for _, p := range usable {
-		if h.Pool != "" && (h.Pool != p.Name() || h.Node != p.Node()) {
-			continue
-		}
-		full, remove := p.Handle(h.ID).String(), p.Remove
-		if snapshot {
-			full, remove = p.Handle(h.ID).Snapshot(), p.RemoveSnapshot
-		}
-		switch err := remove(ctx, h.ID); {
-		case errors.Is(err, fault.NotFound):
-			continue
-		case err != nil:
-			return err
-		}
-		_, err := fmt.Fprintf(stdout, "deleted %s\n", full)
-		return err
-	}
-	return errors.Join(fmt.Errorf("%s is in no pool of --local-pool: %w", id, fault.NotFound), missing)
-}
-
-// volumeRow is one line of the list; its JSON form is for scripts and does not change.
-type volumeRow struct {
-	ID        string     `json:"id,omitempty"`
-	Pool      string     `json:"pool,omitempty"`
-	File      string     `json:"file"`
-	State     string     `json:"state"`
-	Problem   string     `json:"problem,omitempty"`
-	Name      string     `json:"name,omitempty"`
-	Size      int64      `json:"size"`
-	Allocated int64      `json:"allocated"`
-	InUse     bool       `json:"inUse"`
-	UsedBy    string     `json:"usedBy,omitempty"`
-	Namespace string     `json:"pvcNamespace,omitempty"`
-	Claim     string     `json:"pvc,omitempty"`
-	PV        string     `json:"pv,omitempty"`
-	Created   *time.Time `json:"created,omitempty"`
-	// SnapshotOf is the volume that a snapshot was made of; Source what a volume was copied from.
-	SnapshotOf string `json:"snapshotOf,omitempty"`
-	Source     string `json:"source,omitempty"`
-}
-
-func newVolumeRow(ctx context.Context, p pool.Storage, e pool.Entry) volumeRow {
-	r := e.Record
-	row := volumeRow{
-		Pool: p.Name(), File: e.File, State: string(e.Kind), Problem: e.Problem, Name: r.Name, Size: e.Size, Allocated: e.Allocated,
-		Namespace: r.Tag("cloudblock-pvc-namespace"), Claim: r.Tag("cloudblock-pvc"), PV: r.Tag("cloudblock-pv"),
-	}
-	switch {
-	case e.ID == "":
-	case e.Snapshot:
-		row.ID = p.Handle(e.ID).Snapshot()
-	default:
-		row.ID = p.Handle(e.ID).String()
-	}
-	if r.Volume != "" {
-		row.SnapshotOf = p.Handle(r.Volume).String()
-	}
-	switch from := r.SourceOf(); {
-	case from.Volume != "":
-		row.Source = p.Handle(from.Volume).String()
-	case from.Snapshot != "":
-		row.Source = p.Handle(from.Snapshot).Snapshot()
-	}
-	if !r.Created.IsZero() {
-		row.Created = &r.Created
-	}
-	if e.Kind == pool.Whole {
-		row.State, row.Size = string(r.State), r.Size
-		if r.GrowTo > 0 {
-			row.State = "growing"
-		}
-	}
-	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
-		return row
-	}
-	// An image that cannot be looked at must not hide the others; the row says why instead.
-	user, err := p.InUse(ctx, e)
-	if err != nil && row.Problem == "" {
-		row.Problem = err.Error()
-	}
-	row.UsedBy, row.InUse = user, user != ""
-	return row
-}
-
-// printVolumes prints the list as a table, with the pool of each where there are several.
-func printVolumes(w io.Writer, rows []volumeRow, several bool) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := []string{"ID", "CLAIM", "NAME", "SIZE", "ALLOCATED", "IN USE", "CREATED", "STATE"}
-	if several {
-		head = slices.Insert(head, 1, "POOL")
-	}
-	fmt.Fprintln(tw, strings.Join(head, "\t")) //nolint:errcheck // Flush returns it
-	for _, r := range rows {
-		claim, created := "-", "-"
-		if r.Claim != "" {
-			claim = r.Namespace + "/" + r.Claim
-		}
-		if r.Created != nil {
-			created = r.Created.Format(time.RFC3339)
-		}
-		state := r.State
-		if r.Problem != "" {
-			state += ": " + r.Problem
-		}
-		id, name, used := r.ID, r.Name, r.UsedBy
-		if id == "" {
-			id = r.File
-		}
-		if claim == "-" && r.SnapshotOf != "" {
-			claim = "snapshot of " + r.SnapshotOf
-		}
-		columns := []string{id, claim, name, cloud.Bytes(r.Size).String(), mebibytes(r.Allocated), used, created, state}
-		if several {
-			columns = slices.Insert(columns, 1, r.Pool)
-		}
-		for i, c := range columns {
-			columns[i] = printable(c)
-		}
-		fmt.Fprintln(tw, strings.Join(columns, "\t")) //nolint:errcheck // Flush returns it
-	}
-	return tw.Flush()
-}
-
-// mebibytes keeps one digit: what is allocated is rarely a round number.
-func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
-
-// printable quotes what would disturb the table or the terminal; names come from outside.
-func printable(s string) string {
-	if s == "" {
-		return "-"
-	}
-	for _, c := range s {
-		if !strconv.IsPrint(c) {
-			return strconv.Quote(s)
-		}
-	}
-	return s
+	_, err := fmt.Fprintf(stdout, "deleted %s %s\n", r.Kind, r.ID)
+	return err
 }

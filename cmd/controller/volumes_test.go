@@ -21,7 +21,7 @@ import (
 func volumes(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	err := runVolumes(t.Context(), append([]string{"--cloud", "local", "--local-pool", dir}, args...), &out, &stderr)
+	err := run(t.Context(), append([]string{"volumes", "--cloud", "local", "--local-pool", dir}, args...), noEnvironment, &out, &stderr)
 	return out.String(), err
 }
 
@@ -72,11 +72,11 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []volumeRow
+	var rows []row
 	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]volumeRow{}
+	got := map[string]row{}
 	for _, r := range rows {
 		got[strings.TrimPrefix(r.ID, "n1/default/")] = r
 	}
@@ -85,7 +85,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 		t.Errorf("%d rows, want %d", len(rows), len(want))
 	}
 	for id, state := range want {
-		if r := got[string(id)]; r.State != state || r.InUse != (id == whole.ID) || (r.Problem == "") != (id == whole.ID) {
+		if r := got[string(id)]; r.State != state || *r.InUse != (id == whole.ID) || (r.Problem == "") != (id == whole.ID) {
 			t.Errorf("row of %q = %+v, want state %q", id, r, state)
 		}
 	}
@@ -127,14 +127,14 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	if _, err := volumes(t, dir, "--delete", "n2/default/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
 	}
-	// An orphan goes by the name of its file.
+	// An orphan goes by its id in the list.
 	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := volumes(t, dir, "--delete", string(a.ID)); err != nil || out != "deleted n1/default/"+string(a.ID)+"\n" {
+	if out, err := volumes(t, dir, "--delete", p.Handle(a.ID).String()); err != nil || out != "deleted volume n1/default/"+string(a.ID)+"\n" {
 		t.Errorf("delete = %q, %v", out, err)
 	}
-	if _, err := volumes(t, dir, "--delete", string(a.ID)); !errors.Is(err, fault.NotFound) {
+	if _, err := volumes(t, dir, "--delete", p.Handle(a.ID).String()); !errors.Is(err, fault.NotFound) {
 		t.Errorf("second delete = %v, want %v", err, fault.NotFound)
 	}
 	left, err := p.List(t.Context())
@@ -145,16 +145,16 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 
 func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	var out bytes.Buffer
-	err := runVolumes(t.Context(), []string{"--cloud", "local", "--local-pool", "rel", "--node-id", "N_1", "--delete", "../x", "--output", "xml", "extra"}, &out, &out)
+	err := run(t.Context(), []string{"volumes", "--cloud", "local", "--local-pool", "rel", "--node-id", "N_1", "--delete", "", "--output", "xml", "--unowned", "extra"}, noEnvironment, &out, &out)
 	if !errors.Is(err, driver.ErrCommandLine) {
-		t.Fatalf("runVolumes = %v, want %v", err, driver.ErrCommandLine)
+		t.Fatalf("volumes = %v, want %v", err, driver.ErrCommandLine)
 	}
-	for _, word := range []string{"--local-pool", "--node-id", "--delete", "--output", "extra"} {
+	for _, word := range []string{"--local-pool", "--node-id", "--delete", "--output", "--unowned", "extra"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not name %s: %v", word, err)
 		}
 	}
-	if err := runVolumes(t.Context(), []string{"-h"}, &out, &out); err != nil || !strings.Contains(out.String(), "-delete") {
+	if err := run(t.Context(), []string{"volumes", "-h"}, noEnvironment, &out, &out); err != nil || !strings.Contains(out.String(), "-delete") {
 		t.Errorf("help = %v, %s", err, &out)
 	}
 	if _, err := volumes(t, t.TempDir(), "--force"); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "force") {
@@ -187,7 +187,7 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []volumeRow
+	var rows []row
 	if err := json.Unmarshal([]byte(out), &rows); err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +205,11 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "snapshot of n1/default/"+string(vol.ID)) {
 		t.Errorf("the table = %s, %v, want what it is a snapshot of", table, err)
 	}
-	// The digits alone are a volume's id, and there is no such volume.
-	if _, err := volumes(t, dir, "--delete", bare); !errors.Is(err, fault.NotFound) {
+	// Without snap- it is a volume's id, and there is no such volume.
+	if _, err := volumes(t, dir, "--delete", strings.Replace(ids[1], "snap-", "", 1)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("--delete of a volume that is not there = %v, want %v", err, fault.NotFound)
 	}
-	for _, id := range []string{ids[0], "snap-" + bare} {
+	for _, id := range ids {
 		if out, err := volumes(t, dir, "--delete", id); err != nil || !strings.Contains(out, "snap-") {
 			t.Errorf("--delete %s = %q, %v", id, out, err)
 		}

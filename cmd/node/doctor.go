@@ -31,6 +31,10 @@ const (
 	doctorVersion  = 5 * time.Second
 )
 
+const doctorUsage = `Usage: cloudblock-node doctor FLAGS-OF-THE-PROGRAM [--output json]
+
+Says what would keep the program with these flags from its work here, and what to do. It changes nothing.`
+
 // runDoctor is the sub-command "doctor": with the flags of the program it says what is wrong with this machine, or with the
 // container that it runs in.
 func runDoctor(ctx context.Context, args []string, environ driver.Environment, stdout io.Writer) error {
@@ -47,8 +51,8 @@ func runDoctor(ctx context.Context, args []string, environ driver.Environment, s
 func parseDoctor(args []string, environ driver.Environment, out io.Writer) (cfg config, output string, err error) {
 	fs := cfg.flags()
 	settings := driver.SettingsOf(fs, controllerSettings...) // not the flag of the sub-command alone
-	fs.StringVar(&output, "output", "table", "table or json")
-	err = driver.ParseArgs(fs, args, out, usage)
+	own := func(fs *flag.FlagSet) { fs.StringVar(&output, "output", "table", "table or json") }
+	err = driver.ParseCommand(fs, own, args, out, doctorUsage)
 	if errors.Is(err, flag.ErrHelp) {
 		return cfg, output, err
 	}

@@ -35,6 +35,8 @@ type Flags struct {
 	// LocalPools are the values of --local-pool; see Pools. It and NodeID are for the cloud that is the node itself.
 	LocalPools []string
 	NodeID     string
+	// AnyNode: --node-id may be left out, whichever node is meant.
+	AnyNode bool
 	// MetadataEndpoint is the base URL of the metadata service; empty: the cloud's own.
 	MetadataEndpoint string
 	Version          bool
@@ -89,6 +91,19 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 	return errors.Join(mistakes...)
 }
 
+// ParseCommand is ParseArgs for a sub-command, which takes the flags of the program and its own. Only its own are in its
+// help.
+func ParseCommand(fs *flag.FlagSet, own func(*flag.FlagSet), args []string, out io.Writer, usage string) error {
+	own(fs)
+	err := ParseArgs(fs, args, io.Discard, "")
+	if errors.Is(err, flag.ErrHelp) {
+		help := flag.NewFlagSet("", flag.ContinueOnError)
+		own(help)
+		return ParseArgs(help, []string{"--help"}, out, usage)
+	}
+	return err
+}
+
 // known lists the clouds, for messages.
 func known() string { return strings.Join(profile.Names(), ", ") }
 
@@ -133,9 +148,9 @@ func (f *Flags) CheckLocal(checkNode, checkPool func(string) error) error {
 	if len(f.LocalPools) == 0 {
 		mistakes = append(mistakes, errors.New("--local-pool: required with --cloud local"))
 	}
-	if f.NodeID == "" {
+	if f.NodeID == "" && !f.AnyNode {
 		mistakes = append(mistakes, errors.New("--node-id: required with --cloud local"))
-	} else {
+	} else if f.NodeID != "" {
 		mistakes = append(mistakes, InFlag("--node-id", checkNode(f.NodeID)))
 	}
 	return errors.Join(mistakes...)

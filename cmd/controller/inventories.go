@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+)
+
+// accountInventory is all that the credentials see in a cloud.
+type accountInventory struct {
+	cloud.Cloud
+
+	cluster string
+}
+
+func openAccount(ctx context.Context, cfg *volumesConfig, stderr io.Writer) (in inventory, end func(), err error) {
+	log, err := driver.NewLogger(cfg.LogLevel, "console", stderr)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, closeCloud, err := cfg.backend.open(ctx, cfg.config, surroundings{log: log, registry: prometheus.NewRegistry()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
+	}
+	return accountInventory{c, cfg.clusterID}, func() {
+		if err := closeCloud(context.WithoutCancel(ctx)); err != nil {
+			log.Warn("close the backend", zap.Error(err))
+		}
+	}, nil
+}
+
+func (a accountInventory) list(ctx context.Context) ([]row, error) {
+	rows := []row{}
+	for page := (cloud.Page{}); ; {
+		list, err := a.ListVolumes(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Volumes {
+			v := &list.Volumes[i]
+			r := row{
+				ID: string(v.ID), Kind: kindVolume, Name: v.Name, Size: int64(v.Size), Zone: v.Zone, AttachedTo: v.AttachedTo, Problem: v.Health.Message,
+			}
+			for _, t := range v.Tags {
+				r.setTag(t.Key, t.Value)
+			}
+			rows = append(rows, a.marked(r, v.Mark))
+		}
+		if page.Token = list.Next; page.Token == "" {
+			break
+		}
+	}
+	for page := (cloud.Page{}); a.Capabilities().Snapshots; {
+		list, err := a.ListSnapshots(ctx, "", page)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list.Snapshots {
+			rows = append(rows, a.marked(row{
+				ID: string(s.ID), Kind: kindSnapshot, Name: s.Name, Size: int64(s.Size), Zone: s.Zone, Created: &s.Created, SnapshotOf: string(s.Volume),
+			}, s.Mark))
+		}
+		if page.Token = list.Next; page.Token == "" {
+			break
+		}
+	}
+	return rows, nil
+}
+
+// marked adds what the mark on an object says.
+func (a accountInventory) marked(r row, m cloud.Mark) row {
+	r.Cluster, r.Temporary, r.made = m.Cluster, m.Temporary, m.Driver
+	r.Ours = m.Driver && m.Cluster == a.cluster
+	return r
+}
+
+func (a accountInventory) remove(ctx context.Context, r *row) error {
+	if r.Kind == kindSnapshot {
+		return a.DeleteSnapshot(ctx, cloud.SnapshotID(r.ID))
+	}
+	return a.DeleteVolume(ctx, cloud.VolumeID(r.ID))
+}
+
+// poolInventory is all that is in a node's pools, orphans too.
+type poolInventory struct{ pools *pool.Set }
+
+func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
+	var configs []pool.Config
+	for _, p := range cfg.Pools() {
+		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.NodeID, MustExist: true})
+	}
+	pools, err := pool.OpenSet(ctx, configs...)
+	return poolInventory{pools}, err
+}
+
+func (in poolInventory) list(ctx context.Context) ([]row, error) {
+	usable, missing := in.pools.Pools(ctx)
+	rows := []row{}
+	for _, p := range usable {
+		entries, err := p.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		snapshots, err := p.ListSnapshots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range append(entries, snapshots...) {
+			rows = append(rows, poolRow(ctx, p, e))
+		}
+	}
+	return rows, missing
+}
+
+func poolRow(ctx context.Context, p pool.Storage, e pool.Entry) row {
+	rec := e.Record
+	r := row{
+		Pool: p.Name(), File: e.File, Kind: kindVolume, State: string(e.Kind), Problem: e.Problem, Name: rec.Name, Size: e.Size,
+		Allocated: &e.Allocated, InUse: new(false), Ours: true, orphan: e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer,
+	}
+	for _, t := range rec.Tags {
+		r.setTag(t.Name, t.Value)
+	}
+	if e.ID != "" {
+		r.ID = p.Handle(e.ID).String()
+	}
+	if e.Snapshot {
+		r.Kind, r.ID = kindSnapshot, p.Handle(e.ID).Snapshot()
+	}
+	if rec.Volume != "" {
+		r.SnapshotOf = p.Handle(rec.Volume).String()
+	}
+	switch from := rec.SourceOf(); {
+	case from.Volume != "":
+		r.Source = p.Handle(from.Volume).String()
+	case from.Snapshot != "":
+		r.Source = p.Handle(from.Snapshot).Snapshot()
+	}
+	if !rec.Created.IsZero() {
+		r.Created = &rec.Created
+	}
+	if e.Kind == pool.Whole {
+		r.State, r.Size = string(rec.State), rec.Size
+		if rec.GrowTo > 0 {
+			r.State = "growing"
+		}
+	}
+	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
+		return r
+	}
+	// An image that cannot be looked at must not hide the others; the row says why instead.
+	user, err := p.InUse(ctx, e)
+	if err != nil && r.Problem == "" {
+		r.Problem = err.Error()
+	}
+	r.UsedBy, *r.InUse = user, user != ""
+	return r
+}
+
+func (in poolInventory) remove(ctx context.Context, r *row) error {
+	usable, missing := in.pools.Pools(ctx)
+	for _, p := range usable {
+		if p.Name() != r.Pool {
+			continue
+		}
+		if r.Kind == kindSnapshot {
+			h, err := pool.ParseSnapshotHandle(r.ID)
+			if err != nil {
+				return err
+			}
+			return p.RemoveSnapshot(ctx, h.ID)
+		}
+		h, err := pool.ParseHandle(r.ID)
+		if err != nil {
+			return err
+		}
+		return p.Remove(ctx, h.ID)
+	}
+	return missing
+}
