@@ -38,7 +38,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err := checkRange(req.GetCapacityRange()); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.acquire("expand volume "+id, wholeVolume(id))
+	release, err := s.locks.Acquire(driver.OfVolume(id))
 	if err != nil {
 		return nil, err
 	}

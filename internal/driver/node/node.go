@@ -80,7 +80,7 @@ type Server struct {
 	backend      Backend
 	metrics      Metrics
 
-	locks   locks
+	locks   driver.Locks
 	running sync.WaitGroup // work that outlives its call
 }
 

@@ -38,11 +38,11 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if target == staging || strings.HasPrefix(target, staging+"/") {
 		return nil, fmt.Errorf("target_path: lies in the staging path: %w", fault.InvalidArgument)
 	}
-	volume := sharedVolume(u.volume)
+	volume := driver.ShareVolume(u.volume)
 	if u.oneTarget {
-		volume = wholeVolume(u.volume) // so that of two at once only one finds no other target
+		volume = driver.OfVolume(u.volume) // so that of two at once only one finds no other target
 	}
-	release, err := s.locks.acquire("publish volume "+u.volume, volume, wholePath(target))
+	release, err := s.locks.Acquire(volume, driver.OfPath(target))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	if err := s.checkPath("target_path", target); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.acquire("unpublish volume "+id, sharedVolume(id), wholePath(target))
+	release, err := s.locks.Acquire(driver.ShareVolume(id), driver.OfPath(target))
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err := s.checkStagingFolder(field, staging); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.acquire("stage volume "+u.volume, wholeVolume(u.volume), wholePath(staging))
+	release, err := s.locks.Acquire(driver.OfVolume(u.volume), driver.OfPath(staging))
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	if err := s.checkPath("staging_target_path", staging); err != nil {
 		return nil, err
 	}
-	release, err := s.locks.acquire("unstage volume "+id, wholeVolume(id), wholePath(staging))
+	release, err := s.locks.Acquire(driver.OfVolume(id), driver.OfPath(staging))
 	if err != nil {
 		return nil, err
 	}
