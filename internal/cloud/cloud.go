@@ -1,7 +1,7 @@
 // Package cloud is the contract between the controller and a place that keeps volumes.
 //
-// A backend translates these methods into the calls of one cloud and nothing more: locking,
-// idempotency, retry, logs and metrics are decorators (internal/cloud/middleware). What the
+// A backend translates these methods into the calls of one cloud and nothing more: idempotency
+// and retry are decorators (internal/cloud/middleware), locks are the driver's. What the
 // comments below say is checked by internal/cloud/cloudtest as far as a fake can show it, and every backend passes.
 //
 // Five rules hold for every method:

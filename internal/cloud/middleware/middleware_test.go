@@ -2,9 +2,7 @@ package middleware_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,78 +57,6 @@ func wantKind(t *testing.T, call string, err error, want fault.Kind) {
 	if fault.Of(err) != want || err == nil && want != fault.None {
 		t.Errorf("%s = %v, want the kind %q", call, err, want)
 	}
-}
-
-func TestSerializeRefusesASecondChangeAtOnce(t *testing.T) {
-	type change func(ctx context.Context, c cloud.Cloud, vol cloud.Volume) error
-	first := map[memory.Call]change{
-		memory.CallCreateVolume: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error {
-			_, err := c.CreateVolume(ctx, small("new"))
-			return err
-		},
-		memory.CallDeleteVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error { return c.DeleteVolume(ctx, v.ID) },
-		memory.CallDetach:       func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error { return c.Detach(ctx, v.ID, "node-1") },
-		memory.CallAttach: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			_, err := c.Attach(ctx, v.ID, "node-1")
-			return err
-		},
-		memory.CallExpandVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			_, err := c.ExpandVolume(ctx, v.ID, 2*cloud.GiB)
-			return err
-		},
-		memory.CallModifyVolume: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			return c.ModifyVolume(ctx, v.ID, []cloud.Tag{{Key: "team", Value: "a"}})
-		},
-		memory.CallCreateSnapshot: func(ctx context.Context, c cloud.Cloud, v cloud.Volume) error {
-			_, err := c.CreateSnapshot(ctx, snapshotOf("new", v.ID))
-			return err
-		},
-		memory.CallDeleteSnapshot: func(ctx context.Context, c cloud.Cloud, _ cloud.Volume) error { return c.DeleteSnapshot(ctx, "s") },
-	}
-	onVolume := []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallAttach, memory.CallExpandVolume, memory.CallModifyVolume}
-	for held, begin := range first {
-		t.Run(string(held), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				back := memory.New(memory.Config{})
-				c := middleware.NewSerialize(back)
-				vol, other := create(t, c, small("a")), create(t, c, small("b"))
-				release := make(chan struct{})
-				back.Account().Arm(held, memory.Hold(release))
-				done := make(chan error)
-				go func() { done <- begin(t.Context(), c, vol) }()
-				synctest.Wait() // the first change is held inside the backend
-
-				wantKind(t, "the same change", begin(t.Context(), c, vol), fault.Busy)
-				if slices.Contains(onVolume, held) {
-					for _, call := range onVolume {
-						wantKind(t, string(call)+" of the same volume", first[call](t.Context(), c, vol), fault.Busy)
-					}
-				}
-				if _, err := c.GetVolume(t.Context(), vol.ID); err != nil {
-					t.Errorf("a read waits for the lock: %v", err)
-				}
-				wantKind(t, "a change of another volume", c.DeleteVolume(t.Context(), other.ID), fault.None)
-
-				close(release)
-				wantKind(t, "the first change", <-done, fault.None)
-				if err := begin(t.Context(), c, vol); errors.Is(err, fault.Busy) {
-					t.Errorf("the key is still held after the change: %v", err)
-				}
-			})
-		})
-	}
-}
-
-func TestSerializeGivesTheKeyBackWhenTheCallerIsGone(t *testing.T) {
-	back := memory.New(memory.Config{})
-	c := middleware.NewSerialize(back)
-	back.Account().Arm(memory.CallCreateVolume, memory.HoldAnswer(make(chan struct{})))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err := c.CreateVolume(ctx, small("a"))
-	wantKind(t, "the abandoned create", err, fault.Uncertain)
-	_, err = c.CreateVolume(t.Context(), small("a"))
-	wantKind(t, "the create after it", err, fault.Conflict)
 }
 
 // repeatable says of every call whether Retry repeats it.
@@ -272,15 +198,11 @@ func TestTheStackHasItsOrder(t *testing.T) {
 	if !ok {
 		t.Fatalf("outermost is %T", c)
 	}
-	serialize, ok := observe.Cloud.(*middleware.Serialize)
+	idempotent, ok := observe.Cloud.(*middleware.Idempotent)
 	if !ok {
 		t.Fatalf("second is %T", observe.Cloud)
 	}
-	idempotent, ok := serialize.Cloud.(*middleware.Idempotent)
-	if !ok {
-		t.Fatalf("third is %T", serialize.Cloud)
-	}
 	if _, ok := idempotent.Cloud.(*middleware.Retry); !ok {
-		t.Fatalf("fourth is %T", idempotent.Cloud)
+		t.Fatalf("third is %T", idempotent.Cloud)
 	}
 }

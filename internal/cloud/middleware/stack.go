@@ -1,5 +1,5 @@
 // Package middleware adds to a cloud.Cloud what every backend needs and none should contain: logs and
-// metrics, one change at a time, idempotency and retry. Each decorator embeds the Cloud it wraps and
+// metrics, idempotency and retry. Each decorator embeds the Cloud it wraps and
 // overrides only what it changes; Stack puts them in their order.
 package middleware
 
@@ -21,14 +21,12 @@ type Options struct {
 	Backoff wait.Backoff
 }
 
-// Stack wraps a backend into all decorators, outermost first: Observe, Serialize, Idempotent, Retry.
+// Stack wraps a backend into all decorators, outermost first: Observe, Idempotent, Retry.
 //
 // Observe stands outside so that it sees what the caller gets and how long the caller waited.
-// Serialize stands outside Idempotent because a create and its look at what was found are one change.
 // Retry stands inside so that a repeated read is not taken for a second call.
 func Stack(c cloud.Cloud, opts Options) cloud.Cloud {
 	c = NewRetry(c, opts.Backoff)
 	c = NewIdempotent(c)
-	c = NewSerialize(c)
 	return NewObserve(c, opts.Log, opts.Calls)
 }

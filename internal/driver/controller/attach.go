@@ -32,6 +32,11 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.lockVolume(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	device, err := s.cloud.Attach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
 	if err != nil {
 		return nil, err
@@ -59,7 +64,12 @@ func (s *Service) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 			return nil, err
 		}
 	}
-	err := s.cloud.Detach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
+	release, err := s.lockVolume(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	err = s.cloud.Detach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
 	if err != nil && !goneForSure(err) {
 		return nil, err
 	}

@@ -33,6 +33,11 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.lockVolume(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	limit := cloud.Bytes(req.GetCapacityRange().GetLimitBytes())
 	if err := s.staysBelow(ctx, cloud.VolumeID(req.GetVolumeId()), size, limit); err != nil {
 		return nil, err

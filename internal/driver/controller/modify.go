@@ -26,6 +26,11 @@ func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.lockVolume(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := s.cloud.ModifyVolume(ctx, cloud.VolumeID(req.GetVolumeId()), tags); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type Service struct {
 	tags  []cloud.Tag
 
 	handles handles
+	locks   driver.Locks
 }
 
 // New returns a service over a cloud. The tags are put on every volume and snapshot it creates.
@@ -75,6 +76,11 @@ func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 		})
 	}
 	return &csi.ControllerGetCapabilitiesResponse{Capabilities: list}, nil
+}
+
+// lockVolume holds a volume while a call changes it, however its handle is written.
+func (s *Service) lockVolume(handle string) (release func(), err error) {
+	return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))
 }
 
 // need refuses a call that this cloud does not advertise, before anything else is looked at.

@@ -30,6 +30,11 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.locks.Acquire(driver.OfSnapshotName(req.GetName()))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := s.checkSnapshotPlace(ctx, req); err != nil {
 		return nil, err
 	}
@@ -86,6 +91,11 @@ func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotReq
 	if err := driver.CheckSnapshotID("snapshot_id", req.GetSnapshotId()); err != nil {
 		return nil, err
 	}
+	release, err := s.locks.Acquire(driver.OfSnapshot(req.GetSnapshotId()))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	id := cloud.SnapshotID(req.GetSnapshotId())
 	if err := s.cloud.DeleteSnapshot(ctx, id); err != nil && !goneForSure(err) {
 		return nil, err

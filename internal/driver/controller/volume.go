@@ -18,6 +18,11 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.locks.Acquire(driver.OfVolumeName(want.Name))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	made, err := s.cloud.CreateVolume(ctx, want)
 	if err != nil {
 		return nil, err
@@ -140,6 +145,11 @@ func (s *Service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
 	}
+	release, err := s.lockVolume(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := s.cloud.DeleteVolume(ctx, cloud.VolumeID(req.GetVolumeId())); err != nil && !goneForSure(err) {
 		return nil, err
 	}
