@@ -30,9 +30,10 @@ const (
 	// callLimit bounds a call without a deadline: the kubelet's own limit. A mkfs or fsck that the call started
 	// continues.
 	callLimit = 2 * time.Minute
-	// formatGrace is how long a mkfs or fsck whose call has ended may continue after the grace period. The next
-	// stage detects and repeats one that was killed with the program.
-	formatGrace = 3 * time.Second
+	// formatGrace is how long a mkfs or fsck whose call has ended may continue after the grace period: what the pod's
+	// terminationGracePeriodSeconds of 30 leaves. A mkfs that is killed with the program may leave a disk that nobody
+	// formats again.
+	formatGrace = 17 * time.Second
 )
 
 // run is the program without main: it returns after ctx has ended and the server has stopped.
@@ -76,7 +77,11 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 		return err
 	}
 	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
-	base := node.Config{Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount, Metrics: counts}
+	folder, err := cfg.folder()
+	if err != nil {
+		return err
+	}
+	base := node.Config{Formats: device.NewFormats(filepath.Join(folder, "formats")), Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount, Metrics: counts}
 	open := openPools
 	if cfg.disks != nil {
 		open = openDisks
@@ -154,12 +159,10 @@ func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 
 // openDisks serves the disks that a cloud attaches to this machine.
 func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	socket, err := driver.SocketPath(cfg.Endpoint)
+	folder, err := cfg.folder()
 	if err != nil {
 		return plugin{}, err
 	}
-	// The folder of the socket persists across restarts of the container and the machine.
-	folder := filepath.Dir(socket)
 	release, err := lockFolder(ctx, folder, log)
 	if err != nil {
 		return plugin{}, err
@@ -181,6 +184,12 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 		return all, used, err
 	}
 	return plugin{server: node.New(base), slots: slots, release: release}, nil
+}
+
+// folder is that of the socket, which persists across restarts of the container and the machine.
+func (c *config) folder() (string, error) {
+	socket, err := driver.SocketPath(c.Endpoint)
+	return filepath.Dir(socket), err
 }
 
 // newDisks finds the disks of the machine whose root folder is given.

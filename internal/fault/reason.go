@@ -75,7 +75,7 @@ const (
 	FormatNotBlank Reason = "CB-FORMAT-NOT-BLANK"
 	// FormatForbidden: the disk has no filesystem, and this use never formats.
 	FormatForbidden Reason = "CB-FORMAT-FORBIDDEN"
-	// FormatUnfinished: the disk has an unfinished format that is not the volume's.
+	// FormatUnfinished: a format of the volume was cut off, and it is not safe to format again.
 	FormatUnfinished Reason = "CB-FORMAT-UNFINISHED"
 	// FormatFailed: mkfs failed, or made something else.
 	FormatFailed Reason = "CB-FORMAT-FAILED"

@@ -33,13 +33,29 @@ type FormatRequest struct {
 	// History is what is known about the writes to the device. It must be read before EnsureFormatted
 	// opens the device, since the answer NeverWritten only ever turns into Written.
 	History History
-	// Begun, if set, is called when the marker is on the device, before anything else is written to it.
-	Begun func(ctx context.Context) error
+	// Begin, if set, is called before anything is written to the device. It records, off the device, that a format begins.
+	Begin func(ctx context.Context) error
+	// Begun says what such a record of an earlier call is worth.
+	Begun Begun
 	// Encrypt makes the header on the disk where Filesystem is LUKS.
 	Encrypt func(ctx context.Context, disk *os.File) error
 	// Note is set where a note off the device says whether its format has ended.
 	Note Note
 }
+
+// Begun is what is on record about a format of the volume that has begun and is not known to have ended.
+type Begun int
+
+// The records.
+const (
+	// NotBegun: nothing is on record.
+	NotBegun Begun = iota
+	// BegunOnDevice: the format of this very device, which has not left this machine since, and of which nothing was
+	// mounted or handed out since. What is on it and has no signature is what the mkfs left.
+	BegunOnDevice
+	// BegunBefore: a format of the volume, but of another disk, filesystem, boot or attachment. It allows nothing.
+	BegunBefore
+)
 
 // Note is what a note off the device, such as a token in the LUKS header below it, says about its format.
 type Note int
@@ -64,7 +80,7 @@ const (
 	// NeverWritten: no byte was ever written, so all of them read as zeros.
 	NeverWritten
 	// Written: NeverWritten could be proven here and is not. However blank the device reads, mkfs needs
-	// the volume's own marker or FormatNonZero.
+	// BegunOnDevice or FormatNonZero.
 	Written
 )
 
@@ -75,8 +91,8 @@ const (
 // mount namespace needs no format, and mounting a disk that another namespace has mounted would give a
 // pod the files of the machine itself.
 //
-// A mkfs does not end with ctx. A call after one whose program was killed finds the filesystem, or the
-// marker of a mkfs that did not finish, and continues from there.
+// A mkfs does not end with ctx. One that was killed is repeated where it is on record as begun on this device and left no
+// signature. Where it left one nothing tells it from a filesystem that is whole and in use: that is fault.FormatUnfinished.
 func (m *Mounter) EnsureFormatted(ctx context.Context, dev BlockDevice, req FormatRequest) (Filesystem, error) {
 	if req.Filesystem != LUKS {
 		if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
@@ -119,117 +135,75 @@ func (m *Mounter) ensureFormatted(ctx context.Context, dev BlockDevice, req Form
 
 // decide reports whether the device has what is asked for; if not, and without an error, mkfs may run.
 func (m *Mounter) decide(ctx context.Context, x exclusive, size int64, req FormatRequest) (usable bool, err error) {
+	id, err := m.blkid(ctx, x.File)
+	if err != nil {
+		return false, err
+	}
+	super, err := primary(x)
+	if err != nil {
+		return false, err
+	}
 	if req.Note != NoNote {
-		return m.decideNoted(ctx, x.File, size, req)
+		return decideNoted(id, req)
 	}
-	found, err := m.inspect(ctx, x.File, size, req)
-	if err != nil || found.usable {
-		return found.usable, err
+	if usable, err = found(id, super, req); usable || err != nil {
+		return usable, err
 	}
-	return false, gate(ctx, x, size, req, found)
+	return false, gate(ctx, x, size, req)
+}
+
+// found judges a device by what blkid and the primary superblocks say. It is neither usable nor an error where both say
+// that nothing is there.
+func found(id identity, super Filesystem, req FormatRequest) (usable bool, err error) {
+	switch {
+	case req.Begun == BegunOnDevice && id.is(req.Filesystem):
+		return false, unfinished(req, "and found on it is "+id.String())
+	case id.is(req.Filesystem) && super == req.Filesystem && id.filesystem == string(super):
+		return true, nil
+	case !id.nothing() && !(id == identity{filesystem: string(req.Filesystem)}):
+		return false, fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, id, req.Filesystem)
+	case id.nothing() && (super == "" || req.Begun == BegunOnDevice && super == req.Filesystem):
+		return false, nil
+	}
+	advice := "fsck"
+	if super == LUKS || id.filesystem == string(LUKS) {
+		advice = "cryptsetup repair"
+	}
+	return false, fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
+		fault.FormatDamaged, id, super, advice)
+}
+
+// unfinished refuses a device on which a format was cut off.
+func unfinished(req FormatRequest, why string) error {
+	return fmt.Errorf("%w: a format of the volume as %s began and did not end, %s; this node has mounted nothing of it since: "+
+		"if nobody else has used the volume, delete its claim and make a new one", fault.FormatUnfinished, req.Filesystem, why)
 }
 
 // decideNoted is decide for a device whose note stands elsewhere. Behind encryption a blank disk reads as random bytes,
 // so zeros prove nothing: blkid decides.
-func (m *Mounter) decideNoted(ctx context.Context, f *os.File, size int64, req FormatRequest) (usable bool, err error) {
-	super, err := primary(f)
-	if err != nil {
-		return false, err
-	}
-	id, err := m.blkid(ctx, f)
-	if err != nil {
-		return false, err
-	}
-	complete := super == req.Filesystem && id == identity{filesystem: string(req.Filesystem)}
+func decideNoted(id identity, req FormatRequest) (usable bool, err error) {
 	switch {
-	case req.Note == Formatted && complete:
+	case req.Note == Formatted && id == identity{filesystem: string(req.Filesystem)}:
 		return true, nil
 	case req.Note == Formatted:
 		return false, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
 			fault.FormatContent, id, req.Filesystem)
-	case !id.nothing() && !id.is(req.Filesystem):
+	case id.is(req.Filesystem):
+		return false, unfinished(req, "and found behind its header is "+id.String())
+	case !id.nothing():
 		return false, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.FormatContent, id)
-	}
-	if complete {
-		// The note is removed before the first mount, so with it only a mount by hand makes this true.
-		if usable, err = everMounted(f, size, super); err != nil || usable {
-			return usable, err
-		}
-	}
-	if req.Forbidden {
+	case req.Forbidden:
 		return false, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
 			fault.FormatForbidden, req.Filesystem)
 	}
 	return false, nil
 }
 
-// inspection is what the first read of a device found.
-type inspection struct {
-	usable  bool       // the device carries the expected filesystem, and no marker counts
-	blkid   identity   // the answer of blkid
-	primary Filesystem // the filesystem whose primary superblock is on the device
-	marker  *marker
-}
-
-// inspect reads what decides about a device in the usual case: blkid, the primary superblock and the
-// marker. It refuses a device on which blkid and our own read disagree.
-//
-// A marker never counts on a filesystem that was ever mounted: a pod can write one into its own file. On
-// one that was never mounted it does, since blkid names a filesystem long before its mkfs ends, and a
-// power cut can tear one whose mkfs has ended.
-func (m *Mounter) inspect(ctx context.Context, f *os.File, size int64, req FormatRequest) (inspection, error) {
-	var out inspection
-	var err error
-	if out.primary, err = primary(f); err != nil {
-		return out, err
-	}
-	if out.blkid, err = m.blkid(ctx, f); err != nil {
-		return out, err
-	}
-	complete := out.primary == req.Filesystem && out.blkid == identity{filesystem: string(req.Filesystem)}
-	mounted, err := everMounted(f, size, out.primary)
-	if err != nil {
-		return out, err
-	}
-	if mounted {
-		out.usable = complete
-		return out, out.unexpected(req)
-	}
-	switch k, err := readMarker(f, size); {
-	case errors.Is(err, errNoMarker):
-		out.usable = complete
-		return out, out.unexpected(req)
-	case err != nil:
-		return out, err
-	default:
-		out.marker = &k
-		return out, nil
-	}
-}
-
-// unexpected refuses a device on which blkid or our own read finds anything but the expected
-// filesystem, or on which they disagree.
-func (i inspection) unexpected(req FormatRequest) error {
-	switch {
-	case i.usable || i.blkid.nothing() && i.primary == "":
-		return nil
-	case !i.blkid.nothing() && i.blkid.filesystem != string(req.Filesystem) || i.blkid.partitions != "":
-		return fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, i.blkid, req.Filesystem)
-	}
-	advice := "fsck"
-	if i.primary == LUKS || i.blkid.filesystem == string(LUKS) {
-		advice = "cryptsetup repair"
-	}
-	return fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
-		fault.FormatDamaged, i.blkid, i.primary, advice)
-}
-
-// minEncrypted is the smallest device that is encrypted: luksFormat overwrites the first 16 MiB, and copies of the marker
-// must stand behind them.
+// minEncrypted is the smallest device that is encrypted: the header takes the first 16 MiB of it.
 const minEncrypted = 64 * mib
 
 // gate decides whether mkfs may run; nil means that it may.
-func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found inspection) error {
+func gate(ctx context.Context, x exclusive, size int64, req FormatRequest) error {
 	switch {
 	case req.Filesystem == LUKS && size < minEncrypted:
 		return fmt.Errorf("%w: it has %d bytes, and an encrypted volume has at least %d", fault.DeviceTooSmall, size, minEncrypted)
@@ -244,33 +218,16 @@ func gate(ctx context.Context, x exclusive, size int64, req FormatRequest, found
 	if err != nil {
 		return err
 	}
-	if found.marker != nil {
-		return resumable(req, size, found)
-	}
 	return blank(req, nonZero)
 }
 
-// resumable allows mkfs again on a device that a killed mkfs of this volume left behind.
-func resumable(req FormatRequest, size int64, found inspection) error {
-	k := *found.marker
-	switch {
-	case k.volume != req.Volume:
-		return fmt.Errorf("%w: it holds an unfinished format of another volume, %s", fault.FormatUnfinished, k.volume)
-	case k.filesystem != req.Filesystem:
-		return fmt.Errorf("%w: it holds an unfinished format as %s, not %s", fault.FormatUnfinished, k.filesystem, req.Filesystem)
-	case k.size > size:
-		return fmt.Errorf("%w: it had %d bytes when its format began and has %d now", fault.FormatUnfinished, k.size, size)
-	case !found.blkid.nothing() && !found.blkid.is(k.filesystem):
-		return fmt.Errorf("%w: it holds an unfinished format and also: %s", fault.FormatContent, found.blkid)
-	}
-	return nil
-}
-
 // blank allows mkfs on a device that was never written, or where that cannot be proven, on one that
-// reads as zeros wherever it was probed.
+// reads as zeros wherever it was probed, and again on one on which it is on record as begun.
 func blank(req FormatRequest, nonZero int64) error {
 	switch {
-	case req.FormatNonZero && req.BlankCreated:
+	case req.FormatNonZero && req.BlankCreated, req.Begun == BegunOnDevice:
+	case (nonZero >= 0 || req.History == Written) && req.Begun == BegunBefore:
+		return unfinished(req, "and the disk or this machine has gone and come back since")
 	case nonZero >= 0:
 		return fmt.Errorf("%w: blkid finds nothing on it, but it is not blank (first data at offset %d)%s",
 			fault.FormatNotBlank, nonZero, nonZeroAdvice(req))

@@ -14,10 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 const moments = 20
@@ -40,8 +37,8 @@ func killPoints(t *testing.T, k *killer, fs Filesystem) []int {
 	return out
 }
 
-// TestKilledMkfs kills mkfs with SIGKILL at 20 moments. The device may then be formatted again for
-// the same volume, and for no other.
+// TestKilledMkfs kills mkfs with SIGKILL at 20 moments. The device may then be formatted again with the record of its
+// format, as long as nothing on it has a signature.
 func TestKilledMkfs(t *testing.T) {
 	t.Parallel()
 	for _, fs := range someFilesystems() {
@@ -51,7 +48,7 @@ func TestKilledMkfs(t *testing.T) {
 			for _, at := range killPoints(t, k, fs) {
 				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
 				dev, call := halfFormatted(t, k, req, at)
-				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("killed at call %d", call))
+				finishedOnlyWithoutASignature(t, New(Config{}), dev, req, fmt.Sprintf("killed at call %d", call))
 			}
 		})
 	}
@@ -79,75 +76,91 @@ func halfFormatted(t *testing.T, k *killer, req FormatRequest, at int) (*loopDev
 	return nil, 0
 }
 
-// finishedByItsOwnVolumeOnly takes a device that a killed mkfs left behind.
-func finishedByItsOwnVolumeOnly(t *testing.T, m *Mounter, dev *loopDevice, req FormatRequest, when string) {
+// finishedOnlyWithoutASignature takes a device that a killed mkfs left behind: the record of its format lets the same volume
+// be formatted again where blkid finds nothing, and nothing else does.
+func finishedOnlyWithoutASignature(t *testing.T, m *Mounter, dev *loopDevice, req FormatRequest, when string) {
 	t.Helper()
 	before := dev.sum()
+	id, err := m.blkid(t.Context(), dev.file)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	wrote := fault.FormatNotBlank // or the mkfs had written zeros
+	if !id.nothing() {
+		wrote = fault.FormatUnfinished
+	}
 	for name, stranger := range map[string]FormatRequest{
-		"another volume":                {Volume: "v2", Filesystem: req.Filesystem, BlankCreated: true, FormatNonZero: true},
-		"a clone of it":                 {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true},
-		"a read-only use":               {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true},
-		"the volume as something else ": {Volume: req.Volume, Filesystem: map[Filesystem]Filesystem{Ext4: XFS, XFS: Ext4}[req.Filesystem]},
+		"a volume that was written and has no record": {Volume: "v2", Filesystem: req.Filesystem, History: Written, BlankCreated: true},
+		"a record of another disk":                    {Volume: req.Volume, Filesystem: req.Filesystem, History: Written, Begun: BegunBefore},
+		"a clone of it":                               {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true, Begun: BegunOnDevice},
+		"a read-only use":                             {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true, Begun: BegunOnDevice},
 	} {
+		if !id.nothing() && stranger.Begun != BegunOnDevice {
+			continue // it may be whole
+		}
 		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
 			t.Errorf("%s: EnsureFormatted for %s = %q, %v, want %v", when, name, got, err, fault.Precondition)
 		}
 	}
-	if dev.sum() != before {
-		t.Errorf("%s: a refused call changed the device", when)
+	req.Begun, req.History = BegunOnDevice, Written
+	_, err = m.EnsureFormatted(t.Context(), dev, req)
+	if !id.nothing() {
+		if fault.ReasonOf(err) != wrote || dev.sum() != before {
+			t.Errorf("%s: EnsureFormatted again with %v on the device = %v, want %v and the device as it was", when, id, err, wrote)
+		}
+		dev.detach()
+		return
 	}
-	if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+	if err != nil {
 		t.Fatalf("%s: EnsureFormatted again = %v", when, err)
 	}
-	if k, err := readMarker(dev.file, small); !errors.Is(err, errNoMarker) {
-		t.Errorf("%s: the marker %+v is still there, %v", when, k, err)
-	}
 	consistent(t, dev, req.Filesystem)
-	staging := filepath.Join(t.TempDir(), "staging")
-	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: req.Filesystem}); err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
-	takeDown(t, m, dev, staging)
 	dev.detach()
 }
 
-// TestKilledMkfsBesideForeignData looks that the marker excuses nothing but what its own mkfs left.
-func TestKilledMkfsBesideForeignData(t *testing.T) {
+// TestRecordBesideForeignData: a record excuses nothing but what its own mkfs left.
+func TestRecordBesideForeignData(t *testing.T) {
 	t.Parallel()
-	dev, m, k := newLoop(t, small), New(Config{}), newKiller(t)
-	k.at = 3
-	req := FormatRequest{Volume: "v1", Filesystem: XFS}
-	if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req); err == nil {
-		t.Fatal("mkfs was killed and EnsureFormatted = nil")
-	}
-	must(t, "/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard", dev.Path()) // somebody made use of it
-	if k, err := readMarker(dev.file, small); err != nil || k.volume != "v1" {
-		t.Fatalf("the marker is gone (%+v, %v), so this test shows nothing", k, err)
-	}
-	if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
-		t.Errorf("EnsureFormatted = %v, want %v", err, fault.Precondition)
-	}
-	// And an ext4 that was mounted is in use, whatever a marker says.
-	staging := filepath.Join(t.TempDir(), "staging")
-	if err := os.Mkdir(staging, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Mount(dev.Path(), staging, "ext4", 0, ""), mounts.Unmount(staging)); err != nil {
-		t.Fatal(err)
-	}
-	forged, err := marker{"v1", Ext4, small}.encode(markerPlaces[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev.put(markerPlaces[1], string(forged))
-	programs := counted()
-	if fs, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); fs != Ext4 || err != nil || programs.runs() > 0 {
-		t.Errorf("EnsureFormatted of an ext4 in use = %q, %v with %d mkfs, want ext4 as it is", fs, err, programs.runs())
+	for name, program := range map[string][]string{
+		"another filesystem":           {"/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard"},
+		"the filesystem, made by hand": {"/sbin/mkfs.xfs", "-q", "-f", "-K"},
+		"a swap area":                  {"/sbin/mkswap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dev, programs, k := newLoop(t, small), counted(), newKiller(t)
+			k.at = 3
+			req := FormatRequest{Volume: "v1", Filesystem: XFS}
+			if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req); err == nil {
+				t.Fatal("mkfs was killed and EnsureFormatted = nil")
+			}
+			must(t, program[0], append(program[1:], dev.Path())...) // somebody made use of it
+			before := dev.sum()
+			req.Begun, req.FormatNonZero, req.BlankCreated = BegunOnDevice, true, true
+			if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+				t.Errorf("EnsureFormatted = %v, want %v", err, fault.Precondition)
+			}
+			if dev.sum() != before || programs.runs() > 0 {
+				t.Errorf("the device was changed, with %d mkfs", programs.runs())
+			}
+		})
 	}
 }
 
-// TestNodeKilledInMkfs kills the whole program that runs mkfs. mkfs dies with it, and the next
-// program goes on.
+// TestRecordComesFirst: a format whose record cannot be written writes nothing to the device.
+func TestRecordComesFirst(t *testing.T) {
+	t.Parallel()
+	dev, programs := newLoop(t, small), counted()
+	before := dev.sum()
+	req := FormatRequest{Volume: "v1", Filesystem: Ext4, Begin: func(context.Context) error { return fault.Unavailable }}
+	if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("EnsureFormatted = %v, want %v", err, fault.Unavailable)
+	}
+	if dev.sum() != before || programs.runs() > 0 {
+		t.Errorf("the device was changed, with %d mkfs", programs.runs())
+	}
+}
+
+// TestNodeKilledInMkfs kills the whole program that runs mkfs. mkfs dies with it.
 func TestNodeKilledInMkfs(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {
@@ -167,7 +180,7 @@ func TestNodeKilledInMkfs(t *testing.T) {
 					t.Errorf("%d programs still have the device open after their node died", n)
 				}
 				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
-				finishedByItsOwnVolumeOnly(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
+				finishedOnlyWithoutASignature(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
 			}
 		})
 	}

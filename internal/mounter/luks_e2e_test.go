@@ -50,13 +50,6 @@ func hasHeader(t *testing.T, dev *loopDevice) {
 	}
 }
 
-func noMarker(t *testing.T, dev *loopDevice, size int64) {
-	t.Helper()
-	if k, err := readMarker(dev.file, size); !errors.Is(err, errNoMarker) {
-		t.Errorf("the marker %+v is on the device, %v", k, err)
-	}
-}
-
 // TestEncrypt: a blank device gets a header once; whatever else is on a device stays, and so does a header.
 func TestEncrypt(t *testing.T) {
 	t.Parallel()
@@ -66,7 +59,6 @@ func TestEncrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	hasHeader(t, blank)
-	noMarker(t, blank, minEncrypted)
 
 	refused := map[string]struct {
 		prepare func(dev *loopDevice)
@@ -76,13 +68,9 @@ func TestEncrypt(t *testing.T) {
 	}{
 		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, nil, 0, nil},
 		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
-		"a header, and the marker of a format that another driver finished": {func(d *loopDevice) {
-			noError(t, luksFormat(t, commands{})(t.Context(), d.file))
-			noError(t, writeMarker(opened{d.file}, minEncrypted, marker{volume: "v1", filesystem: LUKS, size: minEncrypted}))
-		}, nil, 0, nil},
-		"a filesystem":                 {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
-		"random bytes":                 {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
-		"a header, for a plain volume": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
+		"a filesystem":                    {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
+		"random bytes":                    {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
+		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
 		"the second header only": {func(d *loopDevice) {
 			noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file))
 			zero(t, d, 512)
@@ -116,8 +104,8 @@ func TestEncrypt(t *testing.T) {
 	}
 }
 
-// TestKilledLuksFormat: F2 for the header. After a luksFormat that was killed the same volume gets its header, and no
-// other volume does.
+// TestKilledLuksFormat: F2 for the header. After a luksFormat that was killed the same volume gets its header with the
+// record of its format, as long as blkid finds none, and no other volume does.
 func TestKilledLuksFormat(t *testing.T) {
 	t.Parallel()
 	m, k := New(Config{}), newKiller(t)
@@ -134,26 +122,30 @@ func TestKilledLuksFormat(t *testing.T) {
 			t.Fatalf("killed at call %d of %d: EnsureFormatted = nil", at, calls)
 		}
 		before := dev.sum()
+		id, err := m.blkid(t.Context(), dev.file)
+		noError(t, err)
 		for name, change := range map[string]func(*FormatRequest){
-			"another volume": func(r *FormatRequest) { r.Volume, r.FormatNonZero = "v2", true },
-			"plain":          func(r *FormatRequest) { r.Filesystem = Ext4 },
-			"a copy of it":   func(r *FormatRequest) { r.HasContent = true },
-			"read-only":      func(r *FormatRequest) { r.Forbidden = true },
+			"plain":        func(r *FormatRequest) { r.Filesystem, r.Begun, r.History = Ext4, BegunBefore, Written },
+			"a copy of it": func(r *FormatRequest) { r.HasContent = true },
+			"read-only":    func(r *FormatRequest) { r.Forbidden = true },
 		} {
 			req := encrypted(t, commands{})
+			req.Begun = BegunOnDevice
 			change(&req)
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 				t.Errorf("killed at call %d: EnsureFormatted for %s = %v, want %v", at, name, err, fault.Precondition)
 			}
 		}
-		if dev.sum() != before {
-			t.Errorf("killed at call %d: a refused call changed the device", at)
+		again := encrypted(t, commands{})
+		again.Begun = BegunOnDevice
+		switch _, err := m.EnsureFormatted(t.Context(), dev, again); {
+		case !id.nothing() && (!errors.Is(err, fault.FormatUnfinished) || dev.sum() != before):
+			t.Errorf("killed at call %d of %d: EnsureFormatted with a header = %v, want %v", at, calls, err, fault.FormatUnfinished)
+		case id.nothing() && err != nil:
+			t.Errorf("killed at call %d of %d: EnsureFormatted again = %v", at, calls, err)
+		case id.nothing():
+			hasHeader(t, dev)
 		}
-		if _, err := m.EnsureFormatted(t.Context(), dev, encrypted(t, commands{})); err != nil {
-			t.Fatalf("killed at call %d of %d: EnsureFormatted again = %v", at, calls, err)
-		}
-		hasHeader(t, dev)
-		noMarker(t, dev, minEncrypted)
 		dev.detach()
 	}
 }
@@ -183,13 +175,11 @@ func TestNoted(t *testing.T) {
 			readOnly := noted(fs, Unformatted)
 			readOnly.Forbidden = true
 			refused("read-only", readOnly)
-			for _, when := range []string{"never formatted", "formatted, and the note is still there"} {
-				if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Unformatted)); err != nil {
-					t.Fatalf("%s: %v", when, err)
-				}
+			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Unformatted)); err != nil {
+				t.Fatalf("never formatted: %v", err)
 			}
 			consistent(t, dev, fs)
-			noMarker(t, dev, small)
+			refused("formatted, and the note is still there", noted(fs, Unformatted))
 			refused("another filesystem with the note", noted(other, Unformatted))
 			refused("another filesystem without", noted(other, Formatted))
 
@@ -198,11 +188,10 @@ func TestNoted(t *testing.T) {
 			noError(t, os.WriteFile(filepath.Join(staging, "data"), []byte("x"), 0o600))
 			takeDown(t, m, dev, staging)
 			before := dev.sum()
-			for _, n := range []Note{Unformatted, Formatted} {
-				if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, n)); err != nil {
-					t.Errorf("it was mounted, note %d: %v", n, err)
-				}
+			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Formatted)); err != nil {
+				t.Errorf("it was mounted: %v", err)
 			}
+			refused("it was mounted, and the note is there", noted(fs, Unformatted))
 			if dev.sum() != before {
 				t.Error("a filesystem that was mounted was made again")
 			}
@@ -210,7 +199,8 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// TestKilledNotedMkfs: a mkfs behind encryption that was killed is made again while the note is there. A quarter of the
+// TestKilledNotedMkfs: a mkfs behind encryption that was killed is made again while the note is there and blkid finds
+// nothing. A quarter of the
 // moments of TestKilledMkfs is enough, since the note decides and not what mkfs had written by then.
 func TestKilledNotedMkfs(t *testing.T) {
 	t.Parallel()
@@ -227,10 +217,16 @@ func TestKilledNotedMkfs(t *testing.T) {
 				req := FormatRequest{Volume: "v1", Filesystem: fs, Note: Unformatted}
 				k.at = at
 				_, _ = New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
-				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+				id, err := m.blkid(t.Context(), dev.file)
+				noError(t, err)
+				switch _, err := m.EnsureFormatted(t.Context(), dev, req); {
+				case !id.nothing() && !errors.Is(err, fault.FormatUnfinished):
+					t.Errorf("killed at call %d: EnsureFormatted with %v = %v, want %v", at, id, err, fault.FormatUnfinished)
+				case id.nothing() && err != nil:
 					t.Fatalf("killed at call %d: EnsureFormatted again = %v", at, err)
+				case id.nothing():
+					consistent(t, dev, fs)
 				}
-				consistent(t, dev, fs)
 				dev.detach()
 			}
 		})

@@ -15,13 +15,12 @@ import (
 // mkfs is a mkfs that has passed the gate, with all it needs to run.
 type mkfs struct {
 	m    *Mounter
-	file opened // the device, a descriptor of its own for writing
-	size int64
+	file *os.File // the device, a descriptor of its own for writing
 	req  FormatRequest
 }
 
-// prepare proves for the last time that the device is the volume's and has its size, and puts the
-// marker on it where there is no note. From then on the device is not blank but may be formatted.
+// prepare proves for the last time that the device is the volume's and has its size, and has it recorded that the format
+// begins.
 func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, size int64, req FormatRequest) (*mkfs, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -39,31 +38,24 @@ func (m *Mounter) prepare(ctx context.Context, dev BlockDevice, x exclusive, siz
 	if err != nil {
 		return nil, err
 	}
-	file := opened{writable}
-	if req.Note == NoNote {
-		if err := writeMarker(file, size, marker{volume: req.Volume, filesystem: req.Filesystem, size: size}); err != nil {
-			_ = file.Close()
-			return nil, err
-		}
-	}
-	if req.Begun != nil {
-		if err := req.Begun(ctx); err != nil {
-			_ = file.Close()
+	if req.Begin != nil {
+		if err := req.Begin(ctx); err != nil {
+			_ = writable.Close()
 			return nil, err
 		}
 	}
 	// mkfs opens the device exclusively itself.
 	_ = x.Close()
-	return &mkfs{m: m, file: file, size: size, req: req}, nil
+	return &mkfs{m: m, file: writable, req: req}, nil
 }
 
-// run makes the filesystem, reads it back, and clears the marker.
+// run makes the filesystem and reads it back from the device.
 func (k *mkfs) run(ctx context.Context) error {
 	defer func() { _ = k.file.Close() }()
 	if err := k.make(ctx); err != nil {
 		return err
 	}
-	x, err := openExclusive(ctx, k.file.File)
+	x, err := openExclusive(ctx, k.file)
 	if err != nil {
 		return err
 	}
@@ -80,19 +72,16 @@ func (k *mkfs) run(ctx context.Context) error {
 		return fmt.Errorf("%w: the format made %s where %s was wanted (check the class's mkfsOptions)",
 			fault.FormatFailed, id, k.req.Filesystem)
 	}
-	if k.req.Note != NoNote {
-		return nil
-	}
-	return clearMarker(k.file, k.size)
+	return nil
 }
 
 // make runs the program that makes the filesystem, or the header of an encrypted device.
 func (k *mkfs) make(ctx context.Context) error {
 	if k.req.Filesystem == LUKS {
-		return k.req.Encrypt(ctx, k.file.File)
+		return k.req.Encrypt(ctx, k.file)
 	}
 	cmd := mkfsCommand(k.req)
-	cmd.Files = []*os.File{k.file.File}
+	cmd.Files = []*os.File{k.file}
 	out, err := k.m.runAlone(ctx, cmd)
 	switch {
 	case err != nil:

@@ -248,39 +248,53 @@ func TestBlkidExitCodes(t *testing.T) {
 	}
 }
 
+// TestGateRules: what is found on a device and what is on record about it decide together.
 func TestGateRules(t *testing.T) {
 	req := FormatRequest{Volume: "v1", Filesystem: Ext4}
-	mark := func(k marker) *marker { return &k }
-	ours := inspection{marker: mark(marker{"v1", Ext4, gib})}
+	with := func(change func(r *FormatRequest)) FormatRequest {
+		r := req
+		change(&r)
+		return r
+	}
+	here, before := with(func(r *FormatRequest) { r.Begun = BegunOnDevice }), with(func(r *FormatRequest) { r.Begun = BegunBefore })
+	nonZero := with(func(r *FormatRequest) { r.FormatNonZero, r.BlankCreated = true, true })
+	ext4, ext2, swap, both := identity{filesystem: "ext4"}, identity{filesystem: "ext2"}, identity{filesystem: "swap"}, identity{"ext4", "dos"}
+	judge := func(id identity, super Filesystem, r FormatRequest) error { return second(found(id, super, r)) }
 	tests := map[string]struct {
 		err  error
-		pass bool
+		want fault.Reason // none: it passes
 		says string
 	}{
-		"blank passes":                          {blank(req, -1), true, ""},
-		"a byte refuses":                        {blank(req, 7), false, "offset 7"},
-		"formatNonZero alone is not enough":     {blank(FormatRequest{FormatNonZero: true}, 7), false, ""},
-		"formatNonZero on our own blank volume": {blank(FormatRequest{FormatNonZero: true, BlankCreated: true}, 7), true, ""},
+		"zeros pass":                                            {blank(req, -1), "", ""},
+		"a byte refuses":                                        {blank(req, 7), fault.FormatNotBlank, "offset 7"},
+		"formatNonZero alone is not enough":                     {blank(with(func(r *FormatRequest) { r.FormatNonZero = true }), 7), fault.FormatNotBlank, ""},
+		"formatNonZero on our own blank volume":                 {blank(nonZero, 7), "", ""},
+		"formatNonZero and a signature":                         {judge(ext2, "", nonZero), fault.FormatContent, "ext2"},
+		"formatNonZero and a superblock that blkid passes over": {judge(identity{}, Ext4, nonZero), fault.FormatDamaged, ""},
 
-		"a device that was never written passes": {blank(FormatRequest{History: NeverWritten}, -1), true, ""},
-		"one that was written and looks blank":   {blank(FormatRequest{History: Written, BlankCreated: true}, -1), false, "written to"},
-		"formatNonZero on one that was written":  {blank(FormatRequest{History: Written, FormatNonZero: true, BlankCreated: true}, -1), true, ""},
+		"zeros that were never written": {blank(with(func(r *FormatRequest) { r.History = NeverWritten }), -1), "", ""},
+		"zeros that were written":       {blank(with(func(r *FormatRequest) { r.History, r.BlankCreated = Written, true }), -1), fault.FormatNotBlank, "written to"},
+		"formatNonZero on one that was written": {blank(with(func(r *FormatRequest) {
+			r.History, r.FormatNonZero, r.BlankCreated = Written, true, true
+		}), -1), "", ""},
 
-		"our marker passes":               {resumable(req, gib, ours), true, ""},
-		"another volume's marker refuses": {resumable(req, gib, inspection{marker: mark(marker{"v2", Ext4, gib})}), false, "v2"},
-		"a marker for another filesystem": {resumable(req, gib, inspection{marker: mark(marker{"v1", XFS, gib})}), false, "xfs"},
-		"a device that shrank":            {resumable(req, mib, ours), false, "bytes"},
-		"what only blkid sees": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{filesystem: "swap"}}),
-			false, "swap"},
-		"a partition table beside our marker": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{"ext4", "dos"}}),
-			false, "dos"},
-		"a half-made ext4 that looks like ext2": {resumable(req, gib, inspection{marker: ours.marker, blkid: identity{filesystem: "ext2"}}),
-			true, ""},
+		"the filesystem": {judge(ext4, Ext4, req), "", ""},
+		"the filesystem, and a record of another disk":                  {judge(ext4, Ext4, before), "", ""},
+		"the filesystem, and a record of the device":                    {judge(ext4, Ext4, here), fault.FormatUnfinished, "delete its claim"},
+		"half of it, and a record of the device":                        {judge(ext2, Ext4, here), fault.FormatUnfinished, "ext2"},
+		"a superblock without its checksum, and a record of the device": {judge(identity{}, Ext4, here), "", ""},
+		"another's superblock, and a record of the device":              {judge(identity{}, XFS, here), fault.FormatDamaged, ""},
+		"another format, and a record of the device":                    {judge(swap, "", here), fault.FormatContent, "swap"},
+		"partitions beside it, and a record":                            {judge(both, Ext4, here), fault.FormatContent, "dos"},
+		"no signature, and a record of the device":                      {errors.Join(judge(identity{}, "", here), blank(here, 7)), "", ""},
+		"no signature, and a record of another disk":                    {errors.Join(judge(identity{}, "", before), blank(before, 7)), fault.FormatUnfinished, "come back"},
+		"zeros, and a record of another disk":                           {blank(before, -1), "", ""},
+		"written zeros, and a record of another disk":                   {blank(with(func(r *FormatRequest) { r.Begun, r.History = BegunBefore, Written }), -1), fault.FormatUnfinished, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if (tc.err == nil) != tc.pass || !tc.pass && (!errors.Is(tc.err, fault.Precondition) || !strings.Contains(tc.err.Error(), tc.says)) {
-				t.Errorf("got %v, want passed: %v, saying %q", tc.err, tc.pass, tc.says)
+			if fault.ReasonOf(tc.err) != tc.want || (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.says) {
+				t.Errorf("got %v, want %q, saying %q", tc.err, tc.want, tc.says)
 			}
 		})
 	}
@@ -301,9 +315,6 @@ func TestExtSuperblock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.mounted() {
-		t.Error("mounted() = true for a superblock without mount time")
-	}
 	for size, want := range map[int64]bool{
 		gib - mib: false, gib: false, gib + 4095: false,
 		gib + 2*mib: false, // a new group would not even hold its own tables
@@ -313,26 +324,6 @@ func TestExtSuperblock(t *testing.T) {
 			t.Errorf("canGrow(1 GiB %+d) = %v, want %v", size-gib, got, want)
 		}
 	}
-	b[0x2c] = 1
-	if s, err = parseExtSuper(b); err != nil || !s.mounted() {
-		t.Errorf("mounted() = %v, %v, want true", s.mounted(), err)
-	}
-}
-
-func TestXFSVersion4CountsAsMounted(t *testing.T) {
-	for version, want := range map[string]bool{"\xb4\xa4": true, "\xb4\xa5": false} {
-		disk := zeros{map[int64]string{0: "XFSB\x00\x00\x10\x00", 55: "\x04", 84: "\x00\x00\x10\x00", 100: version, 124: "\x0c"}, -1}
-		if got, err := everMounted(disk, gib, XFS); got != want || err != nil {
-			t.Errorf("everMounted of an xfs of version %x = %v, %v, want %v", version, got, err, want)
-		}
-	}
-}
-
-func FuzzXFSSuperblock(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{0xb4, 0xa5}, 512), gib)
-	f.Fuzz(func(_ *testing.T, b []byte, size int64) {
-		_, _ = everMounted(zeros{map[int64]string{0: string(b)}, -1}, size, XFS) // it must not panic
-	})
 }
 
 func FuzzExtSuperblock(f *testing.F) {

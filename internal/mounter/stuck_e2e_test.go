@@ -101,32 +101,3 @@ func TestDamagedExt4IsNotMounted(t *testing.T) {
 		t.Errorf("MountAt = %v, %v, want nothing", ok, err)
 	}
 }
-
-// TestMarkerOfAFinishedMkfs covers a program killed between mkfs and the clearing of the marker:
-// nobody has mounted the filesystem, so making it again is right.
-func TestMarkerOfAFinishedMkfs(t *testing.T) {
-	t.Parallel()
-	for _, fs := range allFilesystems {
-		t.Run(string(fs), func(t *testing.T) {
-			t.Parallel()
-			dev, programs := newLoop(t, small), counted()
-			m := New(Config{Runner: programs})
-			req := FormatRequest{Volume: "v1", Filesystem: fs}
-			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
-				t.Fatal(err)
-			}
-			left, err := marker{"v1", fs, small}.encode(markerPlaces[2])
-			if err != nil {
-				t.Fatal(err)
-			}
-			dev.put(markerPlaces[2], string(left))
-			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil || programs.runs() != 2 {
-				t.Errorf("EnsureFormatted = %v with %d mkfs, want a second one", err, programs.runs())
-			}
-			if _, err := readMarker(dev.file, small); !errors.Is(err, errNoMarker) {
-				t.Errorf("the marker is still there: %v", err)
-			}
-			consistent(t, dev, fs)
-		})
-	}
-}

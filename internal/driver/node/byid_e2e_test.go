@@ -35,7 +35,7 @@ func newCloudMachine(t *testing.T, dir string) *cloudMachine {
 	must(t, os.MkdirAll(links, 0o700))
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links}), Records: device.NewRecords(m.records),
-		Mounter: mounter.New(mounter.Config{}),
+		Formats: device.NewFormats(filepath.Join(dir, "formats")), Mounter: mounter.New(mounter.Config{}),
 	}, driver.Config{})
 	return m
 }

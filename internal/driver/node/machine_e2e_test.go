@@ -93,7 +93,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, SysDir: cfg.sysDir, Runner: cfg.runner}),
-		Records: cfg.records, SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
+		Records: cfg.records, Formats: device.NewFormats(filepath.Join(m.dir, "formats")), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m

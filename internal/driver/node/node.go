@@ -33,6 +33,8 @@ type Config struct {
 	Mounter    *mounter.Mounter
 	// Records keeps which disk each staged volume is; nil where the resolver knows by the volume's id.
 	Records *device.Records
+	// Formats keeps which volumes a mkfs has begun on; nil: one that was killed is never repeated.
+	Formats *device.Formats
 	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
 	SizeStep int64
 	// NeverWritten proves that no byte of a device was ever written; nil where the resolver cannot tell.
@@ -71,6 +73,7 @@ type Server struct {
 	maxVolumes   func() (int64, error)
 	devices      device.Resolver
 	records      *device.Records
+	formats      *device.Formats
 	mounts       *mounter.Mounter
 	crypt        luks.Cryptsetup
 	neverWritten func(context.Context, *device.Device) (bool, error)
@@ -87,7 +90,7 @@ type Server struct {
 // New returns a Server.
 func New(cfg Config) *Server {
 	s := &Server{
-		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, formats: cfg.Formats, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
 		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics,
 	}

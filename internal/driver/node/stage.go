@@ -234,18 +234,26 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
 	if u.block && !u.context.LUKS {
 		// A format opens the disk exclusively by itself, to see what is on it.
-		if err := errors.Join(s.mounts.CheckUnused(work, dev), mounter.CheckPlain(dev)); err != nil || u.readOnly {
+		if err := errors.Join(s.mounts.CheckUnused(work, dev), mounter.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
 			return err
 		}
-		return s.begun(work, dev)
+		return s.written(work, dev)
 	}
 	history, err := s.history(work, dev)
 	if err != nil {
 		return err
 	}
+	filesystem := u.filesystem
+	if u.context.LUKS {
+		filesystem = mounter.LUKS
+	}
+	begun, err := s.formatBegun(dev, filesystem)
+	if err != nil {
+		return err
+	}
 	req := mounter.FormatRequest{
 		Volume:        u.volume,
-		Filesystem:    u.filesystem,
+		Filesystem:    filesystem,
 		MkfsOptions:   u.context.MkfsOptions,
 		Size:          u.context.Size,
 		Forbidden:     u.readOnly || u.context.NeverFormat != "",
@@ -253,13 +261,23 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
 		History:       history,
-		Begun:         func(ctx context.Context) error { return s.begun(ctx, dev) },
+		Begun:         begun,
+		Begin: func(ctx context.Context) error {
+			if err := s.formats.Begin(dev, string(filesystem)); err != nil {
+				return err
+			}
+			return s.written(ctx, dev)
+		},
 	}
 	if u.context.LUKS {
-		req.Filesystem, req.MkfsOptions = mounter.LUKS, nil
+		req.MkfsOptions = nil
 		req.Encrypt = func(ctx context.Context, disk *os.File) error { return s.crypt.Format(ctx, disk, u.volume, u.key) }
 	}
 	if err := s.format(work, dev, u, req); err != nil {
+		return err
+	}
+	// Before the first mount: with the record, what a pod writes would not count as data.
+	if err := s.formats.End(u.volume); err != nil {
 		return err
 	}
 	if u.context.LUKS && req.HasContent {
@@ -280,8 +298,19 @@ func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req
 	return err
 }
 
-// begun notes that a device is about to be written.
-func (s *Server) begun(ctx context.Context, dev *device.Device) error {
+// formatBegun returns what the record of a format that was cut off is worth for the device.
+func (s *Server) formatBegun(dev *device.Device, filesystem mounter.Filesystem) (mounter.Begun, error) {
+	switch onRecord, ofDevice, err := s.formats.Begun(dev, string(filesystem)); {
+	case err != nil || !onRecord:
+		return mounter.NotBegun, err
+	case ofDevice:
+		return mounter.BegunOnDevice, nil
+	}
+	return mounter.BegunBefore, nil
+}
+
+// written notes that a device is about to be written.
+func (s *Server) written(ctx context.Context, dev *device.Device) error {
 	if s.markWritten == nil {
 		return nil
 	}

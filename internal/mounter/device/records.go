@@ -54,7 +54,7 @@ func (r *Records) Remember(claim Claim) error {
 		err = os.MkdirAll(r.dir, 0o700)
 	}
 	if err == nil {
-		err = r.replace(r.path(claim.Volume), data)
+		err = replaceFile(r.dir, r.path(claim.Volume), data)
 	}
 	if err != nil {
 		return fmt.Errorf("write down which disk volume %s is: %w: %w", claim.Volume, fault.Unavailable, err)
@@ -62,8 +62,8 @@ func (r *Records) Remember(claim Claim) error {
 	return nil
 }
 
-// replace writes a file so that after a power loss it is there as before or as now.
-func (r *Records) replace(name string, data []byte) error {
+// replaceFile writes a file of a folder so that after a power loss it is there as before or as now.
+func replaceFile(folder, name string, data []byte) error {
 	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func (r *Records) replace(name string, data []byte) error {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	return r.sync()
+	return syncFolder(folder)
 }
 
-func (r *Records) sync() error {
-	dir, err := os.Open(r.dir)
+func syncFolder(folder string) error {
+	dir, err := os.Open(folder)
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,10 @@ func (r *Records) Forget(volume string) error {
 	return nil
 }
 
-// path is named by a hash, because an id may hold whatever the cloud likes.
-func (r *Records) path(volume string) string {
+func (r *Records) path(volume string) string { return fileOf(r.dir, volume, recordExt) }
+
+// fileOf names the file of a volume by a hash, because an id may hold whatever the cloud likes.
+func fileOf(folder, volume, ext string) string {
 	sum := sha256.Sum256([]byte(volume))
-	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+recordExt)
+	return filepath.Join(folder, hex.EncodeToString(sum[:16])+ext)
 }

@@ -1,0 +1,52 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A record is of the device that it was written for, and of no other. Nothing but a block device has the kernel's number, so
+// the records of this test match nothing; TestAStaleFormatRecord has disks.
+func TestFormatRecords(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "formats")
+	file, err := os.CreateTemp(t.TempDir(), "disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	dev := &Device{file: file, claim: Claim{Volume: "a/../b", Serial: "s"}}
+	f := NewFormats(dir)
+	want := func(when string, wantRecord bool) {
+		t.Helper()
+		onRecord, ofDevice, err := NewFormats(dir).Begun(dev, "ext4") // as the next program
+		if err != nil || onRecord != wantRecord || ofDevice {
+			t.Errorf("%s: Begun = %v, %v, %v, want %v and no device", when, onRecord, ofDevice, err, wantRecord)
+		}
+	}
+	step := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("at first", false)
+	step(f.End(dev.claim.Volume))
+	step(f.Begin(dev, "ext4"))
+	want("without the kernel's number of the disk", true)
+	step(os.WriteFile(f.path(dev.claim.Volume), []byte("{"), 0o600))
+	want("with a file that makes no sense", true)
+	step(f.End(dev.claim.Volume))
+	want("ended", false)
+	step(os.Mkdir(f.path(dev.claim.Volume), 0o700))
+	if _, _, err := f.Begun(dev, "ext4"); err == nil {
+		t.Error("Begun of a record that cannot be read = nil, want an error")
+	}
+	if err := f.Begin(dev, "ext4"); err == nil {
+		t.Error("Begin that cannot write = nil, want an error")
+	}
+	var none *Formats
+	if onRecord, _, err := none.Begun(dev, "ext4"); onRecord || err != nil || none.Begin(dev, "ext4") != nil || none.End("v") != nil {
+		t.Errorf("a nil *Formats remembers: %v, %v", onRecord, err)
+	}
+}

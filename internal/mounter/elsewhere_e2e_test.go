@@ -1,0 +1,44 @@
+//go:build e2e
+
+package mounter
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// TestDeviceThatIsMountedElsewhere: in the node's container the mounts of its host are invisible. A device that
+// the host has mounted is not mounted a second time.
+func TestDeviceThatIsMountedElsewhere(t *testing.T) {
+	for _, fs := range allFilesystems {
+		t.Run(string(fs), func(t *testing.T) {
+			dev, m, dir := newLoop(t, small), New(Config{}), t.TempDir()
+			req := FormatRequest{Volume: "v1", Filesystem: fs}
+			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
+				t.Fatal(err)
+			}
+			host := exec.CommandContext(t.Context(), "unshare", "-m", "--propagation", "private", "sh", "-c",
+				// The copies of the mounts of other tests would keep their devices in use.
+				`awk '$5 ~ "^'"$4"'/" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l
+				mount -t "$1" "$2" "$3" && echo mounted && read -r line`, "sh", string(fs), dev.Path(), dir, os.TempDir())
+			in, err1 := host.StdinPipe()
+			out, err2 := host.StdoutPipe()
+			if err := errors.Join(err1, err2, host.Start()); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := out.Read(make([]byte, 8)); err != nil || n == 0 {
+				t.Fatalf("mount in another namespace: %v", err)
+			}
+			got, err := m.EnsureFormatted(t.Context(), dev, req)
+			if !errors.Is(err, fault.Busy) {
+				t.Errorf("EnsureFormatted = %q, %v, want %v", got, err, fault.Busy)
+			}
+			_ = in.Close()
+			_ = host.Wait()
+		})
+	}
+}
