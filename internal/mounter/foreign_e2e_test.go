@@ -192,7 +192,7 @@ func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
 		if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4, Size: 100 * mib}); err != nil {
 			t.Fatal(err)
 		}
-		if sb, err := readExtSuper(dev.file); err != nil || sb.blocks*sb.blockSize != small {
+		if sb, err := sizeOf(dev, "", Ext4); err != nil || sb.blocks*sb.blockSize != small {
 			t.Errorf("the filesystem has %d bytes, %v, want %d", sb.blocks*sb.blockSize, err, small)
 		}
 	})

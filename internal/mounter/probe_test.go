@@ -300,38 +300,29 @@ func TestGateRules(t *testing.T) {
 	}
 }
 
-func TestExtSuperblock(t *testing.T) {
+func TestExt4Size(t *testing.T) {
 	b := make([]byte, kib)
-	if _, err := parseExtSuper(b); err == nil {
-		t.Error("parseExtSuper(zeros) = nil, want an error")
+	if _, err := ext4Size(b); err == nil {
+		t.Error("ext4Size(zeros) = nil, want an error")
 	}
-	const fourKiB = 2
-	copy(b[0x4:], []byte{0, 0, 4, 0}) // 262144 blocks = 8 groups
-	b[0x18], b[0x38], b[0x39] = fourKiB, 0x53, 0xef
+	copy(b[0x4:], []byte{0, 0, 4, 0}) // 262144 blocks
+	b[0x18], b[0x38], b[0x39] = 2, 0x53, 0xef
 	copy(b[0x20:], []byte{0, 0x80, 0, 0}) // 32768 blocks a group
-	copy(b[0x28:], []byte{0, 0x20, 0, 0}) // 8192 inodes a group
-	b[0x59] = 1                           // of 256 bytes
-	s, err := parseExtSuper(b)
-	if err != nil {
-		t.Fatal(err)
+	b[0x150] = 1                          // of no meaning without 64bit
+	if got, err := ext4Size(b); err != nil || got != (fsSize{262144, 4096, 32768}) {
+		t.Errorf("ext4Size = %+v, %v", got, err)
 	}
-	for size, want := range map[int64]bool{
-		gib - mib: false, gib: false, gib + 4095: false,
-		gib + 2*mib: false, // a new group would not even hold its own tables
-		gib + 4*mib: true, 2 * gib: true,
-	} {
-		if got := s.canGrow(size); got != want {
-			t.Errorf("canGrow(1 GiB %+d) = %v, want %v", size-gib, got, want)
-		}
+	b[0x60] = ext64bit
+	if got, err := ext4Size(b); err != nil || got.blocks != 1<<32+262144 {
+		t.Errorf("ext4Size with 64bit = %+v, %v", got, err)
 	}
 }
 
 func FuzzExtSuperblock(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{0x53, 0xef}, 512), gib)
-	f.Fuzz(func(t *testing.T, b []byte, size int64) {
-		s, err := parseExtSuper(b)
-		if err == nil && size >= 0 && s.canGrow(size) && size < s.blocks*s.blockSize {
-			t.Errorf("canGrow(%d) with %+v: it would shrink", size, s)
+	f.Add(bytes.Repeat([]byte{0x53, 0xef}, 512))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := ext4Size(append(b, make([]byte, kib)...)); err == nil && (s.blocks <= 0 || s.blockSize < kib || s.rest <= 0) {
+			t.Errorf("ext4Size = %+v", s)
 		}
 	})
 }

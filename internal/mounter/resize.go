@@ -42,86 +42,97 @@ func (m *Mounter) growStaged(ctx context.Context, dev BlockDevice, path string, 
 	return err
 }
 
-// growMounted grows a mounted filesystem if it is smaller than its device.
+// growMounted grows a mounted filesystem whose size is less than that of its device.
 func (m *Mounter) growMounted(ctx context.Context, dev BlockDevice, path string, fs Filesystem) error {
 	size, err := dev.Size()
 	if err != nil {
 		return err
 	}
+	f, err := sizeOf(dev, path, fs)
+	if err != nil || size/f.blockSize <= f.blocks {
+		return err
+	}
 	if fs == Ext4 {
-		return growExt4(dev, path, size)
+		err = growExt4(path, size/f.blockSize)
+	} else {
+		err = m.must(context.WithoutCancel(ctx), Command{Name: "xfs_growfs", Args: []string{"-d", path}})
 	}
-	cmd, err := growCommand(path, fs, size)
-	if err != nil || cmd.Name == "" {
+	if err != nil {
 		return err
 	}
-	if err := m.must(context.WithoutCancel(ctx), cmd); err != nil {
-		return err
+	f, err = sizeOf(dev, path, fs)
+	if err == nil && size/f.blockSize-f.blocks >= f.rest {
+		err = fmt.Errorf("%w: the %s grew without an error and is still smaller than its device", fault.Unavailable, fs)
 	}
-	switch again, err := growCommand(path, fs, size); {
-	case err != nil:
-		return err
-	case again.Name != "":
-		return fmt.Errorf("%w: %s reported success but the filesystem is still smaller than its device", fault.Unavailable, cmd.Name)
-	}
-	return nil
+	return err
 }
 
-// ext4Resize is EXT4_IOC_RESIZE_FS, with the new number of blocks. A size that leaves the last group too small the kernel
-// rounds down (fs/ext4/resize.c, ext4_resize_fs). resize2fs does the same to a mounted filesystem, but first opens the device
-// for writing, which a kernel may refuse (bdev_allow_write_mounted).
-const ext4Resize = 0x40086610
+// fsSize is how large a mounted filesystem is. Less than rest may be left of the device: the kernel adds no group that could
+// hold little more than its own tables.
+type fsSize struct{ blocks, blockSize, rest int64 }
 
-// growExt4 grows a mounted ext4 if it is smaller than its device.
-func growExt4(dev BlockDevice, path string, size int64) error {
-	sb, err := readExtSuper(dev.File()) // of a mounted ext4 this is the kernel's own copy
-	if err != nil || !sb.canGrow(size) {
-		return err
+// sizeOf asks a mounted filesystem for its size. What the device has of a mounted ext4's superblock is the kernel's own copy;
+// the superblock of an xfs on the disk may be older.
+func sizeOf(dev BlockDevice, path string, fs Filesystem) (fsSize, error) {
+	switch fs {
+	case Ext4:
+		b := make([]byte, kib)
+		if err := readFull(dev.File(), b, kib); err != nil {
+			return fsSize{}, err
+		}
+		return ext4Size(b)
+	case XFS:
+		b := make([]byte, 112)
+		if err := mountIoctl(path, xfsGeometry, b); err != nil {
+			return fsSize{}, err
+		}
+		ne := binary.NativeEndian
+		f := fsSize{blocks: int64(ne.Uint64(b[32:])), blockSize: int64(ne.Uint32(b[0:])), rest: xfsMinGroup}
+		if f.blockSize <= 0 || f.blocks <= 0 {
+			return fsSize{}, fmt.Errorf("the xfs at %s has an impossible size: %w", path, fault.Precondition)
+		}
+		return f, nil
 	}
+	return fsSize{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
+}
+
+// ext4Size reads a superblock; the places are those of ext4_super_block.
+func ext4Size(b []byte) (fsSize, error) {
+	le := binary.LittleEndian
+	logSize, low, high, incompatible := le.Uint32(b[0x18:]), le.Uint32(b[0x4:]), le.Uint32(b[0x150:]), le.Uint32(b[0x60:])
+	f := fsSize{blocks: int64(low), rest: int64(le.Uint32(b[0x20:]))} // a group
+	if incompatible&ext64bit != 0 {
+		f.blocks |= int64(high) << 32
+	}
+	if le.Uint16(b[0x38:]) != 0xef53 || logSize > 6 || f.blocks <= 0 || f.rest <= 0 {
+		return fsSize{}, fmt.Errorf("the ext4 superblock has an impossible size: %w", fault.FormatDamaged)
+	}
+	f.blockSize = kib << logSize
+	return f, nil
+}
+
+const (
+	// ext4Resize is EXT4_IOC_RESIZE_FS, with the new number of blocks. A size that leaves the last group too small the kernel
+	// rounds down (fs/ext4/resize.c, ext4_resize_fs). resize2fs does the same to a mounted filesystem, but first opens the
+	// device for writing, which a kernel may refuse (bdev_allow_write_mounted).
+	ext4Resize = 0x40086610
+	ext64bit   = 0x80 // EXT4_FEATURE_INCOMPAT_64BIT
+
+	// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, which every kernel has.
+	xfsGeometry = 0x80705864
+	// xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
+	xfsMinGroup = 64
+)
+
+// growExt4 grows a mounted ext4 to a number of blocks.
+func growExt4(path string, blocks int64) error {
 	if !mayGrowExt4() {
 		return errNoCapability
 	}
-	blocks := binary.NativeEndian.AppendUint64(nil, uint64(size/sb.blockSize))
-	if err := mountIoctl(path, ext4Resize, blocks); err != nil {
+	if err := mountIoctl(path, ext4Resize, binary.NativeEndian.AppendUint64(nil, uint64(blocks))); err != nil {
 		return fmt.Errorf("%w; see the kernel's log for why", err)
 	}
 	return nil
-}
-
-// growCommand returns the command that grows the mounted filesystem, or one without a name when it
-// is as large as its device already. It reads the size from the filesystem itself and runs nothing.
-func growCommand(path string, fs Filesystem, size int64) (Command, error) {
-	switch fs {
-	case XFS:
-		grow, err := xfsCanGrow(path, size)
-		if err != nil || !grow {
-			return Command{}, err
-		}
-		return Command{Name: "xfs_growfs", Args: []string{"-d", path}}, nil
-	}
-	return Command{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
-}
-
-// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, which every kernel has.
-const xfsGeometry = 0x80705864
-
-// xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
-const xfsMinGroup = 64
-
-// xfsCanGrow reads the size from the mounted xfs: the superblock on the disk may be older.
-func xfsCanGrow(path string, size int64) (bool, error) {
-	b := make([]byte, 112)
-	if err := mountIoctl(path, xfsGeometry, b); err != nil {
-		return false, err
-	}
-	ne := binary.NativeEndian
-	blockSize, group := int64(ne.Uint32(b[0:])), int64(ne.Uint32(b[8:]))
-	blocks := int64(ne.Uint64(b[32:]))
-	if blockSize <= 0 || group <= 0 || blocks <= 0 {
-		return false, fmt.Errorf("the xfs at %s has an impossible size: %w", path, fault.Precondition)
-	}
-	gain := size/blockSize - blocks
-	return gain > 0 && (blocks%group != 0 || gain >= xfsMinGroup), nil
 }
 
 // must runs a command that has to end with code 0.
