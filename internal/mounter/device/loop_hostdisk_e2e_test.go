@@ -23,9 +23,8 @@ import (
 
 // mkfs has the command that makes each filesystem a pool can lie on.
 var mkfs = map[string][]string{
-	"ext4":  {"mkfs.ext4", "-q", "-F"},
-	"xfs":   {"mkfs.xfs", "-q", "-f"},
-	"btrfs": {"mkfs.btrfs", "-q", "-f"},
+	"ext4": {"mkfs.ext4", "-q", "-F"},
+	"xfs":  {"mkfs.xfs", "-q", "-f"},
 }
 
 // command runs a program that must succeed.
