@@ -27,8 +27,10 @@ const (
 	creatingTag    = "cloudblock-creating"
 	zeroedTag      = "cloudblock-zeroed=" // then a number of bytes
 	blankTag       = "cloudblock-blank="  // then its number of bytes
-	recordTag      = "cloudblock-record." // then two digits of the part's number, a dot and the part
-	recordPart     = 900
+	nameTag        = "cloudblock-name="
+	createdTag     = "cloudblock-created=" // then seconds since 1970
+	pairTag        = "cloudblock-tag="     // then a name, a colon and a value
+	maxTag         = 1024
 	maxGroupRecord = 32 << 10
 	defaultLockDir = "/run/cloudblock-csi"
 	defaultLVMDir  = "/etc/lvm"
@@ -40,12 +42,12 @@ const (
 //	volume group                tags cloudblock-node=NODE and cloudblock-pool=NAME: which node the pool belongs to, and its name
 //	cloudblock-<32 hex>         a volume
 //	cloudblock-growth-<32 hex>  the space by which that volume grows, until it reads as zeros
-//	their tags                  cloudblock-record.NN.PART: the record of the file pool, in base64
+//	their tags                  cloudblock-name=NAME, cloudblock-created=SECONDS and cloudblock-tag=NAME:VALUE: the record
 //	                            cloudblock-creating: it does not read as zeros yet, and its id was not returned
 //	                            cloudblock-zeroed=BYTES: how much of it does
 //	                            cloudblock-blank=BYTES: nothing was written to it since, and it has not grown
 //
-// LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a record.
+// LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a name.
 // The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at its
 // first stage, and LVM itself never does, because the volume has the flag for that.
 //

@@ -126,7 +126,7 @@ func (p *GroupPool) delete(ctx context.Context, ref objectRef, damagedToo bool) 
 			return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.name(ref), fault.Busy)
 		case v == nil: // the volume that was growing was removed by hand
 			return struct{}{}, p.remove(g.Name)
-		case e.Kind == UnderWay || e.Kind == Newer || (e.Kind != Whole && !damagedToo):
+		case e.Kind == UnderWay || (e.Kind != Whole && !damagedToo):
 			return struct{}{}, p.refuse(e)
 		case v.Active != "" && e.Kind != Unfinished:
 			return struct{}{}, fmt.Errorf("delete %s: it is in use by %s; stop that first: %w", p.name(ref), p.device(*v), fault.VolumeInUse)

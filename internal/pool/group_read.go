@@ -108,10 +108,8 @@ func entryOf(id ID, v logicalVolume) Entry {
 	switch {
 	case errors.Is(err, errNoRecord):
 		e.Kind, e.Problem = NoRecord, err.Error()
-	case errors.Is(err, errNewer):
-		e.Kind, e.Problem = Newer, err.Error()
 	case err != nil:
-		e.Kind, e.Problem = Damaged, fmt.Sprintf("its record: %v", err)
+		e.Kind, e.Problem = Damaged, err.Error()
 	case v.Health != "":
 		e.Kind, e.Problem = Damaged, fmt.Sprintf("LVM calls it %s: a disk of its volume group is missing", v.Health)
 	case v.broken != nil:

@@ -1,53 +1,78 @@
 package pool
 
 import (
-	"encoding/base64"
+	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// recordTags returns a record as tags.
+// recordTags returns the tags of a volume.
 func recordTags(r Record) ([]string, error) {
-	data, err := r.encode()
-	if err == nil && len(data) > maxGroupRecord {
-		err = fmt.Errorf("the record of %.200q with its tags has %d bytes, in LVM the maximum is %d: %w", r.Name, len(data), maxGroupRecord, fault.InvalidArgument)
+	tags := []string{nameTag + escape(r.Name), createdTag + strconv.FormatInt(r.Created.Unix(), 10)}
+	for _, t := range r.Tags {
+		tags = append(tags, pairTag+escape(t.Name)+":"+escape(t.Value))
 	}
-	if err != nil {
-		return nil, err
+	total := 0
+	for _, tag := range tags {
+		if len(tag) > maxTag {
+			return nil, fmt.Errorf("the tag %.100q of %.100q has %d characters, in LVM the maximum is %d: %w", tag, r.Name, len(tag), maxTag, fault.InvalidArgument)
+		}
+		total += len(tag)
 	}
-	var tags []string
-	for part := range slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString(data)), recordPart) {
-		tags = append(tags, fmt.Sprintf("%s%02d.%s", recordTag, len(tags), part))
+	if total > maxGroupRecord {
+		return nil, fmt.Errorf("the tags of %.100q have %d bytes, the maximum is %d: %w", r.Name, total, maxGroupRecord, fault.InvalidArgument)
 	}
 	return tags, nil
 }
 
-// errNoRecord: a logical volume has no tags with a record.
-var errNoRecord = errors.New("its tags with the record are missing")
+// errNoRecord: a logical volume has no tag with its name.
+var errNoRecord = errors.New("its tag with the name is missing")
 
-// recordOf reads the record from the tags of a logical volume, with the size of that.
+// recordOf reads the record of a volume from the tags of its logical volume.
 func recordOf(id ID, v logicalVolume) (Record, error) {
-	var text strings.Builder
-	for _, tag := range slices.Sorted(slices.Values(v.tags())) {
-		if rest, found := strings.CutPrefix(tag, recordTag); found {
-			_, part, _ := strings.Cut(rest, ".")
-			text.WriteString(part)
+	r := Record{ID: id, Size: v.Size, State: Ready}
+	for _, tag := range v.tags() {
+		var err error
+		if text, found := strings.CutPrefix(tag, nameTag); found {
+			r.Name, err = unescape(text)
+		}
+		if text, found := strings.CutPrefix(tag, createdTag); found {
+			var seconds int64
+			seconds, err = strconv.ParseInt(text, 10, 64)
+			r.Created = time.Unix(seconds, 0).UTC()
+		}
+		if text, found := strings.CutPrefix(tag, pairTag); found {
+			var p Pair
+			name, value, _ := strings.Cut(text, ":")
+			var nameErr, valueErr error
+			p.Name, nameErr = unescape(name)
+			p.Value, valueErr = unescape(value)
+			r.Tags, err = append(r.Tags, p), errors.Join(nameErr, valueErr)
+		}
+		if err != nil {
+			return Record{}, fmt.Errorf("tag %q: %w", tag, err)
 		}
 	}
-	if text.Len() == 0 {
+	if r.Name == "" {
 		return Record{}, errNoRecord
 	}
-	data, err := base64.RawURLEncoding.DecodeString(text.String())
-	if err != nil {
-		return Record{}, err
-	}
-	r, err := decodeRecord(volumeRef(id), data)
-	if err == nil {
-		r.Size = v.Size
-	}
-	return r, err
+	slices.SortFunc(r.Tags, func(a, b Pair) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
+	})
+	return r, checkName(r.Name)
 }
+
+// escape writes what a tag cannot have, and the characters that separate its parts, as + and two digits.
+func escape(s string) string {
+	s = strings.NewReplacer("+", "%20", "~", "%7E").Replace(url.QueryEscape(s))
+	return strings.ReplaceAll(s, "%", "+")
+}
+
+func unescape(s string) (string, error) { return url.QueryUnescape(strings.ReplaceAll(s, "+", "%")) }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -395,23 +396,43 @@ func TestGroupRecordsKeepWhatTheyAreGiven(t *testing.T) {
 	host := lvm.New(gib)
 	cfg := groupConfig(t, host)
 	p := openGroupPool(t, cfg)
-	tags := []Pair{{"claim", "ä b,c=\"d\"\n"}, {"long", strings.Repeat("x", 3000)}}
-	want, err := p.Create(t.Context(), NewVolume{Name: "näme, with a comma", Size: 16 << 20, Tags: tags})
+	tags := []Pair{{"a~b+c:d", ""}, {"claim", "twice"}, {"claim", "ä b,c=\"d\"\n"}, {"long", strings.Repeat("x", 900)}}
+	want, err := p.Create(t.Context(), NewVolume{Name: "näme, with a comma: 100 %", Size: 16 << 20, Tags: tags})
 	must(t, err)
 	got, err := openGroupPool(t, cfg).Get(t.Context(), want.ID)
 	must(t, err)
-	want.other, got.Record.other = nil, nil
 	if !reflect.DeepEqual(got.Record, want) || got.Kind != Whole {
 		t.Errorf("Get = %+v, want %+v", got, want)
 	}
-	_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: 16 << 20, Tags: []Pair{{"long", strings.Repeat("x", maxGroupRecord)}}})
-	wantKind(t, "Create with a record that is too long", err, fault.InvalidArgument)
 	lv := host.Volume(p.FileName(want.ID))
-	lv.Tags = lv.Tags[1:]
-	if got, err = p.Get(t.Context(), want.ID); err != nil || got.Kind != Damaged {
-		t.Errorf("Get without a part of the record = %+v, %v, want damaged", got, err)
+	allowed := regexp.MustCompile(`^[a-zA-Z0-9_+./=!:&#-]+$`)
+	for _, tag := range lv.Tags {
+		if len(tag) > 1024 || !allowed.MatchString(tag) {
+			t.Errorf("LVM would refuse the tag %q", tag)
+		}
 	}
-	wantKind(t, "Delete of a damaged volume", p.Delete(t.Context(), want.ID), fault.Precondition)
+	plain, err := p.Create(t.Context(), NewVolume{Name: "pvc-1", Size: 16 << 20, Tags: []Pair{{"cloudblock-pvc", "data.0"}}})
+	must(t, err)
+	if has := host.Volume(p.FileName(plain.ID)).Tags; !slices.Contains(has, "cloudblock-name=pvc-1") || !slices.Contains(has, "cloudblock-tag=cloudblock-pvc:data.0") {
+		t.Errorf("the tags are %q, want them plain", has)
+	}
+	for what, tags := range map[string][]Pair{
+		"a tag that is too long": {{"long", strings.Repeat("x", 1024)}},
+		"too many tags":          slices.Repeat([]Pair{{"long", strings.Repeat("x", 900)}}, 40),
+	} {
+		_, err = p.Create(t.Context(), NewVolume{Name: "b", Size: 16 << 20, Tags: tags})
+		wantKind(t, "Create with "+what, err, fault.InvalidArgument)
+	}
+	lv.Tags = append(lv.Tags, "cloudblock-tag=a:+zz")
+	if got, err = p.Get(t.Context(), want.ID); err != nil || got.Kind != Damaged {
+		t.Errorf("Get with a tag that says nothing = %+v, %v, want damaged", got, err)
+	}
+	lv.Tags = slices.DeleteFunc(lv.Tags, func(tag string) bool { return strings.HasPrefix(tag, "cloudblock-name=") })
+	lv.Tags = lv.Tags[:len(lv.Tags)-1]
+	if got, err = p.Get(t.Context(), want.ID); err != nil || got.Kind != NoRecord {
+		t.Errorf("Get without its name = %+v, %v, want no record", got, err)
+	}
+	wantKind(t, "Delete of a volume without its name", p.Delete(t.Context(), want.ID), fault.Precondition)
 }
 
 // The process is killed at each change in turn, before and after its effect. The next process completes the call when it is

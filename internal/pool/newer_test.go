@@ -19,29 +19,6 @@ func rewrite(t *testing.T, file, old, with string) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o600))
 }
 
-// After a roll-back, records and pool.json have fields that this version does not know. It serves the volumes
-// and preserves those fields.
-func TestFieldsOfANewerVersionAreKept(t *testing.T) {
-	const field = `"shade":{"of":"blue","depth":3}`
-	dir := t.TempDir()
-	p := openPool(t, dir)
-	r := mustCreate(t, p, "a", small)
-	record := p.file(volumeRef(r.ID), recordExt)
-	rewrite(t, record, `"state"`, field+`,"state"`)
-	rewrite(t, p.path(metaFile), `"node"`, field+`,"node"`)
-	p = openPool(t, dir)
-	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != Whole {
-		t.Fatalf("Get = %+v, %v, want a whole volume", e, err)
-	}
-	if size, err := p.Grow(t.Context(), r.ID, 2*small); err != nil || size != 2*small {
-		t.Fatalf("Grow = %d, %v", size, err)
-	}
-	if data, err := os.ReadFile(record); err != nil || strings.Count(string(data), field) != 1 || !strings.Contains(string(data), `"size":33554432`) {
-		t.Errorf("after a growth the record is %s, %v, want it to contain %s once", data, err, field)
-	}
-	must(t, p.Delete(t.Context(), r.ID))
-}
-
 // A record of a newer format is not reported as damaged, and not removed.
 func TestRecordsOfANewerVersionAreLeftToIt(t *testing.T) {
 	for name, more := range map[string]string{"a higher number": ``, "a field of another type": `,"size":{"blocks":8}`} {

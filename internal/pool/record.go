@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -54,8 +50,6 @@ type Record struct {
 	// Volume, of a snapshot, is its source volume, which may be deleted.
 	Volume ID     `json:"volume,omitempty"`
 	Tags   []Pair `json:"tags,omitempty"`
-	// other holds the fields that this version does not know. Every rewrite keeps them.
-	other map[string]json.RawMessage
 }
 
 // reserved returns how many bytes the record reserves.
@@ -71,21 +65,11 @@ func (r Record) Tag(name string) string {
 	return ""
 }
 
-// document is a record with its format version, as stored on disk.
+// document is a record with its format number, as stored on disk. A change of the fields raises the number.
 type document struct {
 	Format int `json:"format"`
 	Record
 }
-
-// knownFields are the names of the fields that this version reads and writes.
-var knownFields = func() (names []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[document]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}()
 
 // errNewer is the error for a record of a newer format.
 var errNewer = errors.New("written by a newer version")
@@ -94,13 +78,6 @@ func (r Record) encode() ([]byte, error) {
 	data, err := json.Marshal(document{Format: format, Record: r})
 	if err != nil {
 		return nil, err
-	}
-	if len(r.other) > 0 {
-		other, err := json.Marshal(r.other)
-		if err != nil {
-			return nil, err
-		}
-		data = append(append(data[:len(data)-1], ','), other[1:]...)
 	}
 	if len(data) >= maxMetaLen {
 		// readFile would refuse it.
@@ -122,9 +99,6 @@ func decodeRecord(ref objectRef, data []byte) (Record, error) {
 		return Record{}, err
 	}
 	r := d.Record
-	if r.other, err = otherFields(data); err != nil {
-		return Record{}, err
-	}
 	switch {
 	case d.Format != format:
 		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
@@ -170,21 +144,6 @@ func checkName(name string) error {
 		return fmt.Errorf("name %q is not UTF-8", name)
 	}
 	return nil
-}
-
-// otherFields returns the fields that this version does not know; nil when there are none.
-func otherFields(data []byte) (map[string]json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
-		return slices.ContainsFunc(knownFields, func(k string) bool { return strings.EqualFold(k, name) }) // as package json reads them
-	})
-	if len(fields) == 0 {
-		return nil, nil
-	}
-	return fields, nil
 }
 
 // readFile reads a small regular file. It does not follow a symbolic link.

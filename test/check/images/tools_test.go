@@ -165,7 +165,7 @@ if chroot "$root" /cloudblock-controller volumes --cloud local --local-pool lvm:
 grep "lvm:imagetest: it has no devices file" "$root/tmp/said"
 mkdir -p "$root/etc/lvm/devices"
 own lvmdevices -y --adddev "$device"
-own vgchange --addtag cloudblock-node=n1 imagetest
+own vgchange --addtag cloudblock-node=n1 --addtag cloudblock-pool=default imagetest
 chroot "$root" /cloudblock-controller volumes --cloud local --local-pool lvm:imagetest >"$root/tmp/said" 2>&1
 `
 
