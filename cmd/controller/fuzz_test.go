@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -61,10 +62,7 @@ func FuzzCallsOnLocal(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	decorated, err := decorate(&frugal{Cloud: bare}, logger, prometheus.NewRegistry())
-	if err != nil {
-		f.Fatal(err)
-	}
+	decorated := middleware.Stack(&frugal{Cloud: bare}, wait.Backoff{})
 	service := controller.New(decorated, names)
 	conn := drivertest.Serve(f, driver.Config{Names: names, Features: service.Features(), Log: logger},
 		func(r grpc.ServiceRegistrar) { csi.RegisterControllerServer(r, service) })

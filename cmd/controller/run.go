@@ -11,7 +11,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -19,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // grace is how long calls may go on after the program was told to stop. Kubernetes kills it 30
@@ -91,10 +91,10 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 		go guard.watch(ctx, bare)
 		bare = noting{bare, guard}
 	}
-	decorated, err := decorate(bare, log, registry)
-	if err != nil {
+	if err := register(registry, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
 		return err
 	}
+	decorated := middleware.Stack(bare, wait.Backoff{})
 	reach := &reachability{check: decorated.Check, log: log}
 	if err := reach.register(registry); err != nil {
 		return err
@@ -116,17 +116,4 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}
 	})
-}
-
-// decorate puts around a backend what every backend needs, and registers what is measured of it and
-// of the process.
-func decorate(bare cloud.Cloud, log *zap.Logger, registry *prometheus.Registry) (cloud.Cloud, error) {
-	calls, err := middleware.NewCalls(registry)
-	if err != nil {
-		return nil, err
-	}
-	if err := register(registry, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
-		return nil, err
-	}
-	return middleware.Stack(bare, middleware.Options{Log: log, Calls: calls}), nil
 }

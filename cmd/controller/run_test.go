@@ -29,10 +29,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -175,10 +177,7 @@ func TestRepeatedCreateAnswersTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend := memory.New(memory.Config{})
-	stack, err := decorate(backend, zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stack := middleware.Stack(backend, wait.Backoff{})
 	service := controller.New(stack, names)
 	source, err := service.CreateVolume(t.Context(), createRequest("source"))
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,9 +13,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -35,10 +35,7 @@ func startStack(t *testing.T, cfg memory.Config) *stack {
 		t.Fatal(err)
 	}
 	s := &stack{cloud: memory.New(cfg)}
-	decorated, err := decorate(s.cloud, zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	decorated := middleware.Stack(s.cloud, wait.Backoff{})
 	service := controller.New(decorated, names)
 	conn := drivertest.Serve(t, driver.Config{Names: names, Features: service.Features()},
 		func(r grpc.ServiceRegistrar) { csi.RegisterControllerServer(r, service) })

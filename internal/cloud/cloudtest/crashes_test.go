@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // account is one whose controllers are all alike.
@@ -49,7 +50,7 @@ func races(backend func(c cloud.Cloud) cloud.Cloud) cloudtest.Crashes {
 		Fresh: func(*testing.T) cloudtest.Account {
 			return account{memory.NewAccount(memory.Config{Capabilities: only, Zones: []string{"zone-a", "zone-b"}}), backend}
 		},
-		Stack: func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) },
+		Stack: func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, wait.Backoff{}) },
 		Request: func(name string) cloud.CreateVolumeRequest {
 			return cloud.CreateVolumeRequest{Name: name, Size: cloud.GiB, Zones: []string{"zone-a"}}
 		},

@@ -52,9 +52,8 @@ type Harness struct {
 	// Size is that of the volumes that the suite makes. Zero: Capabilities.SmallestVolume.
 	Size cloud.Bytes
 
-	// Idempotent: the cloud stands behind middleware.Stack, so a repeated create gives the volume
-	// that is there and a second change of one volume may be fault.Busy. Otherwise a taken name is
-	// fault.Conflict.
+	// Idempotent: the cloud stands behind middleware.Stack, so a repeated create gives the volume that is there.
+	// Otherwise a taken name is fault.Conflict.
 	Idempotent bool
 	// Lag is how far the reads of the backend may lag behind its writes.
 	Lag time.Duration

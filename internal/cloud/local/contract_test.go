@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const node = "n-1"
@@ -77,7 +78,7 @@ func noCopies(h cloudtest.Harness) cloudtest.Harness {
 func runContract(t *testing.T, h cloudtest.Harness) {
 	t.Helper()
 	t.Run("bare", func(t *testing.T) { cloudtest.Run(t, h) })
-	stack := func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) }
+	stack := func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, wait.Backoff{}) }
 	t.Run("decorated", func(t *testing.T) { cloudtest.Run(t, h.InStack(stack)) })
 }
 

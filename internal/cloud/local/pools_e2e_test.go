@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 var (
@@ -42,7 +43,7 @@ func openPools(t *testing.T, pools ...local.Pool) (cloud.Cloud, *local.Local) {
 			t.Error(err)
 		}
 	})
-	return middleware.Stack(l, middleware.Options{}), l
+	return middleware.Stack(l, wait.Backoff{}), l
 }
 
 // TestContractOnTwoPools runs the suite over two pools: what it makes with parameters is in the one with a name.

@@ -9,6 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // harness tests accounts of this shape inside the stack.
@@ -62,7 +63,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
-	return h.InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, middleware.Options{}) })
+	return h.InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, wait.Backoff{}) })
 }
 
 func TestContract(t *testing.T) {

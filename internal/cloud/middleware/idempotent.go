@@ -1,15 +1,27 @@
+// Package middleware adds to a cloud.Cloud what every backend needs and none should contain: idempotency and retry. Each
+// decorator embeds the Cloud it wraps and overrides only what it changes; Stack puts them in their order.
 package middleware
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
+
+// Stack wraps a backend into Idempotent and that around Retry, so that a repeated read is not taken for a second call. The
+// backoff is Retry's; without Tries it is DefaultBackoff.
+func Stack(c cloud.Cloud, backoff wait.Backoff) cloud.Cloud {
+	return NewIdempotent(NewRetry(c, backoff))
+}
 
 // Idempotent makes repeated creates converge, as CSI requires. It writes first: in the usual case
 // the name is free and no read is spent.
@@ -149,4 +161,39 @@ func source(s cloud.Source) string {
 	default:
 		return "blank"
 	}
+}
+
+// doubtful is for how long a list is not trusted to show what a create has made.
+const doubtful = 2 * time.Minute
+
+// doubts are the names of the creates with an open outcome, and since when. A list that shows nothing of such
+// a name may be older than what was made. They carry no correctness: another controller has its own.
+type doubts struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+// add takes in a name, and drops those that are too old to matter.
+func (d *doubts) add(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.since, func(_ string, since time.Time) bool { return time.Since(since) > doubtful })
+	if d.since == nil {
+		d.since = map[string]time.Time{}
+	}
+	d.since[name] = time.Now()
+}
+
+// settle ends the doubt: what has the name is known.
+func (d *doubts) settle(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, name)
+}
+
+func (d *doubts) has(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, found := d.since[name]
+	return found && time.Since(since) <= doubtful
 }

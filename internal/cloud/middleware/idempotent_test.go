@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // The failure table says that one name is at most one volume, whatever goes wrong on the way (C1).
@@ -151,7 +152,7 @@ func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 func TestAnAbandonedCreateIsFoundByTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := memory.New(memory.Config{OperationTime: time.Minute, ReadLag: time.Second})
-		c := middleware.Stack(back, middleware.Options{})
+		c := middleware.Stack(back, wait.Backoff{})
 		for _, after := range []time.Duration{time.Second, 30 * time.Second, time.Minute - 1} {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			_, err := c.CreateVolume(ctx, small("a"))

@@ -193,16 +193,12 @@ func TestRetryKeepsTheCauseWhenTheCallerGivesUp(t *testing.T) {
 }
 
 func TestTheStackHasItsOrder(t *testing.T) {
-	c := middleware.Stack(memory.New(memory.Config{}), middleware.Options{})
-	observe, ok := c.(*middleware.Observe)
+	c := middleware.Stack(memory.New(memory.Config{}), wait.Backoff{})
+	idempotent, ok := c.(*middleware.Idempotent)
 	if !ok {
 		t.Fatalf("outermost is %T", c)
 	}
-	idempotent, ok := observe.Cloud.(*middleware.Idempotent)
-	if !ok {
-		t.Fatalf("second is %T", observe.Cloud)
-	}
 	if _, ok := idempotent.Cloud.(*middleware.Retry); !ok {
-		t.Fatalf("third is %T", idempotent.Cloud)
+		t.Fatalf("second is %T", idempotent.Cloud)
 	}
 }

@@ -30,7 +30,7 @@ const (
 
 // stack is the backend as the program runs it.
 func stack(c cloud.Cloud) cloud.Cloud {
-	return middleware.Stack(c, middleware.Options{Backoff: wait.Backoff{Tries: 4, First: time.Millisecond, Max: 5 * time.Millisecond}})
+	return middleware.Stack(c, wait.Backoff{Tries: 4, First: time.Millisecond, Max: 5 * time.Millisecond})
 }
 
 func request(name string) cloud.CreateVolumeRequest {

@@ -18,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // grown makes a volume larger and returns the answer and how long it took.
@@ -96,7 +97,7 @@ func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, cloud.Cloud, cloud.VolumeID) {
 	t.Helper()
 	bare := memory.New(cfg)
-	c := middleware.Stack(bare, middleware.Options{})
+	c := middleware.Stack(bare, wait.Backoff{})
 	v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: 2 * cloud.GiB})
 	if err == nil && attached {
 		_, err = c.Attach(t.Context(), v.ID, "node-1")

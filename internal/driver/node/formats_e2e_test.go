@@ -24,9 +24,13 @@ func (m *cloudMachine) cutOff(v *volume, filesystem string) {
 	v.write(m.t, 128*1024, "an inode table")
 }
 
-func (m *cloudMachine) diskName(v *volume) string { return strings.TrimSuffix(filepath.Base(v.image), ".img") }
+func (m *cloudMachine) diskName(v *volume) string {
+	return strings.TrimSuffix(filepath.Base(v.image), ".img")
+}
 
-func (m *cloudMachine) formats() *device.Formats { return device.NewFormats(filepath.Join(m.dir, "formats")) }
+func (m *cloudMachine) formats() *device.Formats {
+	return device.NewFormats(filepath.Join(m.dir, "formats"))
+}
 
 // again detaches the disk of a volume and attaches what its image file is now.
 func (m *cloudMachine) again(v *volume) {

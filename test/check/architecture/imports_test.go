@@ -51,7 +51,7 @@ var rules = withClouds(map[string]rule{
 	"internal/wait":              {},
 	"internal/host":              {ours: []string{"fault"}, outside: []string{unix, mountInfo}},
 	"internal/telemetry":         {outside: []string{zap}},
-	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "telemetry", "wait"}, outside: []string{zap, prometheus}},
+	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "wait"}},
 	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
 	"internal/pool":              {ours: []string{"fault", "host", "wait"}, outside: []string{unix}},

@@ -18,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts/backend"
 )
@@ -53,11 +54,11 @@ func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err
 
 // serve starts a controller in this process; only memory connects it with its callers and its cloud.
 func serve(ctx context.Context, acc accounts.Account, told []budget.Window, reg prometheus.Registerer) (csi.ControllerClient, func() error, error) {
-	wait, err := budget.NewMetrics(reg)
+	pause, err := budget.NewMetrics(reg)
 	if err != nil {
 		return nil, nil, err
 	}
-	bare, err := backend.Open(ctx, acc, backend.Config{ClusterID: "bench", Limits: told, Budget: wait, SweepEvery: -1})
+	bare, err := backend.Open(ctx, acc, backend.Config{ClusterID: "bench", Limits: told, Budget: pause, SweepEvery: -1})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +66,7 @@ func serve(ctx context.Context, acc accounts.Account, told []budget.Window, reg 
 	if err != nil {
 		return nil, nil, err
 	}
-	service := controller.New(middleware.Stack(bare, middleware.Options{}), names)
+	service := controller.New(middleware.Stack(bare, wait.Backoff{}), names)
 	listener := bufconn.Listen(1 << 18)
 	conn, err := grpc.NewClient("passthrough:///controller", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))

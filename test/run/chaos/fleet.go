@@ -69,7 +69,7 @@ func (f *memoryFleet) start(number int) error {
 		l.sweep, bare = sweepOf(planted, bare), planted
 	}
 	// The real pauses, each of the same length in every repeat of a seed.
-	stack := middleware.Stack(bare, middleware.Options{Backoff: wait.Backoff{Rand: func() float64 { return .5 }}})
+	stack := middleware.Stack(bare, wait.Backoff{Rand: func() float64 { return .5 }})
 	service := controller.New(stack, f.world.Names())
 	listener := bufconn.Listen(connBuffer)
 	l.conn, err = grpc.NewClient("passthrough:///controller", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -15,6 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 var (
@@ -176,7 +177,7 @@ func TestContract(t *testing.T) {
 // A volume's life through what the controller puts around a backend: made, found, attached, grown, snapshotted, restored
 // and deleted, each change twice, as sidecars repeat them.
 func TestLife(t *testing.T) {
-	c := middleware.Stack(open(t, View{Part: part(t)}), middleware.Options{})
+	c := middleware.Stack(open(t, View{Part: part(t)}), wait.Backoff{})
 	caps, ctx := c.Capabilities(), t.Context()
 	req := cloud.CreateVolumeRequest{
 		Name: "pvc-6c4a4ee5-47e4-4e9f-8c1c-0d0a4f4f5a01", Size: account.Size(), Zones: []string{account.Region},

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // memoryBackend is the controller service over the reference backend, which can do everything. It has
@@ -42,7 +43,7 @@ func startMemory(t *testing.T, dir string) (controllerSocket, nodeSocket string)
 	account := memory.NewAccount(memory.Config{
 		Capabilities: caps, Nodes: []memory.Node{{ID: "node-1", Zone: "zone-a"}}, OperationTime: time.Millisecond, Slots: 8,
 	})
-	service := controller.New(middleware.Stack(account.Cluster("a"), middleware.Options{}), names)
+	service := controller.New(middleware.Stack(account.Cluster("a"), wait.Backoff{}), names)
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
