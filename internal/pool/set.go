@@ -86,7 +86,7 @@ func (s *Set) Check(ctx context.Context) error {
 // Close ends the work of this process in volume groups; see GroupPool.Close.
 func (s *Set) Close(ctx context.Context) error {
 	var errs []error
-	for _, p := range s.opened() {
+	for _, p := range s.Opened() {
 		if g, ok := p.(*GroupPool); ok {
 			errs = append(errs, g.Close(ctx))
 		}
@@ -165,7 +165,7 @@ func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 	if err := m.cfg.checkThere(); err != nil {
 		return nil, err
 	}
-	p, err := openStorage(ctx, m.cfg, s.opened)
+	p, err := openStorage(ctx, m.cfg, s.Opened)
 	if err != nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", cmp.Or(m.cfg.Name, DefaultName), err)
 	}
@@ -194,8 +194,8 @@ func (c Config) checkThere() error {
 	return nil
 }
 
-// opened returns the pools that were opened, also those that are missing by now.
-func (s *Set) opened() []Storage {
+// Opened returns the pools that were opened, also those that are missing by now.
+func (s *Set) Opened() []Storage {
 	var pools []Storage
 	for _, name := range s.names() {
 		if p := s.members[name].pool.Load(); p != nil {

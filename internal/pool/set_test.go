@@ -21,7 +21,7 @@ func pair(t *testing.T, dir string) (*Set, *Pool, *Pool) {
 		cfg := Config{Name: name, Dir: filepath.Join(dir, "pool"+name), Node: "n1", IDFile: filepath.Join(dir, "state", "pool-id"+name)}
 		p, err := Open(t.Context(), cfg)
 		must(t, err)
-		p.disk.statfs, p.others = diskOf(100), s.opened
+		p.disk.statfs, p.others = diskOf(100), s.Opened
 		m := &member{cfg: cfg}
 		storage := Storage(p)
 		m.pool.Store(&storage)

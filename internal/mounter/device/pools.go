@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -69,11 +70,37 @@ func (l *Pools) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 
 // Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down.
 func (l *Pools) Number(ctx context.Context, claim Claim) (uint64, error) {
+	h, err := l.blank.parseHandle(claim)
+	if err != nil {
+		return 0, err
+	}
+	if p := l.elsewhere(ctx, h); p != nil {
+		return 0, fmt.Errorf("volume %s is in the pool %s: %w", claim.Volume, p.Name(), fault.NotFound)
+	}
 	number, err := l.blank.Number(ctx, claim)
 	if errors.Is(err, fault.NotFound) {
 		return (&group{blank: l.blank}).Number(ctx, claim)
 	}
 	return number, err
+}
+
+// elsewhere returns the open pool that has what the id names in another one, or nil. Devices have the digits of an id only.
+func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
+	for _, p := range l.pools.Opened() {
+		err := errors.New("the pool that the id names")
+		if p.Name() != h.Pool {
+			switch p := p.(type) {
+			case *pool.Pool:
+				_, err = os.Lstat(p.ImagePath(h.ID))
+			case *pool.GroupPool:
+				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Claim{Volume: h.String()})
+			}
+		}
+		if err == nil {
+			return p
+		}
+	}
+	return nil
 }
 
 // ByNumber is Loop.ByNumber.
