@@ -306,6 +306,25 @@ func TestKilledWithinAnyStep(t *testing.T) {
 	}
 }
 
+// startsOver takes the way out of a first format that was cut off: the volume, which was never mounted, is deleted and made anew.
+func (l *life) startsOver() {
+	l.t.Helper()
+	out := []func(context.Context) error{l.source.Unstage}
+	if l.pair.Attaches() {
+		out = append(out, l.source.Detach)
+	}
+	must(l.t, append(out, l.source.Delete)...)
+	l.source = nil
+	for _, step := range l.steps() {
+		if err := step.run(l.t.Context()); err != nil {
+			l.t.Fatalf("%s after a format that was cut off = %v", step.name, err)
+		}
+		if step.name == "stage" {
+			return
+		}
+	}
+}
+
 // cut runs a step, kills at that moment of it, and repeats the step until it succeeds.
 func (l *life) cut(step lifeStep, who victim, moment time.Duration) {
 	l.t.Helper()
@@ -322,6 +341,10 @@ func (l *life) cut(step lifeStep, who victim, moment time.Duration) {
 	for {
 		err := step.run(ctx)
 		if err == nil {
+			return
+		}
+		if step.name == "stage" && strings.Contains(err.Error(), "CB-FORMAT-UNFINISHED") {
+			l.startsOver()
 			return
 		}
 		select {
