@@ -160,7 +160,7 @@ func found(id identity, super Filesystem, req FormatRequest) (usable bool, err e
 		return false, unfinished(req, "and found on it is "+id.String())
 	case id.is(req.Filesystem) && super == req.Filesystem && id.filesystem == string(super):
 		return true, nil
-	case !id.nothing() && !(id == identity{filesystem: string(req.Filesystem)}):
+	case !id.nothing() && id != (identity{filesystem: string(req.Filesystem)}):
 		return false, fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, id, req.Filesystem)
 	case id.nothing() && (super == "" || req.Begun == BegunOnDevice && super == req.Filesystem):
 		return false, nil

@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // programs runs the real programs and counts them.
@@ -55,14 +53,6 @@ func must(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-}
-
-// mustUnmount unmounts what is mounted at a path.
-func mustUnmount(t *testing.T, dir string) {
-	t.Helper()
-	if err := mounts.Unmount(dir); err != nil {
-		t.Fatal(err)
 	}
 }
 

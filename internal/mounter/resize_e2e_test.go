@@ -56,8 +56,7 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 type failing struct{}
 
 func (failing) Run(ctx context.Context, cmd Command) (Output, error) {
-	switch cmd.Name {
-	case "xfs_growfs":
+	if cmd.Name == "xfs_growfs" {
 		return Output{ExitCode: 1, Stderr: []byte(cmd.Name + ": Input/output error")}, nil
 	}
 	return commands{}.Run(ctx, cmd)
