@@ -151,7 +151,7 @@ func TestCloudDiskOfAnotherVolumeIsLeftAlone(t *testing.T) {
 			t.Errorf("usage of a by %s = nil, want an error", id)
 		}
 	}
-	// Nor does it help to claim a's disk: the refused calls leave nothing behind that a later one could use.
+	// Nor does it help to spec a's disk: the refused calls leave nothing behind that a later one could use.
 	claimant := *a
 	claimant.id = "claimant"
 	claimant.staging, claimant.target = filepath.Join(m.dir, "claimant"), filepath.Join(m.dir, "claimant-target")

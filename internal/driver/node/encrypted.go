@@ -153,7 +153,7 @@ func (s *Server) used(dev *device.Device, at mounter.State) (_ mounter.BlockDevi
 // mappings returns the encrypted mappings that are the volume's: those of its name, whether their disk is here or not, and,
 // to which a vendor's driver gives other names, those that are staged at its paths and those on the disk of that number if
 // the volume is known to be encrypted.
-func (s *Server) mappings(table *mounter.Table, claim device.Claim, number uint64, paths ...string) ([]mounter.Crypt, error) {
+func (s *Server) mappings(table *mounter.Table, spec device.Spec, number uint64, paths ...string) ([]mounter.Crypt, error) {
 	all, err := s.mounts.Crypts()
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -169,7 +169,7 @@ func (s *Server) mappings(table *mounter.Table, claim device.Claim, number uint6
 		}
 	}
 	return slices.DeleteFunc(all, func(c mounter.Crypt) bool {
-		onDisk := claim.Encrypted && number != 0 && slices.Equal(c.Below, []uint64{number})
-		return c.Name != luks.Name(claim.Volume) && !slices.Contains(staged, c.Number) && !onDisk
+		onDisk := spec.Encrypted && number != 0 && slices.Equal(c.Below, []uint64{number})
+		return c.Name != luks.Name(spec.Volume) && !slices.Contains(staged, c.Number) && !onDisk
 	}), nil
 }

@@ -118,7 +118,7 @@ func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.Capa
 			return 0, fmt.Errorf("capacity_range: limit_bytes: no multiple of %d bytes lies between %d and %d: %w",
 				s.sizeStep, required, limit, fault.OutOfRange)
 		}
-		if size, err = s.devices.Grow(ctx, dev.Claim(), required); err != nil {
+		if size, err = s.devices.Grow(ctx, dev.Spec(), required); err != nil {
 			if fault.Of(err) == fault.Exhausted {
 				// The code that tells the resizer to stop: nothing on this node can make it fit.
 				return 0, fmt.Errorf("capacity_range: required_bytes %d: %w: %w", required, fault.OutOfRange, err)

@@ -10,22 +10,22 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
-// recorded fills in which disk a volume is, from what was recorded when it was staged, if the claim has no more than its
+// recorded fills in which disk a volume is, from what was recorded when it was staged, if the spec has no more than its
 // id. known reports whether there is a record.
-func (s *Server) recorded(claim device.Claim) (_ device.Claim, known bool) {
-	record, known := s.records.Recall(claim.Volume)
-	claim.Encrypted = claim.Encrypted || record.Encrypted
-	if known && claim.Name == "" && claim.Serial == "" {
-		claim.Name, claim.Serial = record.Name, record.Serial
+func (s *Server) recorded(spec device.Spec) (_ device.Spec, known bool) {
+	record, known := s.records.Recall(spec.Volume)
+	spec.Encrypted = spec.Encrypted || record.Encrypted
+	if known && spec.Name == "" && spec.Serial == "" {
+		spec.Name, spec.Serial = record.Name, record.Serial
 	}
-	return claim, known
+	return spec, known
 }
 
 // lookup finds the volume's device if it is on this machine now; nil, nil if it is not. An id that no volume can have
 // stays an error.
-func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device, error) {
-	claim, _ = s.recorded(claim)
-	dev, err := s.devices.Lookup(ctx, claim)
+func (s *Server) lookup(ctx context.Context, spec device.Spec) (*device.Device, error) {
+	spec, _ = s.recorded(spec)
+	dev, err := s.devices.Lookup(ctx, spec)
 	if errors.Is(err, fault.NotFound) && !errors.Is(err, fault.InvalidArgument) {
 		return nil, nil //nolint:nilnil // "not there" is an answer here, and every caller asks for it
 	}
@@ -33,20 +33,20 @@ func (s *Server) lookup(ctx context.Context, claim device.Claim) (*device.Device
 }
 
 // find is lookup for calls that also name paths where the volume may be staged or published.
-func (s *Server) find(ctx context.Context, table *mounter.Table, claim device.Claim, paths ...string) (*device.Device, error) {
-	dev, err := s.lookup(ctx, claim)
+func (s *Server) find(ctx context.Context, table *mounter.Table, spec device.Spec, paths ...string) (*device.Device, error) {
+	dev, err := s.lookup(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	full, known := s.recorded(claim)
+	full, known := s.recorded(spec)
 	switch {
 	case dev == nil && !known && full.Name == "" && full.Serial == "":
-		return s.mountedAt(ctx, table, claim.Volume, paths...)
-	case dev == nil || known || (claim.Name == "" && claim.Serial == ""):
+		return s.mountedAt(ctx, table, spec.Volume, paths...)
+	case dev == nil || known || (spec.Name == "" && spec.Serial == ""):
 		return dev, nil
 	}
 	// Only the request says that the disk is this volume's.
-	if err := s.checkUnclaimed(ctx, dev); err != nil {
+	if err := s.checkUnowned(ctx, dev); err != nil {
 		return nil, err
 	}
 	return dev, nil
@@ -72,7 +72,7 @@ func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume str
 			continue
 		}
 		if err == nil {
-			err = s.checkUnclaimed(ctx, dev)
+			err = s.checkUnowned(ctx, dev)
 		}
 		if err != nil {
 			return nil, err
@@ -85,24 +85,24 @@ func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume str
 // identify returns which disk a volume is and the number of its device; 0 if it is not on this machine. It proves
 // nothing and opens no device that is on record: what is mounted is compared by number, and a volume whose device can no
 // longer be proven has to be unpublished and unstaged all the same.
-func (s *Server) identify(ctx context.Context, table *mounter.Table, volume string, paths ...string) (device.Claim, uint64, error) {
-	claim, known := s.recorded(device.Claim{Volume: volume})
-	number, err := s.devices.Number(ctx, claim)
+func (s *Server) identify(ctx context.Context, table *mounter.Table, volume string, paths ...string) (device.Spec, uint64, error) {
+	spec, known := s.recorded(device.Spec{Volume: volume})
+	number, err := s.devices.Number(ctx, spec)
 	if err == nil || !errors.Is(err, fault.NotFound) || errors.Is(err, fault.InvalidArgument) {
-		return claim, number, err
+		return spec, number, err
 	}
 	if known {
-		return claim, 0, nil
+		return spec, 0, nil
 	}
 	dev, err := s.mountedAt(ctx, table, volume, paths...)
 	if err != nil || dev == nil {
-		return claim, 0, err
+		return spec, 0, err
 	}
-	return dev.Claim(), dev.Number(), dev.Close()
+	return dev.Spec(), dev.Number(), dev.Close()
 }
 
-// checkUnclaimed closes and refuses a device that is on record as another volume's.
-func (s *Server) checkUnclaimed(ctx context.Context, dev *device.Device) error {
+// checkUnowned closes and refuses a device that is on record as another volume's.
+func (s *Server) checkUnowned(ctx context.Context, dev *device.Device) error {
 	owners, err := s.owners(ctx, dev)
 	if err == nil && len(owners) > 0 {
 		err = fmt.Errorf("%s is the disk of volume %s: %w", dev.Path(), owners[0], fault.Precondition)
@@ -116,19 +116,19 @@ func (s *Server) checkUnclaimed(ctx context.Context, dev *device.Device) error {
 // owners returns the other volumes that a device is on record as the disk of. It opens none of their devices: one that
 // hangs must not keep this volume from its calls.
 func (s *Server) owners(ctx context.Context, dev *device.Device) ([]string, error) {
-	claims, err := s.records.Others(dev.Claim().Volume)
+	specs, err := s.records.Others(dev.Spec().Volume)
 	if err != nil {
 		return nil, err
 	}
 	var found []string
-	for _, claim := range claims {
-		number, err := s.devices.Number(ctx, claim)
+	for _, spec := range specs {
+		number, err := s.devices.Number(ctx, spec)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("whose disk is %s: %w: %w", dev.Path(), fault.Unavailable, ctx.Err())
 		}
 		// With an error, whatever its name leads to now is not that volume's disk.
 		if err == nil && number == dev.Number() {
-			found = append(found, claim.Volume)
+			found = append(found, spec.Volume)
 		}
 	}
 	return found, nil

@@ -17,7 +17,7 @@ import (
 func (m *cloudMachine) cutOff(v *volume, filesystem string) {
 	m.t.Helper()
 	disks := device.NewByID(device.ByIDConfig{DeviceDir: filepath.Join(m.dir, "by-id")})
-	dev, err := disks.Open(m.t.Context(), device.Claim{Volume: v.id, Name: m.diskName(v), Size: 64 * mib})
+	dev, err := disks.Open(m.t.Context(), device.Spec{Volume: v.id, Name: m.diskName(v), Size: 64 * mib})
 	must(m.t, err)
 	must(m.t, m.formats().Begin(dev, filesystem))
 	must(m.t, dev.Close())

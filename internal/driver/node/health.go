@@ -118,7 +118,7 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 // stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its filesystem, which is
 // the staging path, if there is one. The caller closes the device.
 func (s *Server) stagedAt(ctx context.Context, table *mounter.Table, volume string, paths ...string) (*device.Device, string, error) {
-	dev, err := s.find(ctx, table, device.Claim{Volume: volume}, paths...)
+	dev, err := s.find(ctx, table, device.Spec{Volume: volume}, paths...)
 	if err != nil || dev == nil {
 		return nil, "", err
 	}

@@ -58,7 +58,7 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	if err != nil {
 		return err
 	}
-	dev, err := s.find(ctx, table, u.claim, staging, blockFile(staging))
+	dev, err := s.find(ctx, table, u.spec, staging, blockFile(staging))
 	if err != nil {
 		return err
 	}

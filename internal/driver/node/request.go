@@ -18,7 +18,7 @@ import (
 // use is what a stage or publish request asks for, checked and decoded.
 type use struct {
 	volume     string
-	claim      device.Claim
+	spec       device.Spec
 	context    driver.VolumeContext
 	block      bool
 	filesystem mounter.Filesystem // without block
@@ -60,7 +60,7 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	u := use{
 		volume:  id,
 		context: volume,
-		claim:   device.Claim{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size, Encrypted: volume.LUKS},
+		spec:    device.Spec{Volume: id, Name: volume.DeviceName, Serial: volume.Serial, Size: volume.Size, Encrypted: volume.LUKS},
 		block:   capability.GetBlock() != nil,
 	}
 	switch capability.GetAccessMode().GetMode() {

@@ -35,7 +35,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	dev, attached, err := s.open(ctx, u.claim)
+	dev, attached, err := s.open(ctx, u.spec)
 	if err != nil {
 		release()
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	err = s.runDetached(ctx, release, func(work context.Context) error {
 		err := errors.Join(s.stageRecorded(ctx, work, dev, u, staging), dev.Close())
 		if err != nil && attached {
-			s.release(work, u.claim)
+			s.release(work, u.spec)
 		}
 		return err
 	})
@@ -54,18 +54,18 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 // open finds the device, and says whether it was this call that brought it to the machine.
-func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Device, attached bool, err error) {
-	dev, lookupErr := s.lookup(ctx, claim) // its error may pass while Open waits
+func (s *Server) open(ctx context.Context, spec device.Spec) (dev *device.Device, attached bool, err error) {
+	dev, lookupErr := s.lookup(ctx, spec) // its error may pass while Open waits
 	attached = dev == nil && lookupErr == nil
 	if dev != nil {
 		if err := dev.Close(); err != nil {
 			return nil, false, err
 		}
 	}
-	if dev, err = s.devices.Open(ctx, claim); err != nil {
+	if dev, err = s.devices.Open(ctx, spec); err != nil {
 		if attached {
 			// It may have come and then turned out not to be what was promised.
-			s.release(context.WithoutCancel(ctx), device.Claim{Volume: claim.Volume})
+			s.release(context.WithoutCancel(ctx), device.Spec{Volume: spec.Volume})
 		}
 		return nil, false, err
 	}
@@ -74,8 +74,8 @@ func (s *Server) open(ctx context.Context, claim device.Claim) (dev *device.Devi
 
 // release releases a device after a stage that failed. The call returns the stage's own error; a device that stays is
 // found and used by the next stage, or released by unstage.
-func (s *Server) release(ctx context.Context, claim device.Claim) {
-	if err := s.devices.Release(ctx, claim); err != nil {
+func (s *Server) release(ctx context.Context, spec device.Spec) {
+	if err := s.devices.Release(ctx, spec); err != nil {
 		driver.LogOf(ctx).Warn("device stays after a stage that failed", zap.Error(err))
 	}
 }
@@ -100,7 +100,7 @@ func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u
 				dev.Path(), owners[0], strings.Join(used, ", "), fault.Precondition)
 		}
 	}
-	if err := s.records.Remember(u.claim); err != nil {
+	if err := s.records.Remember(u.spec); err != nil {
 		return err
 	}
 	if err = s.stage(call, work, dev, u, staging); err == nil {

@@ -88,7 +88,7 @@ func (s *Server) noteGone(table *mounter.Table, id, path string) {
 // the device.
 func (s *Server) locate(ctx context.Context, table *mounter.Table, id, path string) (*device.Device, mounter.State, error) {
 	paths := []string{path, blockFile(path)} // a raw block volume is also found by its staging folder
-	dev, err := s.find(ctx, table, device.Claim{Volume: id}, paths...)
+	dev, err := s.find(ctx, table, device.Spec{Volume: id}, paths...)
 	if err != nil {
 		return nil, mounter.State{}, err
 	}

@@ -51,11 +51,11 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	if err != nil {
 		return err
 	}
-	claim, number, err := s.identify(ctx, table, id, staging, node)
+	spec, number, err := s.identify(ctx, table, id, staging, node)
 	if err != nil {
 		return err
 	}
-	mappings, err := s.mappings(table, claim, number, staging, node)
+	mappings, err := s.mappings(table, spec, number, staging, node)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	}
 	if number != 0 {
 		// When it is unmounted, only this leads a repeat to the disk and to the mapping on it.
-		claim.Encrypted = claim.Encrypted || len(mappings) > 0
-		if err := s.records.Remember(claim); err != nil {
+		spec.Encrypted = spec.Encrypted || len(mappings) > 0
+		if err := s.records.Remember(spec); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 		}
 	}
 	// This proves that nothing holds the device any more.
-	if err := s.devices.Release(ctx, claim); err != nil {
+	if err := s.devices.Release(ctx, spec); err != nil {
 		return err
 	}
 	// Last: until here a repeat still needs it.

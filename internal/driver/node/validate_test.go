@@ -22,17 +22,17 @@ import (
 // emptyMachine has no disks, and counts how often it was asked for one.
 type emptyMachine struct{ asked atomic.Int64 }
 
-func (m *emptyMachine) Open(context.Context, device.Claim) (*device.Device, error) {
+func (m *emptyMachine) Open(context.Context, device.Spec) (*device.Device, error) {
 	m.asked.Add(1)
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
 }
 
-func (m *emptyMachine) Lookup(context.Context, device.Claim) (*device.Device, error) {
+func (m *emptyMachine) Lookup(context.Context, device.Spec) (*device.Device, error) {
 	m.asked.Add(1)
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
 }
 
-func (m *emptyMachine) Number(context.Context, device.Claim) (uint64, error) {
+func (m *emptyMachine) Number(context.Context, device.Spec) (uint64, error) {
 	m.asked.Add(1)
 	return 0, fmt.Errorf("no disk: %w", fault.NotFound)
 }
@@ -42,9 +42,9 @@ func (m *emptyMachine) ByNumber(context.Context, string, uint64) (*device.Device
 	return nil, fmt.Errorf("no disk: %w", fault.NotFound)
 }
 
-func (m *emptyMachine) Release(context.Context, device.Claim) error { m.asked.Add(1); return nil }
+func (m *emptyMachine) Release(context.Context, device.Spec) error { m.asked.Add(1); return nil }
 
-func (m *emptyMachine) Grow(context.Context, device.Claim, int64) (int64, error) {
+func (m *emptyMachine) Grow(context.Context, device.Spec, int64) (int64, error) {
 	m.asked.Add(1)
 	return 0, errors.New("nothing to grow")
 }

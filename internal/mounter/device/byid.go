@@ -85,16 +85,16 @@ const rescanEvery = 250 * time.Millisecond
 
 // Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size, and that no other
 // disk has the same identity.
-func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
-	if claim.Name == "" && claim.Serial == "" {
-		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", claim.Volume, fault.InvalidArgument)
+func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
+	if spec.Name == "" && spec.Serial == "" {
+		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", spec.Volume, fault.InvalidArgument)
 	}
 	changes, stop := watch(b.deviceDir)
 	defer stop()
 	tick := time.NewTicker(rescanEvery)
 	defer tick.Stop()
 	for {
-		dev, err := b.Lookup(ctx, claim)
+		dev, err := b.Lookup(ctx, spec)
 		if err == nil {
 			if err = b.alone(ctx, dev); err != nil {
 				return nil, errors.Join(err, dev.Close())
@@ -123,13 +123,13 @@ func (b *ByID) Open(ctx context.Context, claim Claim) (*Device, error) {
 var errNotYet = errors.New("may appear later")
 
 // Lookup finds the disk if it is there now.
-func (b *ByID) Lookup(ctx context.Context, claim Claim) (*Device, error) {
-	if err := checkName(claim.Name); err != nil {
+func (b *ByID) Lookup(ctx context.Context, spec Spec) (*Device, error) {
+	if err := checkName(spec.Name); err != nil {
 		return nil, err
 	}
-	dev, err := b.lookup(ctx, claim)
+	dev, err := b.lookup(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("find the device of volume %s: %w", claim.Volume, err)
+		return nil, fmt.Errorf("find the device of volume %s: %w", spec.Volume, err)
 	}
 	if err := dev.Verify(ctx); err != nil {
 		return nil, errors.Join(err, dev.Close())
@@ -137,11 +137,11 @@ func (b *ByID) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	return dev, nil
 }
 
-func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
+func (b *ByID) lookup(ctx context.Context, spec Spec) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
-	kernel, byLink, err := b.find(ctx, claim)
+	kernel, byLink, err := b.find(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -154,25 +154,25 @@ func (b *ByID) lookup(ctx context.Context, claim Claim) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w: %w: %w", path, fault.Unavailable, errNotYet, err)
 	}
-	return newDevice(f, path, claim, func(ctx context.Context, d *Device) error {
+	return newDevice(f, path, spec, func(ctx context.Context, d *Device) error {
 		return b.verify(ctx, d, kernel, byLink)
 	})
 }
 
-// verify proves once more that the open disk is the claimed one. It also refuses when the link that
+// verify proves once more that the open disk is the one of the spec. It also refuses when the link that
 // led here leads elsewhere by now: the machine's disks have changed meanwhile.
 func (b *ByID) verify(ctx context.Context, d *Device, kernel string, byLink bool) error {
 	changed := func(why string) error {
-		return fmt.Errorf("device %s of volume %s: %w: %s: %w", d.path, d.claim.Volume, fault.Unavailable, why, errNotYet)
+		return fmt.Errorf("device %s of volume %s: %w: %s: %w", d.path, d.spec.Volume, fault.Unavailable, why, errNotYet)
 	}
 	number, err := readText(filepath.Join(b.sysDir, "block", kernel, "dev"))
 	if err != nil || number != fmt.Sprintf("%d:%d", unix.Major(d.number), unix.Minor(d.number)) {
 		return changed("the disk has gone or another one has its name")
 	}
-	if err := errors.Join(b.prove(ctx, kernel, d.claim), b.checkFree(kernel)); err != nil {
+	if err := errors.Join(b.prove(ctx, kernel, d.spec), b.checkFree(kernel)); err != nil {
 		return err
 	}
-	if byLink && b.linked(d.claim.Name) != kernel {
+	if byLink && b.linked(d.spec.Name) != kernel {
 		return changed("its link no longer leads to it")
 	}
 	return nil
@@ -187,11 +187,11 @@ func (b *ByID) linked(name string) string {
 	return filepath.Base(target)
 }
 
-// find returns the kernel's name of the claimed disk: the one its link leads to or, where that one
+// find returns the kernel's name of the disk of the spec: the one its link leads to or, where that one
 // is not it, the one among all disks that has this identity. It opens no disk. A disk that the machine has mounted is
 // refused.
-func (b *ByID) find(ctx context.Context, claim Claim) (kernel string, byLink bool, err error) {
-	if kernel, byLink, err = b.search(ctx, claim); err == nil {
+func (b *ByID) find(ctx context.Context, spec Spec) (kernel string, byLink bool, err error) {
+	if kernel, byLink, err = b.search(ctx, spec); err == nil {
 		err = b.checkFree(kernel)
 	}
 	if err != nil {
@@ -200,16 +200,16 @@ func (b *ByID) find(ctx context.Context, claim Claim) (kernel string, byLink boo
 	return kernel, byLink, nil
 }
 
-func (b *ByID) search(ctx context.Context, claim Claim) (kernel string, byLink bool, err error) {
+func (b *ByID) search(ctx context.Context, spec Spec) (kernel string, byLink bool, err error) {
 	var reason error
-	if claim.Name != "" {
-		if kernel = b.linked(claim.Name); kernel != "" {
-			if reason = b.prove(ctx, kernel, claim); reason == nil {
+	if spec.Name != "" {
+		if kernel = b.linked(spec.Name); kernel != "" {
+			if reason = b.prove(ctx, kernel, spec); reason == nil {
 				return kernel, true, nil
 			}
 		}
 	}
-	matches, err := b.matches(ctx, claim)
+	matches, err := b.matches(ctx, spec)
 	switch {
 	case err != nil:
 		return "", false, err
@@ -230,38 +230,38 @@ func errSeveral(kernels []string) error {
 	return fmt.Errorf("disks %s all have its identity: %w", strings.Join(kernels, ", "), fault.DeviceIdentity)
 }
 
-// alone returns an error if other disks have the claimed identity too, wherever the link leads: a volume
+// alone returns an error if other disks have the identity of the spec too, wherever the link leads: a volume
 // that was renamed while it was attached keeps its old name here, and another may have that name by now. What a
 // loop device has for an identity is the name of a file, which many folders may have.
 func (b *ByID) alone(ctx context.Context, d *Device) error {
 	if strings.HasPrefix(filepath.Base(d.path), "loop") {
 		return nil
 	}
-	matches, err := b.matches(ctx, d.claim)
+	matches, err := b.matches(ctx, d.spec)
 	if err == nil && len(matches) > 1 {
-		err = fmt.Errorf("find the device of volume %s: %w", d.claim.Volume, errSeveral(matches))
+		err = fmt.Errorf("find the device of volume %s: %w", d.spec.Volume, errSeveral(matches))
 	}
 	return err
 }
 
-// matches returns the kernel's names of all disks that have the claimed identity.
-func (b *ByID) matches(ctx context.Context, claim Claim) ([]string, error) {
+// matches returns the kernel's names of all disks that have the identity of the spec.
+func (b *ByID) matches(ctx context.Context, spec Spec) ([]string, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
 	}
 	var found []string
 	for _, entry := range all {
-		if b.prove(ctx, entry.Name(), claim) == nil {
+		if b.prove(ctx, entry.Name(), spec) == nil {
 			found = append(found, entry.Name())
 		}
 	}
 	return found, nil
 }
 
-// prove returns an error if the disk is not the claimed one: fault.NotFound for another disk, and
+// prove returns an error if the disk is not the one of the spec: fault.NotFound for another disk, and
 // fault.DeviceIdentity for one that cannot or must not be used.
-func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
+func (b *ByID) prove(ctx context.Context, kernel string, spec Spec) error {
 	id, err := b.identity(ctx, kernel)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !b.exists(kernel):
@@ -275,7 +275,7 @@ func (b *ByID) prove(ctx context.Context, kernel string, claim Claim) error {
 			kernel, fault.DeviceIdentity, b.deviceDir)
 	case !id.loop && !b.isVolume(id):
 		return fmt.Errorf("%w: %s is no volume of this cloud (its identity is %q)", fault.NotFound, kernel, append(id.serials, id.links...))
-	case !id.proves(claim):
+	case !id.proves(spec):
 		return fmt.Errorf("%w: %s is another disk (its identity is %q)", fault.NotFound, kernel, append(id.serials, id.links...))
 	}
 	return nil
@@ -307,8 +307,8 @@ func (b *ByID) exists(kernel string) bool {
 }
 
 // Grow returns the disk's size as it is: growing is the cloud's business.
-func (b *ByID) Grow(ctx context.Context, claim Claim, _ int64) (int64, error) {
-	dev, err := b.Lookup(ctx, claim)
+func (b *ByID) Grow(ctx context.Context, spec Spec, _ int64) (int64, error) {
+	dev, err := b.Lookup(ctx, spec)
 	if err != nil {
 		return 0, err
 	}

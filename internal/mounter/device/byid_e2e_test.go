@@ -76,11 +76,11 @@ func TestByIDOpensARealDevice(t *testing.T) {
 	const size = 8 << 20
 	dir := t.TempDir()
 	b := NewByID(ByIDConfig{DeviceDir: dir})
-	claim := Claim{Volume: "v1", Name: "cloud_vol-1", Size: size}
+	spec := Spec{Volume: "v1", Name: "cloud_vol-1", Size: size}
 
 	// F10: the link is there but leads to another disk; the right one comes later, without a link.
-	relink(t, dir, claim.Name, plug(t, "cloud_other.img", size))
-	if _, err := b.Lookup(t.Context(), claim); !errors.Is(err, fault.NotFound) {
+	relink(t, dir, spec.Name, plug(t, "cloud_other.img", size))
+	if _, err := b.Lookup(t.Context(), spec); !errors.Is(err, fault.NotFound) {
 		t.Fatalf("Lookup by a stale link = %v, want %v", err, fault.NotFound)
 	}
 	plugged := make(chan string, 1)
@@ -88,7 +88,7 @@ func TestByIDOpensARealDevice(t *testing.T) {
 	defer timer.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	dev, err := b.Open(ctx, claim)
+	dev, err := b.Open(ctx, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,20 +102,20 @@ func TestByIDOpensARealDevice(t *testing.T) {
 	}
 
 	t.Run("a size above the device's is refused", func(t *testing.T) {
-		if _, err := b.Open(t.Context(), Claim{Volume: "v1", Name: claim.Name, Size: size + 1}); !errors.Is(err, fault.Precondition) {
+		if _, err := b.Open(t.Context(), Spec{Volume: "v1", Name: spec.Name, Size: size + 1}); !errors.Is(err, fault.Precondition) {
 			t.Errorf("Open = %v, want %v", err, fault.Precondition)
 		}
 	})
 	t.Run("the usual directory takes no loop device", func(t *testing.T) {
 		real := NewByID(ByIDConfig{})
 		real.deviceDir = dir // only the place differs, not what is allowed
-		if _, err := real.Lookup(t.Context(), claim); err == nil {
+		if _, err := real.Lookup(t.Context(), spec); err == nil {
 			t.Error("Lookup of a loop device succeeded")
 		}
 	})
 	t.Run("a link that moves on after the open is noticed", func(t *testing.T) {
-		relink(t, dir, claim.Name, kernel)
-		dev, err := b.Open(t.Context(), claim)
+		relink(t, dir, spec.Name, kernel)
+		dev, err := b.Open(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,19 +123,19 @@ func TestByIDOpensARealDevice(t *testing.T) {
 		if err := dev.Verify(t.Context()); err != nil {
 			t.Errorf("Verify before = %v", err)
 		}
-		relink(t, dir, claim.Name, plug(t, "cloud_other.img", size))
+		relink(t, dir, spec.Name, plug(t, "cloud_other.img", size))
 		if err := dev.Verify(t.Context()); !errors.Is(err, fault.Unavailable) {
 			t.Errorf("Verify after = %v, want %v", err, fault.Unavailable)
 		}
 	})
 	t.Run("release and growth leave the disk as it is", func(t *testing.T) {
-		if got, err := b.Grow(t.Context(), claim, 2*size); got != size || err != nil {
+		if got, err := b.Grow(t.Context(), spec, 2*size); got != size || err != nil {
 			t.Errorf("Grow = %d, %v, want %d", got, err, size)
 		}
-		if err := b.Release(t.Context(), claim); err != nil {
+		if err := b.Release(t.Context(), spec); err != nil {
 			t.Errorf("Release = %v", err)
 		}
-		if err := b.Release(t.Context(), Claim{Volume: "gone", Name: "cloud_gone"}); err != nil {
+		if err := b.Release(t.Context(), Spec{Volume: "gone", Name: "cloud_gone"}); err != nil {
 			t.Errorf("Release of a disk that is not here = %v, want nil", err)
 		}
 	})

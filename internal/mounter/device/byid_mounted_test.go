@@ -93,19 +93,19 @@ func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 				LinkPrefix: "virtio-", MayBeVolume: regexp.MustCompile(`^[a-z0-9]{20}$`).MatchString, Mounts: filepath.Join(m.root, "mountinfo"),
 				KubeletDir: kubelet,
 			})
-			claim := Claim{Volume: "v1", Name: "virtio-" + tc.serial, Serial: tc.serial}
-			_, err := b.Number(t.Context(), claim)
+			spec := Spec{Volume: "v1", Name: "virtio-" + tc.serial, Serial: tc.serial}
+			_, err := b.Number(t.Context(), spec)
 			if fault.Of(err) != tc.kind || (err == nil) != (tc.kind == fault.None) {
 				t.Errorf("Number = %v, want kind %q", err, tc.kind)
 			}
-			err = b.verify(t.Context(), &Device{path: "/dev/vdb", number: unix.Mkdev(252, 16), claim: claim}, "vdb", true)
+			err = b.verify(t.Context(), &Device{path: "/dev/vdb", number: unix.Mkdev(252, 16), spec: spec}, "vdb", true)
 			if fault.Of(err) != tc.kind || (err == nil) != (tc.kind == fault.None) {
 				t.Errorf("verify = %v, want kind %q", err, tc.kind)
 			}
 			if tc.kind == fault.None {
 				return // there is no node to open
 			}
-			if _, err := b.Lookup(t.Context(), claim); fault.Of(err) != tc.kind {
+			if _, err := b.Lookup(t.Context(), spec); fault.Of(err) != tc.kind {
 				t.Errorf("Lookup = %v, want kind %q", err, tc.kind)
 			}
 			if _, err := b.ByNumber(t.Context(), "v1", unix.Mkdev(252, 16)); fault.Of(err) != tc.kind {

@@ -15,8 +15,8 @@ import (
 // Release proves that no program on this machine has the disk mounted or in exclusive use any more, in whatever mount
 // namespace, and writes what is cached to it: the cloud is about to detach it. fault.Busy while a program has
 // it. A disk that is not here any more needs nothing.
-func (b *ByID) Release(ctx context.Context, claim Claim) error {
-	dev, err := b.Lookup(ctx, Claim{Volume: claim.Volume, Name: claim.Name, Serial: claim.Serial})
+func (b *ByID) Release(ctx context.Context, spec Spec) error {
+	dev, err := b.Lookup(ctx, Spec{Volume: spec.Volume, Name: spec.Name, Serial: spec.Serial})
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -38,9 +38,9 @@ func (d *Device) flushAlone(ctx context.Context) error {
 	})
 	switch {
 	case busy(err):
-		return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: %s", d.path, d.claim.Volume, fault.Busy, holderOf(d.number))
+		return fmt.Errorf("%s of volume %s is unmounted here but in use still: %w: %s", d.path, d.spec.Volume, fault.Busy, holderOf(d.number))
 	case err != nil:
-		return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
+		return fmt.Errorf("open %s of volume %s alone: %w: %w", d.path, d.spec.Volume, fault.Unavailable, err)
 	}
 	return d.flush(alone)
 }
@@ -58,7 +58,7 @@ func (d *Device) flush(alone *os.File) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err = errors.Join(err, alone.Close()); err != nil {
-		return fmt.Errorf("flush %s of volume %s: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
+		return fmt.Errorf("flush %s of volume %s: %w: %w", d.path, d.spec.Volume, fault.Unavailable, err)
 	}
 	return nil
 }

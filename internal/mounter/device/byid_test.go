@@ -78,13 +78,13 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 	do := func(name string) string { return string(page(designator(2, 0, 0, name))) }
 	tests := map[string]struct {
 		set    func(machine)
-		claim  Claim
+		spec   Spec
 		kernel string
 		kind   fault.Kind
 	}{
 		"a link and a serial that agree": {
 			func(m machine) { m.virtio("vdb", "epd1"); m.link("virtio-epd1", "vdb") },
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
 		},
 		"crossed links: each volume is found by its serial": {
 			func(m machine) {
@@ -93,7 +93,7 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 				m.link("virtio-epd1", "vdc")
 				m.link("virtio-epd2", "vdb")
 			},
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "vdb", fault.None,
 		},
 		"crossed links, and only the link's name is known": {
 			func(m machine) {
@@ -102,19 +102,19 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 				m.link("scsi-0DO_Volume_pvc-1", "sdb")
 				m.link("scsi-0DO_Volume_pvc-2", "sda")
 			},
-			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "sda", fault.None,
+			Spec{Name: "scsi-0DO_Volume_pvc-1"}, "sda", fault.None,
 		},
 		"a link that leads to another volume's disk is not believed": {
 			func(m machine) { m.virtio("vdb", "epd2"); m.link("virtio-epd1", "vdb") },
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.NotFound,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "", fault.NotFound,
 		},
 		"a link that leads nowhere, and the disk under another name": {
 			func(m machine) { m.virtio("vdd", "epd1"); m.link("virtio-epd1", "vdb") },
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "vdd", fault.None,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "vdd", fault.None,
 		},
 		"no link at all, but the disk is there": {
 			func(m machine) { m.scsi("sda", "Linode", do("vol-1")) },
-			Claim{Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}, "sda", fault.None,
+			Spec{Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}, "sda", fault.None,
 		},
 		"a SCSI disk that hides its page is refused": {
 			func(m machine) {
@@ -122,61 +122,61 @@ func TestFindProvesWhoTheDiskIs(t *testing.T) {
 				_ = os.Remove(filepath.Join(m.root, "sys/block/sda/device/vpd_pg83"))
 				m.link("scsi-0DO_Volume_pvc-1", "sda")
 			},
-			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
+			Spec{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
 		},
 		"a SCSI disk whose page is cut off is refused": {
 			func(m machine) { m.scsi("sda", "DO", do("pvc-1")[:6]); m.link("scsi-0DO_Volume_pvc-1", "sda") },
-			Claim{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
+			Spec{Name: "scsi-0DO_Volume_pvc-1"}, "", fault.Precondition,
 		},
 		"a virtio disk with an empty serial is refused": {
 			func(m machine) { m.virtio("vdb", "\n"); m.link("virtio-epd1", "vdb") },
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
 		},
 		"a disk of an unknown bus is refused": {
 			func(m machine) { m.symlink("/bus/xen", "sys/block/xvdb/device/subsystem"); m.link("xen-1", "xvdb") },
-			Claim{Name: "xen-1", Serial: "1"}, "", fault.Precondition,
+			Spec{Name: "xen-1", Serial: "1"}, "", fault.Precondition,
 		},
 		"a serial cut by virtio still matches": {
 			func(m machine) { m.virtio("vdb", "abcdefghijklmnopqrst") },
-			Claim{Serial: "abcdefghijklmnopqrstuvwxyz"}, "vdb", fault.None,
+			Spec{Serial: "abcdefghijklmnopqrstuvwxyz"}, "vdb", fault.None,
 		},
 		"a serial that merely begins alike does not": {
 			func(m machine) { m.virtio("vdb", "epd12") },
-			Claim{Serial: "epd1"}, "", fault.NotFound,
+			Spec{Serial: "epd1"}, "", fault.NotFound,
 		},
 		"a SCSI name is never taken for its beginning": {
 			func(m machine) { m.scsi("sda", "DO", do("abcdefghijklmnopqrst")) },
-			Claim{Serial: "abcdefghijklmnopqrstu"}, "", fault.NotFound,
+			Spec{Serial: "abcdefghijklmnopqrstu"}, "", fault.NotFound,
 		},
 		"two disks with one serial are refused": {
 			func(m machine) { m.virtio("vdb", "epd1"); m.virtio("vdc", "epd1") },
-			Claim{Serial: "epd1"}, "", fault.Precondition,
+			Spec{Serial: "epd1"}, "", fault.Precondition,
 		},
 		"a loop device is refused": {
 			func(m machine) {
 				m.write("sys/block/loop0/loop/backing_file", "/tmp/virtio-epd1.img\n")
 				m.link("virtio-epd1", "loop0")
 			},
-			Claim{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
+			Spec{Name: "virtio-epd1", Serial: "epd1"}, "", fault.Precondition,
 		},
 		"an NVMe disk is found by its serial": {
 			func(m machine) {
 				m.symlink("/sys/class/nvme", "sys/block/nvme0n1/device/subsystem")
 				m.write("sys/block/nvme0n1/device/serial", "vol1  \n")
 			},
-			Claim{Serial: "vol1"}, "nvme0n1", fault.None,
+			Spec{Serial: "vol1"}, "nvme0n1", fault.None,
 		},
-		"a claim that knows nothing finds nothing": {
-			func(m machine) { m.virtio("vdb", "epd1") }, Claim{}, "", fault.NotFound,
+		"a spec that knows nothing finds nothing": {
+			func(m machine) { m.virtio("vdb", "epd1") }, Spec{}, "", fault.NotFound,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			tc.set(m)
-			kernel, _, err := m.resolver().find(t.Context(), tc.claim)
+			kernel, _, err := m.resolver().find(t.Context(), tc.spec)
 			if kernel != tc.kernel || fault.Of(err) != tc.kind {
-				t.Errorf("find(%+v) = %q, %v, want %q and kind %q", tc.claim, kernel, err, tc.kernel, tc.kind)
+				t.Errorf("find(%+v) = %q, %v, want %q and kind %q", tc.spec, kernel, err, tc.kernel, tc.kind)
 			}
 			if is := errors.Is(err, fault.DeviceIdentity); is != (tc.kind == fault.Precondition) {
 				t.Errorf("the reason of %v is %q", err, string(fault.ReasonOf(err)))
@@ -192,12 +192,12 @@ func TestADiskOfTheMachineIsNeverTakenForAVolume(t *testing.T) {
 	m.scsi("sdb", "QEMU", string(page(designator(2, 0, 0, "root"))))
 	b := m.resolver()
 	b.linkPrefix = "scsi-0DO_Volume_"
-	for claim, want := range map[Claim]string{
+	for spec, want := range map[Spec]string{
 		{Serial: "pvc-1"}: "sda", {Name: "scsi-0DO_Volume_pvc-1"}: "sda", {Serial: "root"}: "", {Name: "virtio-root"}: "", {Name: "scsi-0QEMU_Volume_root"}: "",
 	} {
-		kernel, _, err := b.find(t.Context(), claim)
+		kernel, _, err := b.find(t.Context(), spec)
 		if kernel != want || (want == "") != errors.Is(err, fault.NotFound) {
-			t.Errorf("find(%+v) = %q, %v, want %q", claim, kernel, err, want)
+			t.Errorf("find(%+v) = %q, %v, want %q", spec, kernel, err, want)
 		}
 	}
 }
@@ -207,9 +207,9 @@ func TestADiskWhoseNameHasPassedOnIsNoLongerProven(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
 	m.write("sys/block/vdb/dev", "252:16\n")
-	claim := Claim{Volume: "v1", Serial: "epd1"}
+	spec := Spec{Volume: "v1", Serial: "epd1"}
 	for number, want := range map[uint64]fault.Kind{unix.Mkdev(252, 16): fault.None, unix.Mkdev(252, 32): fault.Unavailable} {
-		err := m.resolver().verify(t.Context(), &Device{path: "/dev/vdb", number: number, claim: claim}, "vdb", false)
+		err := m.resolver().verify(t.Context(), &Device{path: "/dev/vdb", number: number, spec: spec}, "vdb", false)
 		if fault.Of(err) != want || (err == nil) != (want == fault.None) {
 			t.Errorf("verify of device number %#x = %v, want %q", number, err, want)
 		}
@@ -221,10 +221,10 @@ func TestNumberOpensNoDisk(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
 	m.write("sys/block/vdb/dev", "252:16\n")
-	if got, err := m.resolver().Number(t.Context(), Claim{Volume: "v1", Serial: "epd1"}); got != unix.Mkdev(252, 16) || err != nil {
+	if got, err := m.resolver().Number(t.Context(), Spec{Volume: "v1", Serial: "epd1"}); got != unix.Mkdev(252, 16) || err != nil {
 		t.Errorf("Number = %#x, %v, want 252:16", got, err)
 	}
-	if _, err := m.resolver().Number(t.Context(), Claim{Volume: "v2", Serial: "epd2"}); !errors.Is(err, fault.NotFound) {
+	if _, err := m.resolver().Number(t.Context(), Spec{Volume: "v2", Serial: "epd2"}); !errors.Is(err, fault.NotFound) {
 		t.Errorf("Number of a disk that is not here = %v, want %v", err, fault.NotFound)
 	}
 }
@@ -232,9 +232,9 @@ func TestNumberOpensNoDisk(t *testing.T) {
 func TestMessagesRepeatNothingOfTheRequest(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
-	for _, claim := range []Claim{{Volume: "v1", Name: "secret-name"}, {Volume: "v1", Serial: "secret-serial"}, {Volume: "v1", Name: "../secret"}} {
-		if _, err := m.resolver().Lookup(t.Context(), claim); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("Lookup(%+v) = %v, want an error that does not repeat it", claim, err)
+	for _, spec := range []Spec{{Volume: "v1", Name: "secret-name"}, {Volume: "v1", Serial: "secret-serial"}, {Volume: "v1", Name: "../secret"}} {
+		if _, err := m.resolver().Lookup(t.Context(), spec); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Lookup(%+v) = %v, want an error that does not repeat it", spec, err)
 		}
 	}
 }
@@ -242,10 +242,10 @@ func TestMessagesRepeatNothingOfTheRequest(t *testing.T) {
 func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 	m := newMachine(t)
 	for _, name := range []string{"../../etc/passwd", "..", ".", "a/b", "a\x00b", "/dev/sda"} {
-		if _, err := m.resolver().Lookup(t.Context(), Claim{Name: name}); !errors.Is(err, fault.InvalidArgument) {
+		if _, err := m.resolver().Lookup(t.Context(), Spec{Name: name}); !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("Lookup(name %q) = %v, want %v", name, err, fault.InvalidArgument)
 		}
-		if _, err := m.resolver().Open(t.Context(), Claim{Name: name}); !errors.Is(err, fault.InvalidArgument) {
+		if _, err := m.resolver().Open(t.Context(), Spec{Name: name}); !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("Open(name %q) = %v, want %v", name, err, fault.InvalidArgument)
 		}
 	}
@@ -254,18 +254,18 @@ func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 // A volume that was renamed while it was attached keeps its name on the machine; the link says nothing of that.
 func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
 	name := string(page(designator(2, 0, 0, "vol-1")))
-	claim := Claim{Volume: "v1", Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}
+	spec := Spec{Volume: "v1", Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}
 	m := newMachine(t)
 	m.scsi("sda", "Linode", name)
-	m.link(claim.Name, "sda")
-	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); err != nil {
+	m.link(spec.Name, "sda")
+	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", spec: spec}); err != nil {
 		t.Errorf("alone = %v for one disk", err)
 	}
 	m.scsi("sdb", "Linode", name)
-	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", claim: claim}); !errors.Is(err, fault.DeviceIdentity) {
+	if err := m.resolver().alone(t.Context(), &Device{path: "/dev/sda", spec: spec}); !errors.Is(err, fault.DeviceIdentity) {
 		t.Errorf("alone = %v for two disks, want %v", err, fault.DeviceIdentity)
 	}
-	if kernel, _, err := m.resolver().find(t.Context(), claim); kernel != "sda" || err != nil {
+	if kernel, _, err := m.resolver().find(t.Context(), spec); kernel != "sda" || err != nil {
 		t.Errorf("find = %q, %v: the one that is in use can be put away no more", kernel, err)
 	}
 }
@@ -276,7 +276,7 @@ func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
 	m.link("virtio-epd1", "vdb")
 	ctx, cancel := context.WithTimeout(t.Context(), rescanEvery*2)
 	defer cancel()
-	_, err := m.resolver().Open(ctx, Claim{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
+	_, err := m.resolver().Open(ctx, Spec{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fault.DeviceMissing) || fault.Of(err) != fault.Unavailable {
 		t.Errorf("Open = %v, want %v after the deadline", err, fault.DeviceMissing)
 	}
@@ -286,7 +286,7 @@ func TestANodeIsNotADisk(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
 	m.write("dev/vdb", "a plain file where the device node should be")
-	if _, err := m.resolver().Lookup(t.Context(), Claim{Serial: "epd1"}); !errors.Is(err, fault.DeviceIdentity) {
+	if _, err := m.resolver().Lookup(t.Context(), Spec{Serial: "epd1"}); !errors.Is(err, fault.DeviceIdentity) {
 		t.Errorf("Lookup = %v, want %v", err, fault.DeviceIdentity)
 	}
 }

@@ -48,8 +48,8 @@ func unanswered(name string, err error) error {
 	return err
 }
 
-// Claim is which disk a volume is and what it must be.
-type Claim struct {
+// Spec is which disk a volume is and what it must be.
+type Spec struct {
 	// Volume is the CSI volume id; for the pool it names the file.
 	Volume string
 	// Name is the base name of the link in the device directory; empty when it is not known.
@@ -67,24 +67,24 @@ type Device struct {
 	file   *os.File
 	path   string
 	number uint64
-	claim  Claim
+	spec   Spec
 	verify func(ctx context.Context, d *Device) error
 }
 
 // newDevice wraps the open descriptor of a block device. It takes the descriptor over: when it
 // returns an error the descriptor is closed. verify proves the identity again; Size is checked
 // by Device itself.
-func newDevice(f *os.File, path string, claim Claim, verify func(ctx context.Context, d *Device) error) (*Device, error) {
+func newDevice(f *os.File, path string, spec Spec, verify func(ctx context.Context, d *Device) error) (*Device, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("stat device %s of volume %s: %w: %w", path, claim.Volume, fault.Unavailable, err)
+		return nil, fmt.Errorf("stat device %s of volume %s: %w: %w", path, spec.Volume, fault.Unavailable, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		_ = f.Close()
-		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, claim.Volume, fault.DeviceIdentity)
+		return nil, fmt.Errorf("device %s of volume %s is not a block device: %w", path, spec.Volume, fault.DeviceIdentity)
 	}
-	return &Device{file: f, path: path, number: st.Rdev, claim: claim, verify: verify}, nil
+	return &Device{file: f, path: path, number: st.Rdev, spec: spec, verify: verify}, nil
 }
 
 // File returns the open descriptor of the device; it stays owned by the Device.
@@ -96,19 +96,19 @@ func (d *Device) Path() string { return d.path }
 // Number returns the device number (st_rdev of the device node).
 func (d *Device) Number() uint64 { return d.number }
 
-// Claim returns what the device was opened for.
-func (d *Device) Claim() Claim { return d.claim }
+// Spec returns what the device was opened for.
+func (d *Device) Spec() Spec { return d.spec }
 
 // Size asks the kernel for the device's size now, through the open descriptor.
 func (d *Device) Size() (int64, error) {
 	size, err := sizeOf(d.file)
 	if err != nil {
-		return 0, fmt.Errorf("read size of device %s of volume %s: %w: %w", d.path, d.claim.Volume, fault.Unavailable, err)
+		return 0, fmt.Errorf("read size of device %s of volume %s: %w: %w", d.path, d.spec.Volume, fault.Unavailable, err)
 	}
 	return size, nil
 }
 
-// Verify proves again that this is the claimed disk and that it is not smaller than promised.
+// Verify proves again that this is the disk of the spec and that it is not smaller than promised.
 func (d *Device) Verify(ctx context.Context) error {
 	if d.verify != nil {
 		if err := d.verify(ctx, d); err != nil {
@@ -120,17 +120,17 @@ func (d *Device) Verify(ctx context.Context) error {
 
 // checkSize returns an error if the device is smaller than promised.
 func (d *Device) checkSize() error {
-	if d.claim.Size == 0 {
+	if d.spec.Size == 0 {
 		return nil
 	}
 	size, err := d.Size()
 	if err != nil {
 		return err
 	}
-	if size < d.claim.Size {
+	if size < d.spec.Size {
 		return fmt.Errorf("device %s of volume %s has %d bytes but %d were promised; "+
 			"the kernel may not have seen a growth yet (detach and attach the volume again): %w",
-			d.path, d.claim.Volume, size, d.claim.Size, fault.DeviceTooSmall)
+			d.path, d.spec.Volume, size, d.spec.Size, fault.DeviceTooSmall)
 	}
 	return nil
 }

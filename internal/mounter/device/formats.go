@@ -49,7 +49,7 @@ func recordOf(dev *Device, filesystem string) (formatRecord, error) {
 	if err != nil {
 		return formatRecord{}, fmt.Errorf("read the id of this boot: %w: %w", fault.Unavailable, err)
 	}
-	c := dev.Claim()
+	c := dev.Spec()
 	return formatRecord{
 		formatRecordFormat, c.Volume, cmp.Or(c.Serial, c.Name), filesystem, strings.TrimSpace(string(boot)), sequenceOf(dev.file),
 	}, nil
@@ -91,7 +91,7 @@ func (f *Formats) Begun(dev *Device, filesystem string) (onRecord, ofDevice bool
 	if f == nil {
 		return false, false, nil
 	}
-	volume := dev.Claim().Volume
+	volume := dev.Spec().Volume
 	data, err := os.ReadFile(f.path(volume))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, false, nil

@@ -15,7 +15,7 @@ func TestFormatRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	dev := &Device{file: file, claim: Claim{Volume: "a/../b", Serial: "s"}}
+	dev := &Device{file: file, spec: Spec{Volume: "a/../b", Serial: "s"}}
 	f := NewFormats(dir)
 	want := func(when string, wantRecord bool) {
 		t.Helper()
@@ -31,14 +31,14 @@ func TestFormatRecords(t *testing.T) {
 		}
 	}
 	want("at first", false)
-	step(f.End(dev.claim.Volume))
+	step(f.End(dev.spec.Volume))
 	step(f.Begin(dev, "ext4"))
 	want("without the kernel's number of the disk", true)
-	step(os.WriteFile(f.path(dev.claim.Volume), []byte("{"), 0o600))
+	step(os.WriteFile(f.path(dev.spec.Volume), []byte("{"), 0o600))
 	want("with a file that makes no sense", true)
-	step(f.End(dev.claim.Volume))
+	step(f.End(dev.spec.Volume))
 	want("ended", false)
-	step(os.Mkdir(f.path(dev.claim.Volume), 0o700))
+	step(os.Mkdir(f.path(dev.spec.Volume), 0o700))
 	if _, _, err := f.Begun(dev, "ext4"); err == nil {
 		t.Error("Begun of a record that cannot be read = nil, want an error")
 	}

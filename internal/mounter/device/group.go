@@ -25,45 +25,45 @@ type group struct {
 var _ poolResolver = (*group)(nil)
 
 // Open returns the device of a volume and makes it if there is none.
-func (l *group) Open(ctx context.Context, claim Claim) (*Device, error) {
-	id, err := l.blank.parse(claim)
+func (l *group) Open(ctx context.Context, spec Spec) (*Device, error) {
+	id, err := l.blank.parse(spec)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.pool.Activate(ctx, id); err != nil {
 		return nil, err
 	}
-	return l.open(ctx, claim, id)
+	return l.open(ctx, spec, id)
 }
 
 // Lookup returns the device of a volume if there is one.
-func (l *group) Lookup(ctx context.Context, claim Claim) (*Device, error) {
-	id, err := l.blank.parse(claim)
+func (l *group) Lookup(ctx context.Context, spec Spec) (*Device, error) {
+	id, err := l.blank.parse(spec)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return l.open(ctx, claim, id)
+	return l.open(ctx, spec, id)
 }
 
 // open opens the device for reading and proves what it is. While it is open, its number is not another one's.
-func (l *group) open(ctx context.Context, claim Claim, id pool.ID) (*Device, error) {
-	name, err := l.find(claim, id)
+func (l *group) open(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
+	name, err := l.find(spec, id)
 	if err != nil {
 		return nil, err
 	}
 	f, err := l.blank.open(ctx, name, os.O_RDONLY, func(*os.File) error { return nil })
 	if isGone(err) {
-		return nil, errNoDevice(claim)
+		return nil, errNoDevice(spec)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the device of volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+		return nil, fmt.Errorf("open the device of volume %s: %w: %w", spec.Volume, fault.Unavailable, err)
 	}
-	dev, err := newDevice(f, f.Name(), claim, func(_ context.Context, d *Device) error {
+	dev, err := newDevice(f, f.Name(), spec, func(_ context.Context, d *Device) error {
 		if !l.is(fmt.Sprintf("dm-%d", unix.Minor(d.number)), id) {
-			return fmt.Errorf("%s is no longer the device of volume %s: %w", d.path, claim.Volume, fault.DeviceIdentity)
+			return fmt.Errorf("%s is no longer the device of volume %s: %w", d.path, spec.Volume, fault.DeviceIdentity)
 		}
 		return nil
 	})
@@ -77,7 +77,7 @@ func (l *group) open(ctx context.Context, claim Claim, id pool.ID) (*Device, err
 }
 
 // find returns the kernel's name of a volume's device.
-func (l *group) find(claim Claim, id pool.ID) (string, error) {
+func (l *group) find(spec Spec, id pool.ID) (string, error) {
 	disks, err := os.ReadDir(l.blank.sysDir)
 	if err != nil {
 		return "", fmt.Errorf("list block devices: %w: %w", fault.Unavailable, err)
@@ -88,12 +88,12 @@ func (l *group) find(claim Claim, id pool.ID) (string, error) {
 			continue
 		}
 		if found != "" {
-			return "", fmt.Errorf("%s and %s have the name of volume %s; one is of a foreign volume group: %w", found, disk.Name(), claim.Volume, fault.DeviceIdentity)
+			return "", fmt.Errorf("%s and %s have the name of volume %s; one is of a foreign volume group: %w", found, disk.Name(), spec.Volume, fault.DeviceIdentity)
 		}
 		found = disk.Name()
 	}
 	if found == "" {
-		return "", fmt.Errorf("volume %s is not active: %w", claim.Volume, fault.NotFound)
+		return "", fmt.Errorf("volume %s is not active: %w", spec.Volume, fault.NotFound)
 	}
 	return found, nil
 }
@@ -115,25 +115,25 @@ func (l *group) is(kernel string, id pool.ID) bool {
 }
 
 // Number returns the number of a volume's device by what sysfs says, without opening it.
-func (l *group) Number(_ context.Context, claim Claim) (uint64, error) {
-	id, err := l.blank.parse(claim)
+func (l *group) Number(_ context.Context, spec Spec) (uint64, error) {
+	id, err := l.blank.parse(spec)
 	if err != nil {
 		return 0, err
 	}
-	name, err := l.find(claim, id)
+	name, err := l.find(spec, id)
 	if err != nil {
 		return 0, err
 	}
 	number, err := l.blank.number(name)
 	if err != nil {
-		return 0, fmt.Errorf("volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+		return 0, fmt.Errorf("volume %s: %w: %w", spec.Volume, fault.Unavailable, err)
 	}
 	return number, nil
 }
 
 // ByNumber is Lookup: the id is in the device's name, so the device is the volume's or it is not.
 func (l *group) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	dev, err := l.Lookup(ctx, Claim{Volume: volume})
+	dev, err := l.Lookup(ctx, Spec{Volume: volume})
 	if err == nil && dev.Number() != number {
 		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
 	}
@@ -141,23 +141,23 @@ func (l *group) ByNumber(ctx context.Context, volume string, number uint64) (*De
 }
 
 // Release removes the device. fault.Busy while a program has it open or mounted.
-func (l *group) Release(ctx context.Context, claim Claim) error {
-	id, err := l.blank.parse(claim)
+func (l *group) Release(ctx context.Context, spec Spec) error {
+	id, err := l.blank.parse(spec)
 	if err != nil {
 		return err
 	}
 	busy := func(err error) bool { return errors.Is(err, fault.Busy) }
 	err = untilReleased.Retry(ctx, busy, func() error { return l.pool.Deactivate(ctx, id) })
 	if err != nil {
-		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
+		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
 	return nil
 }
 
 // Grow makes the volume and its device larger and returns the size. fault.OutOfRange when the pool has too little
 // space; nothing changed.
-func (l *group) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
-	id, err := l.blank.parse(claim)
+func (l *group) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
+	id, err := l.blank.parse(spec)
 	if err != nil {
 		return 0, err
 	}
@@ -165,7 +165,7 @@ func (l *group) Grow(ctx context.Context, claim Claim, size int64) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	dev, err := l.open(ctx, Claim{Volume: claim.Volume}, id)
+	dev, err := l.open(ctx, Spec{Volume: spec.Volume}, id)
 	if errors.Is(err, fault.NotFound) {
 		return grown, nil
 	}
@@ -181,7 +181,7 @@ func (l *group) Grow(ctx context.Context, claim Claim, size int64) (int64, error
 
 // NeverWritten reports whether nothing was written to the device since all of it was made to read as zeros.
 func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	id, err := l.blank.parse(d.Claim())
+	id, err := l.blank.parse(d.Spec())
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +190,7 @@ func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 
 // MarkWritten notes that the device is about to be written.
 func (l *group) MarkWritten(ctx context.Context, d *Device) error {
-	id, err := l.blank.parse(d.Claim())
+	id, err := l.blank.parse(d.Spec())
 	if err != nil {
 		return err
 	}

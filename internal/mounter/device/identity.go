@@ -20,7 +20,7 @@ var errUnknown = errors.New("the disk's own identity cannot be read")
 
 // identity is what sysfs has about who a disk is.
 type identity struct {
-	// serials are what a claim's serial is compared with.
+	// serials are what a spec's serial is compared with.
 	serials []string
 	// links are the names that udev gives to a disk of this identity.
 	links []string
@@ -120,12 +120,12 @@ func readText(path string) (string, error) {
 	return text, nil
 }
 
-// proves reports whether this is the identity that the claim wants. The serial decides; a claim
+// proves reports whether this is the identity that the spec wants. The serial decides; a spec
 // without one is proven by the link's name, which udev made of the same identity.
-func (id identity) proves(claim Claim) bool {
-	want, have := claim.Serial, id.serials
+func (id identity) proves(spec Spec) bool {
+	want, have := spec.Serial, id.serials
 	if want == "" || id.loop {
-		want, have = claim.Name, id.links
+		want, have = spec.Name, id.links
 	}
 	if want == "" {
 		return false
@@ -141,7 +141,7 @@ func (id identity) linkBegins(prefix string) bool {
 	return slices.ContainsFunc(id.links, func(link string) bool { return strings.HasPrefix(link, prefix) })
 }
 
-// cutSerial shortens what a claim expects to what a virtio disk has room to say. White space at the
+// cutSerial shortens what a spec expects to what a virtio disk has room to say. White space at the
 // new end is lost on the way through sysfs.
 func cutSerial(want string) string {
 	serial, isLink := strings.CutPrefix(want, "virtio-")

@@ -56,16 +56,16 @@ func newLoop(node string, cfg LoopConfig) Loop {
 // Open returns the loop device of a volume and makes it if there is none. Before that it finishes an
 // interrupted growth and reserves again what the image has lost. Settings of a device that is there, such as an
 // offset that a pod gave it, are reset. fault.NotFound when there is no such volume on this node.
-func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
-	id, err := l.parse(claim)
+func (l *Loop) Open(ctx context.Context, spec Spec) (*Device, error) {
+	id, err := l.parse(spec)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.checkSys(); err != nil {
-		return nil, fmt.Errorf("volume %s: %w", claim.Volume, err)
+		return nil, fmt.Errorf("volume %s: %w", spec.Volume, err)
 	}
 	if err := l.keepReserved(l.pool); err != nil {
-		return nil, fmt.Errorf("volume %s: %w", claim.Volume, err)
+		return nil, fmt.Errorf("volume %s: %w", spec.Volume, err)
 	}
 	// A device that hangs fails here, before the pool's lock.
 	if f, err := l.find(ctx, id); err == nil {
@@ -77,9 +77,9 @@ func (l *Loop) Open(ctx context.Context, claim Claim) (*Device, error) {
 	err = l.pool.Use(ctx, id, func(image *os.File, r pool.Record) error {
 		f, err := l.openOrAttach(ctx, id, image, r)
 		if err != nil {
-			return fmt.Errorf("volume %s: %w", claim.Volume, err)
+			return fmt.Errorf("volume %s: %w", spec.Volume, err)
 		}
-		if dev, err = l.device(f, claim, id); err != nil {
+		if dev, err = l.device(f, spec, id); err != nil {
 			return err
 		}
 		if err := dev.Verify(ctx); err != nil {
@@ -112,8 +112,8 @@ func (l *Loop) prepare(ctx context.Context, f *os.File, size int64) (*os.File, e
 
 // Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing, and accepts the
 // device whatever its settings are; the Verify of the device refuses settings that hide a part of the volume.
-func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
-	id, err := l.parse(claim)
+func (l *Loop) Lookup(ctx context.Context, spec Spec) (*Device, error) {
+	id, err := l.parse(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -122,12 +122,12 @@ func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	}
 	f, err := l.find(ctx, id)
 	if errors.Is(err, errNoLoop) {
-		return nil, errNoDevice(claim)
+		return nil, errNoDevice(spec)
 	}
 	if err != nil {
 		return nil, err
 	}
-	dev, err := l.device(f, claim, id)
+	dev, err := l.device(f, spec, id)
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +137,13 @@ func (l *Loop) Lookup(ctx context.Context, claim Claim) (*Device, error) {
 	return dev, nil
 }
 
-func errNoDevice(claim Claim) error {
-	return fmt.Errorf("volume %s has no loop device now: %w", claim.Volume, fault.NotFound)
+func errNoDevice(spec Spec) error {
+	return fmt.Errorf("volume %s has no loop device now: %w", spec.Volume, fault.NotFound)
 }
 
 // Number returns the number of a volume's loop device by what sysfs says, without opening it.
-func (l *Loop) Number(_ context.Context, claim Claim) (uint64, error) {
-	id, err := l.parse(claim)
+func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
+	id, err := l.parse(spec)
 	if err != nil {
 		return 0, err
 	}
@@ -154,23 +154,23 @@ func (l *Loop) Number(_ context.Context, claim Claim) (uint64, error) {
 	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.unlinked })
 	switch len(candidates) {
 	case 0:
-		return 0, errNoDevice(claim)
+		return 0, errNoDevice(spec)
 	case 1:
 		number, err := l.number(candidates[0].name)
 		if isGone(err) {
-			return 0, errNoDevice(claim)
+			return 0, errNoDevice(spec)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("volume %s: %w: %w", claim.Volume, fault.Unavailable, err)
+			return 0, fmt.Errorf("volume %s: %w: %w", spec.Volume, fault.Unavailable, err)
 		}
 		return number, nil
 	}
-	return 0, fmt.Errorf("volume %s has %d loop devices: %w", claim.Volume, len(candidates), fault.Precondition)
+	return 0, fmt.Errorf("volume %s has %d loop devices: %w", spec.Volume, len(candidates), fault.Precondition)
 }
 
 // ByNumber is Lookup: the id names the file, so the loop device is the volume's or it is not.
 func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	dev, err := l.Lookup(ctx, Claim{Volume: volume})
+	dev, err := l.Lookup(ctx, Spec{Volume: volume})
 	if err == nil && dev.Number() != number {
 		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
 	}
@@ -180,13 +180,13 @@ func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 // Release detaches the loop device and proves that it is gone, then reserves again what the image has
 // lost meanwhile. fault.Busy while another program has the device open or mounted. Nothing attached, or no
 // such volume: no error.
-func (l *Loop) Release(ctx context.Context, claim Claim) error {
-	id, err := l.parse(claim)
+func (l *Loop) Release(ctx context.Context, spec Spec) error {
+	id, err := l.parse(spec)
 	if err != nil {
 		return err
 	}
 	if err := l.flush(ctx, id); err != nil {
-		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
+		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
 	var detached []string
 	inUse := func(err error) bool { return errors.Is(err, errInUse) }
@@ -201,7 +201,7 @@ func (l *Loop) Release(ctx context.Context, claim Claim) error {
 		err = errors.Join(err, l.waitGone(ctx, name, id))
 	}
 	if err != nil {
-		return fmt.Errorf("release volume %s: %w", claim.Volume, err)
+		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
 	// The volume is free whatever comes of this; the next Open does it too, and insists.
 	_ = l.pool.Reserve(ctx, id)
@@ -210,8 +210,8 @@ func (l *Loop) Release(ctx context.Context, claim Claim) error {
 
 // Grow reserves more space for a volume, then makes its image and its loop device larger. It returns
 // the size that the volume has then. fault.OutOfRange when the pool has too little space; nothing changed.
-func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
-	id, err := l.parse(claim)
+func (l *Loop) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
+	id, err := l.parse(spec)
 	if err != nil {
 		return 0, err
 	}
@@ -228,7 +228,7 @@ func (l *Loop) Grow(ctx context.Context, claim Claim, size int64) (int64, error)
 	}
 	f, err := l.prepare(ctx, found, grown)
 	if err != nil {
-		return 0, fmt.Errorf("grow volume %s: %w", claim.Volume, err)
+		return 0, fmt.Errorf("grow volume %s: %w", spec.Volume, err)
 	}
 	return grown, f.Close()
 }
@@ -239,7 +239,7 @@ func (l *Loop) MarkWritten(context.Context, *Device) error { return nil }
 // NeverWritten reports whether the pool proves that no byte of the device was ever written, so that all
 // of it reads as zeros.
 func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	id, err := l.parse(d.Claim())
+	id, err := l.parse(d.Spec())
 	if err != nil {
 		return false, err
 	}
@@ -248,34 +248,34 @@ func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	}
 	// A write may still be in the device's cache only, where the image does not show it.
 	if err := d.File().Sync(); err != nil {
-		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Claim().Volume, fault.Unavailable, err)
+		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Spec().Volume, fault.Unavailable, err)
 	}
 	return l.pool.NeverWritten(id)
 }
 
-// parse returns the last part of the volume id of a claim.
-func (l *Loop) parse(claim Claim) (pool.ID, error) {
-	h, err := l.parseHandle(claim)
+// parse returns the last part of the volume id of a spec.
+func (l *Loop) parse(spec Spec) (pool.ID, error) {
+	h, err := l.parseHandle(spec)
 	return h.ID, err
 }
 
-// parseHandle reads the volume id of a claim, which came from outside, and checks it against the name.
-func (l *Loop) parseHandle(claim Claim) (pool.Handle, error) {
-	h, err := pool.ParseHandle(claim.Volume)
+// parseHandle reads the volume id of a spec, which came from outside, and checks it against the name.
+func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
+	h, err := pool.ParseHandle(spec.Volume)
 	switch {
 	case err != nil:
-		return h, fmt.Errorf("volume %.200q is not on node %s: %w: %w", claim.Volume, l.node, fault.NotFound, err)
+		return h, fmt.Errorf("volume %.200q is not on node %s: %w: %w", spec.Volume, l.node, fault.NotFound, err)
 	case h.Node != l.node:
-		return h, fmt.Errorf("volume %s is not on node %s: %w", claim.Volume, l.node, fault.NotFound)
-	case claim.Name != "" && !pool.IsFileName(h.ID, claim.Name):
-		return h, fmt.Errorf("volume %s cannot be the device that the request names: %w", claim.Volume, fault.DeviceIdentity)
+		return h, fmt.Errorf("volume %s is not on node %s: %w", spec.Volume, l.node, fault.NotFound)
+	case spec.Name != "" && !pool.IsFileName(h.ID, spec.Name):
+		return h, fmt.Errorf("volume %s cannot be the device that the request names: %w", spec.Volume, fault.DeviceIdentity)
 	}
 	return h, nil
 }
 
 // device wraps an open loop device. It takes f over.
-func (l *Loop) device(f *os.File, claim Claim, id pool.ID) (*Device, error) {
-	return newDevice(f, f.Name(), claim, func(_ context.Context, d *Device) error {
+func (l *Loop) device(f *os.File, spec Spec, id pool.ID) (*Device, error) {
+	return newDevice(f, f.Name(), spec, func(_ context.Context, d *Device) error {
 		return l.prove(d.file, id)
 	})
 }

@@ -28,15 +28,15 @@ func TestBlockSizeOfAVolumeNeverChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := []Claim{c}
+	specs := []Spec{c}
 	for name, from := range map[string]pool.From{"restored": {Snapshot: made.ID}, "cloned": {Volume: id}} {
 		rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: 32 * mib, From: from})
 		if err != nil {
 			t.Fatal(err)
 		}
-		claims = append(claims, Claim{Volume: r.pool.Handle(rec.ID).String()})
+		specs = append(specs, Spec{Volume: r.pool.Handle(rec.ID).String()})
 	}
-	for _, c := range claims {
+	for _, c := range specs {
 		d := r.open(t, c)
 		if got := blocks(d); got != want {
 			t.Errorf("%s has blocks of %s bytes, before the snapshot %s", c.Volume, got, want)

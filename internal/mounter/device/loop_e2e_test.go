@@ -51,16 +51,16 @@ func detachAll(t *testing.T, dir string) {
 	}
 }
 
-func (r rig) create(t *testing.T, name string, size int64) Claim {
+func (r rig) create(t *testing.T, name string, size int64) Spec {
 	t.Helper()
 	rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Claim{Volume: r.pool.Handle(rec.ID).String(), Name: rec.ID.ImageName(), Size: size}
+	return Spec{Volume: r.pool.Handle(rec.ID).String(), Name: rec.ID.ImageName(), Size: size}
 }
 
-func (r rig) open(t *testing.T, c Claim) *Device {
+func (r rig) open(t *testing.T, c Spec) *Device {
 	t.Helper()
 	d, err := r.Open(t.Context(), c)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r rig) open(t *testing.T, c Claim) *Device {
 	return d
 }
 
-func idOf(t *testing.T, c Claim) pool.ID {
+func idOf(t *testing.T, c Spec) pool.ID {
 	t.Helper()
 	h, err := pool.ParseHandle(c.Volume)
 	if err != nil {
@@ -96,7 +96,7 @@ func read(t *testing.T, name string) string {
 }
 
 // attached returns the loop devices of a volume, found by the backing file's name.
-func attached(t *testing.T, c Claim) []string {
+func attached(t *testing.T, c Spec) []string {
 	t.Helper()
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	var names []string
@@ -230,19 +230,19 @@ func TestLoopIsRefusedWhereItIsNotTheVolume(t *testing.T) {
 	image := r.pool.ImagePath(idOf(t, c))
 
 	t.Run("a volume of another node is not found", func(t *testing.T) {
-		_, err := r.Open(t.Context(), Claim{Volume: "n2/" + string(idOf(t, c))})
+		_, err := r.Open(t.Context(), Spec{Volume: "n2/" + string(idOf(t, c))})
 		wantKind(t, "Open", err, fault.NotFound)
 	})
 	t.Run("a hostile id is not found", func(t *testing.T) {
-		_, err := r.Open(t.Context(), Claim{Volume: "n1/../volumes/" + string(idOf(t, c))})
+		_, err := r.Open(t.Context(), Spec{Volume: "n1/../volumes/" + string(idOf(t, c))})
 		wantKind(t, "Open", err, fault.NotFound)
 	})
 	t.Run("a device name that is not the image's is refused", func(t *testing.T) {
-		_, err := r.Open(t.Context(), Claim{Volume: c.Volume, Name: string(pool.NewID()) + ".img"})
+		_, err := r.Open(t.Context(), Spec{Volume: c.Volume, Name: string(pool.NewID()) + ".img"})
 		wantKind(t, "Open", err, fault.Precondition)
 	})
 	t.Run("a volume smaller than promised is refused", func(t *testing.T) {
-		_, err := r.Open(t.Context(), Claim{Volume: c.Volume, Size: 17 * mib})
+		_, err := r.Open(t.Context(), Spec{Volume: c.Volume, Size: 17 * mib})
 		wantKind(t, "Open", err, fault.Precondition)
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 	})

@@ -206,7 +206,7 @@ func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
 		if err := errors.Join(<-done, fb.Close()); err != nil {
 			t.Errorf("the neighbour's write failed: %v", err)
 		}
-		for _, c := range []Claim{a, b} {
+		for _, c := range []Spec{a, b} {
 			e, err := r.pool.Get(t.Context(), idOf(t, c))
 			if err != nil || e.Size != size || e.Kind != pool.Whole {
 				t.Errorf("volume = %+v, %v, want its size unchanged", e, err)

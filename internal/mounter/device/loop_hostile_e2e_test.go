@@ -52,7 +52,7 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 				}
 			})
 
-			found, err := r.Lookup(t.Context(), Claim{Volume: c.Volume})
+			found, err := r.Lookup(t.Context(), Spec{Volume: c.Volume})
 			if err != nil {
 				t.Fatalf("Lookup = %v, want the device: it is needed to put the volume away", err)
 			}
@@ -138,7 +138,7 @@ func detachWhileBound(t *testing.T) (taken bool) {
 	if left := attached(t, first); len(left) > 0 {
 		t.Fatalf("%v is still attached; this test proves nothing", left)
 	}
-	for _, c := range []Claim{second, third} {
+	for _, c := range []Spec{second, third} {
 		other := r.open(t, c)
 		if other.Number() == number {
 			t.Fatalf("volume %s got the device %s, whose node the pod of another volume has", c.Volume, other.Path())
@@ -309,13 +309,13 @@ func TestOwnDeviceThatHangsIsAnErrorInTime(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), other), fault.None)
 }
 
-// The disk of one cloud volume hangs; which numbers other claims have is known all the same.
+// The disk of one cloud volume hangs; which numbers other specs have is known all the same.
 func TestNumberOfACloudDiskThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	number, thaw := hungDisk(t, "cloud_vol-1.img")
 	b := NewByID(ByIDConfig{DeviceDir: dir})
 	err := within(t, "Number", thaw, func(ctx context.Context) error {
-		got, err := b.Number(ctx, Claim{Volume: "v1", Name: "cloud_vol-1"})
+		got, err := b.Number(ctx, Spec{Volume: "v1", Name: "cloud_vol-1"})
 		if got != number {
 			t.Errorf("Number = %d, want %d", got, number)
 		}
@@ -323,7 +323,7 @@ func TestNumberOfACloudDiskThatHangs(t *testing.T) {
 	})
 	wantKind(t, "Number", err, fault.None)
 	err = within(t, "Lookup", thaw, func(ctx context.Context) error {
-		d, err := b.Lookup(ctx, Claim{Volume: "v1", Name: "cloud_vol-1"})
+		d, err := b.Lookup(ctx, Spec{Volume: "v1", Name: "cloud_vol-1"})
 		return errors.Join(err, closeDevice(d))
 	})
 	wantKind(t, "Lookup of a disk that hangs", err, fault.Unavailable)

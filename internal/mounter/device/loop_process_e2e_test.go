@@ -28,14 +28,14 @@ func TestLoopInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewLoop(p, LoopConfig{}).Open(t.Context(), Claim{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
+	if _, err := NewLoop(p, LoopConfig{}).Open(t.Context(), Spec{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }
 
-func openAndBeKilled(t *testing.T, r rig, c Claim) {
+func openAndBeKilled(t *testing.T, r rig, c Spec) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -73,9 +73,9 @@ func TestConcurrentOpensMakeOneDevicePerVolume(t *testing.T) {
 	dir := t.TempDir()
 	r := newRig(t, dir)
 	resolvers := []rig{r, newRig(t, dir)}
-	var claims []Claim
+	var specs []Spec
 	for _, name := range []string{"a", "b", "c", "d"} {
-		claims = append(claims, r.create(t, name, 16*mib))
+		specs = append(specs, r.create(t, name, 16*mib))
 	}
 	// Somebody else takes loop devices at the same time.
 	foreign := filepath.Join(t.TempDir(), "foreign")
@@ -92,7 +92,7 @@ func TestConcurrentOpensMakeOneDevicePerVolume(t *testing.T) {
 		}
 	})
 	for i := range 4 {
-		for _, c := range claims {
+		for _, c := range specs {
 			wg.Go(func() {
 				d, err := resolvers[i%2].Open(t.Context(), c)
 				if err != nil {
@@ -104,7 +104,7 @@ func TestConcurrentOpensMakeOneDevicePerVolume(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	for _, c := range claims {
+	for _, c := range specs {
 		if got := attached(t, c); len(got) != 1 {
 			t.Errorf("volume %s has the devices %v, want one", c.Volume, got)
 		}

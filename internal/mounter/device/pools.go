@@ -51,35 +51,35 @@ func (l *Pools) Check(ctx context.Context) error {
 }
 
 // Open is Loop.Open.
-func (l *Pools) Open(ctx context.Context, claim Claim) (*Device, error) {
-	one, err := l.of(ctx, claim)
+func (l *Pools) Open(ctx context.Context, spec Spec) (*Device, error) {
+	one, err := l.of(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return one.Open(ctx, claim)
+	return one.Open(ctx, spec)
 }
 
 // Lookup is Loop.Lookup.
-func (l *Pools) Lookup(ctx context.Context, claim Claim) (*Device, error) {
-	one, err := l.of(ctx, claim)
+func (l *Pools) Lookup(ctx context.Context, spec Spec) (*Device, error) {
+	one, err := l.of(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return one.Lookup(ctx, claim)
+	return one.Lookup(ctx, spec)
 }
 
 // Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down.
-func (l *Pools) Number(ctx context.Context, claim Claim) (uint64, error) {
-	h, err := l.blank.parseHandle(claim)
+func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
+	h, err := l.blank.parseHandle(spec)
 	if err != nil {
 		return 0, err
 	}
 	if p := l.elsewhere(ctx, h); p != nil {
-		return 0, fmt.Errorf("volume %s is in the pool %s: %w", claim.Volume, p.Name(), fault.NotFound)
+		return 0, fmt.Errorf("volume %s is in the pool %s: %w", spec.Volume, p.Name(), fault.NotFound)
 	}
-	number, err := l.blank.Number(ctx, claim)
+	number, err := l.blank.Number(ctx, spec)
 	if errors.Is(err, fault.NotFound) {
-		return (&group{blank: l.blank}).Number(ctx, claim)
+		return (&group{blank: l.blank}).Number(ctx, spec)
 	}
 	return number, err
 }
@@ -93,7 +93,7 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 			case *pool.Pool:
 				_, err = os.Lstat(p.ImagePath(h.ID))
 			case *pool.GroupPool:
-				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Claim{Volume: h.String()})
+				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Spec{Volume: h.String()})
 			}
 		}
 		if err == nil {
@@ -105,7 +105,7 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 
 // ByNumber is Loop.ByNumber.
 func (l *Pools) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	one, err := l.of(ctx, Claim{Volume: volume})
+	one, err := l.of(ctx, Spec{Volume: volume})
 	if err != nil {
 		return nil, err
 	}
@@ -113,26 +113,26 @@ func (l *Pools) ByNumber(ctx context.Context, volume string, number uint64) (*De
 }
 
 // Release is Loop.Release.
-func (l *Pools) Release(ctx context.Context, claim Claim) error {
-	one, err := l.of(ctx, claim)
+func (l *Pools) Release(ctx context.Context, spec Spec) error {
+	one, err := l.of(ctx, spec)
 	if err != nil {
 		return err
 	}
-	return one.Release(ctx, claim)
+	return one.Release(ctx, spec)
 }
 
 // Grow is Loop.Grow.
-func (l *Pools) Grow(ctx context.Context, claim Claim, size int64) (int64, error) {
-	one, err := l.of(ctx, claim)
+func (l *Pools) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
+	one, err := l.of(ctx, spec)
 	if err != nil {
 		return 0, err
 	}
-	return one.Grow(ctx, claim, size)
+	return one.Grow(ctx, spec, size)
 }
 
 // NeverWritten is Loop.NeverWritten.
 func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	one, err := l.of(ctx, d.Claim())
+	one, err := l.of(ctx, d.Spec())
 	if err != nil {
 		return false, err
 	}
@@ -141,7 +141,7 @@ func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 
 // MarkWritten notes that a device is about to be written. Files show that themselves.
 func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
-	one, err := l.of(ctx, d.Claim())
+	one, err := l.of(ctx, d.Spec())
 	if err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
 }
 
 // of returns the resolver of the pool that the volume's id names.
-func (l *Pools) of(ctx context.Context, claim Claim) (poolResolver, error) {
-	h, err := l.blank.parseHandle(claim)
+func (l *Pools) of(ctx context.Context, spec Spec) (poolResolver, error) {
+	h, err := l.blank.parseHandle(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -40,24 +40,24 @@ const (
 	maxRecord    = 1 << 16
 )
 
-// Remember writes down which disk a volume is, durably. A claim with neither name nor serial is
+// Remember writes down which disk a volume is, durably. A spec with neither name nor serial is
 // not written.
-func (r *Records) Remember(claim Claim) error {
-	if r == nil || (claim.Name == "" && claim.Serial == "") {
+func (r *Records) Remember(spec Spec) error {
+	if r == nil || (spec.Name == "" && spec.Serial == "") {
 		return nil
 	}
-	if known, ok := r.Recall(claim.Volume); ok && known.Name == claim.Name && known.Serial == claim.Serial && known.Encrypted == claim.Encrypted {
+	if known, ok := r.Recall(spec.Volume); ok && known.Name == spec.Name && known.Serial == spec.Serial && known.Encrypted == spec.Encrypted {
 		return nil
 	}
-	data, err := json.Marshal(record{recordFormat, claim.Volume, claim.Name, claim.Serial, claim.Encrypted})
+	data, err := json.Marshal(record{recordFormat, spec.Volume, spec.Name, spec.Serial, spec.Encrypted})
 	if err == nil {
 		err = os.MkdirAll(r.dir, 0o700)
 	}
 	if err == nil {
-		err = replaceFile(r.dir, r.path(claim.Volume), data)
+		err = replaceFile(r.dir, r.path(spec.Volume), data)
 	}
 	if err != nil {
-		return fmt.Errorf("write down which disk volume %s is: %w: %w", claim.Volume, fault.Unavailable, err)
+		return fmt.Errorf("write down which disk volume %s is: %w: %w", spec.Volume, fault.Unavailable, err)
 	}
 	return nil
 }
@@ -87,34 +87,34 @@ func syncFolder(folder string) error {
 }
 
 // Recall returns what was written down about a volume. A record that cannot be read is none.
-func (r *Records) Recall(volume string) (Claim, bool) {
+func (r *Records) Recall(volume string) (Spec, bool) {
 	if r == nil {
-		return Claim{}, false
+		return Spec{}, false
 	}
-	if claim, ok := readRecord(r.path(volume)); ok && claim.Volume == volume {
-		return claim, true
+	if spec, ok := readRecord(r.path(volume)); ok && spec.Volume == volume {
+		return spec, true
 	}
-	return Claim{}, false
+	return Spec{}, false
 }
 
-func readRecord(path string) (Claim, bool) {
+func readRecord(path string) (Spec, bool) {
 	st, err := os.Lstat(path)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxRecord {
-		return Claim{}, false
+		return Spec{}, false
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Claim{}, false
+		return Spec{}, false
 	}
 	var known record
 	if json.Unmarshal(data, &known) != nil || known.Format != recordFormat || (known.Name == "" && known.Serial == "") {
-		return Claim{}, false
+		return Spec{}, false
 	}
-	return Claim{Volume: known.Volume, Name: known.Name, Serial: known.Serial, Encrypted: known.Encrypted}, true
+	return Spec{Volume: known.Volume, Name: known.Name, Serial: known.Serial, Encrypted: known.Encrypted}, true
 }
 
 // Others returns what was written down about all volumes but this one.
-func (r *Records) Others(volume string) ([]Claim, error) {
+func (r *Records) Others(volume string) ([]Spec, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -122,16 +122,16 @@ func (r *Records) Others(volume string) ([]Claim, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read what disks the volumes are: %w: %w", fault.Unavailable, err)
 	}
-	var claims []Claim
+	var specs []Spec
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), recordExt) {
 			continue
 		}
-		if claim, ok := readRecord(filepath.Join(r.dir, f.Name())); ok && claim.Volume != volume {
-			claims = append(claims, claim)
+		if spec, ok := readRecord(filepath.Join(r.dir, f.Name())); ok && spec.Volume != volume {
+			specs = append(specs, spec)
 		}
 	}
-	return claims, nil
+	return specs, nil
 }
 
 // Forget removes the record of a volume. A missing one is no error.

@@ -11,26 +11,26 @@ import (
 func TestRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes")
 	r := NewRecords(dir)
-	a := Claim{Volume: "a/../" + strings.Repeat("x", 200), Name: "scsi-0DO_Volume_a", Size: 1}
-	b := Claim{Volume: "b", Serial: "b-serial"}
-	check := func(when, volume string, want Claim) {
+	a := Spec{Volume: "a/../" + strings.Repeat("x", 200), Name: "scsi-0DO_Volume_a", Size: 1}
+	b := Spec{Volume: "b", Serial: "b-serial"}
+	check := func(when, volume string, want Spec) {
 		t.Helper()
 		want.Size = 0
 		got, ok := NewRecords(dir).Recall(volume) // as the next program
-		if got != want || ok != (want != Claim{}) {
+		if got != want || ok != (want != Spec{}) {
 			t.Errorf("%s: Recall(%.9s) = %+v, %v, want %+v", when, volume, got, ok, want)
 		}
 	}
-	check("at first", a.Volume, Claim{})
-	for _, claim := range []Claim{a, b, {Volume: "nobody knows its disk"}, a} {
-		if err := r.Remember(claim); err != nil {
+	check("at first", a.Volume, Spec{})
+	for _, spec := range []Spec{a, b, {Volume: "nobody knows its disk"}, a} {
+		if err := r.Remember(spec); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check("remembered", a.Volume, a)
 	check("remembered", b.Volume, b)
-	check("without a disk", "nobody knows its disk", Claim{})
-	if others, err := r.Others(a.Volume); err != nil || !reflect.DeepEqual(others, []Claim{b}) {
+	check("without a disk", "nobody knows its disk", Spec{})
+	if others, err := r.Others(a.Volume); err != nil || !reflect.DeepEqual(others, []Spec{b}) {
 		t.Errorf("Others = %+v, %v, want %+v", others, err, b)
 	}
 	a.Serial = "late"
@@ -47,14 +47,14 @@ func TestRecords(t *testing.T) {
 		if err := os.WriteFile(r.path("b"), []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		check(name, "b", Claim{})
+		check(name, "b", Spec{})
 	}
 	for range 2 {
 		if err := r.Forget(a.Volume); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check("forgotten", a.Volume, Claim{})
+	check("forgotten", a.Volume, Spec{})
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestRecords(t *testing.T) {
 
 func TestNoRecordsRememberNothing(t *testing.T) {
 	var r *Records
-	if err := r.Remember(Claim{Volume: "a", Name: "x"}); err != nil {
+	if err := r.Remember(Spec{Volume: "a", Name: "x"}); err != nil {
 		t.Error(err)
 	}
 	if _, ok := r.Recall("a"); ok || r.Forget("a") != nil {

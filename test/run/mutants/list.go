@@ -48,5 +48,81 @@ func mutants() []mutant {
 			"the end of a format leaves its record", "internal/mounter/device/formats.go",
 			"err := os.Remove(f.path(volume))", "err := error(nil)", "internal/mounter/device",
 		},
+		{
+			"a change of a volume does not exclude another", "internal/driver/locks.go",
+			"n == alone || (n > 0 && !k.shared)", "n > 0 && !k.shared", "internal/driver",
+		},
+		{
+			"a change begins while others share the volume", "internal/driver/locks.go",
+			"n == alone || (n > 0 && !k.shared)", "n == alone", "internal/driver",
+		},
+		{
+			"sharing a volume excludes others that share it", "internal/driver/locks.go",
+			"(n > 0 && !k.shared)", "n > 0", "internal/driver",
+		},
+		{
+			"one that leaves frees the lock of all that share it", "internal/driver/locks.go",
+			"l.held[k.name] = n - 1", "delete(l.held, k.name)", "internal/driver",
+		},
+		{
+			"a lock is freed twice", "internal/driver/locks.go",
+			"sync.OnceFunc(func() { l.free(locks) })", "func() { l.free(locks) }", "internal/driver",
+		},
+		{
+			"volumes and snapshots of one id share a lock", "internal/driver/locks.go",
+			`Lock{name: "snapshot " + id}`, `Lock{name: "volume " + id}`, "internal/driver",
+		},
+		{
+			"one volume has a lock for each spelling of its handle", "internal/driver/controller/service.go",
+			"driver.OfVolume(s.names.Vendor.ID(handle))", "driver.OfVolume(handle)", "internal/driver/controller",
+		},
+		{
+			"changes of one volume take no lock", "internal/driver/controller/service.go",
+			"return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))", "return func() {}, nil", "internal/driver/controller",
+		},
+		{
+			"what volumes may still allocate is not reserved", "internal/pool/space.go",
+			"reserved += e.reservation()", "_ = e", "internal/pool",
+		},
+		{
+			"the floor may be used", "internal/pool/space.go",
+			"s.free-floor(s.total)-reserved", "s.free-reserved", "internal/pool",
+		},
+		{
+			"a volume larger than the free space is admitted", "internal/pool/create.go",
+			"if r.Size > u.Free {", "if r.Size > u.Size {", "internal/pool",
+		},
+		{
+			"a growth that was cut off reserves nothing", "internal/pool/space.go",
+			"max(e.Size, e.Record.reserved())-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool",
+		},
+		{
+			"a snapshot's holes are reserved", "internal/pool/space.go",
+			"|| e.Snapshot {\n\t\treturn 0", "{\n\t\treturn 0", "internal/pool",
+		},
+		{
+			"shared blocks count once however many images have them", "internal/pool/space.go",
+			"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool",
+		},
+		{
+			"the farthest end of shared blocks is forgotten", "internal/pool/space.go",
+			"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool",
+		},
+		{
+			"an image without a record shares nothing", "internal/pool/space.go",
+			"|| e.Kind == NoRecord || e.Kind == Newer || e.Kind == Damaged)", ")", "internal/pool",
+		},
+		{
+			"a snapshot larger than the free space is admitted", "internal/pool/snapshot.go",
+			"if need > free {", "if need > 1<<62 {", "internal/pool",
+		},
+		{
+			"a create that failed leaves its files", "internal/pool/create.go",
+			"if err := p.erase(r.ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool",
+		},
+		{
+			"the image of a volume is not whole when its record says ready", "internal/pool/create.go",
+			"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
+		},
 	}
 }
