@@ -42,7 +42,7 @@ type backend struct {
 	open func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error)
 }
 
-// surroundings are what a backend finds in the program.
+// surroundings are what the program gives each backend.
 type surroundings struct {
 	log      *zap.Logger
 	registry *prometheus.Registry

@@ -33,8 +33,8 @@ type reachability struct {
 	err   error
 }
 
-// ask returns the last answer if it is fresh and a new one else. One caller asks for all: the
-// question does not end with the caller's context. A check for which the API budget has nothing left is not sent, so the
+// ask returns the cached answer while it is fresh, and otherwise asks the cloud. Concurrent callers share one check, which
+// does not end with the context of any of them. A check for which the API budget has nothing left is not sent, so the
 // answer before it holds: requests with a higher priority use the budget up, and those succeed.
 func (r *reachability) ask(ctx context.Context) error {
 	r.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // oldestKernel is the first Linux with mount_setattr; open_tree and move_mount are older. A publish needs all three.
 var oldestKernel = [2]int{5, 12}
 
-// kernelRelease, of the machine whose root folder is given, returns the release of the running kernel, such as 6.1.0-18-amd64.
+// kernelRelease returns the release of the running kernel, such as 6.1.0-18-amd64, read below root.
 func kernelRelease(root string) (string, error) {
 	release, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
 	return strings.TrimSpace(string(release)), err

@@ -192,7 +192,7 @@ func (c *config) folder() (string, error) {
 	return filepath.Dir(socket), err
 }
 
-// newDisks finds the disks of the machine whose root folder is given.
+// newDisks returns what finds the disks of the machine below root.
 func (c *config) newDisks(root string) *device.ByID {
 	return device.NewByID(device.ByIDConfig{
 		DeviceDir: c.deviceDir, LinkPrefix: c.disks.LinkPrefix, MayBeVolume: c.disks.mayBeVolume,

@@ -30,7 +30,7 @@ type Names struct {
 	Driver string
 	// Topology has at least one key. All of them are reported, and any of them is understood.
 	Topology []TopologyKey
-	// Vendor is the driver whose name this is; nil: it is nobody else's.
+	// Vendor is the vendor's driver whose name this is; nil: it is not a vendor's name.
 	Vendor *compat.Vendor
 }
 

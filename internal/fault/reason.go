@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Reason is a stable short code of a refusal that a person has to act on. It stands in an error in the place of its kind:
+// Reason is a stable short code of a refusal that a person has to act on. An error wraps it instead of a Kind:
 //
 //	fmt.Errorf("the droplet has no free slot: %w: %w", fault.NoSlot, err)
 //

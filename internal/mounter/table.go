@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// Table is one reading of the mount table of this process. A call decides from one reading whose mount is where.
+// Table is one reading of the mount table of this process. Each call reads it once and makes its decisions from that.
 type Table struct {
 	m       *Mounter
 	entries []*mountinfo.Info

@@ -90,8 +90,8 @@ func (m *Mounter) realPath(path string) string {
 	return filepath.Join(real, below)
 }
 
-// mountID returns the kernel's id of the mount that is topmost at the target. It asks no filesystem, so that of a dead
-// one is found too.
+// mountID returns the kernel's id of the mount that is topmost at the target. It does not
+// touch the filesystem, so it works for dead mounts.
 func (t target) mountID() (int, error) {
 	fd, err := unix.Openat(t.dir, t.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	ageShare = 8
 	// gain is how far one operation moves the mean of its kind and the deviation from it.
 	gain = 0.25
-	// deviations before the mean is when the first read comes, a firstShare of a tick late, and never later than maxFirst:
-	// one operation that took minutes must not hide that the next one takes seconds.
+	// The first read is due at the mean less this many deviations, plus firstShare of a tick, but at most maxFirst after the
+	// start: one operation that took minutes must not hide that the next one takes seconds.
 	deviations, firstShare = 1.25, 0.125
 	maxFirst               = 10 * time.Second
 	// maxPause bounds the pauses after reads that failed, which double from one tick.

@@ -25,8 +25,7 @@ const (
 	FromVolume   = Own + "source-volume"
 )
 
-// Rule says which tags a cloud takes whose tags are one word each: key and value stand in it with a colon
-// between them.
+// Rule describes the tags of a cloud whose tags are single words. Each tag is written as key:value.
 type Rule struct {
 	// Word matches a word with one character at least, and each character that may be in it.
 	Word *regexp.Regexp

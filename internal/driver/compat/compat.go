@@ -24,9 +24,8 @@ type Vendor struct {
 	handle func(id, name string) string
 	// id returns the cloud's id of the volume with such a handle; nil with handle.
 	id func(handle string) string
-	// refuses returns why nothing here can serve what these attributes or parameters ask for; nil: it
-	// never does.
-	refuses func(said map[string]string) string
+	// refuses returns why this driver cannot serve a volume with these attributes or parameters; nil: it always can.
+	refuses func(attributes map[string]string) string
 	// luks are the attributes of a volume that its node program encrypts with LUKS; nil: no attribute asks it to.
 	luks map[string]string
 	// luksKey is the one of them that decides: a volume with this value of it is encrypted.
@@ -69,11 +68,11 @@ func (v *Vendor) ID(handle string) string {
 
 // Refuses returns why this driver cannot serve a volume with these attributes, or make one of a class with
 // these parameters, although the vendor's can; empty: it can.
-func (v *Vendor) Refuses(said map[string]string) string {
+func (v *Vendor) Refuses(attributes map[string]string) string {
 	if v == nil || v.refuses == nil {
 		return ""
 	}
-	return v.refuses(said)
+	return v.refuses(attributes)
 }
 
 // LUKS reports whether the attributes of a volume say that its driver's node program encrypts it.

@@ -63,7 +63,7 @@ func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *d
 	return nil
 }
 
-// stageEncrypted stages what is behind the header, whose disk has one by now.
+// stageEncrypted opens the mapping on a disk that has a LUKS header, and formats, mounts or binds it.
 func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, u use, p place) (err error) {
 	switch p.at.Use {
 	case mounter.Free:

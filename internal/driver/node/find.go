@@ -82,9 +82,9 @@ func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume str
 	return nil, nil //nolint:nilnil // as in lookup
 }
 
-// identify returns which disk a volume is and the number of its device; 0 if it is not on this machine. It proves
-// nothing and opens no device that is on record: what is mounted is compared by number, and a volume whose device can no
-// longer be proven has to be unpublished and unstaged all the same.
+// identify returns the volume's recorded disk and the number of its device; 0: it is not on this machine. It only compares
+// numbers and opens no device that is on record, so a volume whose disk hangs or can no longer be proven can still be
+// unpublished and unstaged.
 func (s *Server) identify(ctx context.Context, table *mounter.Table, volume string, paths ...string) (device.Spec, uint64, error) {
 	spec, known := s.recorded(device.Spec{Volume: volume})
 	number, err := s.devices.Number(ctx, spec)

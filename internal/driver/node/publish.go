@@ -158,7 +158,7 @@ func (s *Server) unpublish(ctx context.Context, id, target string) error {
 	if err != nil {
 		return err
 	}
-	// An id that no volume can have stays an error; that the volume cannot be found is none yet.
+	// A malformed id is an error. A volume that is not found is not: its mount may still have to be removed.
 	if _, _, err := s.identify(ctx, table, id, target); errors.Is(err, fault.InvalidArgument) {
 		return err
 	}

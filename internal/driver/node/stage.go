@@ -200,9 +200,9 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 	return p, checkEncrypted(u, dev, p.at)
 }
 
-// clearDead unmounts what a disk that has gone left at path, so that the volume, whose disk is dev now, can be staged
-// there again: nothing that was written to that mount can reach a disk any more. Where the volume's own disk is not
-// listed, the list of disks cannot be trusted. It returns the mount table that the stage is decided from.
+// clearDead unmounts the dead mounts that a removed disk left at path, so that the volume can be staged there on dev:
+// nothing that was written to them can reach a disk any more. If dev itself is not among the machine's disks, the list of
+// disks cannot be trusted and nothing is unmounted. It returns the mount table that the stage is decided from.
 func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mounter.Table, error) {
 	for range maxLayers {
 		table, err := s.mounts.Table()
@@ -223,7 +223,7 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 		if err := s.mounts.Unmount(ctx, at); err != nil {
 			return nil, fmt.Errorf("the mount of a disk that has gone is in the way: %w", err)
 		}
-		driver.LogOf(ctx).Warn("unmounted what a disk that has gone left, to stage the volume's disk of now",
+		driver.LogOf(ctx).Warn("unmounted the dead mount of a removed disk to stage the volume again",
 			zap.String("path", path), zap.String("source", at.Mount.Source))
 	}
 	return nil, fmt.Errorf("%s holds more than %d mounts of disks that have gone: %w", path, maxLayers, fault.Precondition)

@@ -131,7 +131,7 @@ func (l *group) Number(_ context.Context, spec Spec) (uint64, error) {
 	return number, nil
 }
 
-// ByNumber is Lookup: the id is in the device's name, so the device is the volume's or it is not.
+// ByNumber looks the volume up by its id, which the device's name has, and checks the number.
 func (l *group) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
 	dev, err := l.Lookup(ctx, Spec{Volume: volume})
 	if err == nil && dev.Number() != number {

@@ -168,7 +168,7 @@ func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
 	return 0, fmt.Errorf("volume %s has %d loop devices: %w", spec.Volume, len(candidates), fault.Precondition)
 }
 
-// ByNumber is Lookup: the id names the file, so the loop device is the volume's or it is not.
+// ByNumber looks the volume up by its id, which names the file, and checks the number of the loop device.
 func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
 	dev, err := l.Lookup(ctx, Spec{Volume: volume})
 	if err == nil && dev.Number() != number {

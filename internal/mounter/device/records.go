@@ -86,7 +86,7 @@ func syncFolder(folder string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Recall returns what was written down about a volume. A record that cannot be read is none.
+// Recall returns what was written down about a volume. An unreadable record counts as missing.
 func (r *Records) Recall(volume string) (Spec, bool) {
 	if r == nil {
 		return Spec{}, false
