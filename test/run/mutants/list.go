@@ -97,10 +97,6 @@ func mutants() []mutant {
 			"max(e.Size, e.Record.reserved())-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool",
 		},
 		{
-			"a snapshot's holes are reserved", "internal/pool/space.go",
-			"|| e.Snapshot {\n\t\treturn 0", "{\n\t\treturn 0", "internal/pool",
-		},
-		{
 			"shared blocks count once however many images have them", "internal/pool/space.go",
 			"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool",
 		},
@@ -109,20 +105,28 @@ func mutants() []mutant {
 			"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool",
 		},
 		{
-			"an image without a record shares nothing", "internal/pool/space.go",
-			"|| e.Kind == NoRecord || e.Kind == Newer || e.Kind == Damaged)", ")", "internal/pool",
-		},
-		{
-			"a snapshot larger than the free space is admitted", "internal/pool/snapshot.go",
-			"if need > free {", "if need > 1<<62 {", "internal/pool",
-		},
-		{
 			"a create that failed leaves its files", "internal/pool/create.go",
 			"if err := p.erase(r.ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool",
 		},
 		{
 			"the image of a volume is not whole when its record says ready", "internal/pool/create.go",
 			"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
+		},
+		{
+			"the copy of another volume is formatted", "internal/mounter/format.go",
+			"case req.HasContent && req.History == HistoryUnknown:", "case false:", "internal/mounter",
+		},
+		{
+			"a disk smaller than promised is formatted", "internal/mounter/format.go",
+			"if size < promised {", "if size < 0 {", "internal/mounter",
+		},
+		{
+			"what was written to and reads as zeros is formatted", "internal/mounter/format.go",
+			"case req.History == Written:", "case false:", "internal/mounter",
+		},
+		{
+			"a disk that does not read as zeros is formatted", "internal/mounter/format.go",
+			"case nonZero >= 0:", "case false:", "internal/mounter",
 		},
 	}
 }
