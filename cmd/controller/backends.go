@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -12,11 +13,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
@@ -70,7 +75,7 @@ func (c config) remote(ctx context.Context, around surroundings) (cfg block.Conf
 // closer ends what a backend still has under way, within the life of its context.
 type closer func(ctx context.Context) error
 
-// backends is the table of all. Only this file and those with an entry's functions, backend_<cloud>.go, import them.
+// backends is the table of all. Only this file imports them.
 var backends = map[string]backend{
 	"digitalocean": {
 		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
@@ -150,4 +155,104 @@ func trusting(c config, transport *http.Transport) *http.Transport {
 		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
 	}
 	return transport
+}
+
+func validateDigitalOcean(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", digitalocean.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", digitalocean.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", digitalocean.CheckRegion(c.region)))
+}
+
+func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	cfg, err := c.remote(ctx, around)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
+	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{Config: cfg, Transport: trusting(c, api.DefaultTransport())})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
+}
+
+const usualLinodePersist = string(linode.PersistAuto)
+
+func validateLinode(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", linode.CheckTags(c.tags)),
+		driver.InFlag("--linode-persist", linode.CheckPersist(linode.Persist(c.linodePersist))),
+		driver.InFlag("--volume-name-prefix", linode.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", linode.CheckRegion(c.region)))
+}
+
+func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	cfg, err := c.remote(ctx, around)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
+	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
+		Config: cfg, Transport: trusting(c, api.DefaultTransport()), KubernetesTags: c.linodeKubernetesTags, Persist: linode.Persist(c.linodePersist),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
+}
+
+// usualYandexOperations is how many operations a folder runs at a time, unless its quota was raised.
+const usualYandexOperations = yandex.DefaultOperations
+
+func validateYandex(c *config) error {
+	return errors.Join(c.validateRemote(),
+		driver.InFlag("--tag or --cluster-id", yandex.CheckTags(c.tags)),
+		driver.InFlag("--volume-name-prefix", yandex.CheckPrefix(c.namePrefix)),
+		driver.InFlag("--region", yandex.CheckZone(c.region)),
+		driver.InFlag("--yandex-folder-id", yandex.CheckFolder(c.yandexFolder)))
+}
+
+func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+	cfg, err := c.remote(ctx, around)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := folderOf(ctx, c, around.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Calls under way at shutdown may still finish, so only Close ends the backend.
+	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
+		Config: cfg, RootCAs: c.caPool, Folder: folder, VendorNames: c.Names.Vendor != nil, Operations: c.yandexOperations,
+		MachineToken: func(ctx context.Context) (yandex.Token, error) {
+			token, expires, err := machine.YandexToken(ctx, c.MetadataEndpoint)
+			return yandex.Token{Text: token, Expires: expires}, err
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return y, y.Close, nil
+}
+
+// locateYandex fills in the folder.
+func locateYandex(ctx context.Context, c *config) (err error) {
+	c.yandexFolder, err = folderOf(ctx, *c, zap.NewNop())
+	return err
+}
+
+// folderOf is the folder that the volumes are in: what --yandex-folder-id says, or else the one of this machine.
+func folderOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
+	if c.yandexFolder != "" {
+		return c.yandexFolder, nil
+	}
+	log.Info("asking the metadata service for the folder, since there is no --yandex-folder-id", zap.String("at", cmp.Or(c.MetadataEndpoint, machine.Usual)), zap.Duration("for_at_most", metadataPatience))
+	asking, cancel := context.WithTimeout(ctx, metadataPatience)
+	defer cancel()
+	folder, err := machine.YandexFolder(asking, c.MetadataEndpoint)
+	if err != nil {
+		return "", fmt.Errorf("which folder is this? Give --yandex-folder-id where there is no metadata service: %w", err)
+	}
+	return folder, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -163,4 +165,82 @@ func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle
 		answer, err = nil, errors.New("internal error: the handler panicked; the log has the details")
 	}()
 	return handler(ctx, req)
+}
+
+// metrics are those of the RPCs. docs/operations.md explains them.
+type metrics struct {
+	duration *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
+	refused  *prometheus.CounterVec
+}
+
+func newMetrics(cfg Config) (*metrics, error) {
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "cloudblock_rpc_duration_seconds",
+			Help:    "How long CSI calls took, by method and gRPC code.",
+			Buckets: []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+		}, []string{"method", "code"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cloudblock_rpc_in_flight",
+			Help: "CSI calls being served now, by method.",
+		}, []string{"method"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloudblock_refusals_total",
+			Help: "CSI calls refused for a reason that a person has to act on, by its code.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range fault.Reasons() {
+		m.refused.WithLabelValues(string(reason))
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "cloudblock_build_info",
+		Help:        "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version, "commit": cfg.Commit},
+	})
+	build.Set(1)
+	for _, c := range []prometheus.Collector{m.duration, m.inFlight, m.refused, build} {
+		if err := cfg.Registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// NewLogger returns a logger of the given level (debug, info, warn, error) and format (json,
+// console), or an error that names both if both are wrong.
+func NewLogger(level, format string, w io.Writer) (*zap.Logger, error) {
+	min, err := parseLevel(level)
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.TimeKey = "time"
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	var encoder zapcore.Encoder
+	switch format {
+	case "json":
+		encoder = zapcore.NewJSONEncoder(encoding)
+	case "console":
+		encoder = zapcore.NewConsoleEncoder(encoding)
+	default:
+		err = errors.Join(err, fmt.Errorf("--log-format %q: not json or console: %w", format, fault.InvalidArgument))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), min)), nil
+}
+
+func parseLevel(level string) (zapcore.Level, error) {
+	switch level {
+	case "debug":
+		return zapcore.DebugLevel, nil
+	case "info":
+		return zapcore.InfoLevel, nil
+	case "warn":
+		return zapcore.WarnLevel, nil
+	case "error":
+		return zapcore.ErrorLevel, nil
+	default:
+		return 0, fmt.Errorf("--log-level %q: not debug, info, warn or error: %w", level, fault.InvalidArgument)
+	}
 }

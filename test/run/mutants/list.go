@@ -37,15 +37,15 @@ func mutants() []mutant {
 			"case id.nothing() && (super == \"\" ||", "case id.nothing() && (true ||", "internal/mounter",
 		},
 		{
-			"the kernel's number of the disk is not compared", "internal/mounter/device/formats.go",
+			"the kernel's number of the disk is not compared", "internal/mounter/device/records.go",
 			" && now.Sequence != 0", "", "internal/mounter/device",
 		},
 		{
-			"a format record that cannot be read counts as none", "internal/mounter/device/formats.go",
+			"a format record that cannot be read counts as none", "internal/mounter/device/records.go",
 			"if errors.Is(err, fs.ErrNotExist) {\n\t\treturn false, false, nil", "if err != nil {\n\t\treturn false, false, nil", "internal/mounter/device",
 		},
 		{
-			"the end of a format leaves its record", "internal/mounter/device/formats.go",
+			"the end of a format leaves its record", "internal/mounter/device/records.go",
 			"err := os.Remove(f.path(volume))", "err := error(nil)", "internal/mounter/device",
 		},
 		{
