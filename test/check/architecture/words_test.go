@@ -29,17 +29,13 @@ func TestVocabularies(t *testing.T) {
 			why:  "only these places know a cloud by its name",
 			word: regexp.MustCompile(strings.Join(spellings, "|")),
 			allowed: func(path string) bool {
-				if strings.HasPrefix(path, "cmd/controller/backend_") {
-					return true
-				}
 				switch path {
 				case "cmd/controller/backends.go", "cmd/controller/config.go", "cmd/node/config.go",
 					"internal/profile/clouds.go", "internal/driver/compat/vendors.go":
 					return true
 				}
 				return strings.HasPrefix(path, "test/") || slices.ContainsFunc(clouds, func(name string) bool {
-					own := []string{"internal/machine/" + name + ".go", "internal/driver/compat/" + name + ".go"}
-					return slices.Contains(own, path) || strings.HasPrefix(path, "internal/cloud/"+name+"/")
+					return path == "internal/machine/"+name+".go" || strings.HasPrefix(path, "internal/cloud/"+name+"/")
 				})
 			},
 		},

@@ -1,132 +1,130 @@
 package main
 
 // mutants are the faults.
-func mutants() []mutant {
-	return []mutant{
-		{
-			"a hanging call does not stop those after it", "internal/wait/guard.go",
-			"case <-ctx.Done():\n\t\tg.mu.Lock()", "case <-time.After(time.Hour):\n\t\tg.mu.Lock()", "internal/wait",
-		},
-		{
-			"the file of a call without a caller stays open", "internal/wait/guard.go",
-			"if f != nil {", "if f == nil {", "internal/wait",
-		},
-		{
-			"a record of another disk lets mkfs run", "internal/mounter/format.go",
-			"case req.FormatNonZero && req.BlankCreated, req.Begun == BegunOnDevice:",
-			"case req.FormatNonZero && req.BlankCreated, req.Begun != NotBegun:", "internal/mounter",
-		},
-		{
-			"a record outweighs a signature", "internal/mounter/format.go",
-			"case req.Begun == BegunOnDevice && id.is(req.Filesystem):", "case false:", "internal/mounter",
-		},
-		{
-			"formatNonZero formats what this driver did not create blank", "internal/mounter/format.go",
-			"case req.FormatNonZero && req.BlankCreated, req", "case req.FormatNonZero, req", "internal/mounter",
-		},
-		{
-			"a read error in the probe counts as blank", "internal/mounter/probe.go",
-			"if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, err", "if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, nil", "internal/mounter",
-		},
-		{
-			"the last MiB is not read", "internal/mounter/probe.go",
-			"{max(0, size-probeEnds), size}, ", "", "internal/mounter",
-		},
-		{
-			"a superblock that blkid passes over counts as blank", "internal/mounter/format.go",
-			"case id.nothing() && (super == \"\" ||", "case id.nothing() && (true ||", "internal/mounter",
-		},
-		{
-			"the kernel's number of the disk is not compared", "internal/mounter/device/records.go",
-			" && now.Sequence != 0", "", "internal/mounter/device",
-		},
-		{
-			"a format record that cannot be read counts as none", "internal/mounter/device/records.go",
-			"if errors.Is(err, fs.ErrNotExist) {\n\t\treturn false, false, nil", "if err != nil {\n\t\treturn false, false, nil", "internal/mounter/device",
-		},
-		{
-			"the end of a format leaves its record", "internal/mounter/device/records.go",
-			"err := os.Remove(f.path(volume))", "err := error(nil)", "internal/mounter/device",
-		},
-		{
-			"a change of a volume does not exclude another", "internal/driver/locks.go",
-			"n == alone || (n > 0 && !k.shared)", "n > 0 && !k.shared", "internal/driver",
-		},
-		{
-			"a change begins while others share the volume", "internal/driver/locks.go",
-			"n == alone || (n > 0 && !k.shared)", "n == alone", "internal/driver",
-		},
-		{
-			"sharing a volume excludes others that share it", "internal/driver/locks.go",
-			"(n > 0 && !k.shared)", "n > 0", "internal/driver",
-		},
-		{
-			"one that leaves frees the lock of all that share it", "internal/driver/locks.go",
-			"l.held[k.name] = n - 1", "delete(l.held, k.name)", "internal/driver",
-		},
-		{
-			"a lock is freed twice", "internal/driver/locks.go",
-			"sync.OnceFunc(func() { l.free(locks) })", "func() { l.free(locks) }", "internal/driver",
-		},
-		{
-			"volumes and snapshots of one id share a lock", "internal/driver/locks.go",
-			`Lock{name: "snapshot " + id}`, `Lock{name: "volume " + id}`, "internal/driver",
-		},
-		{
-			"one volume has a lock for each spelling of its handle", "internal/driver/controller/service.go",
-			"driver.OfVolume(s.names.Vendor.ID(handle))", "driver.OfVolume(handle)", "internal/driver/controller",
-		},
-		{
-			"changes of one volume take no lock", "internal/driver/controller/service.go",
-			"return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))", "return func() {}, nil", "internal/driver/controller",
-		},
-		{
-			"what volumes may still allocate is not reserved", "internal/pool/space.go",
-			"reserved += e.reservation()", "_ = e", "internal/pool",
-		},
-		{
-			"the floor may be used", "internal/pool/space.go",
-			"s.free-floor(s.total)-reserved", "s.free-reserved", "internal/pool",
-		},
-		{
-			"a volume larger than the free space is admitted", "internal/pool/create.go",
-			"if r.Size > u.Free {", "if r.Size > u.Size {", "internal/pool",
-		},
-		{
-			"a growth that was cut off reserves nothing", "internal/pool/space.go",
-			"max(e.Size, e.Record.reserved())-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool",
-		},
-		{
-			"shared blocks count once however many images have them", "internal/pool/space.go",
-			"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool",
-		},
-		{
-			"the farthest end of shared blocks is forgotten", "internal/pool/space.go",
-			"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool",
-		},
-		{
-			"a create that failed leaves its files", "internal/pool/create.go",
-			"if err := p.erase(r.ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool",
-		},
-		{
-			"the image of a volume is not whole when its record says ready", "internal/pool/create.go",
-			"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
-		},
-		{
-			"the copy of another volume is formatted", "internal/mounter/format.go",
-			"case req.HasContent && req.History == HistoryUnknown:", "case false:", "internal/mounter",
-		},
-		{
-			"a disk smaller than promised is formatted", "internal/mounter/format.go",
-			"if size < promised {", "if size < 0 {", "internal/mounter",
-		},
-		{
-			"what was written to and reads as zeros is formatted", "internal/mounter/format.go",
-			"case req.History == Written:", "case false:", "internal/mounter",
-		},
-		{
-			"a disk that does not read as zeros is formatted", "internal/mounter/format.go",
-			"case nonZero >= 0:", "case false:", "internal/mounter",
-		},
-	}
+var mutants = []mutant{
+	{
+		"a hanging call does not stop those after it", "internal/wait/guard.go",
+		"case <-ctx.Done():\n\t\tg.mu.Lock()", "case <-time.After(time.Hour):\n\t\tg.mu.Lock()", "internal/wait",
+	},
+	{
+		"the file of a call without a caller stays open", "internal/wait/guard.go",
+		"if f != nil {", "if f == nil {", "internal/wait",
+	},
+	{
+		"a record of another disk lets mkfs run", "internal/mounter/format.go",
+		"case req.FormatNonZero && req.BlankCreated, req.Begun == BegunOnDevice:",
+		"case req.FormatNonZero && req.BlankCreated, req.Begun != NotBegun:", "internal/mounter",
+	},
+	{
+		"a record outweighs a signature", "internal/mounter/format.go",
+		"case req.Begun == BegunOnDevice && id.is(req.Filesystem):", "case false:", "internal/mounter",
+	},
+	{
+		"formatNonZero formats what this driver did not create blank", "internal/mounter/format.go",
+		"case req.FormatNonZero && req.BlankCreated, req", "case req.FormatNonZero, req", "internal/mounter",
+	},
+	{
+		"a read error in the probe counts as blank", "internal/mounter/probe.go",
+		"if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, err", "if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, nil", "internal/mounter",
+	},
+	{
+		"the last MiB is not read", "internal/mounter/probe.go",
+		"{max(0, size-probeEnds), size}, ", "", "internal/mounter",
+	},
+	{
+		"a superblock that blkid passes over counts as blank", "internal/mounter/format.go",
+		"case id.nothing() && (super == \"\" ||", "case id.nothing() && (true ||", "internal/mounter",
+	},
+	{
+		"the kernel's number of the disk is not compared", "internal/mounter/device/records.go",
+		" && now.Sequence != 0", "", "internal/mounter/device",
+	},
+	{
+		"a format record that cannot be read counts as none", "internal/mounter/device/records.go",
+		"if errors.Is(err, fs.ErrNotExist) {\n\t\treturn false, false, nil", "if err != nil {\n\t\treturn false, false, nil", "internal/mounter/device",
+	},
+	{
+		"the end of a format leaves its record", "internal/mounter/device/records.go",
+		"err := os.Remove(f.path(volume))", "err := error(nil)", "internal/mounter/device",
+	},
+	{
+		"a change of a volume does not exclude another", "internal/driver/locks.go",
+		"n == alone || (n > 0 && !k.shared)", "n > 0 && !k.shared", "internal/driver",
+	},
+	{
+		"a change begins while others share the volume", "internal/driver/locks.go",
+		"n == alone || (n > 0 && !k.shared)", "n == alone", "internal/driver",
+	},
+	{
+		"sharing a volume excludes others that share it", "internal/driver/locks.go",
+		"(n > 0 && !k.shared)", "n > 0", "internal/driver",
+	},
+	{
+		"one that leaves frees the lock of all that share it", "internal/driver/locks.go",
+		"l.held[k.name] = n - 1", "delete(l.held, k.name)", "internal/driver",
+	},
+	{
+		"a lock is freed twice", "internal/driver/locks.go",
+		"sync.OnceFunc(func() { l.free(locks) })", "func() { l.free(locks) }", "internal/driver",
+	},
+	{
+		"volumes and snapshots of one id share a lock", "internal/driver/locks.go",
+		`Lock{name: "snapshot " + id}`, `Lock{name: "volume " + id}`, "internal/driver",
+	},
+	{
+		"one volume has a lock for each spelling of its handle", "internal/driver/controller/service.go",
+		"driver.OfVolume(s.names.Vendor.ID(handle))", "driver.OfVolume(handle)", "internal/driver/controller",
+	},
+	{
+		"changes of one volume take no lock", "internal/driver/controller/service.go",
+		"return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))", "return func() {}, nil", "internal/driver/controller",
+	},
+	{
+		"what volumes may still allocate is not reserved", "internal/pool/space.go",
+		"reserved += e.reservation()", "_ = e", "internal/pool",
+	},
+	{
+		"the floor may be used", "internal/pool/space.go",
+		"s.free-floor(s.total)-reserved", "s.free-reserved", "internal/pool",
+	},
+	{
+		"a volume larger than the free space is admitted", "internal/pool/create.go",
+		"if r.Size > u.Free {", "if r.Size > u.Size {", "internal/pool",
+	},
+	{
+		"a growth that was cut off reserves nothing", "internal/pool/space.go",
+		"max(e.Size, e.Record.reserved())-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool",
+	},
+	{
+		"shared blocks count once however many images have them", "internal/pool/space.go",
+		"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool",
+	},
+	{
+		"the farthest end of shared blocks is forgotten", "internal/pool/space.go",
+		"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool",
+	},
+	{
+		"a create that failed leaves its files", "internal/pool/create.go",
+		"if err := p.erase(r.ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool",
+	},
+	{
+		"the image of a volume is not whole when its record says ready", "internal/pool/create.go",
+		"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
+	},
+	{
+		"the copy of another volume is formatted", "internal/mounter/format.go",
+		"case req.HasContent && req.History == HistoryUnknown:", "case false:", "internal/mounter",
+	},
+	{
+		"a disk smaller than promised is formatted", "internal/mounter/format.go",
+		"if size < promised {", "if size < 0 {", "internal/mounter",
+	},
+	{
+		"what was written to and reads as zeros is formatted", "internal/mounter/format.go",
+		"case req.History == Written:", "case false:", "internal/mounter",
+	},
+	{
+		"a disk that does not read as zeros is formatted", "internal/mounter/format.go",
+		"case nonZero >= 0:", "case false:", "internal/mounter",
+	},
 }

@@ -45,7 +45,7 @@ func run(ctx context.Context, only string, out io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	sound, planted, survivors := map[string]bool{}, 0, 0
-	for _, m := range mutants() {
+	for _, m := range mutants {
 		if !strings.Contains(m.file, only) {
 			continue
 		}
