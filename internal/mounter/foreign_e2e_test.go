@@ -205,8 +205,11 @@ func TestMkfsOptionsThatMakeSomethingElseAreNoticed(t *testing.T) {
 	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 		t.Fatalf("EnsureFormatted = %v, want %v", err, fault.Precondition)
 	}
-	req.MkfsOptions = nil // whoever made the volume corrects the class, and the same volume goes on
-	if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); err != nil {
-		t.Errorf("EnsureFormatted with better options = %v", err)
+	req.MkfsOptions = nil // whoever made the volume corrects the class; what is on the disk has a signature and stays
+	for begun, want := range map[Begun]fault.Reason{NotBegun: fault.FormatContent, BegunOnDevice: fault.FormatUnfinished, BegunBefore: fault.FormatContent} {
+		req.Begun = begun
+		if _, err := New(Config{}).EnsureFormatted(t.Context(), dev, req); fault.ReasonOf(err) != want {
+			t.Errorf("EnsureFormatted with better options and the record %v = %v, want %v", begun, err, want)
+		}
 	}
 }
