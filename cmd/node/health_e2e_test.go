@@ -30,7 +30,7 @@ func TestHealthOfThePool(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(mountpoint, unix.MNT_DETACH) }) // detaches its loop device too
 	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: filepath.Join(mountpoint, "pool"), Node: "node-a"})
 	must(t, err)
-	named, err := pools.Named(t.Context(), "")
+	named, err := pools.Named(t.Context(), pool.DefaultName)
 	must(t, err)
 	store := named.(*pool.Pool)
 	h := poolHealth{pools: pools, node: "node-a", mounts: mounter.New(mounter.Config{})}
