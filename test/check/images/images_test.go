@@ -314,7 +314,7 @@ func tools(t *testing.T) []string {
 		})
 		return false
 	})
-	if len(names) < 10 {
+	if len(names) < 9 {
 		t.Fatalf("cmd/node/tools.go names only %v", names)
 	}
 	return names
