@@ -31,8 +31,8 @@ const (
 	// continues.
 	callLimit = 2 * time.Minute
 	// formatGrace is how long a mkfs or fsck whose call has ended may continue after the grace period: what the pod's
-	// terminationGracePeriodSeconds of 30 leaves. A mkfs that is killed with the program may leave a disk that nobody
-	// formats again.
+	// terminationGracePeriodSeconds of 30 leaves. A mkfs that is killed with the program may leave a disk that is
+	// never formatted again.
 	formatGrace = 17 * time.Second
 )
 

@@ -54,11 +54,11 @@ func (b *cloudBench) inBubble(ctx context.Context, l limit) (run limitedRun, err
 
 // serve starts a controller in this process; only memory connects it with its callers and its cloud.
 func serve(ctx context.Context, acc accounts.Account, told []budget.Window, reg prometheus.Registerer) (csi.ControllerClient, func() error, error) {
-	pause, err := budget.NewMetrics(reg)
+	spent, err := budget.NewMetrics(reg)
 	if err != nil {
 		return nil, nil, err
 	}
-	bare, err := backend.Open(ctx, acc, backend.Config{ClusterID: "bench", Limits: told, Budget: pause, SweepEvery: -1})
+	bare, err := backend.Open(ctx, acc, backend.Config{ClusterID: "bench", Limits: told, Budget: spent, SweepEvery: -1})
 	if err != nil {
 		return nil, nil, err
 	}
