@@ -20,8 +20,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -133,7 +133,7 @@ func (h *host) kubelet(dir string) {
 		h.Wrong("kubelet", err, "set the kubelet's folder (--kubelet-dir, component kubelet-dir), and mount it into the container")
 		return
 	}
-	if err := mounter.CheckPropagation(dir); err != nil {
+	if err := mount.CheckPropagation(dir); err != nil {
 		h.Wrong("propagation", err, "mount the kubelet's folder with mountPropagation: Bidirectional, as the manifests do")
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -15,11 +15,11 @@ import (
 type poolHealth struct {
 	pools  *pool.Set
 	node   string
-	mounts *mounter.Mounter
+	mounts *mount.Mounter
 }
 
 // Volume returns the troubles of a volume's record and image, with the reasons and messages of the controller.
-func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Trouble, error) {
+func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Trouble, error) {
 	handle, err := pool.ParseHandle(volume)
 	if err != nil || handle.Node != h.node {
 		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.node, fault.NotFound), err)
@@ -35,30 +35,30 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mounter.Troubl
 	const hint = "; look at it with `cloudblock-controller volumes`"
 	switch entry.Kind {
 	case pool.NoRecord:
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
+		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
 	case pool.NoImage:
-		return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageMissing", Message: entry.Problem + hint}}, nil
+		return []mount.Trouble{{Severity: mount.DataLoss, Reason: "ImageMissing", Message: entry.Problem + hint}}, nil
 	case pool.Newer:
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
+		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
 	case pool.Damaged:
 		if entry.Size == 0 {
-			return []mounter.Trouble{{Severity: mounter.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + hint}}, nil
+			return []mount.Trouble{{Severity: mount.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + hint}}, nil
 		}
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "Damaged", Message: entry.Problem + hint}}, nil
+		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "Damaged", Message: entry.Problem + hint}}, nil
 	}
 	return nil, nil
 }
 
 // Storage returns the troubles of the pools' disks. While a pool can be used, what is wrong with another one is a
 // degradation.
-func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
+func (h poolHealth) Storage(ctx context.Context) ([]mount.Trouble, error) {
 	usable, missing := h.pools.Pools(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var found []mounter.Trouble
+	var found []mount.Trouble
 	if missing != nil {
-		found = append(found, mounter.Trouble{Severity: mounter.Inaccessible, Reason: "PoolUnavailable",
+		found = append(found, mount.Trouble{Severity: mount.Inaccessible, Reason: "PoolUnavailable",
 			Message: strings.ReplaceAll(missing.Error(), "\n", "; ")})
 	}
 	for _, p := range usable {
@@ -70,15 +70,15 @@ func (h poolHealth) Storage(ctx context.Context) ([]mounter.Trouble, error) {
 	}
 	if len(usable) > 1 || len(usable) > 0 && missing != nil {
 		for i := range found {
-			found[i].Severity = mounter.Degraded
+			found[i].Severity = mount.Degraded
 		}
 	}
 	return found, nil
 }
 
 // disk returns the troubles of the disk of one pool.
-func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mounter.Trouble, error) {
-	var found []mounter.Trouble
+func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Trouble, error) {
+	var found []mount.Trouble
 	if _, mounted := p.(*pool.Pool); mounted {
 		table, err := h.mounts.Table()
 		if err != nil {
@@ -97,7 +97,7 @@ func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mounter.Trouble
 		return nil, err
 	}
 	if free == 0 {
-		found = append(found, mounter.Trouble{Severity: mounter.Degraded, Reason: "PoolFull",
+		found = append(found, mount.Trouble{Severity: mount.Degraded, Reason: "PoolFull",
 			Message: fmt.Sprintf("the pool in %s has no space for another volume, snapshot or growth; existing volumes keep their reservations", p.Location())})
 	}
 	return found, nil

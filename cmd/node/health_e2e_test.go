@@ -13,7 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -33,8 +33,8 @@ func TestHealthOfThePool(t *testing.T) {
 	named, err := pools.Named(t.Context(), pool.DefaultName)
 	must(t, err)
 	store := named.(*pool.Pool)
-	h := poolHealth{pools: pools, node: "node-a", mounts: mounter.New(mounter.Config{})}
-	reasons := func(found []mounter.Trouble, err error) string {
+	h := poolHealth{pools: pools, node: "node-a", mounts: mount.New(mount.Config{})}
+	reasons := func(found []mount.Trouble, err error) string {
 		t.Helper()
 		must(t, err)
 		var all []string
@@ -75,7 +75,7 @@ func TestHealthOfThePool(t *testing.T) {
 	want("a full pool", reasons(h.Storage(t.Context())), "PoolFull")
 	must(t, unix.Mount("", mountpoint, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	want("a pool on a disk that turned read-only", reasons(h.Storage(t.Context())), "PoolUnavailable")
-	if got, err := h.Storage(t.Context()); err != nil || got[0].Severity != mounter.Inaccessible {
+	if got, err := h.Storage(t.Context()); err != nil || got[0].Severity != mount.Inaccessible {
 		t.Errorf("Storage = %v, %v, want it inaccessible", got, err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	mounts := mounter.New(mounter.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
+	mounts := mount.New(mount.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
 	folder, err := cfg.folder()
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 	if _, err := os.Stat(cfg.kubeletDir); err != nil {
 		log.Warn("--kubelet-dir: the folder is not there, so the kubelet of this machine is elsewhere or has not started", zap.Error(err))
 	}
-	if err := mounter.CheckPropagation(cfg.kubeletDir); err != nil {
+	if err := mount.CheckPropagation(cfg.kubeletDir); err != nil {
 		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
 		p.ready = func(context.Context) error { return err }
 	}

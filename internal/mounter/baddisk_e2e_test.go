@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"errors"
@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // These variables make the test binary a node program that publishes, to be killed on its way.
@@ -40,9 +42,9 @@ func TestBindReadOnlyAsNode(t *testing.T) {
 		if statErr := unix.Fstat(int(f.Fd()), &st); statErr != nil {
 			t.Fatal(statErr)
 		}
-		err = New(Config{}).BindDevice(t.Context(), &loopDevice{t: t, file: f, number: st.Rdev}, target, true)
+		err = newMachine().BindDevice(t.Context(), &loopDevice{t: t, file: f, number: st.Rdev}, target, true)
 	} else {
-		err = New(Config{}).BindDir(t.Context(), os.Getenv(bindStaging), target, BindOptions{ReadOnly: true, Options: []string{"noexec"}})
+		err = newMachine().BindDir(t.Context(), os.Getenv(bindStaging), target, mount.BindOptions{ReadOnly: true, Options: []string{"noexec"}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -52,12 +54,12 @@ func TestBindReadOnlyAsNode(t *testing.T) {
 // TestKilledWhilePublishingReadOnly kills a publish at each of its system calls. The target is then
 // either free or read-only, never writable, and the same call again finishes the job.
 func TestKilledWhilePublishingReadOnly(t *testing.T) {
-	m := New(Config{})
+	m := newMachine()
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			_, staging := staged(t, m, fs, small)
 			finishes(t, staging, "", func(target string) error {
-				return m.BindDir(t.Context(), staging, target, BindOptions{ReadOnly: true, Options: []string{"noexec"}})
+				return m.BindDir(t.Context(), staging, target, mount.BindOptions{ReadOnly: true, Options: []string{"noexec"}})
 			})
 		})
 	}
@@ -70,7 +72,7 @@ func TestKilledWhilePublishingReadOnly(t *testing.T) {
 // finishes kills a publish at one call after the other until it runs to its end.
 func finishes(t *testing.T, staging, device string, again func(target string) error) {
 	t.Helper()
-	m := New(Config{})
+	m := newMachine()
 	for at := 1; ; at++ {
 		target := filepath.Join(t.TempDir(), "target")
 		count, code := killedAt(t, at, bindStaging+"="+staging, bindDevice+"="+device, bindTarget+"="+target)
@@ -164,13 +166,13 @@ func traceCalls(pid int, kill func(number uint64, seen int) bool, counts func(ui
 // TestBindIsNeverChangedToFit: a target that somebody may be using keeps its access.
 func TestBindIsNeverChangedToFit(t *testing.T) {
 	t.Parallel()
-	m, dir := New(Config{}), t.TempDir()
-	dev, staging := staged(t, m, Ext4, small)
-	tests := map[string]struct{ has, asked BindOptions }{
-		"read-only onto writable":  {BindOptions{}, BindOptions{ReadOnly: true}},
-		"writable onto read-only":  {BindOptions{ReadOnly: true}, BindOptions{}},
-		"noexec onto executable":   {BindOptions{}, BindOptions{Options: []string{"noexec"}}},
-		"ro by option on writable": {BindOptions{}, BindOptions{Options: []string{"ro"}}},
+	m, dir := newMachine(), t.TempDir()
+	dev, staging := staged(t, m, mounter.Ext4, small)
+	tests := map[string]struct{ has, asked mount.BindOptions }{
+		"read-only onto writable":  {mount.BindOptions{}, mount.BindOptions{ReadOnly: true}},
+		"writable onto read-only":  {mount.BindOptions{ReadOnly: true}, mount.BindOptions{}},
+		"noexec onto executable":   {mount.BindOptions{}, mount.BindOptions{Options: []string{"noexec"}}},
+		"ro by option on writable": {mount.BindOptions{}, mount.BindOptions{Options: []string{"ro"}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

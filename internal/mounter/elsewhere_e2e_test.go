@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 // TestDeviceThatIsMountedElsewhere: in the node's container the mounts of its host are invisible. A device that
@@ -16,8 +17,8 @@ import (
 func TestDeviceThatIsMountedElsewhere(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
-			dev, m, dir := newLoop(t, small), New(Config{}), t.TempDir()
-			req := FormatRequest{Volume: "v1", Filesystem: fs}
+			dev, m, dir := newLoop(t, small), newMachine(), t.TempDir()
+			req := format.Request{Volume: "v1", Filesystem: fs}
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
 				t.Fatal(err)
 			}

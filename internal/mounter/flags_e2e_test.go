@@ -1,16 +1,16 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // optionValues are values for the options that need one; several options are tried with each.
@@ -32,10 +32,10 @@ func TestEveryAllowedMountOptionMounts(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			m := New(Config{})
+			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
 			takeDown(t, m, dev, staging)
-			for _, name := range slices.Concat(flagOptions, labelOptions, filesystemOptions[fs]) {
+			for _, name := range documentedOptions(t, "all", "all, with an SELinux label", string(fs)) {
 				values := optionValues[name]
 				if values == nil {
 					values = []string{""}
@@ -56,6 +56,26 @@ func TestEveryAllowedMountOptionMounts(t *testing.T) {
 	}
 }
 
+// documentedOptions reads rows of the chapter that a unit test compares with the lists of package mount.
+func documentedOptions(t *testing.T, rows ...string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var options []string
+	_, chapter, _ := strings.Cut(string(text), "\n## Mount options\n")
+	for _, row := range rows {
+		_, after, found := strings.Cut(chapter, "\n| "+row+" | `")
+		list, _, _ := strings.Cut(after, "` |\n")
+		if !found {
+			t.Fatalf("docs/operations.md lacks the row %q", row)
+		}
+		options = append(options, strings.Split(list, "` `")...)
+	}
+	return options
+}
+
 func isQuota(option string) bool {
 	return option != "noquota" && (strings.HasSuffix(option, "quota") || strings.HasSuffix(option, "qnoenforce"))
 }
@@ -63,13 +83,13 @@ func isQuota(option string) bool {
 // TestQuotesAcrossFlagsAreRefused: on a real volume nothing is mounted.
 func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	dev, staging := staged(t, m, Ext4, small)
+	m := newMachine()
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	takeDown(t, m, dev, staging)
 	for _, options := range [][]string{
 		{`x-a="1`, `2",loop`}, {`x-a="1`, `2",X-mount.subdir=lost+found`}, {"errors=panic"}, {"verity.hashdevice=/dev/null"},
 	} {
-		err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4, Options: options})
+		err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4, Options: options})
 		if fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("MountDevice with %q = %v, want %v", options, err, fault.InvalidArgument)
 		}
@@ -83,14 +103,14 @@ func TestQuotesAcrossFlagsAreRefused(t *testing.T) {
 // class asks for the contrary.
 func TestExt4StopsWritingAfterAnError(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	dev, staging := staged(t, m, Ext4, small)
+	m := newMachine()
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	takeDown(t, m, dev, staging)
 	if out, err := exec.CommandContext(t.Context(), "tune2fs", "-e", "panic", dev.Path()).CombinedOutput(); err != nil {
 		t.Fatalf("tune2fs: %v: %s", err, out)
 	}
 	for policy, options := range map[string][]string{"remount-ro": nil, "continue": {"errors=continue"}} {
-		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4, Options: options}); err != nil {
+		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4, Options: options}); err != nil {
 			t.Fatal(err)
 		}
 		shown, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(dev.Path()), "options"))

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"errors"
@@ -11,12 +11,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // A4: the bind of a raw device's node outlives the disk, and the next disk may get its number. It holds nothing then.
 func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 	t.Parallel()
-	m, dev := New(Config{}), newLoop(t, small)
+	m, dev := newMachine(), newLoop(t, small)
 	dir := filepath.Join(t.TempDir(), "dev")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -47,7 +50,7 @@ func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 // The next file that a loop device without one gets is another disk: the bind of its node holds nothing and is dead.
 func TestTheNodeOfALoopDeviceWithoutAFileHoldsNothing(t *testing.T) {
 	t.Parallel()
-	m, dev, target := New(Config{}), newLoop(t, small), filepath.Join(t.TempDir(), "published")
+	m, dev, target := newMachine(), newLoop(t, small), filepath.Join(t.TempDir(), "published")
 	if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +58,11 @@ func TestTheNodeOfALoopDeviceWithoutAFileHoldsNothing(t *testing.T) {
 	if err := os.MkdirAll(fmt.Sprintf("%s/dev/block/%d:%d", sys, unix.Major(dev.number), unix.Minor(dev.number)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cleared := New(Config{SysDir: sys})
-	for want, m := range map[Use]*Mounter{Ours: m, Dead: cleared} {
+	cleared := machineWith(mount.Config{Sysfs: host.Sysfs(sys)})
+	for want, m := range map[mount.Use]*machine{mount.Ours: m, mount.Dead: cleared} {
 		got, err := m.lookAt(target, dev.number)
 		holders, holdersErr := m.Holders(dev.number)
-		if err := errors.Join(err, holdersErr); err != nil || got.Use != want || !got.Block || (len(holders) > 0) != (want == Ours) {
+		if err := errors.Join(err, holdersErr); err != nil || got.Use != want || !got.Block || (len(holders) > 0) != (want == mount.Ours) {
 			t.Errorf("the bind is %+v and the holders are %v, %v, want use %d", got, holders, err, want)
 		}
 	}

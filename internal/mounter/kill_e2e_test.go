@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
@@ -15,14 +15,16 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 const moments = 20
 
 // killPoints returns 20 of the changing calls that a mkfs makes, the first and the last among them.
-func killPoints(t *testing.T, k *killer, fs Filesystem) []int {
+func killPoints(t *testing.T, k *killer, fs mounter.Filesystem) []int {
 	t.Helper()
-	if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), newLoop(t, small), FormatRequest{Volume: "v1", Filesystem: fs, History: NeverWritten}); err != nil {
+	if _, err := newMachine(k).EnsureFormatted(t.Context(), newLoop(t, small), format.Request{Volume: "v1", Filesystem: fs, History: format.NeverWritten}); err != nil {
 		t.Fatal(err)
 	}
 	calls := k.calls(t)
@@ -46,9 +48,9 @@ func TestKilledMkfs(t *testing.T) {
 			t.Parallel()
 			k := newKiller(t)
 			for _, at := range killPoints(t, k, fs) {
-				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
+				req := format.Request{Volume: "v1", Filesystem: fs, Size: small, History: format.NeverWritten}
 				dev, call := halfFormatted(t, k, req, at)
-				finishedOnlyWithoutASignature(t, New(Config{}), dev, req, fmt.Sprintf("killed at call %d", call))
+				finishedOnlyWithoutASignature(t, newMachine(), dev, req, fmt.Sprintf("killed at call %d", call))
 			}
 		})
 	}
@@ -56,12 +58,12 @@ func TestKilledMkfs(t *testing.T) {
 
 // halfFormatted is a new device whose mkfs was killed at one of its calls. Random bytes in the filesystem
 // decide about one or two of them: if this time the last one is an earlier one, that it is.
-func halfFormatted(t *testing.T, k *killer, req FormatRequest, at int) (*loopDevice, int) {
+func halfFormatted(t *testing.T, k *killer, req format.Request, at int) (*loopDevice, int) {
 	t.Helper()
 	for range 5 {
 		dev := newLoop(t, req.Size)
 		k.at = at
-		_, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req)
+		_, err := newMachine(k).EnsureFormatted(t.Context(), dev, req)
 		if err != nil {
 			return dev, at
 		}
@@ -78,33 +80,30 @@ func halfFormatted(t *testing.T, k *killer, req FormatRequest, at int) (*loopDev
 
 // finishedOnlyWithoutASignature takes a device that a killed mkfs left behind: the record of its format lets the same volume
 // be formatted again where blkid finds nothing, and nothing else does.
-func finishedOnlyWithoutASignature(t *testing.T, m *Mounter, dev *loopDevice, req FormatRequest, when string) {
+func finishedOnlyWithoutASignature(t *testing.T, m *machine, dev *loopDevice, req format.Request, when string) {
 	t.Helper()
 	before := dev.sum()
-	id, err := m.blkid(t.Context(), dev.file)
-	if err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
+	id := signature(t, dev)
 	wrote := fault.FormatNotBlank // or the mkfs had written zeros
-	if !id.nothing() {
+	if id != "" {
 		wrote = fault.FormatUnfinished
 	}
-	for name, stranger := range map[string]FormatRequest{
-		"a volume that was written and has no record": {Volume: "v2", Filesystem: req.Filesystem, History: Written, BlankCreated: true},
-		"a record of another disk":                    {Volume: req.Volume, Filesystem: req.Filesystem, History: Written, Begun: BegunBefore},
-		"a clone of it":                               {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true, Begun: BegunOnDevice},
-		"a read-only use":                             {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true, Begun: BegunOnDevice},
+	for name, stranger := range map[string]format.Request{
+		"a volume that was written and has no record": {Volume: "v2", Filesystem: req.Filesystem, History: format.Written, BlankCreated: true},
+		"a record of another disk":                    {Volume: req.Volume, Filesystem: req.Filesystem, History: format.Written, Begun: format.BegunBefore},
+		"a clone of it":                               {Volume: req.Volume, Filesystem: req.Filesystem, HasContent: true, Begun: format.BegunOnDevice},
+		"a read-only use":                             {Volume: req.Volume, Filesystem: req.Filesystem, Forbidden: true, Begun: format.BegunOnDevice},
 	} {
-		if !id.nothing() && stranger.Begun != BegunOnDevice {
+		if id != "" && stranger.Begun != format.BegunOnDevice {
 			continue // it may be whole
 		}
 		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
 			t.Errorf("%s: EnsureFormatted for %s = %q, %v, want %v", when, name, got, err, fault.Precondition)
 		}
 	}
-	req.Begun, req.History = BegunOnDevice, Written
-	_, err = m.EnsureFormatted(t.Context(), dev, req)
-	if !id.nothing() {
+	req.Begun, req.History = format.BegunOnDevice, format.Written
+	_, err := m.EnsureFormatted(t.Context(), dev, req)
+	if id != "" {
 		if fault.ReasonOf(err) != wrote || dev.sum() != before {
 			t.Errorf("%s: EnsureFormatted again with %v on the device = %v, want %v and the device as it was", when, id, err, wrote)
 		}
@@ -129,14 +128,14 @@ func TestRecordBesideForeignData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dev, programs, k := newLoop(t, small), counted(), newKiller(t)
 			k.at = 3
-			req := FormatRequest{Volume: "v1", Filesystem: XFS}
-			if _, err := New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req); err == nil {
+			req := format.Request{Volume: "v1", Filesystem: mounter.XFS}
+			if _, err := newMachine(k).EnsureFormatted(t.Context(), dev, req); err == nil {
 				t.Fatal("mkfs was killed and EnsureFormatted = nil")
 			}
 			must(t, program[0], append(program[1:], dev.Path())...) // somebody made use of it
 			before := dev.sum()
-			req.Begun, req.FormatNonZero, req.BlankCreated = BegunOnDevice, true, true
-			if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
+			req.Begun, req.FormatNonZero, req.BlankCreated = format.BegunOnDevice, true, true
+			if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 				t.Errorf("EnsureFormatted = %v, want %v", err, fault.Precondition)
 			}
 			if dev.sum() != before || programs.runs() > 0 {
@@ -151,8 +150,8 @@ func TestRecordComesFirst(t *testing.T) {
 	t.Parallel()
 	dev, programs := newLoop(t, small), counted()
 	before := dev.sum()
-	req := FormatRequest{Volume: "v1", Filesystem: Ext4, Begin: func(context.Context) error { return fault.Unavailable }}
-	if _, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Unavailable) {
+	req := format.Request{Volume: "v1", Filesystem: mounter.Ext4, Begin: func(context.Context) error { return fault.Unavailable }}
+	if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("EnsureFormatted = %v, want %v", err, fault.Unavailable)
 	}
 	if dev.sum() != before || programs.runs() > 0 {
@@ -179,8 +178,8 @@ func TestNodeKilledInMkfs(t *testing.T) {
 				if n := tracees(t, dev.Path()); n > 0 {
 					t.Errorf("%d programs still have the device open after their node died", n)
 				}
-				req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, History: NeverWritten}
-				finishedOnlyWithoutASignature(t, New(Config{}), dev, req, fmt.Sprintf("node killed at call %d", at))
+				req := format.Request{Volume: "v1", Filesystem: fs, Size: small, History: format.NeverWritten}
+				finishedOnlyWithoutASignature(t, newMachine(), dev, req, fmt.Sprintf("node killed at call %d", at))
 			}
 		})
 	}
@@ -198,8 +197,8 @@ func formatAsNode() int {
 	}
 	k := &killer{dir: os.Getenv(helperDir), at: at, count: os.DevNull}
 	dev := &loopDevice{file: f, number: 1}
-	_, err = New(Config{Runner: k}).EnsureFormatted(context.Background(), dev,
-		FormatRequest{Volume: "v1", Filesystem: Filesystem(os.Getenv(helperFS)), Size: small, History: NeverWritten})
+	_, err = newMachine(k).EnsureFormatted(context.Background(), dev,
+		format.Request{Volume: "v1", Filesystem: mounter.Filesystem(os.Getenv(helperFS)), Size: small, History: format.NeverWritten})
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }

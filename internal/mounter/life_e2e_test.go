@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"errors"
@@ -12,6 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // small is a size that every mkfs accepts.
@@ -19,22 +23,22 @@ const small = 320 * mib
 
 func TestLifeOfAVolume(t *testing.T) {
 	t.Parallel()
-	for _, fs := range []Filesystem{Ext4, XFS} {
+	for _, fs := range []mounter.Filesystem{mounter.Ext4, mounter.XFS} {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			m, dev, dir := New(Config{}), newLoop(t, small), t.TempDir()
-			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small}
+			m, dev, dir := newMachine(), newLoop(t, small), t.TempDir()
+			req := format.Request{Volume: "v1", Filesystem: fs, Size: small}
 			got, err := m.EnsureFormatted(t.Context(), dev, req)
 			if err != nil || got != fs {
 				t.Fatalf("EnsureFormatted(blank) = %q, %v, want %q", got, err, fs)
 			}
 			staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "mount")
-			mount := mountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
+			request := mountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
 			for range 2 { // a repeat changes nothing
-				if err := m.MountDevice(t.Context(), dev, mount); err != nil {
+				if err := m.MountDevice(t.Context(), dev, request); err != nil {
 					t.Fatal(err)
 				}
-				if err := m.BindDir(t.Context(), staging, target, BindOptions{}); err != nil {
+				if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -59,7 +63,7 @@ func TestLifeOfAVolume(t *testing.T) {
 }
 
 // takeDown unmounts and removes paths and proves that the device is free.
-func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
+func takeDown(t *testing.T, m *machine, dev *loopDevice, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		if err := m.UnmountAll(t.Context(), path); err != nil {
@@ -80,9 +84,9 @@ func takeDown(t *testing.T, m *Mounter, dev *loopDevice, paths ...string) {
 // idle proves that nothing has the device in use: no mount in any mount namespace, no mapping on top,
 // no command.
 func idle(dev *loopDevice) error {
-	f, err := reopen(dev.File(), unix.O_RDONLY|unix.O_EXCL)
+	f, err := host.Reopen(dev.File(), unix.O_RDONLY|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-	return exclusive{opened{f}}.Close()
+	return host.Exclusive{File: f}.Close()
 }

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
@@ -103,7 +103,7 @@ func (d *loopDevice) detach() {
 	if _, err := unix.FcntlInt(d.file.Fd(), unix.F_GETFD, 0); err != nil {
 		return // detached by the test itself
 	}
-	holders, err := New(Config{}).Holders(d.number)
+	holders, err := newMachine().Holders(d.number)
 	if err != nil {
 		d.t.Error(err)
 	}

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
@@ -14,16 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 // luksFormat makes a header as package luks does, with a derivation of the key that takes no time.
-func luksFormat(t *testing.T, run Runner, more ...string) func(context.Context, *os.File) error {
+func luksFormat(t *testing.T, run host.Runner, more ...string) func(context.Context, *os.File) error {
 	t.Helper()
 	args := append([]string{"luksFormat", "--batch-mode", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
 		"--key-file", "-"}, more...)
 	return func(ctx context.Context, disk *os.File) error {
-		out, err := run.Run(ctx, Command{
-			Name: "cryptsetup", Args: append(args, childFile), Files: []*os.File{disk}, Stdin: strings.NewReader("key"),
+		out, err := run.Run(ctx, host.Command{
+			Name: "cryptsetup", Args: append(args, host.ChildFile), Files: []*os.File{disk}, Stdin: strings.NewReader("key"),
 		})
 		if err == nil && out.ExitCode != 0 {
 			err = fmt.Errorf("%w: %s", fault.Unavailable, out.Tail())
@@ -32,17 +35,17 @@ func luksFormat(t *testing.T, run Runner, more ...string) func(context.Context, 
 	}
 }
 
-var ours = []string{"--subsystem", LUKSSubsystem}
+var ours = []string{"--subsystem", format.LUKSSubsystem}
 
-func encrypted(t *testing.T, run Runner) FormatRequest {
-	return FormatRequest{Volume: "v1", Filesystem: LUKS, BlankCreated: true, Encrypt: luksFormat(t, run, ours...)}
+func encrypted(t *testing.T, run host.Runner) format.Request {
+	return format.Request{Volume: "v1", Filesystem: mounter.LUKS, BlankCreated: true, Encrypt: luksFormat(t, run, ours...)}
 }
 
 // hasHeader proves that the device has a complete header with a key slot that the key opens.
 func hasHeader(t *testing.T, dev *loopDevice) {
 	t.Helper()
-	out, err := commands{}.Run(t.Context(), Command{
-		Name: "cryptsetup", Args: []string{"open", "--test-passphrase", "--key-file", "-", childFile},
+	out, err := host.Programs{}.Run(t.Context(), host.Command{
+		Name: "cryptsetup", Args: []string{"open", "--test-passphrase", "--key-file", "-", host.ChildFile},
 		Files: []*os.File{dev.file}, Stdin: strings.NewReader("key"),
 	})
 	if err != nil || out.ExitCode != 0 {
@@ -53,32 +56,32 @@ func hasHeader(t *testing.T, dev *loopDevice) {
 // TestEncrypt: a blank device gets a header once; whatever else is on a device stays, and so does a header.
 func TestEncrypt(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
+	m := newMachine()
 	blank := newLoop(t, minEncrypted)
-	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t, commands{})); err != nil {
+	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t, host.Programs{})); err != nil {
 		t.Fatal(err)
 	}
 	hasHeader(t, blank)
 
 	refused := map[string]struct {
 		prepare func(dev *loopDevice)
-		change  func(*FormatRequest)
+		change  func(*format.Request)
 		size    int64
 		want    error // nil: it is used as it is
 	}{
-		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, nil, 0, nil},
-		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Forbidden, r.HasContent = true, true }, 0, nil},
-		"a filesystem":                    {func(d *loopDevice) { put(t, d, Ext4) }, nil, 0, fault.Precondition},
+		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, nil, 0, nil},
+		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, func(r *format.Request) { r.Forbidden, r.HasContent = true, true }, 0, nil},
+		"a filesystem":                    {func(d *loopDevice) { put(t, d, mounter.Ext4) }, nil, 0, fault.Precondition},
 		"random bytes":                    {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
-		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file)) }, func(r *FormatRequest) { r.Filesystem = Ext4 }, 0, fault.Precondition},
+		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, func(r *format.Request) { r.Filesystem = mounter.Ext4 }, 0, fault.Precondition},
 		"the second header only": {func(d *loopDevice) {
-			noError(t, luksFormat(t, commands{}, ours...)(t.Context(), d.file))
+			noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file))
 			zero(t, d, 512)
 		}, nil, 0, fault.Precondition},
-		"nothing, and read-only":          {nil, func(r *FormatRequest) { r.Forbidden = true }, 0, fault.Precondition},
-		"nothing, and made as a copy":     {nil, func(r *FormatRequest) { r.HasContent = true }, 0, fault.Precondition},
+		"nothing, and read-only":          {nil, func(r *format.Request) { r.Forbidden = true }, 0, fault.Precondition},
+		"nothing, and made as a copy":     {nil, func(r *format.Request) { r.HasContent = true }, 0, fault.Precondition},
 		"nothing, and too small":          {nil, nil, minEncrypted - mib, fault.Precondition},
-		"nothing, and smaller than asked": {nil, func(r *FormatRequest) { r.Size = minEncrypted + 1 }, 0, fault.Precondition},
+		"nothing, and smaller than asked": {nil, func(r *format.Request) { r.Size = minEncrypted + 1 }, 0, fault.Precondition},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +89,7 @@ func TestEncrypt(t *testing.T) {
 			if size == 0 {
 				size = minEncrypted
 			}
-			dev, req := newLoop(t, size), encrypted(t, commands{})
+			dev, req := newLoop(t, size), encrypted(t, host.Programs{})
 			if tc.prepare != nil {
 				tc.prepare(dev)
 			}
@@ -108,7 +111,7 @@ func TestEncrypt(t *testing.T) {
 // record of its format, as long as blkid finds none, and no other volume does.
 func TestKilledLuksFormat(t *testing.T) {
 	t.Parallel()
-	m, k := New(Config{}), newKiller(t)
+	m, k := newMachine(), newKiller(t)
 	if _, err := m.EnsureFormatted(t.Context(), newLoop(t, minEncrypted), encrypted(t, k)); err != nil {
 		t.Fatal(err)
 	}
@@ -122,28 +125,29 @@ func TestKilledLuksFormat(t *testing.T) {
 			t.Fatalf("killed at call %d of %d: EnsureFormatted = nil", at, calls)
 		}
 		before := dev.sum()
-		id, err := m.blkid(t.Context(), dev.file)
-		noError(t, err)
-		for name, change := range map[string]func(*FormatRequest){
-			"plain":        func(r *FormatRequest) { r.Filesystem, r.Begun, r.History = Ext4, BegunBefore, Written },
-			"a copy of it": func(r *FormatRequest) { r.HasContent = true },
-			"read-only":    func(r *FormatRequest) { r.Forbidden = true },
+		id := signature(t, dev)
+		for name, change := range map[string]func(*format.Request){
+			"plain": func(r *format.Request) {
+				r.Filesystem, r.Begun, r.History = mounter.Ext4, format.BegunBefore, format.Written
+			},
+			"a copy of it": func(r *format.Request) { r.HasContent = true },
+			"read-only":    func(r *format.Request) { r.Forbidden = true },
 		} {
-			req := encrypted(t, commands{})
-			req.Begun = BegunOnDevice
+			req := encrypted(t, host.Programs{})
+			req.Begun = format.BegunOnDevice
 			change(&req)
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
 				t.Errorf("killed at call %d: EnsureFormatted for %s = %v, want %v", at, name, err, fault.Precondition)
 			}
 		}
-		again := encrypted(t, commands{})
-		again.Begun = BegunOnDevice
+		again := encrypted(t, host.Programs{})
+		again.Begun = format.BegunOnDevice
 		switch _, err := m.EnsureFormatted(t.Context(), dev, again); {
-		case !id.nothing() && (!errors.Is(err, fault.FormatUnfinished) || dev.sum() != before):
+		case id != "" && (!errors.Is(err, fault.FormatUnfinished) || dev.sum() != before):
 			t.Errorf("killed at call %d of %d: EnsureFormatted with a header = %v, want %v", at, calls, err, fault.FormatUnfinished)
-		case id.nothing() && err != nil:
+		case id == "" && err != nil:
 			t.Errorf("killed at call %d of %d: EnsureFormatted again = %v", at, calls, err)
-		case id.nothing():
+		case id == "":
 			hasHeader(t, dev)
 		}
 		dev.detach()
@@ -153,15 +157,17 @@ func TestKilledLuksFormat(t *testing.T) {
 // TestNoted: what a note says about a device that reads as random bytes, as a blank one does behind encryption.
 func TestNoted(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	noted := func(fs Filesystem, n Note) FormatRequest { return FormatRequest{Volume: "v1", Filesystem: fs, Note: n} }
+	m := newMachine()
+	noted := func(fs mounter.Filesystem, n format.Note) format.Request {
+		return format.Request{Volume: "v1", Filesystem: fs, Note: n}
+	}
 	for _, fs := range someFilesystems() {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			dev := newLoop(t, small)
 			scribble(t, dev, small)
-			other := map[Filesystem]Filesystem{Ext4: XFS, XFS: Ext4}[fs]
-			refused := func(when string, req FormatRequest) {
+			other := map[mounter.Filesystem]mounter.Filesystem{mounter.Ext4: mounter.XFS, mounter.XFS: mounter.Ext4}[fs]
+			refused := func(when string, req format.Request) {
 				t.Helper()
 				before := dev.sum()
 				if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
@@ -171,27 +177,27 @@ func TestNoted(t *testing.T) {
 					t.Errorf("%s: the device was changed", when)
 				}
 			}
-			refused("no filesystem and no note", noted(fs, Formatted))
-			readOnly := noted(fs, Unformatted)
+			refused("no filesystem and no note", noted(fs, format.Formatted))
+			readOnly := noted(fs, format.Unformatted)
 			readOnly.Forbidden = true
 			refused("read-only", readOnly)
-			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Unformatted)); err != nil {
+			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, format.Unformatted)); err != nil {
 				t.Fatalf("never formatted: %v", err)
 			}
 			consistent(t, dev, fs)
-			refused("formatted, and the note is still there", noted(fs, Unformatted))
-			refused("another filesystem with the note", noted(other, Unformatted))
-			refused("another filesystem without", noted(other, Formatted))
+			refused("formatted, and the note is still there", noted(fs, format.Unformatted))
+			refused("another filesystem with the note", noted(other, format.Unformatted))
+			refused("another filesystem without", noted(other, format.Formatted))
 
 			staging := filepath.Join(t.TempDir(), "staging")
 			noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}))
 			noError(t, os.WriteFile(filepath.Join(staging, "data"), []byte("x"), 0o600))
 			takeDown(t, m, dev, staging)
 			before := dev.sum()
-			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, Formatted)); err != nil {
+			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, format.Formatted)); err != nil {
 				t.Errorf("it was mounted: %v", err)
 			}
-			refused("it was mounted, and the note is there", noted(fs, Unformatted))
+			refused("it was mounted, and the note is there", noted(fs, format.Unformatted))
 			if dev.sum() != before {
 				t.Error("a filesystem that was mounted was made again")
 			}
@@ -212,19 +218,18 @@ func TestKilledNotedMkfs(t *testing.T) {
 				if i%4 != 0 {
 					continue
 				}
-				m, dev := New(Config{}), newLoop(t, small)
+				m, dev := newMachine(), newLoop(t, small)
 				scribble(t, dev, 24*mib) // TestNoted has random bytes throughout
-				req := FormatRequest{Volume: "v1", Filesystem: fs, Note: Unformatted}
+				req := format.Request{Volume: "v1", Filesystem: fs, Note: format.Unformatted}
 				k.at = at
-				_, _ = New(Config{Runner: k}).EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
-				id, err := m.blkid(t.Context(), dev.file)
-				noError(t, err)
+				_, _ = newMachine(k).EnsureFormatted(t.Context(), dev, req) // random bytes decide about a call or two
+				id := signature(t, dev)
 				switch _, err := m.EnsureFormatted(t.Context(), dev, req); {
-				case !id.nothing() && !errors.Is(err, fault.FormatUnfinished):
+				case id != "" && !errors.Is(err, fault.FormatUnfinished):
 					t.Errorf("killed at call %d: EnsureFormatted with %v = %v, want %v", at, id, err, fault.FormatUnfinished)
-				case id.nothing() && err != nil:
+				case id == "" && err != nil:
 					t.Fatalf("killed at call %d: EnsureFormatted again = %v", at, err)
-				case id.nothing():
+				case id == "":
 					consistent(t, dev, fs)
 				}
 				dev.detach()
@@ -232,6 +237,9 @@ func TestKilledNotedMkfs(t *testing.T) {
 		})
 	}
 }
+
+// minEncrypted is the smallest device that is encrypted.
+const minEncrypted = 64 * mib
 
 func noError(t *testing.T, err error) {
 	t.Helper()
@@ -241,9 +249,9 @@ func noError(t *testing.T, err error) {
 }
 
 // put makes a filesystem by hand.
-func put(t *testing.T, dev *loopDevice, fs Filesystem) {
+func put(t *testing.T, dev *loopDevice, fs mounter.Filesystem) {
 	t.Helper()
-	out, err := commands{}.Run(t.Context(), Command{Name: "mkfs." + string(fs), Args: []string{childFile}, Files: []*os.File{dev.file}})
+	out, err := host.Programs{}.Run(t.Context(), host.Command{Name: "mkfs." + string(fs), Args: []string{host.ChildFile}, Files: []*os.File{dev.file}})
 	if err != nil || out.ExitCode != 0 {
 		t.Fatalf("mkfs.%s: %v: %s", fs, err, out.Tail())
 	}

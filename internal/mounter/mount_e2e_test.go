@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"crypto/sha256"
@@ -8,19 +8,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-var allFilesystems = []Filesystem{Ext4, XFS}
+var allFilesystems = []mounter.Filesystem{mounter.Ext4, mounter.XFS}
 
 // someFilesystems are those that long loops run on: all, with -short one.
-func someFilesystems() []Filesystem {
+func someFilesystems() []mounter.Filesystem {
 	if testing.Short() {
 		return allFilesystems[:1]
 	}
@@ -28,10 +33,10 @@ func someFilesystems() []Filesystem {
 }
 
 // staged is a formatted volume mounted at a staging path.
-func staged(t *testing.T, m *Mounter, fs Filesystem, size int64) (*loopDevice, string) {
+func staged(t *testing.T, m *machine, fs mounter.Filesystem, size int64) (*loopDevice, string) {
 	t.Helper()
 	dev, staging := newLoop(t, size), filepath.Join(t.TempDir(), "staging")
-	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: fs}); err != nil {
+	if _, err := m.EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: fs}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
@@ -48,9 +53,9 @@ func TestOneFormatForManyStages(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			programs, dev := counted(), newLoop(t, small)
-			m := New(Config{Runner: programs})
+			m := newMachine(programs)
 			staging := filepath.Join(t.TempDir(), "staging")
-			req := FormatRequest{Volume: "v1", Filesystem: fs, Size: small, BlankCreated: true, FormatNonZero: true}
+			req := format.Request{Volume: "v1", Filesystem: fs, Size: small, BlankCreated: true, FormatNonZero: true}
 			sums := make(map[string][32]byte)
 			for cycle := range 100 {
 				forget(t, dev)
@@ -97,7 +102,7 @@ func TestOccupiedStagingPath(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			m := New(Config{})
+			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
 			other, otherStaging := staged(t, m, fs, small)
 			tests := map[string]struct {
@@ -139,11 +144,11 @@ func TestOccupiedStagingPath(t *testing.T) {
 // A mount that outlived its disk is in the way, whichever device is to be mounted there.
 func TestMountOfADiskThatHasGone(t *testing.T) {
 	t.Parallel()
-	m, sys := New(Config{SysDir: t.TempDir()}), New(Config{}) // no disk is listed there
-	dev, staging := staged(t, sys, Ext4, small)
+	m, sys := machineWith(mount.Config{Sysfs: host.Sysfs(t.TempDir())}), newMachine() // no disk is listed there
+	dev, staging := staged(t, sys, mounter.Ext4, small)
 	other := newLoop(t, small)
 	for _, d := range []*loopDevice{dev, other} {
-		err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: Ext4})
+		err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: mounter.Ext4})
 		if !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "gone from this machine") {
 			t.Errorf("MountDevice = %v, want %v with advice", err, fault.Conflict)
 		}
@@ -155,13 +160,13 @@ func TestMountOfADiskThatHasGone(t *testing.T) {
 // found after the mount, which is undone.
 func TestWhatGotMountedIsProven(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	for _, fs := range []Filesystem{XFS} {
+	m := newMachine()
+	for _, fs := range []mounter.Filesystem{mounter.XFS} {
 		dev, staging := staged(t, m, fs, small)
 		takeDown(t, m, dev, staging)
 		other, theirs := staged(t, m, fs, small)
 		takeDown(t, m, other, theirs)
-		refused := func(what string, d BlockDevice) {
+		refused := func(what string, d mounter.BlockDevice) {
 			t.Helper()
 			if err := m.MountDevice(t.Context(), d, mountRequest{Target: staging, Filesystem: fs}); !errors.Is(err, fault.MountFailed) {
 				t.Errorf("mount of %s = %v, want %v", what, err, fault.MountFailed)
@@ -192,10 +197,10 @@ func (r renamed) Path() string { return r.path }
 func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {
-		m := New(Config{})
+		m := newMachine()
 		dev, staging := staged(t, m, fs, small)
 		before, err := m.lookAt(staging, dev.number)
-		if err != nil || before.Use != Ours {
+		if err != nil || before.Use != mount.Ours {
 			t.Fatalf("at the staging path is %+v, %v", before, err)
 		}
 		other, theirs := staged(t, m, fs, small)
@@ -211,7 +216,7 @@ func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 		}
 		refused := func(what string) {
 			t.Helper()
-			if err := m.Bind(t.Context(), before, at, BindOptions{}); !errors.Is(err, fault.Precondition) {
+			if err := m.Bind(t.Context(), before, at, mount.BindOptions{}); !errors.Is(err, fault.Precondition) {
 				t.Errorf("Bind of %s = %v, want %v", what, err, fault.Precondition)
 			}
 			if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
@@ -229,13 +234,13 @@ func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 // directory there is the node's own disk.
 func TestPublishNeedsAStagedVolume(t *testing.T) {
 	t.Parallel()
-	m, dir := New(Config{}), t.TempDir()
-	dev, staging := staged(t, m, Ext4, small)
+	m, dir := newMachine(), t.TempDir()
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	if err := mounts.Unmount(staging); err != nil { // behind the driver's back
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "target")
-	if err := m.BindDir(t.Context(), staging, target, BindOptions{}); !errors.Is(err, fault.Precondition) {
+	if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); !errors.Is(err, fault.Precondition) {
 		t.Errorf("BindDir without staging = %v, want %v", err, fault.Precondition)
 	}
 	if _, ok, err := m.MountAt(target); ok || err != nil {
@@ -254,14 +259,14 @@ func TestReadOnly(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			m, dir := New(Config{}), t.TempDir()
+			m, dir := newMachine(), t.TempDir()
 			dev, staging := staged(t, m, fs, small)
 			bound, writable := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
 			for range 2 {
-				if err := m.BindDir(t.Context(), staging, bound, BindOptions{ReadOnly: true, Options: []string{"noexec,discard"}}); err != nil {
+				if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{ReadOnly: true, Options: []string{"noexec,discard"}}); err != nil {
 					t.Fatal(err)
 				}
-				if err := m.BindDir(t.Context(), staging, writable, BindOptions{}); err != nil {
+				if err := m.BindDir(t.Context(), staging, writable, mount.BindOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -271,10 +276,10 @@ func TestReadOnly(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(writable, "x"), nil, 0o600); err != nil {
 				t.Errorf("write through a writable bind beside it = %v", err)
 			}
-			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || flagsOf(at.AllOptions()) != unix.MS_NOEXEC {
+			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || !slices.Contains(at.AllOptions(), "noexec") || slices.Contains(at.AllOptions(), "nosuid") {
 				t.Errorf("MountAt = %+v, %v, want read-only and noexec", at, err)
 			}
-			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); !errors.Is(err, fault.Conflict) {
+			if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{}); !errors.Is(err, fault.Conflict) {
 				t.Errorf("writable bind on a read-only one = %v, want %v", err, fault.Conflict)
 			}
 			takeDown(t, m, dev, bound, writable, staging)
@@ -285,7 +290,7 @@ func TestReadOnly(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(staging, "y"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 				t.Errorf("write on a read-only mount = %v, want %v", err, unix.EROFS)
 			}
-			if err := m.BindDir(t.Context(), staging, bound, BindOptions{}); err != nil {
+			if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{}); err != nil {
 				t.Errorf("bind of a read-only mount = %v", err)
 			}
 			takeDown(t, m, dev, bound, staging)
@@ -296,10 +301,10 @@ func TestReadOnly(t *testing.T) {
 // TestFailingUnmountLosesNothing is P7 and the lower half of F11.
 func TestFailingUnmountLosesNothing(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	dev, staging := staged(t, m, Ext4, small)
+	m := newMachine()
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	target := filepath.Join(t.TempDir(), "target")
-	if err := m.BindDir(t.Context(), staging, target, BindOptions{}); err != nil {
+	if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	busy, err := os.Create(filepath.Join(target, "open"))
@@ -333,7 +338,7 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 // TestRawBlock takes a device through publish and unpublish without a filesystem.
 func TestRawBlock(t *testing.T) {
 	t.Parallel()
-	m, dev, other, dir := New(Config{}), newLoop(t, small), newLoop(t, small), t.TempDir()
+	m, dev, other, dir := newMachine(), newLoop(t, small), newLoop(t, small), t.TempDir()
 	target, readOnly := filepath.Join(dir, "pod", "disk"), filepath.Join(dir, "ro")
 	for range 2 {
 		if err := m.BindDevice(t.Context(), dev, target, false); err != nil {

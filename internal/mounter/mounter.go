@@ -1,24 +1,20 @@
-// Package mounter makes filesystems, mounts them, grows them and takes them down again.
+// Package mounter has what the packages below it share: format decides whether a device may be formatted and does it, mount
+// mounts, binds, grows and unmounts, luks encrypts, device finds the device of a volume.
 //
-// It never asks which cloud a device comes from: it gets an open block device whose identity the
-// caller has proven. It keeps no state of its own about volumes; what is true is read from the
+// None of them asks which cloud a device comes from: format, mount and luks get an open block device whose identity the
+// caller has proven. They keep no state of their own about volumes; what is true is read from the
 // device and from the kernel's mount table each time, so a killed program loses nothing.
 package mounter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	mountutils "k8s.io/mount-utils"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Filesystem is a kind of filesystem this package can make, mount and grow.
+// Filesystem is a kind of filesystem that a volume can have.
 type Filesystem string
 
 // The filesystems.
@@ -55,48 +51,3 @@ type BlockDevice interface {
 	// Verify proves identity and size once more.
 	Verify(ctx context.Context) error
 }
-
-// Config is what a Mounter needs from outside. The zero value is usable.
-type Config struct {
-	// Dir is the kubelet's folder: nothing is mounted, unmounted, made or removed elsewhere. The way to it may lead
-	// through symbolic links, the way from it to a path may not. Empty means /.
-	Dir string
-	// SysDir is where sysfs is mounted; empty means /sys.
-	SysDir string
-	// Runner runs the programs; nil means real ones, found on PATH.
-	Runner Runner
-	// Log gets what an operator may want to know later; may be nil.
-	Log func(msg string, keysAndValues ...any)
-}
-
-// Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
-// work on a device. A command that changes a disk is not broken off when the call's context ends,
-// because a mkfs or fsck that is killed half-way is worse than one whose result is not awaited: the call
-// returns when the command has ended, and begins no other.
-type Mounter struct {
-	dir, sysDir string
-	// mounts runs mount(8).
-	mounts mountutils.Interface
-	run    Runner
-	log    func(msg string, keysAndValues ...any)
-	// listings reads the roots of filesystems, by the id of the mount.
-	listings wait.Guard
-}
-
-// New returns a Mounter.
-func New(cfg Config) *Mounter {
-	m := &Mounter{
-		dir: filepath.Clean(cmp.Or(cfg.Dir, "/")), sysDir: cmp.Or(cfg.SysDir, "/sys"), mounts: mountutils.NewWithoutSystemd(""),
-		run: cfg.Runner, log: cfg.Log,
-	}
-	if m.run == nil {
-		m.run = commands{}
-	}
-	if m.log == nil {
-		m.log = func(string, ...any) {}
-	}
-	return m
-}
-
-// Run runs one program, with the Runner that the mounter has, as long as ctx lasts.
-func (m *Mounter) Run(ctx context.Context, cmd Command) (Output, error) { return m.run.Run(ctx, cmd) }

@@ -1,22 +1,63 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// needsToGrow skips ext4 where the kernel refuses to grow it.
-func needsToGrow(t *testing.T, fs Filesystem) {
+// mayGrowExt4 reports whether this process has CAP_SYS_RESOURCE.
+func mayGrowExt4() bool {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(status), "\nCapEff:\t")
+	digits, _, _ := strings.Cut(after, "\n")
+	set, _ := strconv.ParseUint(digits, 16, 64)
+	return set>>unix.CAP_SYS_RESOURCE&1 == 1
+}
+
+// sizeOf asks a filesystem's own tool how many bytes it has, and how many of the device may be left over.
+func sizeOf(t *testing.T, dev *loopDevice, path string, fs mounter.Filesystem) (size, rest int64) {
 	t.Helper()
-	if fs == Ext4 && !mayGrowExt4() {
+	tool, patterns := []string{"dumpe2fs", "-h", dev.Path()}, []string{`Block count: +(\d+)`, `Block size: +(\d+)`, `Blocks per group: +(\d+)`}
+	if fs == mounter.XFS {
+		tool, patterns = []string{"xfs_info", path}, []string{`data +=.* blocks=(\d+)`, `data +=.* bsize=(\d+)`}
+	}
+	out, err := exec.CommandContext(t.Context(), tool[0], tool[1:]...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := []int64{0, 0, 64} // xfs: XFS_MIN_AG_BLOCKS
+	for i, pattern := range patterns {
+		found := regexp.MustCompile(pattern).FindSubmatch(out)
+		if found == nil {
+			t.Fatalf("%s prints no %s:\n%s", tool, pattern, out)
+		}
+		if n[i], err = strconv.ParseInt(string(found[1]), 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n[0] * n[1], n[2] * n[1]
+}
+
+// needsToGrow skips ext4 where the kernel refuses to grow it.
+func needsToGrow(t *testing.T, fs mounter.Filesystem) {
+	t.Helper()
+	if fs == mounter.Ext4 && !mayGrowExt4() {
 		t.Skip("left out: this root lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4; it runs in the virtual machine (make e2e-vm)")
 	}
 }
@@ -29,19 +70,19 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 		t.Skip("this root has CAP_SYS_RESOURCE")
 	}
 	var logged []string
-	m := New(Config{Log: func(msg string, _ ...any) { logged = append(logged, msg) }})
-	dev, staging := staged(t, m, Ext4, small)
+	m := machineWith(mount.Config{Log: func(msg string, _ ...any) { logged = append(logged, msg) }})
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	takeDown(t, m, dev, staging)
 	dev.grow(3 * small)
 	for _, what := range []string{"first", "again"} {
-		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4}); err != nil {
+		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4}); err != nil {
 			t.Errorf("MountDevice %s = %v, want it mounted as it is", what, err)
 		}
 	}
 	if len(logged) != 2 || !strings.Contains(logged[0], "smaller than its device") {
 		t.Errorf("logged %q, want why it is smaller, for each call", logged)
 	}
-	if got, err := m.FilesystemStats(staging); err != nil || got.TotalBytes > small {
+	if got, err := mount.FilesystemStats(staging); err != nil || got.TotalBytes > small {
 		t.Errorf("FilesystemStats = %+v, %v, want no more than %d", got, err, small)
 	}
 	err := m.GrowFilesystem(t.Context(), dev, staging)
@@ -49,17 +90,17 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 		t.Errorf("GrowFilesystem = %v, want %v naming the capability", err, fault.GrowCapability)
 	}
 	takeDown(t, m, dev, staging)
-	consistent(t, dev, Ext4)
+	consistent(t, dev, mounter.Ext4)
 }
 
 // failing runs real commands, but those that grow a filesystem end with an error.
 type failing struct{}
 
-func (failing) Run(ctx context.Context, cmd Command) (Output, error) {
+func (failing) Run(ctx context.Context, cmd host.Command) (host.Output, error) {
 	if cmd.Name == "xfs_growfs" {
-		return Output{ExitCode: 1, Stderr: []byte(cmd.Name + ": Input/output error")}, nil
+		return host.Output{ExitCode: 1, Stderr: []byte(cmd.Name + ": Input/output error")}, nil
 	}
-	return commands{}.Run(ctx, cmd)
+	return host.Programs{}.Run(ctx, cmd)
 }
 
 // TestGrow is E3, E5 and C9 at this level: after the device grew the filesystem has its size,
@@ -71,12 +112,12 @@ func TestGrow(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			needsToGrow(t, fs)
-			m := New(Config{})
+			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
 			if err := os.WriteFile(filepath.Join(staging, "data"), []byte("kept"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			before, err := m.FilesystemStats(staging)
+			before, err := mount.FilesystemStats(staging)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,12 +125,12 @@ func TestGrow(t *testing.T) {
 			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil {
 				t.Fatal(err)
 			}
-			after, err := m.FilesystemStats(staging)
+			after, err := mount.FilesystemStats(staging)
 			if err != nil || after.TotalBytes < before.TotalBytes+(larger-small)*9/10 {
 				t.Errorf("FilesystemStats = %+v, %v; before %+v, want %d more", after, err, before, larger-small)
 			}
 			none := counted()
-			m = New(Config{Runner: none})
+			m = newMachine(none)
 			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil || none.runs("xfs_growfs") > 0 {
 				t.Errorf("GrowFilesystem again = %v with %d commands, want none", err, none.runs("xfs_growfs"))
 			}
@@ -113,16 +154,16 @@ func TestGrow(t *testing.T) {
 // nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
 func TestAGrowthThatFailsAtStage(t *testing.T) {
 	t.Parallel()
-	for _, fs := range []Filesystem{XFS} { // the kernel alone grows an ext4
+	for _, fs := range []mounter.Filesystem{mounter.XFS} { // the kernel alone grows an ext4
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			good, bad := New(Config{}), New(Config{Runner: failing{}})
+			good, bad := newMachine(), newMachine(failing{})
 			dev, staging := staged(t, good, fs, small)
 			takeDown(t, good, dev, staging)
 			dev.grow(3 * small)
 			for _, step := range []struct {
 				what    string
-				by      *Mounter
+				by      *machine
 				kind    fault.Kind
 				mounted bool
 			}{
@@ -151,14 +192,14 @@ func TestGrowAtStage(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			needsToGrow(t, fs)
-			m := New(Config{})
+			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
 			takeDown(t, m, dev, staging)
 			dev.grow(3 * small)
 			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := m.FilesystemStats(staging); err != nil || got.TotalBytes < 2*small {
+			if got, err := mount.FilesystemStats(staging); err != nil || got.TotalBytes < 2*small {
 				t.Errorf("FilesystemStats = %+v, %v, want about %d", got, err, 3*small)
 			}
 			takeDown(t, m, dev, staging)
@@ -175,15 +216,15 @@ func TestSizesThatLeaveARest(t *testing.T) {
 			t.Parallel()
 			needsToGrow(t, fs)
 			for _, size := range []int64{small + 512, small + 3*mib, small + 8*mib + 4096, 513 * mib} {
-				m := New(Config{})
+				m := newMachine()
 				dev, staging := staged(t, m, fs, small)
 				takeDown(t, m, dev, staging)
 				dev.grow(size)
 				if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
 					t.Fatalf("%d bytes: %v", size, err)
 				}
-				if f, err := sizeOf(dev, staging, fs); err != nil || size/f.blockSize-f.blocks >= f.rest {
-					t.Errorf("grown to %d bytes it has %+v, %v", size, f, err)
+				if has, rest := sizeOf(t, dev, staging, fs); size-has >= rest {
+					t.Errorf("grown to %d bytes it has %d", size, has)
 				}
 				if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil {
 					t.Errorf("grown to %d bytes, it grows once more with %v", size, err)
@@ -200,9 +241,9 @@ func TestStats(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			m := New(Config{})
+			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
-			before, err := m.FilesystemStats(staging)
+			before, err := mount.FilesystemStats(staging)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +257,7 @@ func TestStats(t *testing.T) {
 			if err := errors.Join(f.Sync(), f.Close()); err != nil {
 				t.Fatal(err)
 			}
-			after, err := m.FilesystemStats(staging)
+			after, err := mount.FilesystemStats(staging)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +276,7 @@ func TestStats(t *testing.T) {
 			takeDown(t, m, dev, staging)
 		})
 	}
-	if _, err := New(Config{}).FilesystemStats("/does/not/exist"); err == nil {
+	if _, err := mount.FilesystemStats("/does/not/exist"); err == nil {
 		t.Error("FilesystemStats of nothing = nil, want an error")
 	}
 }

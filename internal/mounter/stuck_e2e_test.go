@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 // held runs real commands, but those named so on one device wait until they are let go.
@@ -18,12 +21,12 @@ type held struct {
 	reached, letGo  chan struct{}
 }
 
-func (h held) Run(ctx context.Context, cmd Command) (Output, error) {
+func (h held) Run(ctx context.Context, cmd host.Command) (host.Output, error) {
 	if strings.HasPrefix(cmd.Name, h.program) && len(cmd.Files) > 0 && cmd.Files[0].Name() == h.device {
 		h.reached <- struct{}{}
 		<-h.letGo
 	}
-	return commands{}.Run(ctx, cmd)
+	return host.Programs{}.Run(ctx, cmd)
 }
 
 // TestMkfsIsNotBrokenOff is P2 at this level: a mkfs that hangs is not killed when its call ends, and
@@ -36,8 +39,8 @@ func TestMkfsIsNotBrokenOff(t *testing.T) {
 			stuck, free := newLoop(t, small), newLoop(t, small)
 			h := held{"mkfs.", stuck.Path(), make(chan struct{}, 1), make(chan struct{})}
 			programs := counted(h)
-			m := New(Config{Runner: programs})
-			req := FormatRequest{Volume: "v1", Filesystem: fs}
+			m := newMachine(programs)
+			req := format.Request{Volume: "v1", Filesystem: fs}
 
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -47,7 +50,7 @@ func TestMkfsIsNotBrokenOff(t *testing.T) {
 			}()
 			<-h.reached
 			cancel()
-			if _, err := m.EnsureFormatted(t.Context(), free, FormatRequest{Volume: "v2", Filesystem: fs}); err != nil {
+			if _, err := m.EnsureFormatted(t.Context(), free, format.Request{Volume: "v2", Filesystem: fs}); err != nil {
 				t.Errorf("EnsureFormatted of another volume = %v", err)
 			}
 			close(h.letGo)
@@ -66,11 +69,11 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 	t.Parallel()
 	dev := newLoop(t, small)
 	h := held{"e2fsck", dev.Path(), make(chan struct{}, 2), make(chan struct{})}
-	m := New(Config{Runner: h})
-	if _, err := m.EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4}); err != nil {
+	m := newMachine(h)
+	if _, err := m.EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4}); err != nil {
 		t.Fatal(err)
 	}
-	req := mountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: Ext4}
+	req := mountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: mounter.Ext4}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-h.reached; cancel(); close(h.letGo) }()
 	if err := m.MountDevice(ctx, dev, req); !errors.Is(err, context.Canceled) {
@@ -88,12 +91,12 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 // TestDamagedExt4IsNotMounted looks that what e2fsck -p cannot repair reaches the operator.
 func TestDamagedExt4IsNotMounted(t *testing.T) {
 	t.Parallel()
-	m := New(Config{})
-	dev, staging := staged(t, m, Ext4, small)
+	m := newMachine()
+	dev, staging := staged(t, m, mounter.Ext4, small)
 	takeDown(t, m, dev, staging)
 	must(t, "debugfs", "-w", "-R", "clri <2>", dev.Path()) // the root directory
 	must(t, "debugfs", "-w", "-R", "set_super_value state 2", dev.Path())
-	err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: Ext4})
+	err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4})
 	if !errors.Is(err, fault.FsckFailed) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
 		t.Errorf("MountDevice = %v, want %v with advice", err, fault.FsckFailed)
 	}

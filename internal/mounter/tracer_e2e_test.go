@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // The test binary stands in the place of a mkfs and runs the real one under ptrace, so that it can be
@@ -155,12 +157,12 @@ func newKiller(t *testing.T) *killer {
 	return &killer{dir: dir, count: filepath.Join(dir, "count")}
 }
 
-func (k *killer) Run(ctx context.Context, c Command) (Output, error) {
+func (k *killer) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	program := filepath.Join(k.dir, c.Name)
 	if _, err := os.Stat(program); err == nil {
 		c.Name, c.Args = "env", append([]string{killerAt + "=" + strconv.Itoa(k.at), killerCount + "=" + k.count, program}, c.Args...)
 	}
-	return commands{}.Run(ctx, c)
+	return host.Programs{}.Run(ctx, c)
 }
 
 // calls returns the number of calls that the last program made.

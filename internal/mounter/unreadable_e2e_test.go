@@ -1,6 +1,6 @@
 //go:build e2e
 
-package mounter
+package mounter_test
 
 import (
 	"errors"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 // TestUnreadableDiskIsNeverFormatted is F1: wherever one read fails, there is an error and no mkfs.
@@ -21,8 +23,8 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 	const size = 320 * mib
 	programs := counted()
 	bad, dev := newBadDisk(t, size)
-	m := New(Config{Runner: programs})
-	req := FormatRequest{Volume: "v1", Filesystem: Ext4, BlankCreated: true, FormatNonZero: true}
+	m := newMachine(programs)
+	req := format.Request{Volume: "v1", Filesystem: mounter.Ext4, BlankCreated: true, FormatNonZero: true}
 
 	refused := func(what string, at int64) {
 		t.Helper()
@@ -34,8 +36,8 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 		}
 	}
 	offsets := map[int64]bool{0: true, size - 1: true, size / 2 &^ 4095: false}
-	for _, e := range probeExtents(size) {
-		offsets[e.from], offsets[e.to-1] = true, true
+	for _, e := range format.ProbeExtents(size) {
+		offsets[e.From], offsets[e.To-1] = true, true
 	}
 	for at, probed := range offsets {
 		if probed {
@@ -51,7 +53,7 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 		refused("ext4", at)
 	}
 	bad.unreadable(-1)
-	if fs, err := m.EnsureFormatted(t.Context(), dev, req); fs != Ext4 || err != nil {
+	if fs, err := m.EnsureFormatted(t.Context(), dev, req); fs != mounter.Ext4 || err != nil {
 		t.Errorf("EnsureFormatted(ext4 that can be read again) = %q, %v, want ext4", fs, err)
 	}
 
@@ -147,7 +149,7 @@ func TestBlkidThatFailsIsNotAnAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			_, err := New(Config{Runner: programs}).EnsureFormatted(t.Context(), dev, FormatRequest{Volume: "v1", Filesystem: Ext4})
+			_, err := newMachine(programs).EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4})
 			if !errors.Is(err, fault.Precondition) && !errors.Is(err, fault.Unavailable) || programs.runs() > 0 {
 				t.Errorf("EnsureFormatted = %v with %d mkfs, want a refusal and none", err, programs.runs())
 			}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -87,24 +86,11 @@ func canReflink(dir string) (bool, error) {
 	if err != nil || !whole {
 		return false, kindOf(err)
 	}
-	var g xfsGeometry
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), xfsGeometryCall, uintptr(unsafe.Pointer(&g))); errno != 0 {
-		return false, fmt.Errorf("read the features of xfs: %w", kindOf(errno))
+	x, err := host.ReadXFS(f.Fd())
+	if err != nil {
+		return false, kindOf(err)
 	}
-	return g.flags&xfsReflink != 0, nil
-}
-
-// xfsGeometryCall is XFS_IOC_FSGEOMETRY_V1 of xfs_fs.h, which package unix lacks, and xfsGeometry its
-// struct xfs_fsop_geom_v1.
-const (
-	xfsGeometryCall = 0x80705864
-	xfsReflink      = 1 << 20
-)
-
-type xfsGeometry struct {
-	_     [92]byte
-	flags uint32
-	_     [16]byte
+	return x.Reflink, nil
 }
 
 // isWholeFilesystem reports whether a folder is a mount point, and of a filesystem's root: not of a

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -35,7 +35,7 @@ func newCloudMachine(t *testing.T, dir string) *cloudMachine {
 	must(t, os.MkdirAll(links, 0o700))
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links}), Records: device.NewRecords(m.records),
-		Formats: device.NewFormats(filepath.Join(dir, "formats")), Mounter: mounter.New(mounter.Config{}),
+		Formats: device.NewFormats(filepath.Join(dir, "formats")), Mounter: mount.New(mount.Config{}),
 	}, driver.Config{})
 	return m
 }

@@ -14,8 +14,9 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -39,7 +40,7 @@ func newLostDisk(t *testing.T, fs string) *lostDisk {
 	m := newCloudMachine(t, dir)
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links, DevDir: nodes}), Records: device.NewRecords(m.records),
-		Mounter: mounter.New(mounter.Config{SysDir: sys}),
+		Mounter: mount.New(mount.Config{Sysfs: host.Sysfs(sys)}),
 	}, driver.Config{})
 	d := &lostDisk{volume: m.attach("v1", fs, sizeFor(fs))}
 	link := filepath.Join(links, strings.TrimSuffix(filepath.Base(d.image), ".img"))

@@ -9,14 +9,17 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // checkEncrypted refuses a mount of the volume that is encrypted where the volume is not, or the reverse.
-func checkEncrypted(u use, dev *device.Device, at mounter.State) error {
-	if at.Use != mounter.Ours || u.context.LUKS == (at.Mount.Device != dev.Number()) {
+func checkEncrypted(u use, dev *device.Device, at mount.State) error {
+	if at.Use != mount.Ours || u.context.LUKS == (at.Mount.Device != dev.Number()) {
 		return nil
 	}
 	return fmt.Errorf("the volume is in use at %s with encryption: %t, which is not what its attributes say: %w",
@@ -29,7 +32,7 @@ func checkEncrypted(u use, dev *device.Device, at mounter.State) error {
 //
 // A mapping whose node is bound somewhere stays: dm-crypt does not count such a bind as a use, but a pod has it, and the
 // number would be the next mapping's.
-func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *device.Device, u use) error {
+func (s *Server) clearMappings(ctx context.Context, table *mount.Table, dev *device.Device, u use) error {
 	if !u.context.LUKS {
 		return nil
 	}
@@ -40,7 +43,7 @@ func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *d
 	if err := s.crypt.Check(); err != nil {
 		return err
 	}
-	all, err := s.mounts.Crypts()
+	all, err := s.sysfs.Crypts()
 	if err != nil {
 		return err
 	}
@@ -66,8 +69,8 @@ func (s *Server) clearMappings(ctx context.Context, table *mounter.Table, dev *d
 // stageEncrypted opens the mapping on a disk that has a LUKS header, and formats, mounts or binds it.
 func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, u use, p place) (err error) {
 	switch p.at.Use {
-	case mounter.Free:
-	case mounter.Ours:
+	case mount.Free:
+	case mount.Ours:
 		mapping, err := s.crypt.Over(dev, p.at.Mount.Device)
 		if err != nil {
 			return err
@@ -116,12 +119,12 @@ func (s *Server) formatInside(call, work context.Context, dev *device.Device, ma
 		return err
 	}
 	if !u.block {
-		req := mounter.FormatRequest{
+		req := format.Request{
 			Volume: u.volume, Filesystem: u.filesystem, MkfsOptions: u.context.MkfsOptions,
-			Forbidden: u.readOnly || u.context.NeverFormat != "", Note: mounter.Formatted,
+			Forbidden: u.readOnly || u.context.NeverFormat != "", Note: format.Formatted,
 		}
 		if unformatted {
-			req.Note = mounter.Unformatted
+			req.Note = format.Unformatted
 		}
 		if err := s.format(work, mapping, u, req); err != nil {
 			return err
@@ -139,7 +142,7 @@ func (s *Server) formatInside(call, work context.Context, dev *device.Device, ma
 
 // used returns the device of the volume that is mounted or bound at a path: its disk, or the encrypted mapping on that.
 // The caller closes the disk and calls done.
-func (s *Server) used(dev *device.Device, at mounter.State) (_ mounter.BlockDevice, done func() error, err error) {
+func (s *Server) used(dev *device.Device, at mount.State) (_ mounter.BlockDevice, done func() error, err error) {
 	if at.Mount.Device == dev.Number() {
 		return dev, func() error { return nil }, nil
 	}
@@ -153,8 +156,8 @@ func (s *Server) used(dev *device.Device, at mounter.State) (_ mounter.BlockDevi
 // mappings returns the encrypted mappings that are the volume's: those of its name, whether their disk is here or not, and,
 // to which a vendor's driver gives other names, those that are staged at its paths and those on the disk of that number if
 // the volume is known to be encrypted.
-func (s *Server) mappings(table *mounter.Table, spec device.Spec, number uint64, paths ...string) ([]mounter.Crypt, error) {
-	all, err := s.mounts.Crypts()
+func (s *Server) mappings(table *mount.Table, spec device.Spec, number uint64, paths ...string) ([]host.Crypt, error) {
+	all, err := s.sysfs.Crypts()
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -164,11 +167,11 @@ func (s *Server) mappings(table *mounter.Table, spec device.Spec, number uint64,
 		if err != nil {
 			return nil, err
 		}
-		if at.Use != mounter.Free {
+		if at.Use != mount.Free {
 			staged = append(staged, at.Mount.Device)
 		}
 	}
-	return slices.DeleteFunc(all, func(c mounter.Crypt) bool {
+	return slices.DeleteFunc(all, func(c host.Crypt) bool {
 		onDisk := spec.Encrypted && number != 0 && slices.Equal(c.Below, []uint64{number})
 		return c.Name != luks.Name(spec.Volume) && !slices.Contains(staged, c.Number) && !onDisk
 	}), nil

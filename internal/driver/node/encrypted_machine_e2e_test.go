@@ -16,7 +16,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 )
 
@@ -26,9 +26,8 @@ const luksKey = "a key of the tests"
 // the header of a disk, which encrypts nothing. The headers, their keys and tokens, the filesystems and the mounts are real,
 // and test/run/e2e/vm/luks has the real mappings. Its sys is a folder like /sys in which these loop devices are mappings.
 type mapper struct {
-	t    *testing.T
-	sys  string
-	real *mounter.Mounter
+	t   *testing.T
+	sys string
 
 	mu     sync.Mutex
 	ran    []string      // program and verb
@@ -43,7 +42,7 @@ type mapper struct {
 const loopDevices = 256
 
 func newMapper(t *testing.T) *mapper {
-	m := &mapper{t: t, sys: t.TempDir(), real: mounter.New(mounter.Config{}), held: make(chan struct{}, 1), letGo: make(chan struct{})}
+	m := &mapper{t: t, sys: t.TempDir(), held: make(chan struct{}, 1), letGo: make(chan struct{})}
 	must(t, os.MkdirAll(m.path("dev/block"), 0o700))
 	must(t, os.MkdirAll(m.path("class/block"), 0o700))
 	must(t, os.MkdirAll(m.path("class/misc/device-mapper"), 0o700))
@@ -148,7 +147,7 @@ func (m *mapper) count(program string) int {
 }
 
 // Run runs real programs, but for what needs device-mapper.
-func (m *mapper) Run(ctx context.Context, c mounter.Command) (mounter.Output, error) {
+func (m *mapper) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	what := c.Name + " " + c.Args[0]
 	m.mu.Lock()
 	m.ran = append(m.ran, what)
@@ -179,75 +178,75 @@ func (m *mapper) Run(ctx context.Context, c mounter.Command) (mounter.Output, er
 	case "dmsetup remove":
 		return m.dmsetupRemove(name, i >= 0), nil
 	}
-	return m.real.Run(ctx, c)
+	return host.Programs{}.Run(ctx, c)
 }
 
 // tryKey asks the real program whether a key opens the header of a disk.
-func (m *mapper) tryKey(ctx context.Context, c mounter.Command, disk string) (mounter.Output, error) {
-	return m.real.Run(ctx, mounter.Command{
+func (m *mapper) tryKey(ctx context.Context, c host.Command, disk string) (host.Output, error) {
+	return host.Programs{}.Run(ctx, host.Command{
 		Name: c.Name, Args: []string{"open", "--test-passphrase", "--type", "luks2", "--key-file", "-", disk}, Stdin: c.Stdin,
 	})
 }
 
-func (m *mapper) open(ctx context.Context, c mounter.Command, name string) (mounter.Output, error) {
+func (m *mapper) open(ctx context.Context, c host.Command, name string) (host.Output, error) {
 	disk := c.Files[0].Name()
 	if out, err := m.tryKey(ctx, c, disk); err != nil || out.ExitCode != 0 {
 		return out, err
 	}
 	if m.loop(name) != "" || m.empty == name {
-		return mounter.Output{ExitCode: 5, Stderr: []byte("Device already exists")}, nil
+		return host.Output{ExitCode: 5, Stderr: []byte("Device already exists")}, nil
 	}
 	args := []string{"--find", "--show", "--offset", fmt.Sprint(16 * mib)}
 	if slices.Contains(c.Args, "--readonly") {
 		args = append(args, "--read-only")
 	}
-	out, err := m.real.Run(ctx, mounter.Command{Name: "losetup", Args: append(args, disk)})
+	out, err := host.Programs{}.Run(ctx, host.Command{Name: "losetup", Args: append(args, disk)})
 	if err == nil && out.ExitCode == 0 {
 		m.add(filepath.Base(strings.TrimSpace(string(out.Stdout))), name, filepath.Base(disk))
 	}
 	return out, err
 }
 
-func (m *mapper) resize(ctx context.Context, c mounter.Command, name string) (mounter.Output, error) {
+func (m *mapper) resize(ctx context.Context, c host.Command, name string) (host.Output, error) {
 	loop := m.loop(name)
 	if out, err := m.tryKey(ctx, c, backingFile("/dev/"+loop)); err != nil || out.ExitCode != 0 {
 		return out, err
 	}
-	return m.real.Run(ctx, mounter.Command{Name: "losetup", Args: []string{"--set-capacity", "/dev/" + loop}})
+	return host.Programs{}.Run(ctx, host.Command{Name: "losetup", Args: []string{"--set-capacity", "/dev/" + loop}})
 }
 
 // close ends with the codes of cryptsetup.
-func (m *mapper) close(name string, busy bool) mounter.Output {
+func (m *mapper) close(name string, busy bool) host.Output {
 	loop := m.loop(name)
 	if loop == "" || backingFile("/dev/"+loop) == "" {
-		return mounter.Output{ExitCode: 4, Stderr: []byte("not active")}
+		return host.Output{ExitCode: 4, Stderr: []byte("not active")}
 	}
 	f, err := os.OpenFile("/dev/"+loop, os.O_RDONLY|unix.O_EXCL, 0)
 	if err == nil {
 		_ = f.Close()
 	}
 	if err != nil || busy {
-		return mounter.Output{ExitCode: 5, Stderr: []byte("still in use")}
+		return host.Output{ExitCode: 5, Stderr: []byte("still in use")}
 	}
 	if err := clearLoop(loop); err != nil {
 		m.t.Error(err)
 	}
 	m.remove(loop)
-	return mounter.Output{}
+	return host.Output{}
 }
 
 // dmsetupRemove removes what has no disk.
-func (m *mapper) dmsetupRemove(name string, fails bool) mounter.Output {
+func (m *mapper) dmsetupRemove(name string, fails bool) host.Output {
 	loop := m.loop(name)
 	switch {
 	case fails, loop == "" && m.empty != name, loop != "" && backingFile("/dev/"+loop) != "":
-		return mounter.Output{ExitCode: 1}
+		return host.Output{ExitCode: 1}
 	case loop == "":
 		m.empty = ""
 	default:
 		m.remove(loop)
 	}
-	return mounter.Output{}
+	return host.Output{}
 }
 
 func clearLoop(loop string) error {

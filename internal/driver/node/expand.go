@@ -9,9 +9,9 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // NodeExpandVolume makes a staged or published volume as large as asked for: the device where this
@@ -98,7 +98,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	}
 	// Through the staging path when it is known: the target may be bound read-only, and then the kernel refuses.
 	if staging := req.GetStagingTargetPath(); staging != "" {
-		if staged, err := table.At(staging, dev.Number()); err == nil && staged.Use == mounter.Ours && !staged.Block {
+		if staged, err := table.At(staging, dev.Number()); err == nil && staged.Use == mount.Ours && !staged.Block {
 			at = staged
 		}
 	}

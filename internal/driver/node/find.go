@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // recorded fills in which disk a volume is, from what was recorded when it was staged, if the spec has no more than its
@@ -33,7 +33,7 @@ func (s *Server) lookup(ctx context.Context, spec device.Spec) (*device.Device, 
 }
 
 // find is lookup for calls that also name paths where the volume may be staged or published.
-func (s *Server) find(ctx context.Context, table *mounter.Table, spec device.Spec, paths ...string) (*device.Device, error) {
+func (s *Server) find(ctx context.Context, table *mount.Table, spec device.Spec, paths ...string) (*device.Device, error) {
 	dev, err := s.lookup(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -54,16 +54,16 @@ func (s *Server) find(ctx context.Context, table *mounter.Table, spec device.Spe
 
 // mountedAt finds the disk of a volume without a name, a serial and a record, as after a vendor's driver was replaced by
 // this one with pods running: the disk that is mounted at its paths, unless that is on record as another volume's.
-func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume string, paths ...string) (*device.Device, error) {
+func (s *Server) mountedAt(ctx context.Context, table *mount.Table, volume string, paths ...string) (*device.Device, error) {
 	for _, path := range paths {
 		at, err := table.At(path, 0)
 		if err != nil {
 			return nil, err
 		}
-		if at.Use == mounter.Free {
+		if at.Use == mount.Free {
 			continue
 		}
-		number, err := s.mounts.DiskOf(at.Mount.Device)
+		number, err := s.sysfs.DiskOf(at.Mount.Device)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (s *Server) mountedAt(ctx context.Context, table *mounter.Table, volume str
 // identify returns the volume's recorded disk and the number of its device; 0: it is not on this machine. It only compares
 // numbers and opens no device that is on record, so a volume whose disk hangs or can no longer be proven can still be
 // unpublished and unstaged.
-func (s *Server) identify(ctx context.Context, table *mounter.Table, volume string, paths ...string) (device.Spec, uint64, error) {
+func (s *Server) identify(ctx context.Context, table *mount.Table, volume string, paths ...string) (device.Spec, uint64, error) {
 	spec, known := s.recorded(device.Spec{Volume: volume})
 	number, err := s.devices.Number(ctx, spec)
 	if err == nil || !errors.Is(err, fault.NotFound) || errors.Is(err, fault.InvalidArgument) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -36,7 +36,7 @@ func FuzzCalls(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	conn := connect(f, node.Config{Devices: &emptyMachine{}, Mounter: mounter.New(mounter.Config{Dir: kubelet})}, driver.Config{Log: logger})
+	conn := connect(f, node.Config{Devices: &emptyMachine{}, Mounter: mount.New(mount.Config{Dir: kubelet})}, driver.Config{Log: logger})
 	before := drivertest.Tree(f, outside)
 	texts := []string{
 		"x", "ext4", anyGoodID, "../x", "\x01", strings.Repeat("long", 500),

@@ -11,29 +11,29 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // Backend tells what only this node's source of devices knows about their health.
 type Backend interface {
 	// Volume returns what is wrong with a volume; fault.NotFound when this node has none of this id.
-	Volume(ctx context.Context, id string) ([]mounter.Trouble, error)
+	Volume(ctx context.Context, id string) ([]mount.Trouble, error)
 	// Storage returns what is wrong for all volumes: Inaccessible or Degraded.
-	Storage(ctx context.Context) ([]mounter.Trouble, error)
+	Storage(ctx context.Context) ([]mount.Trouble, error)
 }
 
 // reasonDeviceGone is the reason of the health of a volume whose disk is gone.
 const reasonDeviceGone = "DeviceGone"
 
 // ConditionReasons are the reasons that Metrics.Condition gets.
-func ConditionReasons() []string { return append(mounter.TroubleReasons(), reasonDeviceGone) }
+func ConditionReasons() []string { return append(mount.TroubleReasons(), reasonDeviceGone) }
 
 // volumeHealth are CSI's words for the severities.
-var volumeHealth = map[mounter.Severity]csi.VolumeHealthErrorType{
-	mounter.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
-	mounter.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
-	mounter.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
+var volumeHealth = map[mount.Severity]csi.VolumeHealthErrorType{
+	mount.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
+	mount.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
+	mount.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
 }
 
 // NodeGetVolumeHealth says what is wrong with a volume as seen from this node: with what it is made of,
@@ -69,7 +69,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 }
 
 // troubles collects what is wrong with a volume, each reason once, the worst first.
-func (s *Server) troubles(ctx context.Context, id string, paths []string) (found []mounter.Trouble, err error) {
+func (s *Server) troubles(ctx context.Context, id string, paths []string) (found []mount.Trouble, err error) {
 	if s.backend != nil {
 		if found, err = s.backend.Volume(ctx, id); err != nil {
 			return nil, err
@@ -107,28 +107,28 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 		}
 		found = append(found, more...)
 	}
-	slices.SortStableFunc(found, func(a, b mounter.Trouble) int {
+	slices.SortStableFunc(found, func(a, b mount.Trouble) int {
 		return cmp.Or(-cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Reason, b.Reason))
 	})
-	return slices.CompactFunc(found, func(a, b mounter.Trouble) bool {
+	return slices.CompactFunc(found, func(a, b mount.Trouble) bool {
 		return a.Severity == b.Severity && a.Reason == b.Reason
 	}), nil
 }
 
 // stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its filesystem, which is
 // the staging path, if there is one. The caller closes the device.
-func (s *Server) stagedAt(ctx context.Context, table *mounter.Table, volume string, paths ...string) (*device.Device, string, error) {
+func (s *Server) stagedAt(ctx context.Context, table *mount.Table, volume string, paths ...string) (*device.Device, string, error) {
 	dev, err := s.find(ctx, table, device.Spec{Volume: volume}, paths...)
 	if err != nil || dev == nil {
 		return nil, "", err
 	}
 	holders, err := table.Holders(dev.Number())
 	for _, path := range holders {
-		var at mounter.State
+		var at mount.State
 		if at, err = table.At(path, dev.Number()); err != nil {
 			break
 		}
-		if at.Use == mounter.Ours && !at.Block {
+		if at.Use == mount.Ours && !at.Block {
 			return dev, path, nil
 		}
 	}
@@ -139,15 +139,15 @@ func (s *Server) stagedAt(ctx context.Context, table *mounter.Table, volume stri
 }
 
 // troublesAt returns what is wrong at one path where the volume is, or should be, staged or published.
-func (s *Server) troublesAt(ctx context.Context, at mounter.State) ([]mounter.Trouble, error) {
+func (s *Server) troublesAt(ctx context.Context, at mount.State) ([]mount.Trouble, error) {
 	switch {
-	case at.Use == mounter.Dead:
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
+	case at.Use == mount.Dead:
+		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
 			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil
-	case at.Use == mounter.Foreign:
-		return []mounter.Trouble{{Severity: mounter.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
+	case at.Use == mount.Foreign:
+		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
 			"%s (%s) is mounted at %s, which is not this volume", at.Mount.Source, at.Mount.FSType, at.Path)}}, nil
-	case at.Use == mounter.Ours && !at.Block:
+	case at.Use == mount.Ours && !at.Block:
 		return s.mounts.Troubles(ctx, at.Mount)
 	}
 	return nil, nil
@@ -165,7 +165,7 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 	}
 	for _, t := range found {
 		status := csi.StorageHealthErrorType_STORAGE_DEGRADED
-		if t.Severity == mounter.Inaccessible {
+		if t.Severity == mount.Inaccessible {
 			status = csi.StorageHealthErrorType_STORAGE_UNREACHABLE
 		}
 		answer.BackendHealth = append(answer.BackendHealth, &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
@@ -176,7 +176,7 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 }
 
 // checkAlive refuses a mount of the volume whose filesystem does not work any more, and counts it.
-func (s *Server) checkAlive(ctx context.Context, at mounter.State) error {
+func (s *Server) checkAlive(ctx context.Context, at mount.State) error {
 	err := s.mounts.Responds(ctx, at.Mount)
 	if err != nil {
 		s.deadMount(at.Path)

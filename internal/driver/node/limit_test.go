@@ -11,8 +11,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestAStageWithoutADeadlineEnds(t *testing.T) {
 	client := serveWith(t, node.Config{
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: t.TempDir()}),
-		Records: device.NewRecords(t.TempDir()), Mounter: mounter.New(mounter.Config{}),
+		Records: device.NewRecords(t.TempDir()), Mounter: mount.New(mount.Config{}),
 	}, driver.Config{CallLimit: 200 * time.Millisecond})
 	for range 2 {
 		answered := make(chan error, 1)

@@ -26,8 +26,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
@@ -64,7 +65,7 @@ type machine struct {
 type machineConfig struct {
 	dir    string // empty: a new one
 	linked bool   // the kubelet's folder is named by a symbolic link
-	runner mounter.Runner
+	runner host.Runner
 	log    *zap.Logger
 
 	sysDir  string // empty: /sys
@@ -92,7 +93,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	must(t, err)
 	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{
-		Devices: m.disk, Mounter: mounter.New(mounter.Config{Dir: m.kubelet, SysDir: cfg.sysDir, Runner: cfg.runner}),
+		Devices: m.disk, Mounter: mount.New(mount.Config{Dir: m.kubelet, Sysfs: host.Sysfs(cfg.sysDir), Programs: cfg.runner}),
 		Records: cfg.records, Formats: device.NewFormats(filepath.Join(m.dir, "formats")), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
 		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
@@ -100,7 +101,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 }
 
 // Volume and Storage make the machine a node.Backend that knows which volumes exist.
-func (m *machine) Volume(ctx context.Context, id string) ([]mounter.Trouble, error) {
+func (m *machine) Volume(ctx context.Context, id string) ([]mount.Trouble, error) {
 	handle, err := pool.ParseHandle(id)
 	if err == nil {
 		_, err = m.pool.Get(ctx, handle.ID)
@@ -111,7 +112,7 @@ func (m *machine) Volume(ctx context.Context, id string) ([]mounter.Trouble, err
 	return nil, nil
 }
 
-func (m *machine) Storage(context.Context) ([]mounter.Trouble, error) { return nil, nil }
+func (m *machine) Storage(context.Context) ([]mount.Trouble, error) { return nil, nil }
 
 // newDir returns a folder whose mounts and loop devices are taken down after the test.
 func newDir(t *testing.T) string {

@@ -18,9 +18,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // Config is what a Server is made of. The fields up to Mounter are required.
@@ -30,7 +32,7 @@ type Config struct {
 	// MaxVolumes is asked at each NodeGetInfo; nil: Info.MaxVolumes.
 	MaxVolumes func() (int64, error)
 	Devices    device.Resolver
-	Mounter    *mounter.Mounter
+	Mounter    *mount.Mounter
 	// Records keeps which disk each staged volume is; nil where the resolver knows by the volume's id.
 	Records *device.Records
 	// Formats keeps which volumes a mkfs has begun on; nil: one that was killed is never repeated.
@@ -74,7 +76,9 @@ type Server struct {
 	devices      device.Resolver
 	records      *device.Records
 	formats      *device.Formats
-	mounts       *mounter.Mounter
+	mounts       *mount.Mounter
+	formatter    *format.Formatter
+	sysfs        host.Sysfs
 	crypt        luks.Cryptsetup
 	neverWritten func(context.Context, *device.Device) (bool, error)
 	markWritten  func(context.Context, *device.Device) error
@@ -89,8 +93,10 @@ type Server struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
+	programs, sysfs := cfg.Mounter.Programs, cfg.Mounter.Sysfs
 	s := &Server{
-		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, formats: cfg.Formats, mounts: cfg.Mounter, crypt: luks.New(cfg.Mounter),
+		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, formats: cfg.Formats,
+		mounts: cfg.Mounter, formatter: format.New(programs), sysfs: sysfs, crypt: luks.New(programs, sysfs),
 		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics,
 	}
@@ -177,9 +183,9 @@ func (s *Server) checkPath(field, path string) error {
 const maxLayers = 16
 
 // at returns what is mounted at a path, compared with the device of that number; 0 is no device.
-func (s *Server) at(table *mounter.Table, path string, number uint64) (mounter.State, error) {
+func (s *Server) at(table *mount.Table, path string, number uint64) (mount.State, error) {
 	at, err := table.At(path, number)
-	if at.Use == mounter.Dead {
+	if at.Use == mount.Dead {
 		s.deadMount(path)
 	}
 	return at, err

@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 // TestASlowFormatBlocksOnlyItsVolume (failure P2 of the catalogue): while mkfs of one volume hangs the

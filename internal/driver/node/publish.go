@@ -12,8 +12,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // NodePublishVolume binds a staged volume to the target path. The staging path must be a live mount
@@ -78,7 +78,7 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	if err != nil {
 		return err
 	}
-	if u.oneTarget && at.Use == mounter.Free {
+	if u.oneTarget && at.Use == mount.Free {
 		used, err := table.Holders(dev.Number(), staging, blockFile(staging))
 		if err != nil {
 			return err
@@ -95,25 +95,25 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 		}
 		return errors.Join(s.mounts.BindNode(ctx, used, at, u.readOnly), done())
 	}
-	return s.mounts.Bind(ctx, staged, at, mounter.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
+	return s.mounts.Bind(ctx, staged, at, mount.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
 }
 
 // staged returns the volume's mount at the staging path, which must be one that serves the request.
-func (s *Server) staged(ctx context.Context, table *mounter.Table, dev *device.Device, u use, staging string) (mounter.State, error) {
+func (s *Server) staged(ctx context.Context, table *mount.Table, dev *device.Device, u use, staging string) (mount.State, error) {
 	path := staging
 	if u.block {
 		path = blockFile(staging)
 	}
 	at, err := s.at(table, path, dev.Number())
-	refuse := func(format string, args ...any) (mounter.State, error) {
+	refuse := func(format string, args ...any) (mount.State, error) {
 		return at, fmt.Errorf(format+": %w", append(args, fault.Precondition)...)
 	}
 	switch {
 	case err != nil:
 		return at, err
-	case at.Use == mounter.Free:
+	case at.Use == mount.Free:
 		return refuse("nothing is mounted at %s, so the volume is not staged there; stage it first", path)
-	case at.Use != mounter.Ours:
+	case at.Use != mount.Ours:
 		return refuse("%s (%s) is mounted at %s, which is not this volume; unstage and stage again", at.Mount.Source, at.Mount.FSType, path)
 	case at.Block != u.block:
 		return refuse("the volume is staged at %s with the other access type", staging)
@@ -170,15 +170,15 @@ func (s *Server) unpublish(ctx context.Context, id, target string) error {
 
 // unmountOurs unmounts whatever of this volume is mounted at path, which is one of its own, and returns the mount table as
 // it is then. What is not of this volume stays, and is an error.
-func (s *Server) unmountOurs(ctx context.Context, table *mounter.Table, id, path string) (*mounter.Table, error) {
+func (s *Server) unmountOurs(ctx context.Context, table *mount.Table, id, path string) (*mount.Table, error) {
 	for range maxLayers {
 		at, err := s.at(table, path, 0)
 		switch {
 		case err != nil:
 			return nil, err
-		case at.Use == mounter.Free:
+		case at.Use == mount.Free:
 			return table, nil
-		case at.Use == mounter.Dead, at.Block:
+		case at.Use == mount.Dead, at.Block:
 			// The bind of a device's node holds no data. At a path of ours it is ours whatever device it leads to by
 			// now: who may write to a loop device may take its file away, and its number may pass to another volume.
 		default:
@@ -189,14 +189,14 @@ func (s *Server) unmountOurs(ctx context.Context, table *mounter.Table, id, path
 			if at, err = table.At(path, number); err != nil {
 				return nil, err
 			}
-			if at.Use != mounter.Ours {
+			if at.Use != mount.Ours {
 				return nil, fmt.Errorf("%s (%s) is mounted at %s, which is not this volume; it was left alone: %w",
 					at.Mount.Source, at.Mount.FSType, path, fault.Precondition)
 			}
 		}
 		// What the pods wrote goes to the disk now: where another mount of the filesystem is left, an unmount writes
 		// nothing. Of a disk that fails or has gone, what is lost is lost; the rest of the way stays open.
-		if err := s.mounts.Flush(at); err != nil {
+		if err := mount.Flush(at); err != nil {
 			driver.LogOf(ctx).Error("what was written last may not be on the disk", zap.Error(err))
 		}
 		if err := s.mounts.Unmount(ctx, at); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // use is what a stage or publish request asks for, checked and decoded.
@@ -75,7 +76,7 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	if u.filesystem, err = mounter.ParseFilesystem(capability.GetMount().GetFsType()); err != nil {
 		return use{}, inField("volume_capability: mount: fs_type", err)
 	}
-	flags, readOnly, err := mounter.ParseMountOptions(u.filesystem, capability.GetMount().GetMountFlags())
+	flags, readOnly, err := mount.ParseMountOptions(u.filesystem, capability.GetMount().GetMountFlags())
 	if err != nil {
 		return use{}, inField("volume_capability: mount: mount_flags", err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
@@ -24,7 +24,7 @@ var names = driver.Names{
 }
 
 // serve runs the Node service on a real socket, with the project's own server around it.
-func serve(t *testing.T, devices device.Resolver, m *mounter.Mounter) csi.NodeClient {
+func serve(t *testing.T, devices device.Resolver, m *mount.Mounter) csi.NodeClient {
 	t.Helper()
 	return serveWith(t, node.Config{Devices: devices, Mounter: m}, driver.Config{})
 }

@@ -12,8 +12,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // NodeStageVolume finds the volume's device, proves that it is the right one, makes a filesystem if
@@ -132,7 +135,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 	switch {
 	case err != nil:
 		return err
-	case p.at.Use == mounter.Free:
+	case p.at.Use == mount.Free:
 		if err := s.clearMappings(work, p.table, dev, u); err != nil {
 			return err
 		}
@@ -142,7 +145,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 		if err := s.formatDisk(call, work, dev, u); err != nil {
 			return err
 		}
-	case p.at.Use == mounter.Ours && !p.at.Block:
+	case p.at.Use == mount.Ours && !p.at.Block:
 		if err := s.checkAlive(work, p.at); err != nil {
 			return err
 		}
@@ -158,13 +161,13 @@ func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p plac
 	if u.block {
 		return s.mounts.BindNode(ctx, dev, p.at, u.readOnly)
 	}
-	return s.mounts.Mount(ctx, dev, p.at, mounter.MountRequest{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
+	return s.mounts.Mount(ctx, dev, p.at, mount.Request{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
 }
 
 // place is where a volume is staged, and what is there before.
 type place struct {
-	table *mounter.Table
-	at    mounter.State
+	table *mount.Table
+	at    mount.State
 }
 
 // placeOf returns the place of a volume in its staging folder: the folder itself, or the block file. It refuses a folder
@@ -188,13 +191,13 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 	}
 	p := place{table, at}
 	switch {
-	case u.block && at.Use == mounter.Ours:
+	case u.block && at.Use == mount.Ours:
 		return p, fmt.Errorf("the volume is mounted there as %s, not staged as a raw block device: %w", at.Mount.FSType, fault.Conflict)
-	case u.block && at.Use != mounter.Free:
+	case u.block && at.Use != mount.Free:
 		return p, at.NotOurs()
 	case u.block:
 		p.at = node
-	case at.Use == mounter.Free && node.Use != mounter.Free:
+	case at.Use == mount.Free && node.Use != mount.Free:
 		return p, fmt.Errorf("a raw block volume is staged there: %w", fault.Conflict)
 	}
 	return p, checkEncrypted(u, dev, p.at)
@@ -203,7 +206,7 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 // clearDead unmounts the dead mounts that a removed disk left at path, so that the volume can be staged there on dev:
 // nothing that was written to them can reach a disk any more. If dev itself is not among the machine's disks, the list of
 // disks cannot be trusted and nothing is unmounted. It returns the mount table that the stage is decided from.
-func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mounter.Table, error) {
+func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mount.Table, error) {
 	for range maxLayers {
 		table, err := s.mounts.Table()
 		if err != nil {
@@ -213,10 +216,10 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 		if err != nil {
 			return nil, err
 		}
-		if at.Use != mounter.Dead {
+		if at.Use != mount.Dead {
 			return table, nil
 		}
-		if listed, err := s.mounts.Alive(dev.Number()); err != nil || !listed {
+		if listed, err := s.sysfs.Alive(dev.Number()); err != nil || !listed {
 			return table, err
 		}
 		s.deadMount(path)
@@ -234,7 +237,7 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
 	if u.block && !u.context.LUKS {
 		// A format opens the disk exclusively by itself, to see what is on it.
-		if err := errors.Join(s.mounts.CheckUnused(work, dev), mounter.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
+		if err := errors.Join(host.CheckUnused(work, dev.File(), dev.Number()), format.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
 			return err
 		}
 		return s.written(work, dev)
@@ -251,7 +254,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	if err != nil {
 		return err
 	}
-	req := mounter.FormatRequest{
+	req := format.Request{
 		Volume:        u.volume,
 		Filesystem:    filesystem,
 		MkfsOptions:   u.context.MkfsOptions,
@@ -281,7 +284,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		return err
 	}
 	if u.context.LUKS && req.HasContent {
-		if err := mounter.CheckOwnHeader(dev); err != nil {
+		if err := format.CheckOwnHeader(dev); err != nil {
 			return err
 		}
 	}
@@ -290,8 +293,8 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 }
 
 // format makes what the request says, if the gate allows it.
-func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req mounter.FormatRequest) error {
-	_, err := s.mounts.EnsureFormatted(ctx, dev, req)
+func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req format.Request) error {
+	_, err := s.formatter.EnsureFormatted(ctx, dev, req)
 	if err != nil && u.context.NeverFormat != "" {
 		return fmt.Errorf("its attribute %s forbids formatting: %w", u.context.NeverFormat, err)
 	}
@@ -299,14 +302,14 @@ func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req
 }
 
 // formatBegun returns what the record of a format that was cut off is worth for the device.
-func (s *Server) formatBegun(dev *device.Device, filesystem mounter.Filesystem) (mounter.Begun, error) {
+func (s *Server) formatBegun(dev *device.Device, filesystem mounter.Filesystem) (format.Begun, error) {
 	switch onRecord, ofDevice, err := s.formats.Begun(dev, string(filesystem)); {
 	case err != nil || !onRecord:
-		return mounter.NotBegun, err
+		return format.NotBegun, err
 	case ofDevice:
-		return mounter.BegunOnDevice, nil
+		return format.BegunOnDevice, nil
 	}
-	return mounter.BegunBefore, nil
+	return format.BegunBefore, nil
 }
 
 // written notes that a device is about to be written.
@@ -318,20 +321,20 @@ func (s *Server) written(ctx context.Context, dev *device.Device) error {
 }
 
 // history says what the resolver can prove about the writes to a device.
-func (s *Server) history(ctx context.Context, dev *device.Device) (mounter.History, error) {
+func (s *Server) history(ctx context.Context, dev *device.Device) (format.History, error) {
 	if s.neverWritten == nil {
-		return mounter.HistoryUnknown, nil
+		return format.HistoryUnknown, nil
 	}
 	never, err := s.neverWritten(ctx, dev)
 	if err != nil || !never {
-		return mounter.Written, err
+		return format.Written, err
 	}
-	return mounter.NeverWritten, nil
+	return format.NeverWritten, nil
 }
 
 // checkUnused accepts a device that nothing in this mount namespace uses, and a staging folder that holds nothing. A volume has one staging path; a folder with files in it was written to while no volume was mounted,
 // and mounting over them would hide them.
-func (s *Server) checkUnused(table *mounter.Table, dev *device.Device, staging string) error {
+func (s *Server) checkUnused(table *mount.Table, dev *device.Device, staging string) error {
 	used, err := table.Holders(dev.Number())
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // NodeGetVolumeStats measures a volume at one of its paths: bytes and inodes of a filesystem, the
@@ -50,7 +50,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
-	st, err := s.mounts.FilesystemStats(at.Path)
+	st, err := mount.FilesystemStats(at.Path)
 	s.noteCondition(ctx, id, at)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 }
 
 // noteCondition records for the metrics what is wrong with a mounted volume.
-func (s *Server) noteCondition(ctx context.Context, id string, at mounter.State) {
+func (s *Server) noteCondition(ctx context.Context, id string, at mount.State) {
 	found, err := s.mounts.Troubles(ctx, at.Mount)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		driver.LogOf(ctx).Debug("the condition of the volume is not known", zap.Error(err))
@@ -76,9 +76,9 @@ func (s *Server) noteCondition(ctx context.Context, id string, at mounter.State)
 }
 
 // noteGone records for the metrics that a volume is mounted at a path, and its disk is gone.
-func (s *Server) noteGone(table *mounter.Table, id, path string) {
+func (s *Server) noteGone(table *mount.Table, id, path string) {
 	for _, path := range []string{path, blockFile(path)} {
-		if at, err := table.At(path, 0); err == nil && at.Use == mounter.Dead {
+		if at, err := table.At(path, 0); err == nil && at.Use == mount.Dead {
 			s.metrics.Condition(id, []string{reasonDeviceGone})
 		}
 	}
@@ -86,24 +86,24 @@ func (s *Server) noteGone(table *mounter.Table, id, path string) {
 
 // locate opens the device of a volume that is staged or published at path, or returns fault.NotFound. The caller closes
 // the device.
-func (s *Server) locate(ctx context.Context, table *mounter.Table, id, path string) (*device.Device, mounter.State, error) {
+func (s *Server) locate(ctx context.Context, table *mount.Table, id, path string) (*device.Device, mount.State, error) {
 	paths := []string{path, blockFile(path)} // a raw block volume is also found by its staging folder
 	dev, err := s.find(ctx, table, device.Spec{Volume: id}, paths...)
 	if err != nil {
-		return nil, mounter.State{}, err
+		return nil, mount.State{}, err
 	}
 	if dev == nil {
-		return nil, mounter.State{}, fmt.Errorf("the volume's device is not on this machine: %w", fault.NotFound)
+		return nil, mount.State{}, fmt.Errorf("the volume's device is not on this machine: %w", fault.NotFound)
 	}
 	for _, candidate := range paths {
 		at, err := s.at(table, candidate, dev.Number())
 		if err != nil {
-			return nil, mounter.State{}, errors.Join(err, dev.Close())
+			return nil, mount.State{}, errors.Join(err, dev.Close())
 		}
-		if at.Use == mounter.Ours {
+		if at.Use == mount.Ours {
 			return dev, at, nil
 		}
 	}
 	err = fmt.Errorf("the volume is neither staged nor published there: %w", fault.NotFound)
-	return nil, mounter.State{}, errors.Join(err, dev.Close())
+	return nil, mount.State{}, errors.Join(err, dev.Close())
 }

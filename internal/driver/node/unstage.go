@@ -9,7 +9,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // NodeUnstageVolume undoes NodeStageVolume. It answers OK only when nothing on this machine holds
@@ -94,7 +95,7 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 // checkUnpublished refuses a volume that is in use elsewhere than at its staging paths: its disk, if it has a number, or a
 // mapping of it, whose disk may have gone. A bind of a mapping's node does not keep it from being closed, and then its number
 // would be the next mapping's.
-func (s *Server) checkUnpublished(table *mounter.Table, number uint64, mappings []mounter.Crypt, staging ...string) error {
+func (s *Server) checkUnpublished(table *mount.Table, number uint64, mappings []host.Crypt, staging ...string) error {
 	var devices []uint64
 	mine := staging
 	if number != 0 {
@@ -102,7 +103,7 @@ func (s *Server) checkUnpublished(table *mounter.Table, number uint64, mappings 
 	}
 	for _, c := range mappings {
 		devices = append(devices, c.Number)
-		mine = append(mine, s.mounts.HolderPath(number, c)) // not in use: an earlier call unmounted it
+		mine = append(mine, s.sysfs.HolderPath(number, c)) // not in use: an earlier call unmounted it
 	}
 	for _, device := range devices {
 		used, err := table.Holders(device, mine...)
@@ -111,7 +112,7 @@ func (s *Server) checkUnpublished(table *mounter.Table, number uint64, mappings 
 		}
 		if len(used) > 0 {
 			for i := range used {
-				used[i] = mounter.ExplainHolder(used[i])
+				used[i] = mount.ExplainHolder(used[i])
 			}
 			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", strings.Join(used, ", "), fault.Precondition)
 		}

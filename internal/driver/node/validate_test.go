@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // emptyMachine has no disks, and counts how often it was asked for one.
@@ -204,7 +204,7 @@ func TestWrongInputIsNamedAndTouchesNothing(t *testing.T) {
 		}
 	}
 	machine := &emptyMachine{}
-	client := serve(t, machine, mounter.New(mounter.Config{}))
+	client := serve(t, machine, mount.New(mount.Config{}))
 	before := listing(t, dir)
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAMachineWithoutTheVolume(t *testing.T) {
 		"stats of what is not published":         {statsCall(anyGoodID, staging, ""), codes.NotFound},
 		"expansion of what is not staged":        {expandCall(func(r *csi.NodeExpandVolumeRequest) { r.VolumePath = staging }), codes.NotFound},
 	}
-	client := serve(t, &emptyMachine{}, mounter.New(mounter.Config{}))
+	client := serve(t, &emptyMachine{}, mount.New(mount.Config{}))
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
@@ -284,7 +284,7 @@ func TestPathsOutsideTheKubeletsFolder(t *testing.T) {
 	kubelet, link, outside := filepath.Join(dir, "kubelet"), filepath.Join(dir, "link"), filepath.Join(dir, "canary")
 	must(t, errors.Join(os.MkdirAll(filepath.Join(kubelet, "staging"), 0o700), os.Mkdir(filepath.Join(kubelet, "target"), 0o700),
 		os.MkdirAll(filepath.Join(outside, "empty"), 0o700), os.WriteFile(filepath.Join(outside, "file"), nil, 0o600), os.Symlink(kubelet, link)))
-	client := serve(t, &emptyMachine{}, mounter.New(mounter.Config{Dir: link}))
+	client := serve(t, &emptyMachine{}, mount.New(mount.Config{Dir: link}))
 	for _, path := range []string{filepath.Join(outside, "empty"), filepath.Join(outside, "file"), kubelet + "-not/x", filepath.Join(kubelet, "target"), link} {
 		tests := map[string]struct {
 			call call

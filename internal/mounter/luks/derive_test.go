@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 // segmentOnly is a header without a key.
@@ -29,7 +29,7 @@ type tight struct {
 	deriving atomic.Int32
 }
 
-func (m *tight) Run(_ context.Context, c mounter.Command) (mounter.Output, error) {
+func (m *tight) Run(_ context.Context, c host.Command) (host.Output, error) {
 	switch c.Args[0] {
 	case "luksFormat", "open", "resize":
 		if m.deriving.Add(1) > 1 {
@@ -37,9 +37,9 @@ func (m *tight) Run(_ context.Context, c mounter.Command) (mounter.Output, error
 		}
 		m.derive()
 		m.deriving.Add(-1)
-		return mounter.Output{ExitCode: exitNoKey}, nil
+		return host.Output{ExitCode: exitNoKey}, nil
 	}
-	return mounter.Output{Stdout: []byte(segmentOnly)}, nil
+	return host.Output{Stdout: []byte(segmentOnly)}, nil
 }
 
 // plain is a file in the place of a disk.
@@ -69,8 +69,7 @@ func (p plain) Verify(context.Context) error { return nil }
 func TestOneKeyAtATime(t *testing.T) {
 	disk, smaller := newPlain(t, 2*sector), newPlain(t, sector)
 	synctest.Test(t, func(t *testing.T) {
-		m := mounter.New(mounter.Config{Runner: &tight{t: t, derive: func() { time.Sleep(time.Second) }}})
-		c := New(m)
+		c := New(&tight{t: t, derive: func() { time.Sleep(time.Second) }}, "")
 		var all sync.WaitGroup
 		begin := time.Now()
 		for range 2 {
@@ -85,7 +84,7 @@ func TestOneKeyAtATime(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				err := c.Grow(t.Context(), &Mapping{below: disk, mounts: m, file: smaller.file}, text("k"))
+				err := c.Grow(t.Context(), &Mapping{below: disk, file: smaller.file}, text("k"))
 				if fault.Of(err) != fault.Precondition || fault.ReasonOf(err) != fault.LUKSKey {
 					t.Errorf("Grow = %v, want %v for %q", err, fault.Precondition, string(fault.LUKSKey))
 				}
@@ -97,7 +96,7 @@ func TestOneKeyAtATime(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.Grow(ended, &Mapping{below: disk, mounts: m, file: smaller.file}, text("k")); !errors.Is(err, fault.Unavailable) {
+		if err := c.Grow(ended, &Mapping{below: disk, file: smaller.file}, text("k")); !errors.Is(err, fault.Unavailable) {
 			t.Errorf("Grow for a call that has ended = %v, want %v", err, fault.Unavailable)
 		}
 	})
@@ -108,7 +107,7 @@ func TestKeyThatIsNeverDerived(t *testing.T) {
 	disk := newPlain(t, sector)
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
-		c := New(mounter.New(mounter.Config{Runner: &tight{t: t, derive: func() { <-answers }}}))
+		c := New(&tight{t: t, derive: func() { <-answers }}, "")
 		var hung sync.WaitGroup
 		hung.Go(func() { _ = c.Format(t.Context(), disk.file, "v1", text("k")) })
 		synctest.Wait()
@@ -137,24 +136,24 @@ type endless struct {
 	leftover atomic.Bool
 }
 
-func (m *endless) Run(ctx context.Context, c mounter.Command) (mounter.Output, error) {
+func (m *endless) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	costly := len(c.Files) > 0 && m.costly(c.Files[0])
 	switch {
 	case c.Name == "dmsetup":
 		m.leftover.Store(false)
-		return mounter.Output{}, nil
+		return host.Output{}, nil
 	case c.Args[0] == "close":
-		return mounter.Output{ExitCode: exitNoDevice}, nil
+		return host.Output{ExitCode: exitNoDevice}, nil
 	case c.Args[0] == "luksDump" && costly:
-		return mounter.Output{Stdout: []byte(costlyHeader)}, nil
+		return host.Output{Stdout: []byte(costlyHeader)}, nil
 	case c.Args[0] == "luksDump":
-		return mounter.Output{Stdout: []byte(segmentOnly)}, nil
+		return host.Output{Stdout: []byte(segmentOnly)}, nil
 	case costly:
 		m.leftover.Store(true)
 		<-ctx.Done()
-		return mounter.Output{}, fault.Unavailable
+		return host.Output{}, fault.Unavailable
 	}
-	return mounter.Output{ExitCode: exitNoKey}, nil
+	return host.Output{ExitCode: exitNoKey}, nil
 }
 
 // TestOpeningWithoutEnd: an opening is killed when its call has ended, or after two minutes, and what it made is removed.
@@ -165,7 +164,7 @@ func TestOpeningWithoutEnd(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				machine := &endless{costly: func(f *os.File) bool { return f == costly.file }}
-				c := New(mounter.New(mounter.Config{SysDir: sys, Runner: machine}))
+				c := New(machine, host.Sysfs(sys))
 				ctx, cancel := context.WithTimeout(t.Context(), ends)
 				defer cancel()
 				begin := time.Now()
@@ -192,24 +191,24 @@ func TestOpeningWithoutEnd(t *testing.T) {
 // nameTaken is a machine in which a mapping without a table has each name, until it is removed.
 type nameTaken struct{ removed bool }
 
-func (m *nameTaken) Run(_ context.Context, c mounter.Command) (mounter.Output, error) {
+func (m *nameTaken) Run(_ context.Context, c host.Command) (host.Output, error) {
 	switch {
 	case c.Args[0] == "luksDump":
-		return mounter.Output{Stdout: []byte(segmentOnly)}, nil
+		return host.Output{Stdout: []byte(segmentOnly)}, nil
 	case c.Name == "dmsetup" && c.Args[0] == "remove" && !m.removed:
 		m.removed = true
-		return mounter.Output{}, nil
+		return host.Output{}, nil
 	case c.Name == "dmsetup":
-		return mounter.Output{ExitCode: 1}, nil
+		return host.Output{ExitCode: 1}, nil
 	case !m.removed:
-		return mounter.Output{ExitCode: exitBusy}, nil
+		return host.Output{ExitCode: exitBusy}, nil
 	}
-	return mounter.Output{ExitCode: exitNoKey}, nil
+	return host.Output{ExitCode: exitNoKey}, nil
 }
 
 // TestNameOfAMappingWithoutATable: what a killed cryptsetup left is removed, and then the key decides.
 func TestNameOfAMappingWithoutATable(t *testing.T) {
-	c := New(mounter.New(mounter.Config{SysDir: t.TempDir(), Runner: &nameTaken{}}))
+	c := New(&nameTaken{}, host.Sysfs(t.TempDir()))
 	if _, err := c.Open(t.Context(), newPlain(t, sector), "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("Open = %v, want the answer of the second try, %v", err, fault.InvalidArgument)
 	}

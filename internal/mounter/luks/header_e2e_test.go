@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
 
@@ -73,7 +73,7 @@ func part(o object, path ...string) object {
 // these tests has device-mapper.
 type withoutMapper struct{ secretive }
 
-func (r withoutMapper) Run(ctx context.Context, c mounter.Command) (mounter.Output, error) {
+func (r withoutMapper) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	if c.Args[0] == "open" {
 		c.Args = append(slices.Clone(c.Args[:len(c.Args)-1]), "--test-passphrase")
 	}
@@ -128,7 +128,7 @@ func pbkdf2(iterations uint32) object {
 // TestHostileHeaders: what a header asks for is read before it is opened. One that asks for too much is refused in under a
 // second, and meanwhile another volume is opened.
 func TestHostileHeaders(t *testing.T) {
-	c := luks.New(mounter.New(mounter.Config{Runner: withoutMapper{secretive{t, "s3cret"}}, SysDir: t.TempDir()}))
+	c := luks.New(withoutMapper{secretive{t, "s3cret"}}, host.Sysfs(t.TempDir()))
 	own := newDisk(t)
 	if err := c.Format(t.Context(), own, "v1", key("s3cret")); err != nil {
 		t.Fatal(err)

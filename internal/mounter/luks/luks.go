@@ -1,6 +1,6 @@
 // Package luks makes, opens, grows and closes encrypted devices with cryptsetup.
 //
-// It decides nothing about what is on a disk: the gate of the mounter says whether a header may be made. The passphrase
+// It decides nothing about what is on a disk: the gate of package format says whether a header may be made. The passphrase
 // goes to cryptsetup by its standard input, whole and as it is, and nowhere else.
 package luks
 
@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
 // Key is a passphrase that no log shows.
@@ -24,7 +25,8 @@ type Key interface{ Reveal() string }
 
 // Cryptsetup runs the program of that name. It keeps no state about volumes.
 type Cryptsetup struct {
-	mounts *mounter.Mounter
+	programs host.Runner
+	sysfs    host.Sysfs
 	// own and costly have a place each for one program that derives a key: a costly header may ask for up to 1 GiB of memory,
 	// and the node program has a limit. One that costs no more than the driver's own does not wait behind it.
 	own, costly chan struct{}
@@ -37,9 +39,9 @@ const maxWait = 2 * time.Minute
 // maxOpen is how long a cryptsetup derives the key of a volume that it opens: several times what a header may cost.
 const maxOpen = 2 * time.Minute
 
-// New returns a Cryptsetup that runs programs and reads sysfs through a Mounter.
-func New(mounts *mounter.Mounter) Cryptsetup {
-	return Cryptsetup{mounts, make(chan struct{}, 1), make(chan struct{}, 1)}
+// New returns a Cryptsetup that runs programs by a Runner.
+func New(programs host.Runner, sysfs host.Sysfs) Cryptsetup {
+	return Cryptsetup{programs, sysfs, make(chan struct{}, 1), make(chan struct{}, 1)}
 }
 
 // The exit codes of cryptsetup(8) that say more than that it failed.
@@ -57,7 +59,7 @@ func (c Cryptsetup) Check() error {
 	if _, err := exec.LookPath("cryptsetup"); err != nil {
 		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.ProgramMissing, err)
 	}
-	if err := c.mounts.CheckDeviceMapper(); err != nil {
+	if err := c.sysfs.CheckDeviceMapper(); err != nil {
 		return fmt.Errorf("the volume is encrypted with LUKS: %w", err)
 	}
 	return nil
@@ -92,7 +94,7 @@ func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key 
 		return c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
 			"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
 			"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
-			"--subsystem", mounter.LUKSSubsystem, "--key-file", "-", disk)
+			"--subsystem", format.LUKSSubsystem, "--key-file", "-", disk)
 	})
 	if err != nil {
 		return err
@@ -137,7 +139,7 @@ type header struct {
 }
 
 func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
-	out, err := c.output(ctx, mounter.Command{Args: []string{"luksDump", "--dump-json-metadata", disk}, Files: []*os.File{on}})
+	out, err := c.output(ctx, host.Command{Args: []string{"luksDump", "--dump-json-metadata", disk}, Files: []*os.File{on}})
 	if err != nil {
 		return header{}, err
 	}
@@ -174,7 +176,7 @@ func (c Cryptsetup) place(h cost) chan struct{} {
 
 // run runs cryptsetup with the disk as the first file.
 func (c Cryptsetup) run(ctx context.Context, on *os.File, stdin string, args ...string) error {
-	cmd := mounter.Command{Args: args, Stdin: strings.NewReader(stdin)}
+	cmd := host.Command{Args: args, Stdin: strings.NewReader(stdin)}
 	if on != nil {
 		cmd.Files = []*os.File{on}
 	}
@@ -183,17 +185,17 @@ func (c Cryptsetup) run(ctx context.Context, on *os.File, stdin string, args ...
 }
 
 // output runs cryptsetup, which like mkfs is not broken off when the call's context ends.
-func (c Cryptsetup) output(ctx context.Context, cmd mounter.Command) (mounter.Output, error) {
+func (c Cryptsetup) output(ctx context.Context, cmd host.Command) (host.Output, error) {
 	if err := ctx.Err(); err != nil {
-		return mounter.Output{}, fmt.Errorf("%w: %w", fault.Unavailable, err)
+		return host.Output{}, fmt.Errorf("%w: %w", fault.Unavailable, err)
 	}
 	return c.killable(context.WithoutCancel(ctx), cmd)
 }
 
 // killable runs cryptsetup, which is killed when ctx ends: it ignores SIGTERM while it derives.
-func (c Cryptsetup) killable(ctx context.Context, cmd mounter.Command) (mounter.Output, error) {
+func (c Cryptsetup) killable(ctx context.Context, cmd host.Command) (host.Output, error) {
 	cmd.Name = "cryptsetup"
-	out, err := c.mounts.Run(ctx, cmd)
+	out, err := c.programs.Run(ctx, cmd)
 	if err != nil || out.ExitCode == 0 {
 		return out, err
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 )
 
@@ -30,13 +30,13 @@ type secretive struct {
 	secret string
 }
 
-func (r secretive) Run(ctx context.Context, c mounter.Command) (mounter.Output, error) {
+func (r secretive) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	if slices.ContainsFunc(c.Args, func(a string) bool { return strings.Contains(a, r.secret) }) {
 		r.t.Errorf("the passphrase is an argument of %s %v", c.Name, c.Args[0])
 	}
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	cmd.Stdin, cmd.ExtraFiles = c.Stdin, c.Files
-	var out mounter.Output
+	var out host.Output
 	stderr := new(strings.Builder)
 	cmd.Stderr = stderr
 	stdout, err := cmd.Output()
@@ -76,7 +76,7 @@ func opens(t *testing.T, disk *os.File, passphrase string) bool {
 // removed.
 func TestHeader(t *testing.T) {
 	const secret = "s3cret\nwith lines\x00 and a zero\n"
-	c := luks.New(mounter.New(mounter.Config{Runner: secretive{t, "s3cret"}}))
+	c := luks.New(secretive{t, "s3cret"}, "")
 	disk := newDisk(t)
 	if _, err := c.Unformatted(t.Context(), disk, "v1"); !errors.Is(err, fault.Precondition) {
 		t.Errorf("Unformatted of a blank disk = %v, want %v", err, fault.Precondition)
@@ -117,7 +117,7 @@ func TestCallThatEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	disk := newDisk(t)
-	if err := luks.New(mounter.New(mounter.Config{})).Format(ctx, disk, "v1", key("k")); !errors.Is(err, fault.Unavailable) {
+	if err := luks.New(host.Programs{}, "").Format(ctx, disk, "v1", key("k")); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("Format = %v, want %v", err, fault.Unavailable)
 	}
 	var st unix.Stat_t

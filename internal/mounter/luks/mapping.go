@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // Mapping is the open device behind which the disk is decrypted. Closing it closes the descriptor, not the mapping.
 type Mapping struct {
-	mounter.Crypt
-	below  mounter.BlockDevice
-	mounts *mounter.Mounter
-	file   *os.File
+	host.Crypt
+	below mounter.BlockDevice
+	sysfs host.Sysfs
+	file  *os.File
 }
 
 var _ mounter.BlockDevice = (*Mapping)(nil)
@@ -86,7 +87,7 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 func (c Cryptsetup) open(ctx context.Context, on *os.File, key Key, name string, args []string) error {
 	limited, cancel := context.WithTimeout(ctx, maxOpen)
 	defer cancel()
-	_, err := c.killable(limited, mounter.Command{Args: args, Stdin: strings.NewReader(key.Reveal()), Files: []*os.File{on}})
+	_, err := c.killable(limited, host.Command{Args: args, Stdin: strings.NewReader(key.Reveal()), Files: []*os.File{on}})
 	if err == nil || limited.Err() == nil {
 		return err
 	}
@@ -108,8 +109,8 @@ func (c Cryptsetup) removeEmpty(ctx context.Context, name string) bool {
 	return err == nil && out.ExitCode == 0
 }
 
-func (c Cryptsetup) dmsetupRemove(ctx context.Context, name string) (mounter.Output, error) {
-	return c.mounts.Run(context.WithoutCancel(ctx), mounter.Command{Name: "dmsetup", Args: []string{"remove", name}})
+func (c Cryptsetup) dmsetupRemove(ctx context.Context, name string) (host.Output, error) {
+	return c.programs.Run(context.WithoutCancel(ctx), host.Command{Name: "dmsetup", Args: []string{"remove", name}})
 }
 
 // there reports whether device-mapper has a mapping of this name.
@@ -124,29 +125,29 @@ func (c Cryptsetup) there(name string) (bool, error) {
 var errNoMapping = errors.New("device-mapper has no such mapping")
 
 // named returns the mapping of this name.
-func (c Cryptsetup) named(name string) (mounter.Crypt, error) {
-	all, err := c.mounts.Crypts()
+func (c Cryptsetup) named(name string) (host.Crypt, error) {
+	all, err := c.sysfs.Crypts()
 	if err != nil {
-		return mounter.Crypt{}, err
+		return host.Crypt{}, err
 	}
-	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Name == name })
+	i := slices.IndexFunc(all, func(m host.Crypt) bool { return m.Name == name })
 	if i < 0 {
-		return mounter.Crypt{}, fmt.Errorf("mapping %s: %w: %w", name, fault.Unavailable, errNoMapping)
+		return host.Crypt{}, fmt.Errorf("mapping %s: %w: %w", name, fault.Unavailable, errNoMapping)
 	}
 	return all[i], nil
 }
 
 // Over opens the device of a mapping that is there, if it stands on this very disk.
 func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, error) {
-	all, err := c.mounts.Crypts()
+	all, err := c.sysfs.Crypts()
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(m mounter.Crypt) bool { return m.Number == number })
+	i := slices.IndexFunc(all, func(m host.Crypt) bool { return m.Number == number })
 	if i < 0 {
 		return nil, fmt.Errorf("block device %d:%d is no mapping of dm-crypt: %w", unix.Major(number), unix.Minor(number), fault.DeviceIdentity)
 	}
-	m := &Mapping{Crypt: all[i], below: below, mounts: c.mounts}
+	m := &Mapping{Crypt: all[i], below: below, sysfs: c.sysfs}
 	if err := m.stands(); err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func (m *Mapping) Size() (int64, error) {
 
 // Verify proves that the disk below is still the volume's, and that the mapping stands on it.
 func (m *Mapping) Verify(ctx context.Context) error {
-	disk, err := m.mounts.DiskOf(m.Number())
+	disk, err := m.sysfs.DiskOf(m.Number())
 	if err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func (m *Mapping) Close() error { return m.file.Close() }
 
 // Close takes a mapping down; fault.Busy while it is in use. One that is not there needs nothing.
 func (c Cryptsetup) Close(ctx context.Context, name string) error {
-	out, err := c.output(ctx, mounter.Command{Args: []string{"close", name}})
+	out, err := c.output(ctx, host.Command{Args: []string{"close", name}})
 	if err == nil {
 		return nil
 	}

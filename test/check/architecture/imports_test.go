@@ -26,7 +26,6 @@ var (
 	unix       = "golang.org/x/sys/unix"
 	mountUtils = "k8s.io/mount-utils"
 	mountInfo  = "github.com/moby/sys/mountinfo"
-	utilsExec  = "k8s.io/utils/exec"
 	godo       = "github.com/digitalocean/godo"
 	linodego   = "github.com/linode/linodego"
 	yandexSDK  = "github.com/yandex-cloud/go-sdk/v2"
@@ -49,7 +48,7 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud":             {ours: []string{"fault"}},
 	"internal/profile":           {},
 	"internal/wait":              {},
-	"internal/host":              {ours: []string{"fault"}, outside: []string{unix, mountInfo}},
+	"internal/host":              {ours: []string{"fault", "wait"}, outside: []string{unix, mountInfo}},
 	"internal/telemetry":         {outside: []string{zap}},
 	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "wait"}},
 	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
@@ -67,12 +66,14 @@ var rules = withClouds(map[string]rule{
 	"internal/driver/compat":     {ours: []string{"profile"}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
-		ours:    []string{"driver", "mounter", "mounter/device", "mounter/luks", "fault"},
+		ours:    []string{"driver", "mounter", "mounter/format", "mounter/mount", "mounter/device", "mounter/luks", "host", "fault"},
 		outside: []string{csiSpec, protobuf, zap},
 	},
-	"internal/mounter":        {ours: []string{"fault", "host", "wait"}, outside: []string{mountUtils, mountInfo, utilsExec, unix}},
+	"internal/mounter":        {ours: []string{"fault"}},
+	"internal/mounter/format": {ours: []string{"fault", "host", "mounter"}, outside: []string{unix}},
+	"internal/mounter/mount":  {ours: []string{"fault", "host", "mounter", "mounter/format", "wait"}, outside: []string{mountUtils, mountInfo, unix}},
 	"internal/mounter/device": {ours: []string{"fault", "host", "pool", "wait"}, outside: []string{unix}},
-	"internal/mounter/luks":   {ours: []string{"fault", "mounter"}, outside: []string{unix}},
+	"internal/mounter/luks":   {ours: []string{"fault", "host", "mounter", "mounter/format"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
 			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "pool",
@@ -81,7 +82,7 @@ var rules = withClouds(map[string]rule{
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter", "telemetry", "mounter/device", "pool", "machine", "profile", "wait"},
+		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter/mount", "telemetry", "mounter/device", "pool", "machine", "profile", "wait"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"build/notices": {},

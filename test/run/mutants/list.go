@@ -11,29 +11,29 @@ var mutants = []mutant{
 		"if f != nil {", "if f == nil {", "internal/wait",
 	},
 	{
-		"a record of another disk lets mkfs run", "internal/mounter/format.go",
+		"a record of another disk lets mkfs run", "internal/mounter/format/format.go",
 		"case req.FormatNonZero && req.BlankCreated, req.Begun == BegunOnDevice:",
-		"case req.FormatNonZero && req.BlankCreated, req.Begun != NotBegun:", "internal/mounter",
+		"case req.FormatNonZero && req.BlankCreated, req.Begun != NotBegun:", "internal/mounter/format",
 	},
 	{
-		"a record outweighs a signature", "internal/mounter/format.go",
-		"case req.Begun == BegunOnDevice && id.is(req.Filesystem):", "case false:", "internal/mounter",
+		"a record outweighs a signature", "internal/mounter/format/format.go",
+		"case req.Begun == BegunOnDevice && id.is(req.Filesystem):", "case false:", "internal/mounter/format",
 	},
 	{
-		"formatNonZero formats what this driver did not create blank", "internal/mounter/format.go",
-		"case req.FormatNonZero && req.BlankCreated, req", "case req.FormatNonZero, req", "internal/mounter",
+		"formatNonZero formats what this driver did not create blank", "internal/mounter/format/format.go",
+		"case req.FormatNonZero && req.BlankCreated, req", "case req.FormatNonZero, req", "internal/mounter/format",
 	},
 	{
-		"a read error in the probe counts as blank", "internal/mounter/probe.go",
-		"if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, err", "if err := readFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, nil", "internal/mounter",
+		"a read error in the probe counts as blank", "internal/mounter/format/probe.go",
+		"if err := host.ReadFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, err", "if err := host.ReadFull(r, chunk, from); err != nil {\n\t\t\t\treturn -1, nil", "internal/mounter/format",
 	},
 	{
-		"the last MiB is not read", "internal/mounter/probe.go",
-		"{max(0, size-probeEnds), size}, ", "", "internal/mounter",
+		"the last MiB is not read", "internal/mounter/format/probe.go",
+		"{max(0, size-probeEnds), size}, ", "", "internal/mounter/format",
 	},
 	{
-		"a superblock that blkid passes over counts as blank", "internal/mounter/format.go",
-		"case id.nothing() && (super == \"\" ||", "case id.nothing() && (true ||", "internal/mounter",
+		"a superblock that blkid passes over counts as blank", "internal/mounter/format/format.go",
+		"case id.nothing() && (super == \"\" ||", "case id.nothing() && (true ||", "internal/mounter/format",
 	},
 	{
 		"the kernel's number of the disk is not compared", "internal/mounter/device/records.go",
@@ -112,19 +112,19 @@ var mutants = []mutant{
 		"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
 	},
 	{
-		"the copy of another volume is formatted", "internal/mounter/format.go",
-		"case req.HasContent && req.History == HistoryUnknown:", "case false:", "internal/mounter",
+		"the copy of another volume is formatted", "internal/mounter/format/format.go",
+		"case req.HasContent && req.History == HistoryUnknown:", "case false:", "internal/mounter/format",
 	},
 	{
-		"a disk smaller than promised is formatted", "internal/mounter/format.go",
-		"if size < promised {", "if size < 0 {", "internal/mounter",
+		"a disk smaller than promised is formatted", "internal/mounter/format/format.go",
+		"if size < promised {", "if size < 0 {", "internal/mounter/format",
 	},
 	{
-		"what was written to and reads as zeros is formatted", "internal/mounter/format.go",
-		"case req.History == Written:", "case false:", "internal/mounter",
+		"what was written to and reads as zeros is formatted", "internal/mounter/format/format.go",
+		"case req.History == Written:", "case false:", "internal/mounter/format",
 	},
 	{
-		"a disk that does not read as zeros is formatted", "internal/mounter/format.go",
-		"case nonZero >= 0:", "case false:", "internal/mounter",
+		"a disk that does not read as zeros is formatted", "internal/mounter/format/format.go",
+		"case nonZero >= 0:", "case false:", "internal/mounter/format",
 	},
 }

@@ -1,0 +1,108 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+)
+
+// ErrInUse is the error when something else holds the device exclusively: a mount in whatever mount
+// namespace, a device-mapper table, or a mkfs or fsck.
+var ErrInUse = errors.New("the device is in use")
+
+// Reopen opens the same device again through its descriptor, never through a name.
+func Reopen(dev *os.File, mode int) (*os.File, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", dev.Fd()), unix.O_CLOEXEC|mode, 0)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return nil, fmt.Errorf("%s: %w: %w", dev.Name(), fault.DeviceInUse, ErrInUse)
+	case err != nil:
+		return nil, fmt.Errorf("open %s again: %w: %w", dev.Name(), fault.DeviceUnreadable, err)
+	}
+	return os.NewFile(uintptr(fd), dev.Name()), nil
+}
+
+// Exclusive is a device opened with O_EXCL, which the kernel grants to one holder only. What is
+// read through it comes from the device and not from a cache that an earlier disk left behind. It is open for reading
+// only: when a descriptor for writing is closed, udev reads the whole device anew.
+type Exclusive struct{ *os.File }
+
+// Flush writes everything to the device itself and forgets cached data.
+func (x Exclusive) Flush() error {
+	if err := x.Sync(); err != nil {
+		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
+	}
+	if err := unix.IoctlSetInt(int(x.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("drop cached data of %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
+	}
+	return nil
+}
+
+// Close releases the device. A child that another goroutine has just forked holds a copy
+// of every descriptor until it executes its program, and while one holds the device e2fsck and mount
+// find it in use; the lock keeps out of those moments.
+func (x Exclusive) Close() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return x.File.Close()
+}
+
+// A device that is not in use is held for moments all the same, see RunAlone.
+var untilUnused = wait.Every(20*time.Millisecond, 10)
+
+// OpenExclusive opens the device exclusively and drops everything cached about it. A holder that
+// stays is ErrInUse, which is fault.DeviceInUse.
+func OpenExclusive(ctx context.Context, dev *os.File) (Exclusive, error) {
+	x, err := Hold(ctx, dev)
+	if err != nil {
+		return Exclusive{}, err
+	}
+	if err := x.Flush(); err != nil {
+		_ = x.Close()
+		return Exclusive{}, err
+	}
+	return x, nil
+}
+
+// Hold is OpenExclusive for a caller that reads nothing through it: the cache stays.
+func Hold(ctx context.Context, dev *os.File) (Exclusive, error) {
+	var f *os.File
+	inUse := func(err error) bool { return errors.Is(err, ErrInUse) }
+	err := untilUnused.Retry(ctx, inUse, func() (err error) {
+		f, err = Reopen(dev, unix.O_RDONLY|unix.O_EXCL)
+		return err
+	})
+	return Exclusive{f}, err
+}
+
+// CheckUnused proves that nothing holds the device exclusively, such as a mount in another mount namespace, which no
+// mount table of this process has. It is fault.Busy.
+func CheckUnused(ctx context.Context, dev *os.File, number uint64) error {
+	x, err := Hold(ctx, dev)
+	if errors.Is(err, ErrInUse) {
+		return fmt.Errorf("%w; it is mounted by the machine itself or by a container, in another mount namespace "+
+			"(`grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it), or a command works on it", err, unix.Major(number), unix.Minor(number))
+	}
+	if err != nil {
+		return err
+	}
+	return x.Close()
+}
+
+// ReadFull fills buf from offset; anything less is an error.
+func ReadFull(r io.ReaderAt, buf []byte, offset int64) error {
+	if n, err := r.ReadAt(buf, offset); n < len(buf) {
+		return fmt.Errorf("%w: the device cannot be read at offset %d (%d bytes; see the kernel log): %w",
+			fault.DeviceUnreadable, offset, len(buf), err)
+	}
+	return nil
+}

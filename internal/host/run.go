@@ -1,0 +1,109 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// Command is one program to run.
+type Command struct {
+	// Name is looked up on PATH.
+	Name string
+	Args []string
+	// Files become descriptors 3, 4, ... of the program.
+	Files []*os.File
+	// Stdin may be nil.
+	Stdin io.Reader
+}
+
+// Output is what a program that ended by itself left behind.
+type Output struct {
+	// Stdout and Stderr are cut to their last 64 KiB.
+	Stdout, Stderr []byte
+	ExitCode       int
+}
+
+// Tail returns the last few lines of what the program said, on one line, for an error message.
+func (o Output) Tail() string {
+	const most = 5
+	var lines []string
+	for line := range strings.Lines(string(o.Stdout) + "\n" + string(o.Stderr)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-most):], "; ")
+}
+
+// Runner runs programs. An exit code other than 0 is not an error: callers know what their
+// program's codes mean. An error says that the program did not run to its own end.
+type Runner interface {
+	Run(ctx context.Context, cmd Command) (Output, error)
+}
+
+// ChildFile is the path by which a program reaches the first of its Command.Files.
+const ChildFile = "/proc/self/fd/3"
+
+// Programs runs real programs.
+type Programs struct{}
+
+// Run starts the program and waits for it; when ctx ends the program is killed. The kernel kills it too
+// when this process dies, however it dies, so that nothing works on a device or mounts one behind the
+// back of the next node program.
+func (Programs) Run(ctx context.Context, c Command) (Output, error) {
+	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
+	var stdout, stderr tail
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
+	// Messages are parsed and shown; they must not depend on the machine's language.
+	// cryptsetup makes the nodes of its mappings itself: udev's answer would be waited for on a semaphore, and that of
+	// the machine's udev never reaches a container with an IPC namespace of its own.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DM_DISABLE_UDEV=1")
+	// The kernel watches the thread that started the program, not the process; without the lock
+	// the runtime may end that thread while the program runs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.As(err, &exit) && exit.Exited():
+		return out, nil
+	case ctx.Err() != nil:
+		return out, fmt.Errorf("run %s: %w: %w", c.Name, fault.Unavailable, ctx.Err())
+	case errors.Is(err, exec.ErrNotFound):
+		return out, fmt.Errorf("run %s: %w: the program is not installed: %w", c.Name, fault.ProgramMissing, err)
+	}
+	return out, fmt.Errorf("run %s: %w: %w: %s", c.Name, fault.Unavailable, err, out.Tail())
+}
+
+// tail keeps the last bytes written to it, so that a chatty program cannot fill the memory.
+type tail struct{ buf bytes.Buffer }
+
+const tailBytes = 64 << 10
+
+// Write keeps at most the last tailBytes bytes.
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	p = p[max(0, n-tailBytes):]
+	if over := t.buf.Len() + len(p) - tailBytes; over > 0 {
+		t.buf.Next(over)
+	}
+	t.buf.Write(p)
+	return n, nil
+}
+
+// Bytes returns what was kept.
+func (t *tail) Bytes() []byte { return t.buf.Bytes() }

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+func TestPrograms(t *testing.T) {
+	r := Programs{}
+	t.Run("a code is no error, and both outputs are kept", func(t *testing.T) {
+		out, err := r.Run(t.Context(), Command{Name: "ls", Args: []string{"/", "/does-not-exist"}})
+		if err != nil || out.ExitCode != 2 || !strings.Contains(out.Tail(), "/does-not-exist") || len(out.Stdout) == 0 {
+			t.Errorf("Run = %+v, %v, want code 2 and a message", out, err)
+		}
+	})
+	t.Run("files and standard input arrive", func(t *testing.T) {
+		f, err := os.Open("run.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		out, err := r.Run(t.Context(), Command{Name: "cat", Args: []string{"-", ChildFile}, Files: []*os.File{f}, Stdin: strings.NewReader("secret\n")})
+		if err != nil || !strings.HasPrefix(string(out.Stdout), "secret\npackage host") {
+			t.Errorf("Run = %q, %v", out.Stdout, err)
+		}
+	})
+	t.Run("a missing program says so", func(t *testing.T) {
+		_, err := r.Run(t.Context(), Command{Name: "no-such-program"})
+		if !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "not installed") {
+			t.Errorf("Run = %v, want %v", err, fault.Precondition)
+		}
+	})
+	t.Run("a context that ends kills it", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := r.Run(ctx, Command{Name: "sleep", Args: []string{"60"}})
+		if !errors.Is(err, fault.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Run = %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+	t.Run("endless output is cut", func(t *testing.T) {
+		out, err := r.Run(t.Context(), Command{Name: "seq", Args: []string{"200000"}})
+		if err != nil || len(out.Stdout) > tailBytes || !strings.HasSuffix(string(out.Stdout), "\n200000\n") || !strings.HasSuffix(out.Tail(), "200000") {
+			t.Errorf("Run kept %d bytes, %v; want the last %d", len(out.Stdout), err, tailBytes)
+		}
+	})
+}
+
+// runnerHelper makes the test binary a node program that runs this shell script and waits for it.
+const runnerHelper = "MOUNTER_RUNNER_SCRIPT"
+
+// TestRunScriptAsNode is no test of its own: TestNoCommandOutlivesAKilledProgram runs it in a child.
+func TestRunScriptAsNode(t *testing.T) {
+	if script := os.Getenv(runnerHelper); script != "" {
+		_, err := Programs{}.Run(t.Context(), Command{Name: "sh", Args: []string{"-c", script}})
+		t.Fatalf("the script ended: %v", err)
+	}
+}
+
+// TestNoCommandOutlivesAKilledProgram: a mkfs, fsck or mount that went on after its node program was
+// killed could reach a device that the next node program has staged by then.
+func TestNoCommandOutlivesAKilledProgram(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	node := exec.Command(os.Args[0], "-test.run=^TestRunScriptAsNode$")
+	fifo := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(int(write.Fd()))
+	// The command holds our pipe open, and nobody else does when we let go: its end is our EOF.
+	node.Env = append(os.Environ(), runnerHelper+"=exec 9>"+fifo+"; echo runs >&9; exec sleep 600")
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil || line != "runs\n" {
+		t.Fatalf("the command said %q, %v", line, err)
+	}
+	if err := errors.Join(write.Close(), node.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = node.Wait()
+	if err := read.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("after the node program was killed: read %d, %v, want EOF: the command still runs", n, err)
+	}
+}

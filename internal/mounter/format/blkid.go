@@ -1,0 +1,86 @@
+package format
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+)
+
+// blkidNothing is blkid's exit code for "nothing found". It says so for a device that it cannot
+// read too, so it counts only together with a read of our own.
+const (
+	blkidNothing   = 2
+	blkidAmbiguous = 8
+)
+
+// identity is what blkid saw on a device.
+type identity struct {
+	filesystem string // TYPE: a filesystem, a RAID or LVM member, swap, LUKS
+	partitions string // PTTYPE
+}
+
+// nothing says whether blkid found nothing.
+func (i identity) nothing() bool { return i == identity{} }
+
+// String names what was found.
+func (i identity) String() string {
+	switch {
+	case i.nothing():
+		return "nothing"
+	case i.partitions == "":
+		return i.filesystem
+	case i.filesystem == "":
+		return i.partitions + " partition table"
+	}
+	return i.filesystem + " and a " + i.partitions + " partition table"
+}
+
+// parseBlkid reads the output of blkid -o export. host.Output that names no type at all is refused: it
+// was printed because something was found.
+func parseBlkid(out string) (identity, error) {
+	var id identity
+	for line := range strings.Lines(out) {
+		key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
+		if !ok || value == "" {
+			continue
+		}
+		into := map[string]*string{"TYPE": &id.filesystem, "PTTYPE": &id.partitions}[key]
+		switch {
+		case into == nil:
+		case *into != "" && *into != value:
+			return identity{}, fmt.Errorf("blkid names two kinds, %q and %q: %w", *into, value, fault.FormatDamaged)
+		default:
+			*into = value
+		}
+	}
+	if id.nothing() {
+		return identity{}, fmt.Errorf("blkid found something and does not say what: %w", fault.FormatContent)
+	}
+	return id, nil
+}
+
+// blkid asks blkid what is on the device behind dev. It reads the device itself and no cache of
+// earlier answers, and gets the descriptor, so no name is resolved.
+func (f *Formatter) blkid(ctx context.Context, dev *os.File) (identity, error) {
+	out, err := f.programs.Run(ctx, host.Command{
+		Name: "blkid", Args: []string{"-p", "-o", "export", host.ChildFile}, Files: []*os.File{dev},
+	})
+	if err != nil {
+		return identity{}, err
+	}
+	switch out.ExitCode {
+	case 0:
+		return parseBlkid(string(out.Stdout))
+	case blkidNothing:
+		if len(out.Stdout) == 0 {
+			return identity{}, nil
+		}
+	case blkidAmbiguous:
+		return identity{}, fmt.Errorf("blkid sees signatures of more than one format: %w", fault.FormatContent)
+	}
+	return identity{}, fmt.Errorf("blkid ended with code %d, which proves nothing: %w: %s", out.ExitCode, fault.DeviceUnreadable, out.Tail())
+}

@@ -1,0 +1,63 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+// Each refusal of the gate has its reason, and is a fault.Precondition.
+func TestRefusalsHaveTheirReasons(t *testing.T) {
+	ext4 := Request{Volume: "v", Filesystem: mounter.Ext4}
+	twice := zeros{data: map[int64]string{0: "XFSB", 1080: "\x53\xef"}, bad: -1}
+	for name, tc := range map[string]struct {
+		err  error
+		want fault.Reason
+	}{
+		"another filesystem":          {second(found(identity{filesystem: "xfs"}, mounter.XFS, ext4)), fault.FormatContent},
+		"partitions":                  {second(found(identity{partitions: "gpt"}, "", ext4)), fault.FormatContent},
+		"only one superblock":         {second(found(identity{filesystem: "ext4"}, "", ext4)), fault.FormatDamaged},
+		"data":                        {blank(ext4, 4096), fault.FormatNotBlank},
+		"zeros that were written":     {blank(Request{History: Written}, -1), fault.FormatNotBlank},
+		"read-only":                   {gate(t.Context(), host.Exclusive{}, gib, Request{Forbidden: true}), fault.FormatForbidden},
+		"a copy":                      {gate(t.Context(), host.Exclusive{}, gib, Request{HasContent: true}), fault.FormatForbidden},
+		"too small to encrypt":        {gate(t.Context(), host.Exclusive{}, mib, Request{Filesystem: mounter.LUKS}), fault.DeviceTooSmall},
+		"a disk with two filesystems": {second(primary(twice)), fault.FormatDamaged},
+		"a disk that gives errors":    {second(primary(zeros{bad: 1024})), fault.DeviceUnreadable},
+		"a program that is missing":   {second(host.Programs{}.Run(t.Context(), host.Command{Name: "mkfs.nothing"})), fault.ProgramMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fault.ReasonOf(tc.err); got != tc.want {
+				t.Errorf("the reason of %v is %q, want %q", tc.err, got, tc.want)
+			}
+			if got := fault.Of(tc.err); got != fault.Precondition {
+				t.Errorf("%v is of the kind %q", tc.err, got)
+			}
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// broken is a machine on which each program fails.
+type broken struct{}
+
+func (broken) Run(context.Context, host.Command) (host.Output, error) {
+	return host.Output{ExitCode: 8, Stderr: []byte("no")}, nil
+}
+
+func TestProgramsThatFailHaveTheirReasons(t *testing.T) {
+	f := New(broken{})
+	format := &mkfs{f: f, req: Request{Filesystem: mounter.Ext4}, file: os.Stdin}
+	if err := format.make(t.Context()); !errors.Is(err, fault.FormatFailed) {
+		t.Errorf("mkfs = %v, want %v", err, fault.FormatFailed)
+	}
+	if err := f.check(t.Context(), os.Stdin); !errors.Is(err, fault.FsckFailed) {
+		t.Errorf("check = %v, want %v", err, fault.FsckFailed)
+	}
+}

@@ -1,0 +1,43 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+)
+
+// mountedInContainers are the folders, from the kubelet's own on, that a container may have mounted from the node.
+var mountedInContainers = []string{".", "pods", "plugins/kubernetes.io/csi"}
+
+// CheckPropagation refuses a kubelet folder from which mounts do not reach the kubelet: one that is a mount point here,
+// as in a container, and is not shared with the node. A folder that is no mount point belongs to the kubelet's own tree.
+func CheckPropagation(kubeletDir string) error {
+	table, err := host.Mounts(host.MountTable)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(kubeletDir); err == nil { // one that does not exist has no mounts
+		kubeletDir = real
+	}
+	var mistakes []error
+	for _, folder := range mountedInContainers {
+		path := filepath.Join(kubeletDir, folder)
+		above := slices.DeleteFunc(slices.Clone(table), func(m *mountinfo.Info) bool { return m.Mountpoint != path })
+		if n := len(above); n > 0 && !isShared(above[n-1]) {
+			mistakes = append(mistakes, fmt.Errorf("%s is mounted here without mountPropagation: Bidirectional, so the kubelet sees no volume: %w",
+				path, fault.Precondition))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+func isShared(m *mountinfo.Info) bool {
+	return slices.ContainsFunc(strings.Fields(m.Optional), func(field string) bool { return strings.HasPrefix(field, "shared:") })
+}

@@ -1,0 +1,181 @@
+package mount
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+)
+
+// Grow grows the filesystem of the device that is mounted where at is to the size of the device. When there is nothing
+// to grow it does nothing. It never shrinks.
+func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) error {
+	if at.Use != Ours || at.Block {
+		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
+	}
+	if err := m.growMounted(ctx, dev, at.Path, mounter.Filesystem(at.Mount.FSType)); err != nil {
+		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), at.Path, err)
+	}
+	return nil
+}
+
+// errNoCapability refuses what fs/ext4/ioctl.c (ext4_resize_begin) would refuse.
+var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
+	"which the node program lacks; give its container that capability", fault.GrowCapability)
+
+// growStaged is growMounted for a volume that is being staged. Where the kernel does not grow the filesystem, the
+// volume is used with the size that that has.
+func (m *Mounter) growStaged(ctx context.Context, dev mounter.BlockDevice, path string, fs mounter.Filesystem) error {
+	err := m.growMounted(ctx, dev, path, fs)
+	if errors.Is(err, errNoCapability) {
+		m.log("a filesystem stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
+		return nil
+	}
+	return err
+}
+
+// growMounted grows a mounted filesystem whose size is less than that of its device.
+func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path string, fs mounter.Filesystem) error {
+	size, err := dev.Size()
+	if err != nil {
+		return err
+	}
+	f, err := sizeOf(dev, path, fs)
+	if err != nil || size/f.blockSize <= f.blocks {
+		return err
+	}
+	if fs == mounter.Ext4 {
+		err = growExt4(path, size/f.blockSize)
+	} else {
+		err = m.must(context.WithoutCancel(ctx), host.Command{Name: "xfs_growfs", Args: []string{"-d", path}})
+	}
+	if err != nil {
+		return err
+	}
+	f, err = sizeOf(dev, path, fs)
+	if err == nil && size/f.blockSize-f.blocks >= f.rest {
+		err = fmt.Errorf("%w: the %s grew without an error and is still smaller than its device", fault.Unavailable, fs)
+	}
+	return err
+}
+
+// fsSize is how large a mounted filesystem is. Less than rest may be left of the device: the kernel adds no group that could
+// hold little more than its own tables.
+type fsSize struct{ blocks, blockSize, rest int64 }
+
+// sizeOf asks a mounted filesystem for its size. What the device has of a mounted ext4's superblock is the kernel's own copy;
+// the superblock of an xfs on the disk may be older.
+func sizeOf(dev mounter.BlockDevice, path string, fs mounter.Filesystem) (fsSize, error) {
+	switch fs {
+	case mounter.Ext4:
+		b := make([]byte, 1024)
+		if err := host.ReadFull(dev.File(), b, 1024); err != nil {
+			return fsSize{}, err
+		}
+		return ext4Size(b)
+	case mounter.XFS:
+		dir, err := openDir(path)
+		if err != nil {
+			return fsSize{}, err
+		}
+		defer func() { _ = dir.Close() }()
+		x, err := host.ReadXFS(dir.Fd())
+		if err != nil {
+			return fsSize{}, fmt.Errorf("%s: %w", path, err)
+		}
+		return fsSize{blocks: x.Blocks, blockSize: x.BlockSize, rest: xfsMinGroup}, nil
+	}
+	return fsSize{}, fmt.Errorf("%w: filesystem %q cannot be grown", fault.Precondition, fs)
+}
+
+// ext4Size reads a superblock; the places are those of ext4_super_block.
+func ext4Size(b []byte) (fsSize, error) {
+	le := binary.LittleEndian
+	logSize, low, high, incompatible := le.Uint32(b[0x18:]), le.Uint32(b[0x4:]), le.Uint32(b[0x150:]), le.Uint32(b[0x60:])
+	f := fsSize{blocks: int64(low), rest: int64(le.Uint32(b[0x20:]))} // a group
+	if incompatible&ext64bit != 0 {
+		f.blocks |= int64(high) << 32
+	}
+	if le.Uint16(b[0x38:]) != 0xef53 || logSize > 6 || f.blocks <= 0 || f.rest <= 0 {
+		return fsSize{}, fmt.Errorf("the ext4 superblock has an impossible size: %w", fault.FormatDamaged)
+	}
+	f.blockSize = 1024 << logSize
+	return f, nil
+}
+
+const (
+	// ext4Resize is EXT4_IOC_RESIZE_FS, with the new number of blocks. A size that leaves the last group too small the kernel
+	// rounds down (fs/ext4/resize.c, ext4_resize_fs). resize2fs does the same to a mounted filesystem, but first opens the
+	// device for writing, which a kernel may refuse (bdev_allow_write_mounted).
+	ext4Resize = 0x40086610
+	ext64bit   = 0x80 // EXT4_FEATURE_INCOMPAT_64BIT
+
+	// xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
+	xfsMinGroup = 64
+)
+
+// growExt4 grows a mounted ext4 to a number of blocks.
+func growExt4(path string, blocks int64) error {
+	if !mayGrowExt4() {
+		return errNoCapability
+	}
+	dir, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if err := host.Ioctl(dir.Fd(), ext4Resize, binary.NativeEndian.AppendUint64(nil, uint64(blocks))); err != nil {
+		return fmt.Errorf("%s: %w; see the kernel's log for why", path, err)
+	}
+	return nil
+}
+
+// must runs a command that has to end with code 0.
+func (m *Mounter) must(ctx context.Context, cmd host.Command) error {
+	out, err := m.Programs.Run(ctx, cmd)
+	switch {
+	case err != nil:
+		return err
+	case out.ExitCode != 0:
+		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
+	}
+	return nil
+}
+
+// mayGrowExt4 says whether the kernel lets this process grow a mounted ext4.
+func mayGrowExt4() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	return hasCapability(string(status), unix.CAP_SYS_RESOURCE)
+}
+
+// hasCapability reads the effective capabilities out of /proc/self/status.
+func hasCapability(status string, capability uint) bool {
+	for line := range strings.Lines(status) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && set>>capability&1 == 1
+		}
+	}
+	return false
+}
+
+// openDir opens the root of a mounted filesystem.
+func openDir(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}

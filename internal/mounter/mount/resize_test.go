@@ -1,0 +1,33 @@
+package mount
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestExt4Size(t *testing.T) {
+	b := make([]byte, 1024)
+	if _, err := ext4Size(b); err == nil {
+		t.Error("ext4Size(zeros) = nil, want an error")
+	}
+	copy(b[0x4:], []byte{0, 0, 4, 0}) // 262144 blocks
+	b[0x18], b[0x38], b[0x39] = 2, 0x53, 0xef
+	copy(b[0x20:], []byte{0, 0x80, 0, 0}) // 32768 blocks a group
+	b[0x150] = 1                          // of no meaning without 64bit
+	if got, err := ext4Size(b); err != nil || got != (fsSize{262144, 4096, 32768}) {
+		t.Errorf("ext4Size = %+v, %v", got, err)
+	}
+	b[0x60] = ext64bit
+	if got, err := ext4Size(b); err != nil || got.blocks != 1<<32+262144 {
+		t.Errorf("ext4Size with 64bit = %+v, %v", got, err)
+	}
+}
+
+func FuzzExtSuperblock(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0x53, 0xef}, 512))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := ext4Size(append(b, make([]byte, 1024)...)); err == nil && (s.blocks <= 0 || s.blockSize < 1024 || s.rest <= 0) {
+			t.Errorf("ext4Size = %+v", s)
+		}
+	})
+}
