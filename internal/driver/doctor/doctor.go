@@ -1,5 +1,5 @@
-// Package doctor reports what is wrong with a deployment, and what to do about it, for people and for scripts. Its checks
-// read, and change nothing.
+// Package doctor runs the checks of the programs, and reports what is wrong with a deployment and what to do about it, for people
+// and for scripts. The checks read, and change nothing.
 package doctor
 
 import (
@@ -35,12 +35,29 @@ type Finding struct {
 	Remedy string       `json:"remedy,omitempty"`
 }
 
+// text returns the message after the code of its reason.
+func (f Finding) text() string {
+	if f.Reason != fault.NoReason {
+		return string(f.Reason) + ": " + f.Message
+	}
+	return f.Message
+}
+
 // Report is what all checks found.
 type Report []Finding
 
 // OK adds a check that found nothing wrong.
 func (r *Report) OK(check, format string, args ...any) {
 	*r = append(*r, Finding{Check: check, State: OK, Message: fmt.Sprintf(format, args...)})
+}
+
+// Result adds what is wrong or, without an error, that all is well.
+func (r *Report) Result(check, well string, err error, remedy string) {
+	if err != nil {
+		r.Wrong(check, err, remedy)
+	} else {
+		r.OK(check, "%s", well)
+	}
 }
 
 // Warn adds a warning.
@@ -88,11 +105,7 @@ func (r Report) write(w io.Writer, output string) error {
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range r {
-		text := f.Message
-		if f.Reason != fault.NoReason {
-			text = string(f.Reason) + ": " + text
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", f.State, f.Check, text) //nolint:errcheck // Flush returns it
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", f.State, f.Check, f.text()) //nolint:errcheck // Flush returns it
 		if f.Remedy != "" {
 			fmt.Fprintf(tw, "\t\t=> %s\n", f.Remedy) //nolint:errcheck // the same
 		}

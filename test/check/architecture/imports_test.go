@@ -55,7 +55,7 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
 	"internal/pool":              {ours: []string{"fault", "host", "wait"}, outside: []string{unix}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool"}, outside: []string{zap}},
-	"internal/driver/doctor":     {ours: []string{"fault", "pool"}},
+	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry", "wait"}, outside: []string{prometheus}},
