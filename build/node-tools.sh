@@ -5,7 +5,7 @@
 # More packages and tools are those of an image that has more than the node's.
 set -eu
 
-# What cmd/node/tools.go names; a test compares the two.
+# What cmd/node/checks.go names; a test compares the two.
 tools="mount umount blkid
 mkfs.ext4 e2fsck
 mkfs.xfs xfs_growfs

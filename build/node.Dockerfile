@@ -1,5 +1,5 @@
 # The node program and the filesystem tools that it calls, with their libraries; no shell, no package
-# manager. cmd/node/tools.go names the tools.
+# manager. cmd/node/checks.go names the tools.
 #
 #   docker buildx build -f build/node.Dockerfile .    or    make images
 ARG GO_IMAGE=docker.io/library/golang:1.26.8-trixie

@@ -19,7 +19,7 @@ import (
 func TestDoctorOfTheRealProgram(t *testing.T) {
 	dir := tempDir(t)
 	binary := build(t, dir)
-	const own = "mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/pods && mkdir -m 700 /var/lib/pool && "
+	const own = "mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/pods /var/lib/csi && mkdir -m 700 /var/lib/pool && "
 	const inFile = own + "mkdir /var/lib/d && truncate -s 400M /var/lib/d/img && mkfs.xfs -q /var/lib/d/img && " +
 		"mount -o loop /var/lib/d/img /var/lib/pool && chmod 700 /var/lib/pool && "
 	for name, tc := range map[string]struct {
@@ -33,11 +33,12 @@ func TestDoctorOfTheRealProgram(t *testing.T) {
 		"a pool in a file that is filled":   {inFile + "fallocate -l 400M /var/lib/d/img && ", "", "is for volumes alone"},
 		"a pool in a file that is not seen": {inFile + "mount -t tmpfs none /var/lib/d && ", "", "cannot be seen from here"},
 		"no mount propagation":              {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
+		"a read-only folder of the socket":  {own + "mount -t tmpfs -o ro none /var/lib/csi && ", "socket", "read-only file system"},
 		"a read-only /sys":                  {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c",
-				tc.mounts+"exec "+binary+" doctor --output json --cloud local --node-id n --local-pool /var/lib/pool")
+				tc.mounts+"exec "+binary+" doctor --output json --cloud local --node-id n --local-pool /var/lib/pool --endpoint unix:///var/lib/csi/csi.sock")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			out, err := cmd.Output()
 			var exit *exec.ExitError

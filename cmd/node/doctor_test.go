@@ -54,6 +54,14 @@ func newPatient(t *testing.T, cloud string) *patient {
 
 func (p *patient) path(name string) string { return filepath.Join(p.root, name) }
 
+// checks is the list of the program with the flags.
+func (p *patient) checks() []doctor.Check {
+	p.Helper()
+	cfg, err := parse(p.flags, nil, nil)
+	p.failed(err)
+	return host{&cfg, p.root, p.path("bin")}.checks()
+}
+
 func (p *patient) write(name, text string) {
 	p.Helper()
 	p.failed(errors.Join(os.MkdirAll(filepath.Dir(p.path(name)), 0o755), os.WriteFile(p.path(name), []byte(text), 0o755)))
@@ -124,9 +132,7 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t, tc.cloud)
 			tc.plant(p)
-			cfg, err := parse(p.flags, nil, nil)
-			p.failed(err)
-			report := examine(t.Context(), cfg, host{root: p.root, path: p.path("bin")})
+			report := doctor.Examine(t.Context(), p.checks())
 			is := func(f doctor.Finding) bool {
 				return f.Check == tc.check && f.State == tc.state && f.Reason == tc.reason && strings.Contains(f.Message, tc.says) && strings.Contains(f.Remedy, tc.remedy)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
@@ -21,9 +22,7 @@ func TestHelpIsAsFrozen(t *testing.T) {
 // What scripts read of the checks: a machine on which nothing is wrong.
 func TestDoctorIsAsFrozen(t *testing.T) {
 	p := newPatient(t, "linode")
-	cfg, err := parse(p.flags, nil, nil)
-	p.failed(err)
-	report := examine(t.Context(), cfg, host{root: p.root, path: p.path("bin")})
+	report := doctor.Examine(t.Context(), p.checks())
 	for _, output := range []string{"json", "table"} {
 		var out bytes.Buffer
 		p.failed(report.Print(&out, output))

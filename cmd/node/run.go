@@ -6,9 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
@@ -59,18 +58,15 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	release, err := kernelRelease("/")
+	unready, err := doctor.Start(ctx, host{&cfg, "/", environ.Get("PATH")}.checks(), log.Sugar().Warnw)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(checkKernel(release), checkTools(log, environ.Get("PATH")), driver.CheckSocketFolder(cfg.Endpoint)); err != nil {
-		return err
-	}
-	return serve(ctx, cfg, log)
+	return serve(ctx, cfg, unready, log)
 }
 
-// serve answers calls until ctx ends.
-func serve(ctx context.Context, cfg config, log *zap.Logger) error {
+// serve answers calls until ctx ends. With an error for unready, /readyz answers with that.
+func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
 	counts, err := newMetrics(registry, log)
 	if err != nil {
@@ -100,12 +96,9 @@ func serve(ctx context.Context, cfg config, log *zap.Logger) error {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	if _, err := os.Stat(cfg.kubeletDir); err != nil {
-		log.Warn("--kubelet-dir: the folder is not there, so the kubelet of this machine is elsewhere or has not started", zap.Error(err))
-	}
-	if err := mount.CheckPropagation(cfg.kubeletDir); err != nil {
-		log.Error("what is mounted here does not reach the kubelet; /readyz stays 503", zap.Error(err))
-		p.ready = func(context.Context) error { return err }
+	if unready != nil {
+		log.Error("volumes cannot be served; /readyz stays 503", zap.Error(unready))
+		p.ready = func(context.Context) error { return unready }
 	}
 	is, _ := profile.Of(cfg.Cloud) // as checked
 	err = driver.Serve(ctx, driver.Config{
@@ -207,21 +200,4 @@ func realPath(path string) string {
 		return real
 	}
 	return path
-}
-
-// checkTools reports missing programs at the start, before the first stage needs them. Only a missing required
-// program is an error.
-func checkTools(log *zap.Logger, path string) error {
-	for _, t := range tools {
-		missing := missingPrograms(path, t.programs)
-		switch {
-		case len(missing) == 0:
-		case t.required:
-			return fmt.Errorf("these programs are not on PATH, and no volume can be served without them: %s", strings.Join(missing, ", "))
-		default:
-			log.Warn("programs are not on PATH, so volumes with this cannot be served",
-				zap.String("format", t.use), zap.Strings("missing", missing))
-		}
-	}
-	return nil
 }

@@ -285,14 +285,14 @@ func TestToolsAreThoseTheNodeCalls(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("build/node-tools.sh has %v, cmd/node/tools.go has %v", got, want)
+		t.Errorf("build/node-tools.sh has %v, cmd/node/checks.go has %v", got, want)
 	}
 }
 
-// tools reads the names in cmd/node/tools.go: the strings of every field called programs.
+// tools reads the names in cmd/node/checks.go: the strings of every field called programs.
 func tools(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../../cmd/node/tools.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../cmd/node/checks.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func tools(t *testing.T) []string {
 		return false
 	})
 	if len(names) < 9 {
-		t.Fatalf("cmd/node/tools.go names only %v", names)
+		t.Fatalf("cmd/node/checks.go names only %v", names)
 	}
 	return names
 }
