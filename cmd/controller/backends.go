@@ -34,7 +34,7 @@ type backend struct {
 	// folderVariable is the same for where its own deployment says which folder it works in. folderFlag is the flag for that,
 	// and locateFolder fills in what the flag leaves open; empty and nil: the cloud has no folders.
 	folderVariable, folderFlag string
-	locateFolder               func(ctx context.Context, c *config) error
+	locateFolder               func(ctx context.Context, c *config, log *zap.Logger) error
 	// checkSecret refuses what cannot be credentials; nil: they are one token.
 	checkSecret func(text string) (string, error)
 	// ownAccount: without credentials the machine's own account is used.
@@ -138,17 +138,6 @@ func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	return machine.Zone, nil
 }
 
-// locate asks the metadata service once for what the flags leave open: a second backend is opened with each new credentials.
-func (c *config) locate(ctx context.Context, log *zap.Logger) (err error) {
-	if _, err := c.token(); err != nil {
-		return err
-	}
-	if c.region, err = regionOf(ctx, *c, log); err != nil || c.backend.locateFolder == nil {
-		return err
-	}
-	return c.backend.locateFolder(ctx, c)
-}
-
 // trusting makes a transport trust the certificates of --api-ca-file, if there are such.
 func trusting(c config, transport *http.Transport) *http.Transport {
 	if c.caPool != nil {
@@ -237,8 +226,8 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 }
 
 // locateYandex fills in the folder.
-func locateYandex(ctx context.Context, c *config) (err error) {
-	c.yandexFolder, err = folderOf(ctx, *c, zap.NewNop())
+func locateYandex(ctx context.Context, c *config, log *zap.Logger) (err error) {
+	c.yandexFolder, err = folderOf(ctx, *c, log)
 	return err
 }
 

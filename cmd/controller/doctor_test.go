@@ -33,7 +33,7 @@ var yandexRead = regexp.MustCompile(`/(Get|List)$|^IamTokenService/Create$`)
 // findings runs doctor as the real program.
 func findings(t *testing.T, args ...string) (report doctor.Report, exit int) {
 	t.Helper()
-	cmd := program(t, append([]string{"doctor", "--output=json"}, args...)...)
+	cmd := program(t, append([]string{"doctor", "--output=json", "--endpoint=unix://" + t.TempDir() + "/c.sock"}, args...)...)
 	out, _ := cmd.Output()
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("doctor %q prints %q: %v", args, out, err)

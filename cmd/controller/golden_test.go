@@ -67,7 +67,7 @@ func TestDoctorIsAsFrozen(t *testing.T) {
 		"bad-token": append(without(a.flags, "credentials-file", "--credentials-file="+token), "--cluster-id=prod"),
 	} {
 		for _, output := range []string{"json", "table"} {
-			out, _ := program(t, append([]string{"doctor", "--output=" + output}, flags...)...).CombinedOutput() // its state is in the output
+			out, _ := program(t, append([]string{"doctor", "--output=" + output, "--endpoint=unix://" + dir + "/c.sock"}, flags...)...).CombinedOutput() // its state is in the output
 			golden.Check(t, "doctor-"+file+"."+output, string(out), dir)
 		}
 	}

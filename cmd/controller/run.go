@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
@@ -59,15 +60,12 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return err
 	}
-	if err := driver.CheckSocketFolder(cfg.Endpoint); err != nil {
+	if _, err := doctor.Start(ctx, (&examined{config: &cfg, log: log}).checks(), log.Sugar().Warnw); err != nil {
 		return err
 	}
 	around := surroundings{log: log, registry: prometheus.NewRegistry()}
 	var guard *account // nil: the credentials stay the same
 	if cfg.file != nil {
-		if err := cfg.locate(ctx, log); err != nil {
-			return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
-		}
 		guard = newAccount(cfg, log)
 		cfg.token = guard.credentials
 		if err := cfg.file.watch(around, guard); err != nil {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -148,20 +147,6 @@ func SocketPath(endpoint string) (string, error) {
 			endpoint, socketPathLimit, fault.InvalidArgument)
 	}
 	return path, nil
-}
-
-// CheckSocketFolder returns an error if the folder of the endpoint's socket is missing, before state is written next to
-// it. The endpoint itself has been checked.
-func CheckSocketFolder(endpoint string) error {
-	folder := filepath.Dir(strings.TrimPrefix(endpoint, "unix://"))
-	info, err := os.Stat(folder)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("--endpoint: the folder %s does not exist", folder)
-	case errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir():
-		return fmt.Errorf("--endpoint: %s is no folder", folder)
-	}
-	return InFlag("--endpoint", err)
 }
 
 // listen opens the endpoint's socket. The listener removes the file when it is closed.
