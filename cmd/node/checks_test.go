@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 func TestKernelsWithoutTheNewMountCallsAreRefused(t *testing.T) {
@@ -132,7 +132,7 @@ func privateMount(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(table)) {
-		if at := strings.Fields(line)[4]; at != "/" && mounter.CheckPropagation(at) != nil {
+		if at := strings.Fields(line)[4]; at != "/" && mount.CheckPropagation(at) != nil {
 			return at
 		}
 	}
