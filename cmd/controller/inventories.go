@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -100,18 +101,14 @@ func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
 	return poolInventory{pools}, err
 }
 
+// list returns what the pools hold that can be read, with an error for each of the others.
 func (in poolInventory) list(ctx context.Context) ([]row, error) {
 	usable, missing := in.pools.Pools(ctx)
 	rows := []row{}
 	for _, p := range usable {
 		entries, err := p.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		snapshots, err := p.ListSnapshots(ctx)
-		if err != nil {
-			return nil, err
-		}
+		snapshots, snapshotsErr := p.ListSnapshots(ctx)
+		missing = errors.Join(missing, err, snapshotsErr)
 		for _, e := range append(entries, snapshots...) {
 			rows = append(rows, poolRow(ctx, p, e))
 		}

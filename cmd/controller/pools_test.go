@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path"
@@ -130,5 +131,32 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 		if strings.Contains(sample, `pool="fast"`) {
 			t.Errorf("a pool without its disk has the sample %s", sample)
 		}
+	}
+}
+
+// A pool that is open and cannot be listed hides none of the others, and --delete works there.
+func TestVolumesBesideAPoolThatCannotBeListed(t *testing.T) {
+	dir, settings := t.TempDir(), t.TempDir()
+	ok(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))
+	set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1"},
+		pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: settings, LVM: lvm.New(1 << 30)})
+	ok(t, err)
+	group, err := set.Named(t.Context(), "group")
+	ok(t, err)
+	made, err := group.Create(t.Context(), pool.NewVolume{Name: "a", Size: pool.SmallestVolume})
+	ok(t, err)
+	ok(t, errors.Join(os.Remove(dir+"/volumes"), os.WriteFile(dir+"/volumes", nil, 0o600)))
+
+	in, cfg := poolInventory{set}, volumesConfig{remove: group.Handle(made.ID).String()}
+	rows, broken := in.list(t.Context())
+	if len(rows) != 1 || rows[0].ID != cfg.remove || broken == nil || !strings.Contains(broken.Error(), dir) {
+		t.Errorf("list = %+v, %v, want %s, and %s in the error", rows, broken, cfg.remove, dir)
+	}
+	var out bytes.Buffer
+	if err := cfg.removeOne(t.Context(), in, rows, broken, &out); err != nil {
+		t.Errorf("--delete = %v", err)
+	}
+	if left, err := group.List(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("left = %+v, %v", left, err)
 	}
 }
