@@ -95,11 +95,7 @@ var backends = map[string]backend{
 		perNode:  true,
 		validate: (*config).validateLocal,
 		open: func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-			here := local.Config{Node: c.NodeID, Log: around.log}
-			for _, p := range c.Pools() {
-				here.Pools = append(here.Pools, local.Pool{Name: p.Name, Dir: p.Dir, IDFile: c.PoolIDFile(p.Name)})
-			}
-			l, err := local.New(ctx, here)
+			l, err := local.New(ctx, local.Config{Pools: c.pools(), Node: c.NodeID, Log: around.log})
 			if err != nil {
 				return nil, nil, err
 			}

@@ -28,7 +28,7 @@ type examined struct {
 // checks is the list that the start runs, and doctor. It fills in what the flags leave open.
 func (e *examined) checks() []doctor.Check {
 	if e.backend.perNode {
-		return []doctor.Check{doctor.Socket(e.Endpoint), doctor.Pools(&e.Flags)}
+		return []doctor.Check{doctor.Socket(e.Endpoint), doctor.Pools(e.pools())}
 	}
 	const patience = 20 * time.Second
 	return []doctor.Check{

@@ -164,6 +164,15 @@ func (c *config) validateLocal() error {
 	return err
 }
 
+// pools are those of --local-pool.
+func (c *config) pools() []pool.Config {
+	var configs []pool.Config
+	for _, p := range c.Pools() {
+		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: c.NodeID, MountTable: mountTable})
+	}
+	return configs
+}
+
 // validateRemote checks what all clouds have in common that are reached over the network.
 func (c *config) validateRemote() error {
 	var err error

@@ -151,20 +151,19 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 }
 
 func TestDoctorFindsWhatIsWrongWithAPool(t *testing.T) {
-	// dir is a folder, which may be on any filesystem, as on the root disk.
 	tests := map[string]struct {
 		plant func(t *testing.T, dir string)
 		want  finding
 	}{
-		"a pool on the root disk": {func(*testing.T, string) {}, finding{"pool", doctor.Warning, "", "holds other files too", "mount a disk of its own"}},
-		"a folder for everybody":  {func(t *testing.T, dir string) { ok(t, os.Chmod(dir, 0o777)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "0777", "chmod 0700"}},
-		"other files":             {func(t *testing.T, dir string) { ok(t, os.WriteFile(dir+"/f", nil, 0o600)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "not empty", "--local-pool"}},
-		"no folder":               {func(t *testing.T, dir string) { ok(t, os.Remove(dir)) }, finding{"pool", doctor.Warning, "", "no folder", "mount the disk"}},
+		"nothing":                {func(*testing.T, string) {}, finding{"pool", doctor.OK, "", "", ""}},
+		"a folder for everybody": {func(t *testing.T, dir string) { ok(t, os.Chmod(dir, 0o777)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "0777", "chmod 0700"}},
+		"other files":            {func(t *testing.T, dir string) { ok(t, os.WriteFile(dir+"/f", nil, 0o600)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "not empty", "--local-pool"}},
+		"not mounted":            {func(t *testing.T, _ string) { mounted(t) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "no filesystem is mounted", "mount the right disk"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "pool")
-			ok(t, os.Mkdir(dir, 0o700))
+			dir := t.TempDir()
+			mounted(t, dir)
 			tc.plant(t, dir)
 			report, exit := findings(t, "--cloud=local", "--node-id=n", "--local-pool="+dir, "--endpoint=unix://"+filepath.Dir(dir)+"/c.sock")
 			tc.want.wants(t, report, exit)
@@ -181,6 +180,7 @@ func ok(t *testing.T, err error) {
 
 func TestDoctorForPeople(t *testing.T) {
 	dir := t.TempDir()
+	mounted(t, dir)
 	for name, tc := range map[string]struct {
 		args []string
 		code int
@@ -189,7 +189,7 @@ func TestDoctorForPeople(t *testing.T) {
 		"a wrong flag":       {[]string{"doctor", "--cloud=mars"}, 2, "mars"},
 		"a wrong output":     {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--output=xml"}, 2, "table or json"},
 		"help":               {[]string{"doctor", "--help"}, 0, "cloudblock-controller doctor"},
-		"a warning is no 1":  {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir + "/pool"}, 0, "warning  pool"},
+		"a warning is no 1":  {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--local-pool=b=" + dir + "/b"}, 0, "warning  pool b"},
 		"the remedy follows": {[]string{"doctor", "--cloud=linode", "--cluster-id=prod", "--region=us-ord", "--credentials-file=" + dir + "/none"}, 1, "=> put the credentials into that file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,9 +19,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // frugal keeps fuzzed requests from filling the disk.
@@ -41,14 +44,14 @@ func (c *frugal) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest
 // the pool.
 func FuzzCallsOnLocal(f *testing.F) {
 	dir := f.TempDir()
-	pool, outside := filepath.Join(dir, "pool"), filepath.Join(dir, "outside")
-	if err := os.MkdirAll(filepath.Join(outside, "volumes"), 0o700); err != nil {
+	folder, outside := filepath.Join(dir, "pool"), filepath.Join(dir, "outside")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.MkdirAll(filepath.Join(outside, "volumes"), 0o700)); err != nil {
 		f.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(outside, "volumes", strings.Repeat("a", 32)+".img"), []byte("data"), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	bare, err := local.New(f.Context(), local.Config{Node: "node-a", Pools: []local.Pool{{Dir: pool, IDFile: filepath.Join(dir, "id")}}})
+	bare, err := local.New(f.Context(), local.Config{Node: "node-a", Pools: []pool.Config{{Dir: folder, MountTable: mounts.Table(f, folder)}}})
 	if err != nil {
 		f.Fatal(err)
 	}

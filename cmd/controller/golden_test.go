@@ -56,7 +56,7 @@ func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
 	}
 }
 
-// What scripts read of the checks: a pool and an account in which all is well, and a token that is none.
+// What scripts read of the checks: a pool whose disk is not mounted, an account in which all is well, and a token that is none.
 func TestDoctorIsAsFrozen(t *testing.T) {
 	a, dir := newInCloud(t, "linode"), t.TempDir()
 	token := filepath.Join(dir, "token")

@@ -93,9 +93,9 @@ func (a accountInventory) remove(ctx context.Context, r *row) error {
 type poolInventory struct{ pools *pool.Set }
 
 func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
-	var configs []pool.Config
-	for _, p := range cfg.Pools() {
-		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.NodeID, MustExist: true})
+	configs := cfg.pools()
+	for i := range configs {
+		configs[i].MustExist = true
 	}
 	pools, err := pool.OpenSet(ctx, configs...)
 	return poolInventory{pools}, err

@@ -18,6 +18,9 @@ import (
 // Set by the linker.
 var version, commit = "unknown", "unknown"
 
+// mountTable is where pools are looked for; empty: the kernel's. Tests that cannot mount have one of their own.
+var mountTable string
+
 // collectAt is how many percent the heap may grow before it is collected. The program waits for clouds
 // nearly all of its time, and many calls at once wait with a stack each: memory is dearer than work.
 const collectAt = 50

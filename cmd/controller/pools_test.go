@@ -17,13 +17,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
 )
 
 // The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.
 func TestTheMetricsOfThePools(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
-	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n-1"})
+	ok(t, os.Mkdir(dir, 0o700))
+	l, err := local.New(t.Context(), local.Config{Pools: []pool.Config{{Dir: dir, MountTable: mounts.Table(t, dir)}}, Node: "n-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,8 @@ func TestTheMetricsOfThePools(t *testing.T) {
 // Reserved is what the pool keeps free for volumes that have not allocated all of their space.
 func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
-	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n-1"})
+	ok(t, os.Mkdir(dir, 0o700))
+	l, err := local.New(t.Context(), local.Config{Pools: []pool.Config{{Dir: dir, MountTable: mounts.Table(t, dir)}}, Node: "n-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +100,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := local.New(t.Context(), local.Config{
-		Pools: []local.Pool{{
-			Name: "fast", Dir: "lvm:vg", IDFile: t.TempDir() + "/state/pool-id-fast", LockDir: t.TempDir(), LVMDir: settings, LVM: host,
-		}}, Node: "n-1",
+		Pools: []pool.Config{{Name: "fast", Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}}, Node: "n-1",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 func TestVolumesBesideAPoolThatCannotBeListed(t *testing.T) {
 	dir, settings := t.TempDir(), t.TempDir()
 	ok(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))
-	set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1"},
+	set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)},
 		pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: settings, LVM: lvm.New(1 << 30)})
 	ok(t, err)
 	group, err := set.Named(t.Context(), "group")

@@ -36,13 +36,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // asProgram makes the test binary be the program itself, so that exit codes and signals are real.
 const asProgram = "CLOUDBLOCK_TEST_AS_PROGRAM"
 
+// poolMounts is the mount table of the program that the test binary is then.
+const poolMounts = "CLOUDBLOCK_TEST_MOUNTS"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		mountTable = os.Getenv(poolMounts)
 		main()
 		return
 	}
@@ -56,8 +61,15 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), asProgram+"=1", poolMounts+"="+mountTable)
 	return cmd
+}
+
+// mounted pretends, until the test ends, that a filesystem of its own is mounted at each of these folders.
+func mounted(t testing.TB, folders ...string) {
+	t.Helper()
+	mountTable = mounts.Table(t, folders...)
+	t.Cleanup(func() { mountTable = "" })
 }
 
 func TestExitCodes(t *testing.T) {
@@ -91,6 +103,8 @@ func TestExitCodes(t *testing.T) {
 // The whole program on local: what sidecars in per-node mode ask, one volume, and SIGTERM.
 func TestProgramOnLocal(t *testing.T) {
 	dir := t.TempDir()
+	ok(t, os.Mkdir(filepath.Join(dir, "pool"), 0o700))
+	mounted(t, filepath.Join(dir, "pool"))
 	endpoint, address := "unix://"+filepath.Join(dir, "c.sock"), drivertest.FreeAddress(t)
 	cmd := program(t, "--cloud=local", "--local-pool="+filepath.Join(dir, "pool"), "--node-id=node-a", "--max-volumes=9",
 		"--endpoint="+endpoint, "--http-endpoint="+address, "--cluster-id=c1")

@@ -28,7 +28,8 @@ func volumes(t *testing.T, dir string, args ...string) (string, error) {
 func newPool(t *testing.T) (*pool.Pool, string) {
 	t.Helper()
 	dir := t.TempDir()
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+	mounted(t, dir)
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mountTable})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +161,13 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	if _, err := volumes(t, t.TempDir(), "--force"); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "force") {
 		t.Errorf("an unknown flag = %v, want %v naming it", err, driver.ErrCommandLine)
 	}
-	if _, err := volumes(t, t.TempDir()); !errors.Is(err, fault.Precondition) {
-		t.Errorf("a folder that is no pool = %v, want %v", err, fault.Precondition)
+	dir := t.TempDir()
+	if _, err := volumes(t, dir); !errors.Is(err, pool.ErrNotHere) {
+		t.Errorf("a folder where nothing is mounted = %v, want %v", err, pool.ErrNotHere)
+	}
+	mounted(t, dir)
+	if _, err := volumes(t, dir); fault.ReasonOf(err) != fault.PoolUnusable {
+		t.Errorf("a filesystem that is no pool = %v, want %s", err, string(fault.PoolUnusable))
 	}
 	if _, err := volumes(t, t.TempDir(), "--delete", ""); !errors.Is(err, driver.ErrCommandLine) {
 		t.Errorf("an empty id = %v, want %v", err, driver.ErrCommandLine)

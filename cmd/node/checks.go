@@ -47,7 +47,7 @@ func (h host) checks() []doctor.Check {
 	if h.disks == nil {
 		return append(list,
 			doctor.Check{Name: "loop", Find: h.loops, DoctorOnly: "/readyz asks it where a pool needs loop devices"},
-			doctor.Pools(&h.Flags))
+			doctor.Pools(h.pools(filepath.Join(h.root, "proc/self/mountinfo"))))
 	}
 	return append(list,
 		doctor.Check{Name: "metadata", Find: h.metadata, DoctorOnly: "the start needs the answer, and asks for longer",

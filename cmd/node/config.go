@@ -116,6 +116,15 @@ func (c *config) validate() error {
 	return err
 }
 
+// pools are those of --local-pool. An empty mountTable is the kernel's.
+func (c *config) pools(mountTable string) []pool.Config {
+	var configs []pool.Config
+	for _, p := range c.Pools() {
+		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: c.NodeID, MountTable: mountTable})
+	}
+	return configs
+}
+
 // validateLocal refuses the flags that have no effect with the local backend.
 func (c *config) validateLocal() error {
 	err := c.CheckLocal(pool.CheckNode, pool.CheckName)

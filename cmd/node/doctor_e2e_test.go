@@ -27,14 +27,13 @@ func TestDoctorOfTheRealProgram(t *testing.T) {
 		wrong  string // the check, and what it says
 		says   string
 	}{
-		"nothing":                           {own + "mount -t tmpfs -o mode=700 none /var/lib/pool && ", "", ""},
-		"a pool with other files":           {own, "", "holds other files too"},
+		"a pool that is not mounted":        {own, "pool", "no filesystem is mounted at /var/lib/pool"},
 		"a pool in a file with holes":       {inFile, "", " bytes of /var/lib/d/img, the file below the pool, are not reserved"},
 		"a pool in a file that is filled":   {inFile + "fallocate -l 400M /var/lib/d/img && ", "", "is for volumes alone"},
 		"a pool in a file that is not seen": {inFile + "mount -t tmpfs none /var/lib/d && ", "", "cannot be seen from here"},
-		"no mount propagation":              {own + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
-		"a read-only folder of the socket":  {own + "mount -t tmpfs -o ro none /var/lib/csi && ", "socket", "read-only file system"},
-		"a read-only /sys":                  {own + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
+		"no mount propagation":              {inFile + "mount --bind /var/lib/kubelet /var/lib/kubelet && ", "propagation", "mountPropagation: Bidirectional"},
+		"a read-only folder of the socket":  {inFile + "mount -t tmpfs -o ro none /var/lib/csi && ", "socket", "read-only file system"},
+		"a read-only /sys":                  {inFile + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c",

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // patient is a machine in a folder, on which nothing is wrong.
@@ -39,7 +40,9 @@ func newPatient(t *testing.T, cloud string) *patient {
 	p.flags = []string{"--cloud=" + cloud, "--endpoint=unix://" + p.path("csi.sock"), "--kubelet-dir=" + p.path("kubelet")}
 	if cloud == "local" {
 		p.failed(os.Mkdir(p.path("pool"), 0o700))
-		p.flags = append(p.flags, "--node-id=n", "--local-pool="+p.path("pool"))
+		p.failed(os.Mkdir(p.path("second"), 0o700))
+		p.mount("pool", "second")
+		p.flags = append(p.flags, "--node-id=n", "--local-pool="+p.path("pool"), "--local-pool=second="+p.path("second"))
 		return p
 	}
 	account, err := accounts.Start(cloud, accounts.Options{Machines: 1})
@@ -65,6 +68,16 @@ func (p *patient) checks() []doctor.Check {
 func (p *patient) write(name, text string) {
 	p.Helper()
 	p.failed(errors.Join(os.MkdirAll(filepath.Dir(p.path(name)), 0o755), os.WriteFile(p.path(name), []byte(text), 0o755)))
+}
+
+// mount says in which of its folders a filesystem is mounted.
+func (p *patient) mount(folders ...string) {
+	p.Helper()
+	for i := range folders {
+		folders[i] = p.path(folders[i])
+	}
+	p.write("proc/self/mountinfo", "")
+	mounts.Write(p, p.path("proc/self/mountinfo"), folders...)
 }
 
 func (p *patient) remove(name string) { p.Helper(); p.failed(os.RemoveAll(p.path(name))) }
@@ -120,12 +133,15 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 		"a link to no disk":   {"yandex", func(p *patient) { p.disk("vdb", "epd1", "virtio-epd2", "vdc") }, "links", warning, fault.DeviceIdentity, "virtio-epd2", "udevadm trigger"},
 		"a link to another disk": {"yandex", func(p *patient) { p.disk("vdb", "epd1", "virtio-epd2", "vdb") },
 			"links", warning, fault.DeviceIdentity, "another disk", "udevadm trigger"},
-		"no loop devices":         {"local", func(p *patient) { p.remove("dev/loop-control") }, "loop", wrong, "", "loop-control", "modprobe loop"},
-		"a pool on the root disk": {"local", func(*patient) {}, "pool", warning, "", "holds other files too", "mount a disk of its own"},
-		"a pool for everybody":    {"local", func(p *patient) { p.failed(os.Chmod(p.path("pool"), 0o777)) }, "pool", wrong, fault.PoolUnusable, "0777", "chmod 0700"},
+		"no loop devices":      {"local", func(p *patient) { p.remove("dev/loop-control") }, "loop", wrong, "", "loop-control", "modprobe loop"},
+		"nothing, on local":    {"local", func(*patient) {}, "pool", doctor.OK, "", "", ""},
+		"a pool for everybody": {"local", func(p *patient) { p.failed(os.Chmod(p.path("pool"), 0o777)) }, "pool", wrong, fault.PoolUnusable, "0777", "chmod 0700"},
+		"one of two pools": {"local", func(p *patient) { p.mount("pool") },
+			"pool second", warning, fault.PoolUnusable, "no filesystem is mounted", "a node without this pool needs nothing"},
 		"a pool that is not mounted": {"local", func(p *patient) {
-			p.write("state/pool-id", `{"id":"00000000000000000000000000000001","dir":"/mnt"}`)
-		}, "pool", wrong, fault.PoolUnusable, "is its disk mounted?", "mount the right disk"},
+			p.flags = p.flags[:len(p.flags)-1]
+			p.mount()
+		}, "pool", wrong, fault.PoolUnusable, "no filesystem is mounted", "mount the right disk"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +156,7 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 				t.Errorf("doctor finds %+v, want %s %s %q", report, tc.state, tc.check, tc.says)
 			}
 			for _, f := range report {
-				rootDisk := tc.cloud == "local" && f.Check == "pool" && f.State == warning // as every folder of a test
-				if f.State != doctor.OK && !is(f) && !rootDisk {
+				if f.State != doctor.OK && !is(f) {
 					t.Errorf("doctor finds %+v too", f)
 				}
 			}

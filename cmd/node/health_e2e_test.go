@@ -28,7 +28,7 @@ func TestHealthOfThePool(t *testing.T) {
 	command(t, "mkfs.ext4", "-q", disk)
 	command(t, "mount", "-o", "loop", disk, mountpoint)
 	t.Cleanup(func() { _ = unix.Unmount(mountpoint, unix.MNT_DETACH) }) // detaches its loop device too
-	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: filepath.Join(mountpoint, "pool"), Node: "node-a"})
+	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: mountpoint, Node: "node-a"})
 	must(t, err)
 	named, err := pools.Named(t.Context(), pool.DefaultName)
 	must(t, err)

@@ -32,8 +32,7 @@ func TestKilledNodeProgramGoesOn(t *testing.T) {
 	}
 	dir := tempDir(t)
 	p := &program{t: t, dir: dir, binary: build(t, dir)}
-	store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
-	must(t, err)
+	store := openPool(t, dir)
 	staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "target")
 	must(t, os.MkdirAll(staging, 0o700))
 	must(t, os.MkdirAll(filepath.Dir(target), 0o700))
@@ -136,7 +135,7 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	if p.http == "" {
 		p.http = drivertest.FreeAddress(p.t)
 	}
-	args := []string{p.binary, "--cloud=local", "--local-pool=" + filepath.Join(p.dir, "pool"), "--node-id=node-a", "--kubelet-dir=" + cmp.Or(p.kubelet, p.dir),
+	args := []string{p.binary, "--cloud=local", "--local-pool=" + diskOf(p.t, p.dir), "--node-id=node-a", "--kubelet-dir=" + cmp.Or(p.kubelet, p.dir),
 		"--endpoint=unix://" + p.socket(), "--http-endpoint=" + p.http, "--log-level=debug"}
 	cmd := exec.Command(args[0], args[1:]...)
 	if p.mounts != "" {
@@ -158,6 +157,26 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	}
 	p.t.Cleanup(kill)
 	return conn, kill
+}
+
+// diskOf returns where the disk of the pool in a folder is mounted. tempDir takes it down.
+func diskOf(t *testing.T, dir string) string {
+	t.Helper()
+	image, mountpoint := filepath.Join(dir, "pool.img"), filepath.Join(dir, "pool")
+	if err := os.Mkdir(mountpoint, 0o700); err == nil {
+		must(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 2<<30)))
+		command(t, "mkfs.xfs", "-q", image)
+		command(t, "mount", "-o", "loop", image, mountpoint)
+	}
+	return mountpoint
+}
+
+// openPool opens the pool in a folder, as the controller does.
+func openPool(t *testing.T, dir string) *pool.Pool {
+	t.Helper()
+	store, err := pool.Open(t.Context(), pool.Config{Dir: diskOf(t, dir), Node: "node-a"})
+	must(t, err)
+	return store
 }
 
 // dropMounts is a script that unmounts, in a mount namespace of its own, what other tests have mounted: their unstage

@@ -67,8 +67,7 @@ func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(programs, "mkfs.ext4"), []byte(script), 0o700))
 	p := &program{t: t, dir: dir, binary: build(t, dir), path: programs + ":" + os.Getenv("PATH")}
 	client, _ := p.start()
-	store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
-	must(t, err)
+	store := openPool(t, dir)
 	r, err := store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 64 << 20})
 	must(t, err)
 	id, staging := store.Handle(r.ID).String(), filepath.Join(dir, "staging")

@@ -18,6 +18,9 @@ import (
 // Set by the linker.
 var version, commit = "unknown", "unknown"
 
+// mountTable is where pools are looked for; empty: the kernel's. Tests that cannot mount have one of their own.
+var mountTable string
+
 // collectAt is how many percent the heap may grow before it is collected: the program waits nearly all of its time, and its memory
 // is taken from the pods of the node.
 const collectAt = 50

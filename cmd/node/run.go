@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -126,15 +127,16 @@ type plugin struct {
 	release func()
 }
 
-// openPools serves the files of the pools on this node.
+// openPools serves the volumes of the pools on this node.
 func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	var configs []pool.Config
-	for _, p := range cfg.Pools() {
-		configs = append(configs, pool.Config{Name: p.Name, Dir: p.Dir, Node: cfg.NodeID, IDFile: cfg.PoolIDFile(p.Name)})
-	}
-	pools, err := pool.OpenSet(ctx, configs...)
+	pools, err := pool.OpenSet(ctx, cfg.pools(mountTable)...)
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
+	}
+	for _, p := range cfg.Pools() {
+		if _, err := pools.Named(ctx, cmp.Or(p.Name, pool.DefaultName)); err != nil {
+			log.Warn("pool is not open", zap.Error(err))
+		}
 	}
 	release, err := lockPools(ctx, pools, log)
 	if err != nil {

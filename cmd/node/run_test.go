@@ -15,8 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 func TestVersionNeedsNothing(t *testing.T) {
@@ -57,10 +59,19 @@ func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
 	}
 }
 
+// newPool returns a folder where the program finds an empty filesystem.
+func newPool(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	mountTable = mounts.Table(t, dir)
+	t.Cleanup(func() { mountTable = "" })
+	return dir
+}
+
 // start runs the program on a new pool.
 func start(t *testing.T, environ driver.Environment, more ...string) (csi.NodeClient, *drivertest.Log, func() error) {
 	t.Helper()
-	return startWith(t, environ, append([]string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=node-a"}, more...)...)
+	return startWith(t, environ, append([]string{"--cloud=local", "--local-pool=" + newPool(t), "--node-id=node-a"}, more...)...)
 }
 
 // startWith runs the program in this process and returns a client, its log, and the function that stops it.
@@ -117,7 +128,7 @@ func TestMissingProgramsOfAFilesystemAreAWarningThatNamesThem(t *testing.T) {
 }
 
 func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
-	pool := filepath.Join(t.TempDir(), "pool")
+	pool := newPool(t)
 	_, _, stop := startWith(t, fakePath(t, everyTool()...), "--cloud=local", "--local-pool="+pool, "--node-id=a")
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -125,6 +136,26 @@ func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 	args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=b", "--endpoint=" + drivertest.Endpoint(t)}
 	if err := run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "--local-pool") {
 		t.Errorf("run on the pool of another node = %v, want an error that names the flag", err)
+	}
+}
+
+// Nodes have the same flags and different disks: the program serves the pools that are there, and says which is not.
+func TestAPoolThatIsNotHereIsAWarning(t *testing.T) {
+	bare := t.TempDir()
+	_, log, stop := start(t, fakePath(t, everyTool()...), "--local-pool=fast="+bare)
+	if err := stop(); err != nil {
+		t.Errorf("run = %v, want no error", err)
+	}
+	if got := log.String(); strings.Count(got, "pool is not open") != 1 || !strings.Contains(got, "no filesystem is mounted at "+bare) {
+		t.Errorf("the log does not say once that the pool is not there:\n%s", got)
+	}
+	args := []string{"--cloud=local", "--local-pool=" + bare, "--node-id=b", "--endpoint=" + drivertest.Endpoint(t)}
+	err := run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{})
+	if fault.ReasonOf(err) != fault.PoolUnusable {
+		t.Errorf("run on nothing = %v, want %s", err, string(fault.PoolUnusable))
+	}
+	if left, err := os.ReadDir(bare); err != nil || len(left) > 0 {
+		t.Errorf("the bare folder holds %v, %v", left, err)
 	}
 }
 

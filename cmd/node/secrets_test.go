@@ -21,7 +21,8 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	const canary = "canary-of-calls-e7"
 	dir, address, log := t.TempDir(), drivertest.FreeAddress(t), &drivertest.Log{}
 	binary, kubelet := filepath.Join(dir, "cloudblock-node"), filepath.Join(dir, "kubelet")
-	compile := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	pool := newPool(t)
+	compile := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.mountTable="+mountTable, "-o", binary, ".")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -29,7 +30,7 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := drivertest.Endpoint(t)
-	cmd := exec.CommandContext(t.Context(), binary, "--cloud=local", "--local-pool="+filepath.Join(dir, "pool"), "--node-id=node-a",
+	cmd := exec.CommandContext(t.Context(), binary, "--cloud=local", "--local-pool="+pool, "--node-id=node-a",
 		"--kubelet-dir="+kubelet, "--endpoint="+endpoint, "--http-endpoint="+address, "--log-level=debug")
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), fakePath(t, everyTool()...)...)
 	if err := cmd.Start(); err != nil {
@@ -68,7 +69,7 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	if !strings.Contains(seen["the log"], `"method":"NodeStageVolume"`) || !strings.Contains(seen["/metrics"], `method="NodeStageVolume"`) {
 		t.Errorf("the test does not see what it should:\n%s", seen["the log"])
 	}
-	for _, folder := range []string{filepath.Join(dir, "pool"), kubelet} {
+	for _, folder := range []string{pool, kubelet} {
 		err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() {
 				return err

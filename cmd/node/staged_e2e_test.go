@@ -29,9 +29,7 @@ func stagedVolume(t *testing.T, fs string) *staged {
 	dir := tempDir(t)
 	v := &staged{program: &program{t: t, dir: dir, binary: build(t, dir)}, staging: filepath.Join(dir, "staging")}
 	v.client, v.kill = v.start()
-	var err error
-	v.store, err = pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
-	must(t, err)
+	v.store = openPool(t, dir)
 	r, err := v.store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 320 << 20})
 	must(t, err)
 	v.id = r.ID

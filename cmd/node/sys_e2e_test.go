@@ -36,8 +36,7 @@ func TestReadOnlySys(t *testing.T) {
 				t.Errorf("/readyz = %d %s, want %d", code, body, want)
 			}
 
-			store, err := pool.Open(t.Context(), pool.Config{Dir: filepath.Join(dir, "pool"), Node: "node-a"})
-			must(t, err)
+			store := openPool(t, dir)
 			r, err := store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 16 << 20})
 			must(t, err)
 			staging := filepath.Join(dir, "staging")

@@ -209,13 +209,13 @@ func InFlag(name string, err error) error {
 }
 
 // LocalPoolUsage explains --local-pool.
-const LocalPoolUsage = "the `[NAME=]FOLDER` of a pool with volumes, or lvm:VG; a NAME for classes with the parameter pool; may be repeated"
+const LocalPoolUsage = "the `[NAME=]FOLDER` where the filesystem of a pool is mounted, or lvm:VG; a NAME for classes with the parameter pool; may be repeated"
 
 // LocalPool is one pool of the cloud that is the node itself.
 type LocalPool struct {
 	// Name is what classes and ids call it; empty: default, the pool of classes that name none.
 	Name string
-	// Dir is its folder, or lvm:VG.
+	// Dir is where its filesystem is mounted, or lvm:VG.
 	Dir string
 }
 
@@ -257,15 +257,4 @@ func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool
 func (f *Flags) Pools() []LocalPool {
 	pools, _ := ParseLocalPools(f.LocalPools, func(string) error { return nil })
 	return pools
-}
-
-// PoolIDFile returns where the programs of `local` keep the id of one of the node's pools: in the folder state
-// next to the socket. Both programs of a pod mount that folder, and it outlives them.
-func (f *Flags) PoolIDFile(pool string) string {
-	socket := strings.TrimPrefix(f.Endpoint, "unix://")
-	file := "pool-id"
-	if pool != "" {
-		file += "-" + pool
-	}
-	return filepath.Join(filepath.Dir(socket), "state", file)
 }

@@ -26,8 +26,4 @@ func TestPoolsOfTheFlags(t *testing.T) {
 			}
 		})
 	}
-	f := Flags{Endpoint: "unix:///csi/csi.sock"}
-	if got := [2]string{f.PoolIDFile(""), f.PoolIDFile("fast")}; got != [2]string{"/csi/state/pool-id", "/csi/state/pool-id-fast"} {
-		t.Errorf("PoolIDFile = %q", got)
-	}
 }

@@ -36,7 +36,7 @@ func (d disk) makeFolder(dir string) error {
 		return nil
 	}
 	d.step("make folder")
-	if err := os.MkdirAll(dir, folderPerm); err != nil {
+	if err := os.Mkdir(dir, folderPerm); err != nil {
 		return err
 	}
 	return d.syncFolder(filepath.Dir(dir))

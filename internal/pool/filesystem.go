@@ -1,13 +1,13 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -15,101 +15,56 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// checkFilesystem refuses a pool on btrfs.
-func (p *Pool) checkFilesystem() error {
-	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Statfs(p.dir, &st) }); err != nil {
-		return fmt.Errorf("pool %s: %w", p.dir, kindOf(err))
-	}
-	if st.Type == unix.BTRFS_SUPER_MAGIC {
-		return fmt.Errorf("the pool in %s is on btrfs, of which two disks with one filesystem id cannot be mounted on a node; pools are on xfs or ext4: %w", p.dir, fault.PoolUnusable)
-	}
-	return nil
-}
+// ErrNotHere comes with fault.PoolUnusable: the node does not have the pool now, because no filesystem is mounted at its folder or
+// its volume group has no devices file. Nodes have the same configuration and different disks.
+var ErrNotHere = errors.New("the node does not have this pool now")
 
-// checkApart refuses a pool on the filesystem of another one: the reservations of one would not count for the
-// other. It runs before anything is written into the folder.
-func (p *Pool) checkApart() error {
-	var others []*Pool
-	for _, s := range p.others() {
-		if other, ok := s.(*Pool); ok { // only those have a filesystem
-			others = append(others, other)
-		}
+// mounted returns the kind of the filesystem that is mounted at the pool's folder. A folder of a filesystem that is mounted there,
+// as in a container whose host has mounted nothing, holds what others write too, and is none.
+func (p *Pool) mounted(table string) (kind string, err error) {
+	dir, err := filepath.EvalSymlinks(p.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("pool %s: %w", p.dir, kindOf(err))
 	}
-	if len(others) == 0 {
-		return nil
-	}
-	own, err := filesystemOf(p.dir)
+	mounts, err := host.Mounts(cmp.Or(table, host.MountTable))
 	if err != nil {
-		return fmt.Errorf("pool %s: %w", p.dir, kindOf(err))
+		return "", fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	for _, other := range others {
-		theirs, err := filesystemOf(other.dir)
-		if err != nil {
-			return fmt.Errorf("pool %s: %w", other.dir, kindOf(err))
-		}
-		if own == theirs {
-			return fmt.Errorf("the pool in %s would be on the filesystem of the pool in %s; is its disk mounted? Each pool needs a filesystem of its own: %w",
-				p.dir, other.dir, fault.PoolUnusable)
+	for _, m := range mounts { // the last of several mounts at one place is the visible one
+		if m.Mountpoint == dir {
+			kind = ""
+			if m.Root == "/" {
+				kind = m.FSType
+			}
 		}
 	}
-	return nil
+	switch kind {
+	case "xfs", "ext4":
+		return kind, nil
+	case "":
+		return "", fmt.Errorf("no filesystem is mounted at %s; mount a disk, or a file, with an xfs or ext4 of its own there, as docs/quickstart.md shows: %w: %w",
+			p.dir, fault.PoolUnusable, ErrNotHere)
+	}
+	return "", fmt.Errorf("the filesystem at %s is %s; pools are on xfs or ext4: %w", p.dir, kind, fault.PoolUnusable)
 }
 
-// filesystemOf returns the device number of the filesystem of a folder. A missing folder is where it would be made.
-func filesystemOf(dir string) (uint64, error) {
-	var st unix.Stat_t
-	err := retryEINTR(func() error { return unix.Stat(dir, &st) })
-	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
-		return filesystemOf(filepath.Dir(dir))
+// canReflink reports whether the pool on a filesystem of this kind creates snapshots and clones by reflink. Overwriting shared
+// blocks needs new ones, which are counted but cannot be reserved. The count holds because nothing else fills the
+// filesystem.
+func canReflink(dir, kind string) (bool, error) {
+	if kind != "xfs" {
+		return false, nil
 	}
-	if err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	return st.Dev, nil
-}
-
-// canReflink reports whether the pool in a folder creates snapshots and clones by reflink. Overwriting shared
-// blocks needs new ones, which are counted but cannot be reserved. The count holds only if nothing else fills the
-// filesystem: the folder has to be its mount point.
-func canReflink(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return false, kindOf(err)
 	}
 	defer func() { _ = f.Close() }()
-	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil || st.Type != unix.XFS_SUPER_MAGIC {
-		return false, kindOf(err)
-	}
-	whole, err := isWholeFilesystem(dir)
-	if err != nil || !whole {
-		return false, kindOf(err)
-	}
 	x, err := host.ReadXFS(f.Fd())
 	if err != nil {
 		return false, kindOf(err)
 	}
 	return x.Reflink, nil
-}
-
-// isWholeFilesystem reports whether a folder is a mount point, and of a filesystem's root: not of a
-// folder of it, as in a container whose host keeps other files on the same filesystem.
-func isWholeFilesystem(dir string) (bool, error) {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return false, err
-	}
-	mounts, err := host.Mounts(host.MountTable)
-	if err != nil {
-		return false, err
-	}
-	for _, m := range slices.Backward(mounts) { // the last of several mounts at one place is the visible one
-		if m.Mountpoint == dir {
-			return m.Root == "/", nil
-		}
-	}
-	return false, nil
 }
 
 // space is the size of a filesystem and what an ordinary user can still write, in bytes.

@@ -3,8 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,8 +77,8 @@ type groupState struct {
 
 var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
 
-// openGroup opens the pool VG. It changes nothing but the tags that say which node the pool belongs to and what its name is. fault.NotFound if the
-// pool is absent, see Set; fault.PoolUnusable if it is missing or not usable.
+// openGroup opens the pool VG. It changes nothing but the tags that say which node the pool belongs to and what its name is.
+// fault.PoolUnusable if it is missing or not usable, which without a devices file is ErrNotHere too.
 func openGroup(ctx context.Context, cfg Config, place string) (*GroupPool, error) {
 	p, err := newGroupPool(cfg, place)
 	if err != nil {
@@ -116,14 +114,7 @@ func newGroupPool(cfg Config, place string) (*GroupPool, error) {
 
 // load identifies the pool.
 func (p *GroupPool) load(cfg Config) error {
-	known, err := readIDFile(cfg.IDFile)
-	if err == nil {
-		err = p.checkDevices()
-	}
-	if errors.Is(err, errNoDevicesFile) && cfg.Name != "" && known.ID == "" && !cfg.MustExist {
-		return fmt.Errorf("node %s has no pool %s: %w: %w", cfg.Node, cfg.Name, fault.NotFound, err)
-	}
-	if err != nil {
+	if err := p.checkDevices(); err != nil {
 		return err
 	}
 	s, err := p.read()
@@ -143,15 +134,11 @@ func (p *GroupPool) load(cfg Config) error {
 		return err
 	}
 	p.uuid = plain(s.ID)
-	sum := sha256.Sum256([]byte(p.uuid))
-	return checkIDFile(disk{}, cfg.IDFile, known, idFile{ID: hex.EncodeToString(sum[:idLen/2]), Dir: p.location})
+	return nil
 }
 
 // plain is a UUID of LVM as the kernel has it.
 func plain(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
-
-// errNoDevicesFile: the pool has no devices file.
-var errNoDevicesFile = errors.New("it has no devices file")
 
 // checkDevices refuses a pool without a devices file: without one LVM would read every disk of the node, also those that pods
 // write to.
@@ -159,8 +146,8 @@ func (p *GroupPool) checkDevices() error {
 	file := filepath.Join(p.devicesDir, p.devices)
 	_, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pool %s: %w, %s; make it on the node with `lvm lvmdevices --devicesfile %s --adddev DISK` for each disk of %s: %w",
-			p.location, errNoDevicesFile, file, p.devices, p.group, fault.PoolUnusable)
+		return fmt.Errorf("pool %s: it has no devices file, %s; make it on the node with `lvm lvmdevices --devicesfile %s --adddev DISK` for each disk of %s: %w: %w",
+			p.location, file, p.devices, p.group, fault.PoolUnusable, ErrNotHere)
 	}
 	if err != nil {
 		return fmt.Errorf("pool %s: read its devices file: %w", p.location, kindOf(err))

@@ -32,7 +32,7 @@ func groupConfig(t *testing.T, host LVM) Config {
 
 func openGroupPool(t *testing.T, cfg Config) *GroupPool {
 	t.Helper()
-	s, err := openStorage(t.Context(), cfg, func() []Storage { return nil })
+	s, err := openStorage(t.Context(), cfg)
 	must(t, err)
 	return s.(*GroupPool)
 }
@@ -193,7 +193,7 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 			t.Setenv("PATH", t.TempDir())
 			c.change(host, &cfg)
 			before := fmt.Sprint(host.Groups())
-			_, err := openStorage(t.Context(), cfg, nil)
+			_, err := openStorage(t.Context(), cfg)
 			wantKind(t, "open", err, c.want)
 			if after := fmt.Sprint(host.Groups()); after != before {
 				t.Errorf("the volume groups have changed: %s, before %s", after, before)
@@ -206,20 +206,17 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 func TestGroupPoolNeedsADevicesFile(t *testing.T) {
 	cfg := groupConfig(t, lvm.New(gib))
 	cfg.LVMDir = t.TempDir()
-	_, err := openStorage(t.Context(), cfg, nil)
-	if err == nil || !strings.Contains(err.Error(), "lvm lvmdevices --devicesfile cloudblock-vg --adddev DISK") {
+	_, err := openStorage(t.Context(), cfg)
+	wantReason(t, "open", err, fault.PoolUnusable)
+	if !errors.Is(err, ErrNotHere) || !strings.Contains(err.Error(), "lvm lvmdevices --devicesfile cloudblock-vg --adddev DISK") {
 		t.Errorf("open = %v", err)
 	}
-	cfg.Name = "fast"
-	_, err = openStorage(t.Context(), cfg, nil)
-	wantKind(t, "open a named pool", err, fault.NotFound)
 }
 
 // Another volume group of the same name is another pool.
 func TestGroupPoolIsTheOneThatItWas(t *testing.T) {
 	host := lvm.New(gib)
 	cfg := groupConfig(t, host)
-	cfg.IDFile = filepath.Join(t.TempDir(), "state", "pool-id")
 	p := openGroupPool(t, cfg)
 	vol := groupVolume(t, p, "a", 16<<20)
 	openGroupPool(t, cfg)
@@ -229,11 +226,11 @@ func TestGroupPoolIsTheOneThatItWas(t *testing.T) {
 	host.Set(other.Groups()[0])
 	wantKind(t, "Delete in the other volume group", p.Delete(t.Context(), vol.ID), fault.Precondition)
 	wantKind(t, "Check", p.Check(t.Context()), fault.Precondition)
-	_, err := openStorage(t.Context(), cfg, nil)
-	wantKind(t, "open the other one", err, fault.Precondition)
 	host.Set()
-	_, err = openStorage(t.Context(), cfg, nil)
-	wantKind(t, "open none", err, fault.Precondition)
+	_, err := openStorage(t.Context(), cfg)
+	if wantKind(t, "open none", err, fault.Precondition); errors.Is(err, ErrNotHere) {
+		t.Errorf("open none = %v, and its devices file is there", err)
+	}
 }
 
 func TestGroupPoolLeavesForeignVolumesAlone(t *testing.T) {
@@ -618,8 +615,8 @@ func TestExamineOfAGroup(t *testing.T) {
 	cfg := groupConfig(t, host)
 	examined := func(what string, cfg Config, want error) {
 		t.Helper()
-		if own, err := Examine(t.Context(), cfg); !errors.Is(err, want) || !own {
-			t.Errorf("%s: Examine = %t, %v, want %v", what, own, err, want)
+		if err := Examine(t.Context(), cfg); !errors.Is(err, want) {
+			t.Errorf("%s: Examine = %v, want %v", what, err, want)
 		}
 	}
 	examined("a new pool", cfg, nil)
@@ -631,16 +628,14 @@ func TestExamineOfAGroup(t *testing.T) {
 	examined("the pool of another node", cfg, fault.PoolUnusable)
 	absent := cfg
 	absent.LVMDir = t.TempDir()
-	examined("no devices file", absent, fault.PoolUnusable)
-	absent.Name = "fast"
-	examined("a named pool that this node lacks", absent, fault.NotFound)
+	examined("no devices file", absent, ErrNotHere)
 	gone := second
-	gone.Name, gone.IDFile = "fast", filepath.Join(t.TempDir(), "state", "pool-id-fast")
+	gone.Name = "fast"
 	examined("a pool of another name", gone, fault.PoolUnusable)
 	host.Groups()[0].Tags = nil
 	openGroupPool(t, gone)
 	host.Groups()[0].Missing = 1
 	examined("a pool without one of its disks", gone, fault.PoolUnusable)
 	host.Set()
-	examined("a named pool that has gone", gone, fault.PoolUnusable)
+	examined("a pool that has gone", gone, fault.PoolUnusable)
 }

@@ -16,10 +16,11 @@ import (
 // device-mapper. sysDir is where the kernel lists block devices; empty means /sys/block.
 func LoopsBelow(dir, sysDir string) ([]string, error) {
 	sys := filepath.Dir(cmp.Or(sysDir, defaultSys))
-	device, err := filesystemOf(dir)
+	var st unix.Stat_t
+	err := retryEINTR(func() error { return unix.Stat(dir, &st) })
 	var found []string
 	if err == nil {
-		found, err = loopsBelow(filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))))
+		found, err = loopsBelow(filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the disk of pool %s: %w", dir, kindOf(err))

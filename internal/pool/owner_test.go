@@ -26,11 +26,11 @@ func TestPoolThatOthersCanChangeIsRefused(t *testing.T) {
 		}
 		for _, made := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				cfg := Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"}
+				cfg := configOf(t, filepath.Join(t.TempDir(), "pool"))
 				if made {
 					openPool(t, cfg.Dir)
 				} else {
-					must(t, os.MkdirAll(filepath.Join(cfg.Dir, string(volumes)), 0o700))
+					must(t, os.Mkdir(filepath.Join(cfg.Dir, string(volumes)), 0o700))
 					must(t, os.Mkdir(filepath.Join(cfg.Dir, string(snapshots)), 0o700))
 				}
 				must(t, spoil(cfg.Dir))

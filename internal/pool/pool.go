@@ -1,4 +1,4 @@
-// Package pool keeps the volumes of one node as files of a hard size in one folder.
+// Package pool keeps the volumes of one node as files of a hard size on a filesystem of their own, or as logical volumes.
 //
 //	pool.json              which node the pool belongs to, its name, and its own random id
 //	lock                   flock(2) on it orders every change, also between processes
@@ -64,17 +64,15 @@ type Config struct {
 	// Name is the pool's name in classes and ids. A pool of another name is refused. Empty means DefaultName, or with MustExist
 	// whatever name the pool has.
 	Name string
-	// Dir is the pool's folder, an absolute path. It should be on a disk of its own. Or it is a volume group of LVM: lvm:VG.
+	// Dir is where the pool's filesystem is mounted, an absolute path. Or it is a volume group of LVM: lvm:VG.
 	Dir string
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
 	Node string
-	// MustExist refuses a folder without a pool instead of creating one.
+	// MustExist refuses a filesystem without a pool instead of creating one. In a Set the pool is missing where it is ErrNotHere.
 	MustExist bool
-	// IDFile is a file outside of the pool with the pool's id. With it Open refuses a folder without that
-	// pool, because its disk is not mounted, instead of creating a new pool. Its name begins with pool-id, by which a
-	// Set finds those of pools that are no longer configured. Empty: none.
-	IDFile string
+	// MountTable is the kernel's; empty means host.MountTable.
+	MountTable string
 	// SysDir is where the kernel lists block devices; empty means /sys/block.
 	SysDir string
 	// LockDir is where volume groups have their locks; empty means /run/cloudblock-csi.
@@ -98,8 +96,6 @@ type Pool struct {
 	disk   disk
 	// reflink: the pool has snapshots and clones, which share blocks with their source; see canReflink.
 	reflink bool
-	// others returns the open pools of this node, for checkApart.
-	others func() []Storage
 }
 
 // meta is the content of pool.json.
@@ -111,39 +107,25 @@ type meta struct {
 	Created time.Time `json:"created"`
 }
 
-// Open opens the pool in a folder, and creates it if the folder is empty or missing. It recovers the
-// changes that a killed process interrupted. fault.PoolUnusable when the folder is not usable: it is not
-// empty and not a pool, it is not the pool of Config.IDFile, it belongs to another node, another user can
-// write to it, or its filesystem cannot reserve space.
+// Open opens the pool on the filesystem that is mounted at a folder, and creates it if that is empty. It recovers the
+// changes that a killed process interrupted. fault.PoolUnusable when that is not usable: no filesystem is mounted
+// there, which is ErrNotHere too, or one that is neither xfs nor ext4; it is not empty and not a pool, it belongs to another
+// node, another user can write to it, or it cannot reserve space.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
-	return openMember(ctx, cfg, func() []Storage { return nil })
-}
-
-// openMember is Open for a pool of a set. A pool on the filesystem of one of the others is fault.PoolUnusable.
-func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p.others = others
-	known, err := readIDFile(cfg.IDFile)
-	if err == nil {
-		err = p.checkPresent(cfg.IDFile, known)
-	}
-	if err == nil {
-		err = p.checkApart()
-	}
+	filesystem, err := p.mounted(cfg.MountTable)
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.MustExist {
-		if err := p.disk.makeFolder(p.dir); err != nil {
-			return nil, fmt.Errorf("make pool folder %s: %w", p.dir, kindOf(err))
+	if cfg.MustExist {
+		if _, err := os.Stat(p.path(metaFile)); err != nil {
+			return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.PoolUnusable, err)
 		}
-	} else if _, err := os.Stat(p.path(metaFile)); err != nil {
-		return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.PoolUnusable, err)
 	}
-	if err := errors.Join(p.checkOwner(), p.checkFilesystem()); err != nil {
+	if err := p.checkOwner(); err != nil {
 		return nil, err
 	}
 	// Checked before the lock, which creates a file in the folder.
@@ -160,13 +142,10 @@ func openMember(ctx context.Context, cfg Config, others func() []Storage) (*Pool
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
-	if err := checkIDFile(p.disk, cfg.IDFile, known, idFile{ID: p.id, Dir: p.dir}); err != nil {
-		return nil, err
-	}
 	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	if p.reflink, err = canReflink(p.dir); err != nil {
+	if p.reflink, err = canReflink(p.dir, filesystem); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
 	if _, err := p.recover(); err != nil {
@@ -190,7 +169,7 @@ func newPool(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// SnapshotsBy returns "reflink" on an xfs that is mounted at the pool's folder, else NoSnapshots.
+// SnapshotsBy returns "reflink" on an xfs, else NoSnapshots.
 func (p *Pool) SnapshotsBy() string {
 	if p.reflink {
 		return "reflink"
@@ -243,7 +222,7 @@ func (p *Pool) path(parts ...string) string {
 	return filepath.Join(append([]string{p.dir}, parts...)...)
 }
 
-// load reads pool.json, or writes it into an empty folder. The caller holds the lock.
+// load reads pool.json, or writes it into an empty filesystem. The caller holds the lock.
 func (p *Pool) load(cfg Config) error {
 	m, err := p.readMeta()
 	if errors.Is(err, fs.ErrNotExist) && !cfg.MustExist {
@@ -253,7 +232,7 @@ func (p *Pool) load(cfg Config) error {
 		return err
 	}
 	if cfg.Node != "" && m.Node != cfg.Node {
-		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or give this node a folder of its own: %w",
+		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or mount a disk of this node's: %w",
 			p.dir, m.Node, cfg.Node, m.Node, fault.PoolUnusable)
 	}
 	if err := cfg.checkName(m.Name); err != nil {
@@ -302,8 +281,8 @@ func (p *Pool) readMeta() (meta, error) {
 	return m, nil
 }
 
-// initialise creates a pool in an empty folder. It writes pool.json last: a folder with it is complete, and
-// a folder without it has no volumes.
+// initialise creates a pool on an empty filesystem. It writes pool.json last: a pool with it is complete, and
+// one without it has no volumes.
 func (p *Pool) initialise(cfg Config) (meta, error) {
 	m := meta{Format: format, Node: cfg.Node, Name: cfg.name(), ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
 	data, err := json.Marshal(m)
@@ -313,7 +292,7 @@ func (p *Pool) initialise(cfg Config) (meta, error) {
 	if err := p.checkEmpty(cfg); err != nil {
 		return meta{}, err
 	}
-	// The folder may exist with a wider mode.
+	// mkfs gives it a wider mode.
 	if err := os.Chmod(p.dir, folderPerm); err != nil {
 		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
 	}
@@ -329,7 +308,7 @@ func (p *Pool) initialise(cfg Config) (meta, error) {
 }
 
 // checkOwner refuses folders that another user owns or can write to, because that user could replace the
-// images. This process creates a missing folder itself.
+// images.
 func (p *Pool) checkOwner() error {
 	for _, dir := range []string{p.dir, p.path(string(volumes)), p.path(string(snapshots))} {
 		var st unix.Stat_t
@@ -346,7 +325,7 @@ func (p *Pool) checkOwner() error {
 	return nil
 }
 
-// checkEmpty refuses a folder that holds anything but files of an interrupted Open. A folder with volumes
+// checkEmpty refuses a filesystem that holds anything but files of an interrupted Open. One with volumes
 // but without pool.json is a pool that lost the file: a new pool.json would hide the loss.
 func (p *Pool) checkEmpty(cfg Config) error {
 	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
@@ -356,7 +335,7 @@ func (p *Pool) checkEmpty(cfg Config) error {
 	}
 	for _, e := range found {
 		if !known[e.Name()] {
-			return fmt.Errorf("%s is not a pool and not empty (it holds %q); choose an empty folder: %w", p.dir, e.Name(), fault.PoolUnusable)
+			return fmt.Errorf("%s is not a pool and not empty (it holds %q); mount an empty filesystem there: %w", p.dir, e.Name(), fault.PoolUnusable)
 		}
 	}
 	files, err := os.ReadDir(p.path(string(volumes)))

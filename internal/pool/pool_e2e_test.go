@@ -242,7 +242,9 @@ func TestFullDiskTakesTheCreateOrTheGrowthBack(t *testing.T) {
 
 func TestFilesystemWithoutReservationIsRefused(t *testing.T) {
 	dir := mounted(t, "-t", "ramfs", "none")
-	_, err := Open(t.Context(), Config{Dir: dir, Node: "n1"})
+	cfg := Config{Dir: dir, Node: "n1", MountTable: filepath.Join(t.TempDir(), "mountinfo")}
+	mounts.Write(t, cfg.MountTable, dir) // which says ext4
+	_, err := Open(t.Context(), cfg)
 	wantKind(t, "Open on ramfs", err, fault.Precondition)
 	if err == nil || !strings.Contains(err.Error(), "fallocate") {
 		t.Errorf("Open = %v, want the reason in it", err)
@@ -259,8 +261,7 @@ func TestPoolOnBtrfsIsRefused(t *testing.T) {
 	dir := mounted(t, "-o", "loop", image)
 	_, err := Open(t.Context(), Config{Dir: dir, Node: "n1"})
 	wantReason(t, "Open on btrfs", err, fault.PoolUnusable)
-	_, examined := Examine(t.Context(), Config{Dir: dir, Node: "n1"})
-	wantReason(t, "Examine on btrfs", examined, fault.PoolUnusable)
+	wantReason(t, "Examine on btrfs", Examine(t.Context(), Config{Dir: dir, Node: "n1"}), fault.PoolUnusable)
 	if err == nil || !strings.Contains(err.Error(), "xfs or ext4") {
 		t.Errorf("Open = %v, want what to use instead", err)
 	}

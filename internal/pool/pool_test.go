@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 const small = SmallestVolume
@@ -34,9 +35,18 @@ func diskOf(n int64) func(dir string) (space, error) {
 	}
 }
 
+// configOf is that of a pool in a folder, which is made. If nothing is mounted there, its mount table says that an ext4 is.
+func configOf(t *testing.T, dir string) Config {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+	return Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)}
+}
+
 func openPool(t *testing.T, dir string) *Pool {
 	t.Helper()
-	p, err := Open(t.Context(), Config{Dir: dir, Node: "n1", SysDir: filepath.Join(dir, "no loop devices")})
+	cfg := configOf(t, dir)
+	cfg.SysDir = filepath.Join(dir, "no loop devices")
+	p, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +135,7 @@ func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
 			if tc.prepare != nil {
 				tc.prepare(t, dir)
 			}
-			tc.cfg.Dir = dir
+			tc.cfg.Dir, tc.cfg.MountTable = dir, mounts.Table(t, dir)
 			_, err := Open(t.Context(), tc.cfg)
 			wantKind(t, "Open", err, tc.want)
 			var left []string
@@ -145,8 +155,9 @@ func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
 
 func madeFor(node string) func(t *testing.T, dir string) {
 	return func(t *testing.T, dir string) {
-		_, err := Open(t.Context(), Config{Dir: dir, Node: node})
-		must(t, err)
+		cfg := configOf(t, dir)
+		cfg.Node = node
+		made(t, cfg)
 	}
 }
 

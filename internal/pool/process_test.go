@@ -21,7 +21,8 @@ const (
 	childEnv = "POOL_TEST_CHILD" // what to do: many, or an operation that is cut
 	dirEnv   = "POOL_TEST_DIR"
 	idEnv    = "POOL_TEST_ID"
-	sizeEnv  = "POOL_TEST_SIZE" // of each of many volumes on a real disk; unset: a small one on a pretended disk
+	tableEnv = "POOL_TEST_MOUNTS" // the mount table
+	sizeEnv  = "POOL_TEST_SIZE"   // of each of many volumes on a real disk; unset: a small one on a pretended disk
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,7 @@ func child(what string) error {
 			return err
 		}
 	}
-	p, err := Open(ctx, Config{Dir: os.Getenv(dirEnv), Node: "n1"})
+	p, err := Open(ctx, Config{Dir: os.Getenv(dirEnv), Node: "n1", MountTable: os.Getenv(tableEnv)})
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func command(t *testing.T, what, dir string, id ID) *exec.Cmd {
 	exe, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), childEnv+"="+what, dirEnv+"="+dir, idEnv+"="+string(id))
+	cmd.Env = append(os.Environ(), childEnv+"="+what, dirEnv+"="+dir, idEnv+"="+string(id), tableEnv+"="+configOf(t, dir).MountTable)
 	cmd.Stderr = os.Stderr
 	return cmd
 }

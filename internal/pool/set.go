@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,11 +15,9 @@ import (
 
 // Set is the pools of one node, by their names. The id of a volume or a snapshot names its pool.
 //
-// A pool that cannot be used, because its disk is not mounted, is missing. The others serve their volumes meanwhile. A call that
-// concerns the missing pool opens it again, or returns why it cannot be used.
-//
-// Nodes have the same configuration and different disks. So a pool with a name is on a filesystem of its own. Where
-// none is mounted at its folder, and none ever was, the node does not have the pool: it is absent, not missing.
+// A pool that cannot be used is missing. The others serve their volumes meanwhile. A call that concerns the missing pool opens it
+// again, or returns why it cannot be used. A pool that is ErrNotHere, and was not open in this process before, is left out: nodes
+// have the same configuration and different disks.
 type Set struct {
 	members map[string]*member
 	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
@@ -34,32 +30,34 @@ type member struct {
 	pool atomic.Pointer[Storage] // nil until it is open
 }
 
-// OpenSet opens the pools of one node, which have different names and folders. It fails if none can be used.
+// OpenSet opens the pools of one node, which have different names and folders, and so different filesystems: each keeps its name
+// on its own. It fails if none can be used.
 func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
 	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
 	for _, cfg := range configs {
 		s.members[cmp.Or(cfg.Name, DefaultName)] = &member{cfg: cfg}
 	}
 	usable, err := s.Pools(ctx)
+	if len(usable) > 0 {
+		return s, nil
+	}
 	for _, name := range s.names() {
-		if _, openErr := s.open(ctx, s.members[name]); errors.Is(openErr, fault.NotFound) {
+		if _, openErr := s.open(ctx, s.members[name]); errors.Is(openErr, ErrNotHere) {
 			err = errors.Join(err, openErr)
 		}
 	}
-	if len(usable) == 0 {
-		return nil, err
-	}
-	return s, nil
+	return nil, err
 }
 
 func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
 
-// Pools returns the pools that can be used. The error says which are missing, and why. It leaves out absent ones.
+// Pools returns the pools that can be used. The error says which are missing, and why. It leaves out those that are not here.
 func (s *Set) Pools(ctx context.Context) (usable []Storage, missing error) {
 	var errs []error
 	for _, name := range s.names() {
-		p, err := s.open(ctx, s.members[name])
-		if errors.Is(err, fault.NotFound) {
+		m := s.members[name]
+		p, err := s.open(ctx, m)
+		if errors.Is(err, ErrNotHere) && !m.cfg.MustExist {
 			continue
 		}
 		if err == nil {
@@ -94,7 +92,7 @@ func (s *Set) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Named returns the pool with this name. fault.NotFound when none has the name or the pool is absent.
+// Named returns the pool with this name. fault.NotFound when none has the name.
 func (s *Set) Named(ctx context.Context, name string) (Storage, error) {
 	if m := s.members[name]; m != nil {
 		return s.open(ctx, m)
@@ -105,11 +103,10 @@ func (s *Set) Named(ctx context.Context, name string) (Storage, error) {
 // Of returns the pool that the id of a volume or a snapshot names. fault.PoolUnusable when this node does not have the pool or
 // cannot use it: what is in it exists.
 func (s *Set) Of(ctx context.Context, h Handle) (Storage, error) {
-	p, err := s.Named(ctx, h.Pool)
-	if errors.Is(err, fault.NotFound) {
-		err = fmt.Errorf("%s is in the pool %s; start with that pool in --local-pool: %w: %v", h, h.Pool, fault.PoolUnusable, err) //nolint:errorlint // not %w: what is in it is not gone
+	if m := s.members[h.Pool]; m != nil {
+		return s.open(ctx, m)
 	}
-	return p, err
+	return nil, fmt.Errorf("%s is in the pool %s, there is %s; start with that pool in --local-pool: %w", h, h.Pool, strings.Join(s.names(), ", "), fault.PoolUnusable)
 }
 
 // FindByName returns the volume with this name, and its pool; see Pool.FindByName. fault.Precondition when
@@ -148,7 +145,7 @@ func (s *Set) find(ctx context.Context, name string, in func(Storage, context.Co
 	return nil, Entry{}, fmt.Errorf("no pool has the name %q: %w", name, fault.NotFound)
 }
 
-// open returns the pool of a member, and opens it if it is not open yet. fault.NotFound when it is absent.
+// open returns the pool of a member, and opens it if it is not open yet.
 func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 	if p := m.pool.Load(); p != nil {
 		return *p, nil
@@ -162,10 +159,7 @@ func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 	if p := m.pool.Load(); p != nil {
 		return *p, nil
 	}
-	if err := m.cfg.checkThere(); err != nil {
-		return nil, err
-	}
-	p, err := openStorage(ctx, m.cfg, s.Opened)
+	p, err := openStorage(ctx, m.cfg)
 	if err != nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", cmp.Or(m.cfg.Name, DefaultName), err)
 	}
@@ -174,24 +168,6 @@ func (s *Set) open(ctx context.Context, m *member) (Storage, error) {
 	}
 	m.pool.Store(&p)
 	return p, nil
-}
-
-// checkThere returns fault.NotFound if the pool is absent.
-func (c Config) checkThere() error {
-	if c.Name == "" || c.MustExist || strings.HasPrefix(c.Dir, groupPrefix) { // openGroup tells for itself
-		return nil
-	}
-	if _, err := os.Lstat(c.IDFile); err == nil {
-		return nil
-	}
-	whole, err := isWholeFilesystem(c.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pool %s: %w", c.Name, kindOf(err))
-	}
-	if !whole {
-		return fmt.Errorf("node %s has no pool %s: no filesystem is mounted at %s: %w", c.Node, c.Name, c.Dir, fault.NotFound)
-	}
-	return nil
 }
 
 // Opened returns the pools that were opened, also those that are missing by now.

@@ -10,110 +10,113 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// pair returns a set of two pools, as on two disks: it leaves out the check that they are.
+// two are the configurations of two pools of one node.
+func two(t *testing.T, dir string) []Config {
+	t.Helper()
+	first, fast := configOf(t, filepath.Join(dir, "pool")), configOf(t, filepath.Join(dir, "poolfast"))
+	fast.Name = "fast"
+	return []Config{first, fast}
+}
+
+// pair returns a set of two pools.
 func pair(t *testing.T, dir string) (*Set, *Pool, *Pool) {
 	t.Helper()
-	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
-	var pools []*Pool
-	for _, name := range []string{"", "fast"} {
-		cfg := Config{Name: name, Dir: filepath.Join(dir, "pool"+name), Node: "n1", IDFile: filepath.Join(dir, "state", "pool-id"+name)}
-		p, err := Open(t.Context(), cfg)
-		must(t, err)
-		p.disk.statfs, p.others = diskOf(100), s.Opened
-		m := &member{cfg: cfg}
-		storage := Storage(p)
-		m.pool.Store(&storage)
-		s.members[p.label], pools = m, append(pools, p)
+	s, err := OpenSet(t.Context(), two(t, dir)...)
+	must(t, err)
+	pools := map[string]*Pool{}
+	for _, p := range s.Opened() {
+		files := p.(*Pool)
+		files.disk.statfs = diskOf(100)
+		pools[p.Name()] = files
 	}
-	return s, pools[0], pools[1]
+	return s, pools[DefaultName], pools["fast"]
 }
 
-// hide takes the disk of a pool away, as if it was not mounted.
-func hide(t *testing.T, p *Pool) (mount func()) {
+// unmount takes the disk of a pool away.
+func unmount(t *testing.T, cfg Config) (mount func()) {
 	t.Helper()
-	must(t, os.Rename(p.dir, p.dir+" disk"))
-	must(t, os.Mkdir(p.dir, 0o700))
+	mounts.Write(t, cfg.MountTable)
+	must(t, os.Rename(cfg.Dir, cfg.Dir+" disk"))
+	must(t, os.Mkdir(cfg.Dir, 0o700))
 	return func() {
 		t.Helper()
-		must(t, os.Remove(p.dir))
-		must(t, os.Rename(p.dir+" disk", p.dir))
+		must(t, os.Remove(cfg.Dir))
+		must(t, os.Rename(cfg.Dir+" disk", cfg.Dir))
+		mounts.Write(t, cfg.MountTable, cfg.Dir)
 	}
 }
 
-// Nodes have the same flags and different disks: where none is mounted, a pool with a name is not made.
-func TestPoolWithoutADiskIsNotOnThisNode(t *testing.T) {
-	home := t.TempDir()
-	first := Config{Dir: filepath.Join(home, "a"), Node: "n1"}
-	for name, dir := range map[string]string{
-		"sibling":           filepath.Join(home, "b"),
-		"below":             filepath.Join(first.Dir, "b"),
-		"deep in a sibling": filepath.Join(home, "b", "c", "d"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			second := Config{Name: "fast", Dir: dir, Node: "n1", IDFile: filepath.Join(home, "state", "pool-id-fast")}
-			s, err := OpenSet(t.Context(), first, second)
-			must(t, err)
-			_, err = s.Named(t.Context(), "fast")
-			wantKind(t, "the second pool", err, fault.NotFound)
-			if err == nil || !strings.Contains(err.Error(), "no filesystem is mounted at "+dir) {
-				t.Errorf("the second pool = %v, want its folder named", err)
-			}
-			for _, made := range []string{second.Dir, second.IDFile} {
-				if _, err := os.Lstat(made); err == nil {
-					t.Errorf("%s was made", made)
-				}
-			}
-			if _, err := s.Named(t.Context(), DefaultName); err != nil {
-				t.Errorf("the first pool = %v", err)
-			}
-			wantKind(t, "Check", s.Check(t.Context()), fault.None)
-			_, err = s.Of(t.Context(), Handle{Node: "n1", Pool: "fast", ID: NewID()})
-			wantReason(t, "Of the second pool", err, fault.PoolUnusable)
-			_, err = OpenSet(t.Context(), second, Config{Name: "other", Dir: home, Node: "n1"})
-			if err == nil || !strings.Contains(err.Error(), "no pool fast") || !strings.Contains(err.Error(), "no pool other") {
-				t.Errorf("OpenSet of such pools alone = %v", err)
-			}
-		})
+// Nodes have the same flags and different disks: where none is mounted the others serve, and nothing waits for it.
+func TestPoolThatIsNotOnThisNode(t *testing.T) {
+	configs := two(t, t.TempDir())
+	mount := unmount(t, configs[1])
+	s, err := OpenSet(t.Context(), configs...)
+	must(t, err)
+	h := Handle{Node: "n1", Pool: "fast", ID: NewID()}
+	_, err = s.Named(t.Context(), "fast")
+	wantReason(t, "Named", err, fault.PoolUnusable)
+	if err == nil || !errors.Is(err, ErrNotHere) || !strings.Contains(err.Error(), "no filesystem is mounted at "+configs[1].Dir) {
+		t.Errorf("Named = %v, want its folder named", err)
 	}
+	_, err = s.Of(t.Context(), h)
+	wantReason(t, "Of", err, fault.PoolUnusable)
+	_, _, err = s.FindByName(t.Context(), "a")
+	wantKind(t, "FindByName", err, fault.NotFound)
+	_, _, err = s.FindSnapshot(t.Context(), "a")
+	wantKind(t, "FindSnapshot", err, fault.NotFound)
+	wantKind(t, "Check", s.Check(t.Context()), fault.None)
+	if left, err := os.ReadDir(configs[1].Dir); err != nil || len(left) > 0 {
+		t.Errorf("the bare folder holds %v, %v", left, err)
+	}
+
+	asked := configs[1]
+	asked.MustExist = true
+	there, err := OpenSet(t.Context(), configs[0], asked)
+	must(t, err)
+	wantReason(t, "Check of pools that must exist", there.Check(t.Context()), fault.PoolUnusable)
+
+	mount()
+	_, err = s.Of(t.Context(), h)
+	must(t, err)
+	unmount(t, configs[1])
+	wantReason(t, "Check when it has gone again", s.Check(t.Context()), fault.PoolUnusable)
+
+	unmount(t, configs[0])
+	_, err = OpenSet(t.Context(), configs...)
+	wantReason(t, "OpenSet of none", err, fault.PoolUnusable)
+	if err == nil || !strings.Contains(err.Error(), configs[0].Dir+";") || !strings.Contains(err.Error(), configs[1].Dir+";") {
+		t.Errorf("OpenSet of none = %v, want both folders", err)
+	}
+	_, err = OpenSet(t.Context(), configs[0])
+	wantReason(t, "OpenSet of one that is not here", err, fault.PoolUnusable)
 }
 
-// The reservations of a pool do not count for another one, so each needs a filesystem of its own.
+// The reservations of a pool do not count for another one. A filesystem that is mounted twice is one pool, with one name.
 func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 	home := t.TempDir()
-	first, err := Open(t.Context(), Config{Dir: filepath.Join(home, "a"), Node: "n1"})
+	first, again := configOf(t, filepath.Join(home, "a")), Config{Name: "second", Dir: filepath.Join(home, "b"), Node: "n1"}
+	must(t, os.Symlink(first.Dir, again.Dir))
+	again.MountTable = first.MountTable
+	s, err := OpenSet(t.Context(), first, again)
 	must(t, err)
-	for name, dir := range map[string]string{
-		"sibling":           filepath.Join(home, "b"),
-		"below":             filepath.Join(first.dir, "b"),
-		"deep in a sibling": filepath.Join(home, "b", "c", "d"),
-		"the same":          first.dir,
-	} {
-		t.Run(name, func(t *testing.T) {
-			idFile := filepath.Join(home, "state", "pool-id-fast")
-			_, err := openMember(t.Context(), Config{Name: "fast", Dir: dir, Node: "n1", IDFile: idFile}, func() []Storage { return []Storage{first} })
-			wantKind(t, "the second pool", err, fault.Precondition)
-			if err == nil || !strings.Contains(err.Error(), "is its disk mounted?") || !strings.Contains(err.Error(), first.dir) {
-				t.Errorf("the second pool = %v, want the folder of the first named", err)
-			}
-			if _, err := os.Lstat(idFile); err == nil {
-				t.Error("its id was written")
-			}
-			if _, err := os.Lstat(dir); err == nil && dir != first.dir {
-				t.Error("its folder was made")
-			}
-		})
+	err = s.Check(t.Context())
+	wantReason(t, "Check", err, fault.PoolUnusable)
+	if err == nil || !strings.Contains(err.Error(), again.Dir) || !strings.Contains(err.Error(), `its name is "default"`) {
+		t.Errorf("Check = %v, want the second folder and whose it is", err)
 	}
 }
 
 func TestSetWithoutAUsablePoolIsRefused(t *testing.T) {
-	home := t.TempDir()
-	full := filepath.Join(home, "full")
-	must(t, os.MkdirAll(filepath.Join(full, "other"), 0o700))
-	_, err := OpenSet(t.Context(), Config{Dir: full, Node: "n1"})
+	full := configOf(t, filepath.Join(t.TempDir(), "full"))
+	must(t, os.Mkdir(filepath.Join(full.Dir, "other"), 0o700))
+	_, err := OpenSet(t.Context(), full)
 	wantKind(t, "OpenSet", err, fault.Precondition)
-	_, err = OpenSet(t.Context(), Config{Dir: full, Node: "n1"}, Config{Name: "fast", Dir: filepath.Join(full, "other"), Node: "n2", MustExist: true})
+	none := configOf(t, filepath.Join(t.TempDir(), "none"))
+	none.Name, none.Node, none.MustExist = "fast", "n2", true
+	_, err = OpenSet(t.Context(), full, none)
 	if err == nil || !strings.Contains(err.Error(), "pool default") || !strings.Contains(err.Error(), "pool fast") {
 		t.Errorf("OpenSet = %v, want what is wrong with each", err)
 	}
@@ -128,11 +131,14 @@ func TestPoolOfAnotherName(t *testing.T) {
 		t.Errorf("Named = %v, want the names that there are", err)
 	}
 	// The ids of its volumes have the name that a pool was made with.
-	_, err = Open(t.Context(), Config{Name: "slow", Dir: fast.dir, Node: "n1"})
-	wantReason(t, "Open under another name", err, fault.PoolUnusable)
-	_, err = Open(t.Context(), Config{Dir: fast.dir, Node: "n1"})
+	cfg := configOf(t, fast.dir)
+	_, err = Open(t.Context(), cfg)
 	wantReason(t, "Open without its name", err, fault.PoolUnusable)
-	if p, err := Open(t.Context(), Config{Dir: fast.dir, MustExist: true}); err != nil || p.Name() != "fast" {
+	cfg.Name = "slow"
+	_, err = Open(t.Context(), cfg)
+	wantReason(t, "Open under another name", err, fault.PoolUnusable)
+	cfg.Name, cfg.Node, cfg.MustExist = "", "", true
+	if p, err := Open(t.Context(), cfg); err != nil || p.Name() != "fast" {
 		t.Errorf("Open of whatever is there = %v, %v, want fast", p, err)
 	}
 	for name, good := range map[string]bool{
@@ -195,7 +201,7 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	dir := t.TempDir()
 	s, first, fast := pair(t, dir)
 	here, lost := mustCreate(t, first, "here", small), mustCreate(t, fast, "lost", small)
-	mount := hide(t, fast)
+	mount := unmount(t, s.members["fast"].cfg)
 
 	check := func(what string, s *Set) {
 		t.Helper()
@@ -220,13 +226,18 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	check("lost while in use", s)
 	mustCreate(t, first, "another", small)
 
-	again := &Set{opening: make(chan struct{}, 1), members: map[string]*member{DefaultName: s.members[DefaultName], "fast": {cfg: s.members["fast"].cfg}}}
-	check("missing at the start", again)
 	if left, err := os.ReadDir(fast.dir); err != nil || len(left) > 0 {
 		t.Errorf("the bare folder holds %v, %v", left, err)
 	}
-
 	mount()
+	// A pool that is there and fails its checks.
+	must(t, os.Chmod(fast.dir, 0o777))
+	again, err := OpenSet(t.Context(), s.members[DefaultName].cfg, s.members["fast"].cfg)
+	must(t, err)
+	check("unfit at the start", again)
+	must(t, os.Chmod(fast.dir, 0o700))
+	wantKind(t, "Check when it is fit", again.Check(t.Context()), fault.None)
+
 	wantKind(t, "Check with the disk back", s.Check(t.Context()), fault.None)
 	if e, err := fast.Get(t.Context(), lost.ID); err != nil || e.Kind != Whole {
 		t.Errorf("Get with the disk back = %+v, %v", e, err)
@@ -245,7 +256,7 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	}
 	cfg := groupConfig(t, host)
 	cfg.Name = "group"
-	s, err := OpenSet(t.Context(), cfg, Config{Dir: filepath.Join(t.TempDir(), "pool"), Node: "n1"})
+	s, err := OpenSet(t.Context(), cfg, configOf(t, filepath.Join(t.TempDir(), "pool")))
 	must(t, err)
 	hangs.Store(true)
 	p, err := s.Of(t.Context(), Handle{Node: "n1", Pool: DefaultName, ID: NewID()})

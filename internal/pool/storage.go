@@ -50,7 +50,7 @@ func IsFileName(id ID, name string) bool {
 }
 
 // openStorage opens the pool at Config.Dir.
-func openStorage(ctx context.Context, cfg Config, others func() []Storage) (Storage, error) {
+func openStorage(ctx context.Context, cfg Config) (Storage, error) {
 	place, group := strings.CutPrefix(cfg.Dir, groupPrefix)
 	if group {
 		p, err := openGroup(ctx, cfg, place)
@@ -59,7 +59,7 @@ func openStorage(ctx context.Context, cfg Config, others func() []Storage) (Stor
 		}
 		return p, nil
 	}
-	p, err := openMember(ctx, cfg, others)
+	p, err := Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

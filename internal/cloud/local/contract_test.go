@@ -13,14 +13,22 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 const node = "n-1"
 
+// at is the pool at a folder, where nothing need be mounted.
+func at(t *testing.T, dir string) pool.Config {
+	t.Helper()
+	return pool.Config{Dir: dir, MountTable: mounts.Table(t, dir)}
+}
+
 func open(t *testing.T, dir string) *local.Local {
 	t.Helper()
-	l, err := local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: node})
+	l, err := local.New(t.Context(), local.Config{Pools: []pool.Config{at(t, dir)}, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,19 +14,20 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
 
 const gib = 1 << 30
 
 // groupPool is the pool vg of a host, which has a devices file.
-func groupPool(t *testing.T, host *lvm.Host) local.Pool {
+func groupPool(t *testing.T, host *lvm.Host) pool.Config {
 	t.Helper()
 	settings := t.TempDir()
 	if err := errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	return local.Pool{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
+	return pool.Config{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
 }
 
 // withoutCopies is a node none of whose pools has reflinks: the contract for clouds without snapshots and clones holds for it.
@@ -58,7 +59,7 @@ func (withoutCopies) ListSnapshots(context.Context, cloud.VolumeID, cloud.Page) 
 	return cloud.SnapshotList{}, fault.Unsupported
 }
 
-func openGroup(t *testing.T, pools ...local.Pool) *local.Local {
+func openGroup(t *testing.T, pools ...pool.Config) *local.Local {
 	t.Helper()
 	l, err := local.New(t.Context(), local.Config{Pools: pools, Node: node})
 	if err != nil {
@@ -110,8 +111,8 @@ func TestPoolsOfTwoKinds(t *testing.T) {
 func testPoolsOfTwoKinds(t *testing.T, groupFirst bool) {
 	host := lvm.New(3 * gib)
 	group := groupPool(t, host)
-	group.Name, group.IDFile = "fast", t.TempDir()+"/state/pool-id-fast"
-	pools := []local.Pool{{Dir: t.TempDir()}, group}
+	group.Name = "fast"
+	pools := []pool.Config{at(t, t.TempDir()), group}
 	if groupFirst {
 		slices.Reverse(pools)
 	}
@@ -165,15 +166,12 @@ func testPoolsOfTwoKinds(t *testing.T, groupFirst bool) {
 func TestVolumeGroupOfANodeWithoutIt(t *testing.T) {
 	host := lvm.New(gib)
 	group := groupPool(t, host)
-	group.Name, group.IDFile, group.LVMDir = "fast", t.TempDir()+"/state/pool-id-fast", t.TempDir()
-	l := openGroup(t, local.Pool{Dir: t.TempDir()}, group)
+	group.Name, group.LVMDir = "fast", t.TempDir()
+	l := openGroup(t, at(t, t.TempDir()), group)
 	fast := []cloud.Parameter{{Name: local.ParamPool, Value: "fast"}}
 	_, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
-	wantKind(t, "CreateVolume in an absent pool", err, fault.Exhausted)
+	wantKind(t, "CreateVolume in a pool that is not here", err, fault.Exhausted)
 	if err := l.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v, want no error", err)
-	}
-	if _, err := os.Stat(group.IDFile); err == nil {
-		t.Error("an absent pool has an id")
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // TestContractOnLVM runs in the virtual machine of test/run/e2e/vm, which has the empty volume group vg.
@@ -19,7 +19,7 @@ func TestContractOnLVM(t *testing.T) {
 	cloudtest.Run(t, cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
 			run(t, "lvremove", "-y", "-S", "lv_name=~^cloudblock-", "vg")
-			return withoutCopies{openGroup(t, local.Pool{Dir: "lvm:vg"})}
+			return withoutCopies{openGroup(t, pool.Config{Dir: "lvm:vg"})}
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
 			run(t, "lvchange", "-ay", "-K", "vg/"+logicalVolume(id))

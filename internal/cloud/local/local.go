@@ -1,7 +1,7 @@
-// Package local keeps volumes of a hard size on the node itself, in a folder: a cloud of one machine.
+// Package local keeps volumes of a hard size on the node itself: a cloud of one machine.
 //
-// It translates the contract of package cloud into calls of its pool (package pool), which has all the
-// state. The node program grows and uses the volumes; the two programs share only the pool's folder.
+// It translates the contract of package cloud into calls of its pools (package pool), which have all the
+// state. The node program grows and uses the volumes; the two programs share only the pools.
 package local
 
 import (
@@ -24,25 +24,12 @@ const ParamPool = "pool"
 
 // Config is the location and the node of the pools.
 type Config struct {
-	// Pools are the node's pools.
-	Pools []Pool
+	// Pools are the node's pools. New sets their Node and Progress.
+	Pools []pool.Config
 	// Node is this node's name: a DNS-1123 subdomain.
 	Node string
 	// Log receives the progress of the zeroing of logical volumes; nil for none.
 	Log *zap.Logger
-}
-
-// Pool is where one pool is.
-type Pool struct {
-	// Name is what classes and ids call it; empty means pool.DefaultName.
-	Name string
-	// Dir is its folder, an absolute path, or lvm:VG.
-	Dir string
-	// IDFile keeps its id outside of it; see pool.Config.
-	IDFile string
-	// LockDir, LVMDir and LVM are for volume groups; see pool.Config.
-	LockDir, LVMDir string
-	LVM             pool.LVM
 }
 
 // Local is the backend of one node.
@@ -55,17 +42,14 @@ type Local struct {
 
 var _ cloud.Cloud = (*Local)(nil)
 
-// New opens the node's pools, and creates them in empty folders. It returns an error if none can be used.
+// New opens the node's pools, and creates them on empty filesystems. It returns an error if none can be used.
 func New(ctx context.Context, cfg Config) (*Local, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	var configs []pool.Config
-	for _, p := range cfg.Pools {
-		configs = append(configs, pool.Config{
-			Name: p.Name, Dir: p.Dir, Node: cfg.Node, IDFile: p.IDFile, LockDir: p.LockDir, LVMDir: p.LVMDir, LVM: p.LVM,
-			Progress: func(at pool.Progress) { logProgress(cfg.Log, at) },
-		})
+	configs := slices.Clone(cfg.Pools)
+	for i := range configs {
+		configs[i].Node, configs[i].Progress = cfg.Node, func(at pool.Progress) { logProgress(cfg.Log, at) }
 	}
 	set, err := pool.OpenSet(ctx, configs...)
 	if err != nil {
@@ -178,7 +162,7 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	}
 	p, err := l.pools.Named(ctx, name)
 	switch {
-	case errors.Is(err, fault.NotFound):
+	case errors.Is(err, fault.NotFound), errors.Is(err, pool.ErrNotHere):
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w: %w", req.Name, fault.NoZone, err)
 	case err != nil:
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 const size = 16 * cloud.MiB
@@ -78,8 +79,35 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	if _, err := l.GetVolume(t.Context(), vol.ID); err != nil {
 		t.Errorf("GetVolume of our own = %v", err)
 	}
-	_, err = local.New(t.Context(), local.Config{Pools: []local.Pool{{Dir: dir}}, Node: "n2"})
+	_, err = local.New(t.Context(), local.Config{Pools: []pool.Config{at(t, dir)}, Node: "n2"})
 	wantKind(t, "another node's pool", err, fault.Precondition)
+}
+
+// With an empty disk in place of the pool's, a program that starts has a new pool: a delete of what is on the other disk succeeds
+// and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
+func TestDeleteWithAnEmptyDiskInPlaceOfThePool(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	swap := func(from, to string) {
+		t.Helper()
+		if err := errors.Join(os.Rename(dir, from), os.Rename(to, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(dir+".empty", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	running := open(t, dir)
+	vol := create(t, running, "a")
+	swap(dir+".own", dir+".empty")
+	wantKind(t, "DeleteVolume before a restart", running.DeleteVolume(t.Context(), vol.ID), fault.Precondition)
+	l := open(t, dir)
+	_, err := l.GetVolume(t.Context(), vol.ID)
+	wantKind(t, "GetVolume", err, fault.NotFound)
+	wantKind(t, "DeleteVolume", l.DeleteVolume(t.Context(), vol.ID), fault.None)
+	swap(dir+".empty", dir+".own")
+	if got, err := open(t, dir).GetVolume(t.Context(), vol.ID); err != nil || got.Name != "a" || got.Health.Kind != cloud.Healthy {
+		t.Errorf("GetVolume with the pool's own disk = %+v, %v", got, err)
+	}
 }
 
 func TestCreateRefusesWhatItCannotServe(t *testing.T) {

@@ -91,11 +91,9 @@ func Socket(endpoint string) Check {
 	}}
 }
 
-// Pools is the check of the pools that the flags name.
-func Pools(flags *driver.Flags) Check {
+// Pools is the check of a node's pools.
+func Pools(configs []pool.Config) Check {
 	return Check{Name: "pool", DoctorOnly: "the start opens the pools, and fails alike", Find: func(ctx context.Context, r *Report) {
-		for _, p := range flags.Pools() {
-			r.Pools(ctx, pool.Config{Name: p.Name, Dir: p.Dir, Node: flags.NodeID, IDFile: flags.PoolIDFile(p.Name)})
-		}
+		r.Pools(ctx, configs...)
 	}}
 }

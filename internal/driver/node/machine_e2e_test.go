@@ -30,6 +30,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 const (
@@ -88,8 +89,9 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 		m.kubelet = link
 	}
 	poolDir := filepath.Join(m.dir, "pool")
+	must(t, os.MkdirAll(poolDir, 0o700))
 	var err error
-	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a"})
+	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a", MountTable: mounts.Table(t, poolDir)})
 	must(t, err)
 	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{

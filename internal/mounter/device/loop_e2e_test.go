@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 const mib = 1 << 20
@@ -29,7 +30,7 @@ type rig struct {
 
 func newRig(t *testing.T, dir string) rig {
 	t.Helper()
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,7 @@ func TestLockLivesWithTheLoopDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A folder without loop devices shows that the lock alone is enough.
-	blind, err := pool.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir()})
+	blind, err := pool.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir(), MountTable: mounts.Table(t, r.dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

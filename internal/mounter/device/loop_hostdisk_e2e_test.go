@@ -147,7 +147,7 @@ func hashOf(t *testing.T, d *Device, size int64) [sha256.Size]byte {
 func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 200 * mib
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		c := r.create(t, "a", size)
 		d := r.open(t, c)
 		// A filesystem inside gives blocks back when it can: when it is made, and when it is trimmed.
@@ -182,7 +182,7 @@ func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
 func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 64 * mib
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		a, b := r.create(t, "a", size), r.create(t, "b", size)
 		da, db := r.open(t, a), r.open(t, b)
 
@@ -269,7 +269,7 @@ func fillFilesystem(t *testing.T, d *Device) {
 func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 200 * mib
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		c := r.create(t, "a", size)
 		free, err := r.pool.Free(t.Context())
 		if err != nil {
@@ -299,7 +299,7 @@ func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
 
 func TestNeverWrittenIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		c := r.create(t, "a", 32*mib)
 		d := r.open(t, c)
 		if blank, err := r.NeverWritten(t.Context(), d); err != nil || !blank {
@@ -317,7 +317,7 @@ func TestNeverWrittenIsTrueOnlyBeforeTheFirstWrite(t *testing.T) {
 
 func TestGrowReachesTheDevice(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
-		r := newRig(t, filepath.Join(dir, "pool"))
+		r := newRig(t, dir)
 		c := r.create(t, "a", 32*mib)
 		d := r.open(t, c)
 		want := pour(t, d, 32*mib)
@@ -353,7 +353,7 @@ func TestGrowReachesTheDevice(t *testing.T) {
 // After a reboot the files are there and the loop devices are not.
 func TestVolumesSurviveAReboot(t *testing.T) {
 	dir := hostDisk(t, "ext4", 512*mib)
-	r := newRig(t, filepath.Join(dir, "pool"))
+	r := newRig(t, dir)
 	c := r.create(t, "a", 32*mib)
 	d := r.open(t, c)
 	want := pour(t, d, 32*mib)

@@ -78,8 +78,7 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 	for fs := range mkfs {
 		t.Run(fs, func(t *testing.T) {
 			image, dir, mount := reservedDisk(t, fs)
-			cfg := pool.Config{Dir: filepath.Join(dir, "pool"), Node: "n1"}
-			set, err := pool.OpenSet(t.Context(), cfg)
+			set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +106,7 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			mount()
-			r := newRig(t, cfg.Dir)
+			r := newRig(t, dir)
 			c := r.create(t, "a", 16*mib)
 			_ = r.open(t, c).Close()
 			trimmed("after a stage")

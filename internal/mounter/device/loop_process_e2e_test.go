@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // TestLoopInAnotherProcess is not a test by itself: the tests below start it as the node program
@@ -24,7 +25,7 @@ func TestLoopInAnotherProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

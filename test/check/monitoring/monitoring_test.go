@@ -51,7 +51,7 @@ type pool struct{ dir string }
 
 func (pool) Name() string { return "local" }
 func (p pool) Controller(string) ([]string, error) {
-	return []string{"--local-pool=" + p.dir, "--node-id=node-a"}, os.MkdirAll(p.dir, 0o700)
+	return []string{"--local-pool=" + p.dir, "--node-id=node-a"}, nil
 }
 func (p pool) Machine(dir string) ([]string, error) { return p.Controller(dir) }
 
@@ -154,7 +154,7 @@ func start(t *testing.T) *site {
 	command(t, "mount", "-o", "loop", disk, mounted)
 	s.here, err = programs.Start(t.Context(), programs.Options{
 		Bin: bin, Dir: filepath.Join(dir, "local"),
-		Cloud: scraped{pool{filepath.Join(mounted, "pool")}, s.targets[2].address, s.targets[3].address, nil},
+		Cloud: scraped{pool{mounted}, s.targets[2].address, s.targets[3].address, nil},
 	})
 	must(t, err)
 	t.Cleanup(s.here.Stop)

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"context"
-	"os"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
@@ -19,13 +18,13 @@ type Cloud interface {
 	Machine(dir string) ([]string, error)
 }
 
-// local is the cloud that is nothing but a folder of this machine.
+// local is the cloud that is nothing but a disk of this machine.
 type local struct{ pool string }
 
 func (local) Name() string { return "local" }
 
 func (l local) Controller(string) ([]string, error) {
-	return []string{"--local-pool=" + l.pool, "--node-id=node-a"}, os.MkdirAll(l.pool, 0o700)
+	return []string{"--local-pool=" + l.pool, "--node-id=node-a"}, nil
 }
 
 // Machine gives the same flags, for the controller of `local` runs beside the node program.

@@ -14,11 +14,8 @@ import (
 // below dir. Clean of dir takes it away.
 func Disk(ctx context.Context, dir, filesystem string, size int64) (string, error) {
 	image, mountpoint := filepath.Join(dir, filesystem+".img"), filepath.Join(dir, filesystem)
-	err := errors.Join(os.WriteFile(image, nil, 0o600), os.MkdirAll(mountpoint, 0o700))
-	if err == nil {
-		err = os.Truncate(image, size)
-	}
-	if err != nil {
+	// In this order.
+	if err := errors.Join(os.MkdirAll(mountpoint, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
 		return "", err
 	}
 	if _, err := output(ctx, "mkfs."+filesystem, "-q", image); err != nil {

@@ -29,11 +29,11 @@ type Options struct {
 	// Bin is the folder with cloudblock-controller and cloudblock-node.
 	Bin string
 	// Dir is a folder of the caller's: sockets, logs, the kubelet's folder and, unless Pool is set,
-	// the pool live below it.
+	// the disk of the pool live below it. Clean takes it all away.
 	Dir string
 	// Cloud is where the volumes are; nil means `local`, in Pool.
 	Cloud Cloud
-	// Pool is the pool folder of `local`; empty means Dir/pool.
+	// Pool is where the filesystem of the pool of `local` is mounted; empty means a new xfs.
 	Pool string
 	// NodePath, if set, is the PATH of the node program, so that a test can put wrappers there.
 	NodePath string
@@ -62,6 +62,9 @@ type Program struct {
 	exited                chan struct{}
 }
 
+// poolSize is that of a pool that nobody names: sparse, and more than any test writes.
+const poolSize = 16 << 30
+
 // freshLoops runs once per process: tests of one process share its loop devices.
 var freshLoops = sync.OnceValue(loops.Fresh)
 
@@ -71,14 +74,17 @@ func Start(ctx context.Context, opts Options) (*Pair, error) {
 	if err := freshLoops(); err != nil {
 		return nil, err
 	}
-	if opts.Pool == "" {
-		opts.Pool = filepath.Join(opts.Dir, "pool")
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if opts.Cloud == nil && opts.Pool == "" {
+		var err error
+		if opts.Pool, err = Disk(ctx, filepath.Join(opts.Dir, "pool"), "xfs", poolSize); err != nil {
+			return nil, err
+		}
 	}
 	if opts.Cloud == nil {
 		opts.Cloud = local{pool: opts.Pool}
-	}
-	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, err
 	}
 	flags, err := opts.Cloud.Controller(opts.Dir)
 	if err != nil {
@@ -270,7 +276,7 @@ func (p *Program) close() {
 	_ = p.Conn.Close()
 }
 
-// Pool returns the pool folder of `local`.
+// Pool returns where the filesystem of the pool of `local` is mounted.
 func (p *Pair) Pool() string { return p.opts.Pool }
 
 // Dir returns the folder of the pair's sockets, logs and mounts.

@@ -20,9 +20,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// poolSize is that of the disk on which the demo has its pool, a sparse file.
-const poolSize = 8 * gib
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	bin := flag.String("bin", "bin", "folder with the two programs")
@@ -57,12 +54,6 @@ func run(ctx context.Context, bin, cloud string) (err error) {
 	// Whatever happens, nothing is left: Clean works without the programs, too.
 	defer func() { err = errors.Join(err, programs.Clean(dir)) }()
 
-	if cloud == "local" {
-		// A disk of its own with xfs, as a node should have one: elsewhere a volume in use cannot be snapshotted.
-		if opts.Pool, err = programs.Disk(ctx, dir, "xfs", poolSize); err != nil {
-			return err
-		}
-	}
 	if show.pair, err = programs.Start(ctx, opts); err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func everything(t *testing.T, pair *programs.Pair) string {
 	}
 	// Other tests mount and unmount at the same time; only what belongs to this pair counts.
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, filepath.Dir(pair.Pool())) {
+		if strings.Contains(line, pair.Dir()) {
 			lines = append(lines, line)
 		}
 	}

@@ -32,7 +32,7 @@ func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range both {
-		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "is its disk mounted?") {
+		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no filesystem is mounted at "+mountpoint) {
 			t.Errorf("start without the pool's disk = %v, want a refusal", err)
 		}
 	}
