@@ -30,6 +30,9 @@ type member struct {
 	pool atomic.Pointer[Storage] // nil until it is open
 }
 
+// leftOut tells a pool that is not here from one that is missing, by the error of its open.
+func (m *member) leftOut(err error) bool { return errors.Is(err, ErrNotHere) && !m.cfg.MustExist }
+
 // OpenSet opens the pools of one node, which have different names and folders, and so different filesystems: each keeps its name
 // on its own. It fails if none can be used.
 func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
@@ -42,7 +45,7 @@ func OpenSet(ctx context.Context, configs ...Config) (*Set, error) {
 		return s, nil
 	}
 	for _, name := range s.names() {
-		if _, openErr := s.open(ctx, s.members[name]); errors.Is(openErr, ErrNotHere) {
+		if _, openErr := s.open(ctx, s.members[name]); s.members[name].leftOut(openErr) {
 			err = errors.Join(err, openErr)
 		}
 	}
@@ -55,9 +58,8 @@ func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
 func (s *Set) Pools(ctx context.Context) (usable []Storage, missing error) {
 	var errs []error
 	for _, name := range s.names() {
-		m := s.members[name]
-		p, err := s.open(ctx, m)
-		if errors.Is(err, ErrNotHere) && !m.cfg.MustExist {
+		p, err := s.open(ctx, s.members[name])
+		if s.members[name].leftOut(err) {
 			continue
 		}
 		if err == nil {

@@ -14,7 +14,6 @@ import (
 // below dir. Clean of dir takes it away.
 func Disk(ctx context.Context, dir, filesystem string, size int64) (string, error) {
 	image, mountpoint := filepath.Join(dir, filesystem+".img"), filepath.Join(dir, filesystem)
-	// In this order.
 	if err := errors.Join(os.MkdirAll(mountpoint, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
 		return "", err
 	}

@@ -95,11 +95,20 @@ func TestTwoPools(t *testing.T) {
 		t.Errorf("volumes --delete = %q, %v", out, err)
 	}
 
+	command(t, "umount", "-l", fast) // the volume's filesystem and its loop device live on
+	createFast := func() error {
+		t.Helper()
+		_, err := pair.Create(t.Context(), programs.Claim{Name: "d", Filesystem: "ext4", Size: 64 * mib, Parameters: class})
+		return err
+	}
+	wantCode(t, "Create in the pool whose disk was taken away", createFast(), codes.Unavailable)
+	if got := health(); got != "STORAGE_DEGRADED PoolUnavailable" {
+		t.Errorf("health of the storage = %q", got)
+	}
 	both := []*programs.Program{pair.Controller, pair.Node}
 	for _, p := range both {
 		p.Stop()
 	}
-	command(t, "umount", "-l", fast) // the volume's filesystem and its loop device live on
 	for _, p := range both {
 		if err := p.Start(t.Context()); err != nil {
 			t.Fatalf("start without the disk of one pool: %v", err)
@@ -113,8 +122,7 @@ func TestTwoPools(t *testing.T) {
 	wantCode(t, "Unstage of the missing pool's volume", b.Unstage(t.Context()), codes.FailedPrecondition)
 	wantCode(t, "Stage of the missing pool's volume", b.Stage(t.Context()), codes.FailedPrecondition)
 	wantCode(t, "Delete of the missing pool's volume", b.Delete(t.Context()), codes.FailedPrecondition)
-	_, err = pair.Create(t.Context(), programs.Claim{Name: "d", Filesystem: "ext4", Size: 64 * mib, Parameters: class})
-	wantCode(t, "Create in the missing pool", err, codes.ResourceExhausted)
+	wantCode(t, "Create in a pool of other nodes", createFast(), codes.ResourceExhausted)
 	wantNo("health of the storage without the disk", health())
 	if files, err := os.ReadDir(fast); err != nil || len(files) > 0 {
 		t.Errorf("the bare folder holds %v, %v", files, err)
