@@ -77,7 +77,7 @@ const (
 
 // The health of a cloud does not show on a node, which does not say that it can tell it.
 func TestStorageHealthOfACloud(t *testing.T) {
-	client := serve(t, nil, nil)
+	client := serve(t, nil, mount.New(mount.Config{}))
 	_, err := client.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("NodeGetStorageHealth = %v, want Unimplemented", err)
