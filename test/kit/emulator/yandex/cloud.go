@@ -109,7 +109,6 @@ func (c *Cloud) services() {
 	compute.RegisterInstanceServiceServer(server, instanceService{c: c})
 	compute.RegisterDiskTypeServiceServer(server, diskTypeService{c: c})
 	compute.RegisterDiskPlacementGroupServiceServer(server, placementGroupService{c: c})
-	compute.RegisterZoneServiceServer(server, zoneService{c: c})
 }
 
 // Testing is what Start needs of a *testing.T.

@@ -27,14 +27,12 @@ type api struct {
 	snapshots  compute.SnapshotServiceClient
 	instances  compute.InstanceServiceClient
 	operations operationpb.OperationServiceClient
-	types      compute.DiskTypeServiceClient
-	zones      compute.ZoneServiceClient
 }
 
 func clients(conn grpc.ClientConnInterface) *api {
 	return &api{
 		compute.NewDiskServiceClient(conn), compute.NewSnapshotServiceClient(conn), compute.NewInstanceServiceClient(conn),
-		operationpb.NewOperationServiceClient(conn), compute.NewDiskTypeServiceClient(conn), compute.NewZoneServiceClient(conn),
+		operationpb.NewOperationServiceClient(conn),
 	}
 }
 

@@ -8,12 +8,9 @@ import (
 	"testing"
 	"time"
 
-	sdkcredentials "github.com/yandex-cloud/go-sdk/v2/credentials"
 	"google.golang.org/grpc/codes"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
@@ -44,11 +41,9 @@ func web(t *testing.T, method, url, body string, header ...string) (int, string)
 }
 
 func TestTheMetadataServiceTellsAMachineWhoItIs(t *testing.T) {
-	c, a, instance := start(t, emulator.Options{})
-	quiet := c.AddInstance(emulator.Instance{Zone: "ru-central1-d", NoServiceAccount: true, NoIdentityDocument: true})
-	disk := mustCreate(t, a, "pvc-1")
-	mustAttach(t, a, disk, instance)
-	const base, aws = "/computeMetadata/v1/", "/latest/dynamic/instance-identity/document"
+	c, _, instance := start(t, emulator.Options{})
+	quiet := c.AddInstance(emulator.Instance{Zone: "ru-central1-d", NoServiceAccount: true})
+	const base = "/computeMetadata/v1/"
 	for _, row := range []struct {
 		instance, path string
 		status         int
@@ -58,14 +53,8 @@ func TestTheMetadataServiceTellsAMachineWhoItIs(t *testing.T) {
 		{instance, base + "instance/zone", http.StatusOK, "projects/" + emulator.DefaultCloud + "/zones/ru-central1-a"},
 		{quiet, base + "instance/zone", http.StatusOK, "projects/" + emulator.DefaultCloud + "/zones/ru-central1-d"},
 		{instance, base + "instance/vendor/folder-id", http.StatusOK, c.Folder},
-		{instance, base + "yandex/folder-id", http.StatusOK, c.Folder},
-		{instance, base + "instance/vendor/cloud-id", http.StatusOK, emulator.DefaultCloud},
-		{instance, base + "instance/name", http.StatusOK, "node-1"},
-		{instance, base + "instance/disks/1/device-name", http.StatusOK, disk},
-		{instance, base + "instance/disks/2/device-name", http.StatusNotFound, ""},
 		{instance, base + "instance/attributes/cores", http.StatusNotFound, ""},
 		{quiet, base + "instance/service-accounts/default/token", http.StatusNotFound, ""},
-		{quiet, aws, http.StatusNotFound, ""},
 		{"fhm0", base + "instance/id", http.StatusNotFound, ""},
 	} {
 		code, body := web(t, http.MethodGet, c.Metadata(row.instance)+row.path, "", "Metadata-Flavor", "Google")
@@ -76,29 +65,9 @@ func TestTheMetadataServiceTellsAMachineWhoItIs(t *testing.T) {
 	if code, _ := web(t, http.MethodGet, c.Metadata(instance)+base+"instance/id", ""); code != http.StatusForbidden {
 		t.Errorf("without the header = %d, want %d", code, http.StatusForbidden)
 	}
-	if _, body := web(t, http.MethodGet, c.Metadata(instance)+aws, ""); !strings.Contains(body, `"availabilityZone":"ru-central1-a"`) {
-		t.Errorf("identity document = %s", body)
-	}
 	if got := c.Stats().Reads; got != 0 {
 		t.Errorf("%d reads, want none: metadata does not count", got)
 	}
-}
-
-func TestTheSDKWorksWithTheMachinesAccount(t *testing.T) {
-	c := emulator.Start(t, emulator.Options{Instances: 1})
-	url, err := c.ListenMetadata(t.Context(), c.Instances()[0], "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("YC_METADATA_ADDR", strings.TrimPrefix(url, "http://"))
-	built := sdk(t, c.URL, grpc.WithTransportCredentials(insecure.NewCredentials()), sdkcredentials.InstanceServiceAccount())
-	zones := compute.NewZoneServiceClient(connection(t, built, "yandex.cloud.compute.v1.ZoneService.List"))
-	if list, err := zones.List(t.Context(), &compute.ListZonesRequest{}); err != nil || len(list.GetZones()) != 3 {
-		t.Errorf("List() = %v, %v, want three zones", list, err)
-	}
-	c.RevokeTokens()
-	_, err = zones.List(t.Context(), &compute.ListZonesRequest{})
-	refused(t, "a token that was revoked", err, codes.Unauthenticated, "")
 }
 
 func TestTheOwnerSeesAndChangesTheFolder(t *testing.T) {

@@ -78,8 +78,6 @@ func (c *Cloud) checkPlace(zone, typeID string) *refusal {
 		return bad("zone_id", "Unknown zone %s", zone)
 	case !knownType:
 		return bad("type_id", "Unknown disk type %s", typeID)
-	case place.Down:
-		return bad("zone_id", "Zone %s is down", zone)
 	case place.DiskTypes != nil && !slices.Contains(place.DiskTypes, typeID):
 		return bad("type_id", "Disk type %s is not available in zone %s", typeID, zone)
 	}
@@ -99,60 +97,12 @@ func (s diskTypeService) Get(_ context.Context, ask *compute.GetDiskTypeRequest)
 	return s.c.showDiskType(ask.GetDiskTypeId()), nil
 }
 
-// List shows the disk types.
-func (s diskTypeService) List(_ context.Context, ask *compute.ListDiskTypesRequest) (*compute.ListDiskTypesResponse, error) {
-	ids := slices.Sorted(maps.Keys(diskTypes))
-	page, next, why := pageOf(s.c, ids, func(id string) string { return id }, ask)
-	if why != nil {
-		return nil, s.c.refuse(*why)
-	}
-	list := &compute.ListDiskTypesResponse{NextPageToken: next}
-	for _, id := range page {
-		list.DiskTypes = append(list.DiskTypes, s.c.showDiskType(id))
-	}
-	return list, nil
-}
-
 func (c *Cloud) showDiskType(id string) *compute.DiskType {
 	shown := &compute.DiskType{Id: id, Description: diskTypes[id].description}
 	for _, zone := range slices.Sorted(maps.Keys(c.opts.Zones)) {
 		if types := c.opts.Zones[zone].DiskTypes; types == nil || slices.Contains(types, id) {
 			shown.ZoneIds = append(shown.ZoneIds, zone)
 		}
-	}
-	return shown
-}
-
-type zoneService struct {
-	compute.UnimplementedZoneServiceServer
-	c *Cloud
-}
-
-// Get shows a zone.
-func (s zoneService) Get(_ context.Context, ask *compute.GetZoneRequest) (*compute.Zone, error) {
-	if _, known := s.c.opts.Zones[ask.GetZoneId()]; !known {
-		return nil, s.c.refuse(notFound.with("Zone", ask.GetZoneId()))
-	}
-	return s.c.showZone(ask.GetZoneId()), nil
-}
-
-// List shows the zones.
-func (s zoneService) List(_ context.Context, ask *compute.ListZonesRequest) (*compute.ListZonesResponse, error) {
-	page, next, why := pageOf(s.c, slices.Sorted(maps.Keys(s.c.opts.Zones)), func(id string) string { return id }, ask)
-	if why != nil {
-		return nil, s.c.refuse(*why)
-	}
-	list := &compute.ListZonesResponse{NextPageToken: next}
-	for _, id := range page {
-		list.Zones = append(list.Zones, s.c.showZone(id))
-	}
-	return list, nil
-}
-
-func (c *Cloud) showZone(id string) *compute.Zone {
-	shown := &compute.Zone{Id: id, RegionId: region(id), Status: compute.Zone_UP}
-	if c.opts.Zones[id].Down {
-		shown.Status = compute.Zone_DOWN
 	}
 	return shown
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
 )
 
-// refusal is one of the API's refusals. Rules.Texts and Rules.Codes can replace its words and its code by
-// its name.
+// refusal is one of the API's refusals. Rules.Codes can replace its code by its name.
 type refusal struct {
 	name string
 	code codes.Code
@@ -50,12 +49,9 @@ var (
 	bootDisk       = refusal{"boot_disk", codes.FailedPrecondition, "Boot disk %q cannot be detached"}                                                  // assumed
 	deviceTaken    = refusal{"device_taken", codes.InvalidArgument, "Device name %q is already in use on instance %q"}                                  // assumed
 	tooManyNumbers = refusal{"quota", codes.ResourceExhausted, "Quota limit %s exceeded"}                                                               // assumed
-	keyDenied      = refusal{"key_denied", codes.PermissionDenied, "Permission denied to use KMS key %s"}                                               // assumed
-	otherRequest   = refusal{"other_request", codes.InvalidArgument, "Idempotency key was used with another request"}                                   // assumed
 	badToken       = refusal{"bad_token", codes.Unauthenticated, "The token is invalid"}                                                                // assumed
 	badJWT         = refusal{"bad_jwt", codes.Unauthenticated, "JWT is invalid: %s"}                                                                    // assumed
 	failedInside   = refusal{"internal", codes.Internal, "Internal error"}                                                                              // assumed
-	cancelled      = refusal{"cancelled", codes.Canceled, "The operation was cancelled"}                                                                // assumed
 )
 
 // refuse makes the answer to a call that is refused. The lock is held.
@@ -64,11 +60,8 @@ func (c *Cloud) refuse(why refusal) error {
 	return rpc.Error(why.code, why.text)
 }
 
-// worded applies the rules that replace words and codes.
+// worded applies the rule that replaces codes.
 func (c *Cloud) worded(why refusal) refusal {
-	if text := c.rules.Texts[why.name]; text != "" {
-		why.text = text
-	}
 	why.code = namedCode(c.rules.Codes[why.name], why.code)
 	return why
 }

@@ -90,7 +90,7 @@ func TestAFaultsHeaderComesWithIt(t *testing.T) {
 	c, a, _ := start(t, emulator.Options{})
 	c.Arm(emulator.Fault{Times: 1, Effect: faults.Effect{Status: int(codes.Unavailable), Header: map[string]string{"retry-after": "3"}}})
 	var header metadata.MD
-	_, err := a.zones.List(as(t.Context()), &compute.ListZonesRequest{}, grpc.Header(&header))
+	_, err := a.disks.List(as(t.Context()), &compute.ListDisksRequest{FolderId: c.Folder}, grpc.Header(&header))
 	if status.Code(err) != codes.Unavailable || header.Get("retry-after")[0] != "3" {
 		t.Errorf("List() = %v with header %v", err, header)
 	}
@@ -168,7 +168,7 @@ func TestAFolderThatClosesKeepsNobodyWaiting(t *testing.T) {
 	c.Arm(emulator.Fault{Name: "slow", Effect: delayed(time.Hour)})
 	answered := make(chan error, 1)
 	go func() {
-		_, err := a.zones.List(as(t.Context()), &compute.ListZonesRequest{})
+		_, err := a.disks.List(as(t.Context()), &compute.ListDisksRequest{FolderId: c.Folder})
 		answered <- err
 	}()
 	for c.Stats().Faults["slow"] == 0 {

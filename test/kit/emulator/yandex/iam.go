@@ -109,7 +109,7 @@ func (c *Cloud) newToken() (token string, ends time.Time) {
 }
 
 // open are the calls that need no token.
-var open = map[string]bool{"ApiEndpointService/List": true, "ApiEndpointService/Get": true, "IamTokenService/Create": true}
+var open = map[string]bool{"ApiEndpointService/List": true, "IamTokenService/Create": true}
 
 // admit checks the token of a call and the account's right to make it.
 func (c *Cloud) admit(route string, header metadata.MD) error {
@@ -225,16 +225,6 @@ func (s endpointService) List(ctx context.Context, _ *endpoint.ListApiEndpointsR
 		list.Endpoints = append(list.Endpoints, &endpoint.ApiEndpoint{Id: id, Address: here(ctx)})
 	}
 	return list, nil
-}
-
-// Get tells the same of one service.
-func (s endpointService) Get(ctx context.Context, ask *endpoint.GetApiEndpointRequest) (*endpoint.ApiEndpoint, error) {
-	for _, id := range services {
-		if id == ask.GetApiEndpointId() {
-			return &endpoint.ApiEndpoint{Id: id, Address: here(ctx)}, nil
-		}
-	}
-	return nil, s.c.refuse(notFound.with("Endpoint", ask.GetApiEndpointId()))
 }
 
 // here is the address that a caller used.

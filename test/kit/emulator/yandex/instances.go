@@ -24,12 +24,6 @@ func (s instanceService) Get(ctx context.Context, ask *compute.GetInstanceReques
 	return instanceShelf.get(ctx, s.c, ask.GetInstanceId())
 }
 
-// List shows the instances of the folder.
-func (s instanceService) List(ctx context.Context, ask *compute.ListInstancesRequest) (*compute.ListInstancesResponse, error) {
-	all, next, err := instanceShelf.list(ctx, s.c, ask)
-	return &compute.ListInstancesResponse{Instances: all, NextPageToken: next}, err
-}
-
 // ListOperations shows the operations of an instance, the newest first.
 func (s instanceService) ListOperations(ctx context.Context, ask *compute.ListInstanceOperationsRequest) (*compute.ListInstanceOperationsResponse, error) {
 	operations, next, err := s.c.listOperations(ctx, "Instance", ask.GetInstanceId(), ask)
@@ -130,11 +124,9 @@ func (c *Cloud) mayAttach(d disk, i Instance, device string) *refusal {
 		why = attachedToInstance.with(d.ID)
 	case d.Zone != i.Zone:
 		why = otherZone.with(d.ID, d.Zone, i.ID, i.Zone)
-	case d.Key != "" && c.rules.KeyDenied:
-		why = keyDenied.with(d.Key)
 	case device != "" && slices.ContainsFunc(attached, func(other disk) bool { return other.Device == device }):
 		why = deviceTaken.with(device, i.ID)
-	case len(attached)+coming+i.Filesystems+i.LocalDisks >= i.mostDisks():
+	case len(attached)+coming >= i.mostDisks():
 		why = tooManyDisks
 	default:
 		return nil
@@ -211,7 +203,7 @@ func (c *Cloud) free(id string) {
 	c.changeDisk(id, freed)
 }
 
-// mostDisks is how many disks and file storages an instance can have, the one that it boots from included.
+// mostDisks is how many disks an instance can have, the one that it boots from included.
 func (i Instance) mostDisks() int {
 	if i.Generation == Generation12 || i.Generation == Generation2 {
 		const few, many, fewCores = 62, 80, 4
@@ -220,9 +212,8 @@ func (i Instance) mostDisks() int {
 		}
 		return many
 	}
-	const few, many = 8, 16
-	manyFrom := map[string]int{"standard-v1": 18, "standard-v2": 20, "standard-v3": 32, "highfreq-v3": 32}
-	if most, known := manyFrom[i.Platform]; known && i.Cores <= most {
+	const few, many, fewCores = 8, 16, 32
+	if i.Cores <= fewCores {
 		return few
 	}
 	return many

@@ -98,7 +98,7 @@ func TestAJWTIsChecked(t *testing.T) {
 			continue
 		}
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+made.GetIamToken())
-		if _, err := a.zones.List(ctx, &compute.ListZonesRequest{}); err != nil || time.Until(made.GetExpiresAt().AsTime()) < 11*time.Hour {
+		if _, err := a.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.Folder}); err != nil || time.Until(made.GetExpiresAt().AsTime()) < 11*time.Hour {
 			t.Errorf("%s: the token is worth %v until %v", row.name, err, made.GetExpiresAt().AsTime())
 		}
 	}

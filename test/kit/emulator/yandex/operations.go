@@ -35,16 +35,14 @@ type job struct {
 	fail   func()
 	// fails is why it will fail, if it will.
 	fails *refusal
-	// stops says that it can be cancelled.
-	stops bool
 
 	id     string
 	number int // in the record
 }
 
 type usedKey struct {
-	operation, route, body string
-	at                     time.Time
+	operation string
+	at        time.Time
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
@@ -60,8 +58,8 @@ func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*oper
 		if !uuid.MatchString(key) {
 			return nil, c.refuse(badArgument.with("idempotency-key: must be a UUID"))
 		}
-		if known, err := c.repeated(key, call); known != "" || err != nil {
-			return showOperation(c.now.operations[known]), err
+		if known := c.repeated(key); known != "" {
+			return showOperation(c.now.operations[known]), nil
 		}
 	}
 	j, why := plan()
@@ -78,7 +76,7 @@ func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*oper
 	}
 	started := c.start(j, call)
 	if key != "" {
-		c.keys[key] = usedKey{operation: j.id, route: call.Route, body: string(call.Body), at: c.clock.Now()}
+		c.keys[key] = usedKey{j.id, c.clock.Now()}
 	}
 	return started, nil
 }
@@ -91,19 +89,16 @@ func firstOf(header metadata.MD, name string) string {
 }
 
 // repeated returns the operation that a key stands for, whatever became of it.
-func (c *Cloud) repeated(key string, call *rpc.Call) (operation string, err error) {
+func (c *Cloud) repeated(key string) (operation string) {
 	used, known := c.keys[key]
 	forgotten := c.rules.KeysForgottenAfter.Least
 	if forgotten == 0 {
 		forgotten = operationsKept
 	}
-	switch {
-	case !known || c.clock.Now().Sub(used.at) >= forgotten:
-		return "", nil
-	case c.rules.OtherRequestRefused && (used.route != call.Route || used.body != string(call.Body)):
-		return "", c.refuse(otherRequest)
+	if !known || c.clock.Now().Sub(used.at) >= forgotten {
+		return ""
 	}
-	return used.operation, nil
+	return used.operation
 }
 
 // mayStart says why an operation cannot run beside those that do.
@@ -270,18 +265,4 @@ func (s operationService) Get(ctx context.Context, ask *operationpb.GetOperation
 		}
 	}
 	return showOperation(o), nil
-}
-
-// Cancel ends an operation if it is of a kind that can be ended.
-func (s operationService) Cancel(_ context.Context, ask *operationpb.CancelOperationRequest) (*operationpb.Operation, error) {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, found := c.now.operations[ask.GetOperationId()]; !found {
-		return nil, c.refuse(noOperation.with(ask.GetOperationId()))
-	}
-	if j, runs := c.running[ask.GetOperationId()]; runs && j.stops {
-		c.failOperation(j, cancelled, 0)
-	}
-	return showOperation(c.now.operations[ask.GetOperationId()]), nil
 }

@@ -80,10 +80,9 @@ func Each(d clock.Span) Durations {
 type Rules struct {
 	// NamesRepeat allows several disks, or snapshots, with one name. Invented: no public source says.
 	NamesRepeat bool `json:"names_repeat"`
-	// KeysForgottenAfter is when an idempotency key is forgotten; 0 means with its operation. OtherRequestRefused refuses a
-	// known key with another request; else the first one's operation is the answer. Invented, both.
-	KeysForgottenAfter  clock.Span `json:"keys_forgotten_after"`
-	OtherRequestRefused bool       `json:"other_request_refused"`
+	// KeysForgottenAfter is when an idempotency key is forgotten; 0 means with its operation. A known key with another
+	// request is answered with the first one's operation. Invented, both.
+	KeysForgottenAfter clock.Span `json:"keys_forgotten_after"`
 	// ResizeRefused refuses to resize disks that are attached to an instance that is not stopped.
 	ResizeRefused bool `json:"resize_refused"`
 	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done. Invented.
@@ -114,20 +113,12 @@ type Rules struct {
 	ActiveOperations int `json:"active_operations"`
 	// ParallelOperations allows several attaches and detaches of an instance at once.
 	ParallelOperations bool `json:"parallel_operations"`
-	// DiskLimit and SnapshotLimit are numbers, CapacityLimit is in bytes; 0 means no limit.
-	DiskLimit     int   `json:"disk_limit"`
-	SnapshotLimit int   `json:"snapshot_limit"`
-	CapacityLimit int64 `json:"capacity_limit"`
-	// KeyDenied refuses to attach disks that are encrypted.
-	KeyDenied bool `json:"key_denied"`
+	// DiskLimit is how many disks there can be; 0 means no limit.
+	DiskLimit int `json:"disk_limit"`
 	// Rights are the only calls that the account may make, such as "DiskService/Get"; nil means all. Those that need no
 	// token are always allowed.
 	Rights []string `json:"rights,omitempty"`
-	// FilterFields are what lists can be filtered by; nil means the name only.
-	FilterFields []string `json:"filter_fields"`
-	// Texts and Codes replace the words and the gRPC code's name of refusals, by the names that errors.go
-	// gives them.
-	Texts map[string]string `json:"texts"`
+	// Codes replace the gRPC code's name of refusals, by the names that errors.go gives them.
 	Codes map[string]string `json:"codes"`
 }
 
@@ -152,8 +143,6 @@ func (r Rules) activeOperations() int {
 
 // Zone is an availability zone.
 type Zone struct {
-	// Down zones are listed, and nothing can be made there.
-	Down bool `json:"down"`
 	// DiskTypes that there are; nil means all.
 	DiskTypes []string `json:"disk_types"`
 }
@@ -169,19 +158,12 @@ type Instance struct {
 	Zone string `json:"zone"`
 	// Status as the API names it; empty means RUNNING.
 	Status string `json:"status"`
-	// Platform and Cores; empty and 0 mean DefaultPlatform and 4.
-	Platform string `json:"platform"`
-	Cores    int    `json:"cores"`
+	// Cores; 0 means 4.
+	Cores int `json:"cores"`
 	// Generation of the hardware: GenerationUnknown, Generation11, Generation12 or Generation2.
 	Generation string `json:"generation"`
-	// Interfaces is the number of network interfaces; 0 means one. Filesystems and LocalDisks are numbers too.
-	Interfaces  int `json:"interfaces"`
-	Filesystems int `json:"filesystems"`
-	LocalDisks  int `json:"local_disks"`
 	// NoServiceAccount: the instance's metadata service gives no tokens.
 	NoServiceAccount bool `json:"no_service_account"`
-	// NoIdentityDocument: the metadata service does not answer in AWS' way.
-	NoIdentityDocument bool `json:"no_identity_document"`
 	// ResizeRefused is as the rule, for the disks of this instance.
 	ResizeRefused bool `json:"resize_refused"`
 	// DeviceDir makes the instance this very machine (root only): each disk that is attached to it becomes a
@@ -189,8 +171,8 @@ type Instance struct {
 	DeviceDir string `json:"device_dir,omitempty"`
 }
 
-// DefaultPlatform is what an instance is that says nothing else.
-const DefaultPlatform = "standard-v3"
+// platform is that of each instance.
+const platform = "standard-v3"
 
 // The generations of an instance's virtual hardware, which decide how many disks it takes.
 const (

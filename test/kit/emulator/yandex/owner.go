@@ -26,7 +26,7 @@ func (c *Cloud) SetDurations(d Durations) {
 func (c *Cloud) SetRules(change func(*Rules)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rules.Texts, c.rules.Codes = maps.Clone(c.rules.Texts), maps.Clone(c.rules.Codes)
+	c.rules.Codes = maps.Clone(c.rules.Codes)
 	change(&c.rules)
 }
 
@@ -174,8 +174,7 @@ func (c *Cloud) AddInstance(i Instance) string {
 	number := c.dice.Next("instance")
 	i.Name, i.Zone = cmp.Or(i.Name, fmt.Sprintf("node-%d", number)), cmp.Or(i.Zone, c.opts.Zone)
 	i.ID = cmp.Or(i.ID, c.newID(zonePrefix(i.Zone), "instance", i.Name))
-	i.Status, i.Platform = cmp.Or(i.Status, statusRunning), cmp.Or(i.Platform, DefaultPlatform)
-	i.Cores, i.Interfaces = cmp.Or(i.Cores, usualCores), cmp.Or(i.Interfaces, 1)
+	i.Status, i.Cores = cmp.Or(i.Status, statusRunning), cmp.Or(i.Cores, usualCores)
 	c.putInstance(i)
 	const size = 20 * gib
 	boot := disk{Disk: Disk{

@@ -35,8 +35,7 @@ var snapshotShelf = shelf[snapshot, *compute.Snapshot]{
 
 var instanceShelf = shelf[Instance, *compute.Instance]{
 	kind: "Instance", rows: instanceRows,
-	fields: func(i Instance) row { return row{"id": i.ID, "name": i.Name} },
-	all:    func(_ *Cloud, view *state) []Instance { return view.instanceList() },
+	fields: func(i Instance) row { return row{id: i.ID, name: i.Name} },
 	show:   (*Cloud).showInstance,
 }
 
@@ -79,7 +78,7 @@ func (s shelf[R, T]) existing(c *Cloud, id string, states ...string) (R, *refusa
 	if why != nil {
 		return found, why
 	}
-	if status := s.fields(found)["status"]; !slices.Contains(states, status) {
+	if status := s.fields(found).status; !slices.Contains(states, status) {
 		wrong := wrongState.with(s.kind, id, status)
 		return found, &wrong
 	}

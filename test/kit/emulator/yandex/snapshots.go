@@ -48,7 +48,7 @@ func (s snapshotService) Create(ctx context.Context, ask *compute.CreateSnapshot
 		made.DiskSize, made.Key, made.Content = d.Size, d.Key, d.Content
 		return &job{
 			kind: kindSnapshot, description: "Create snapshot", disk: d.ID, name: d.Name, snapshot: made.ID, lasts: c.lasts.Snapshot,
-			claims: []string{made.ID}, stops: true,
+			claims:   []string{made.ID},
 			metadata: &compute.CreateSnapshotMetadata{SnapshotId: made.ID, DiskId: d.ID},
 			accept: func() error {
 				if err := c.disks.Snapshot(data(d), made.ID); err != nil {
@@ -82,13 +82,9 @@ func (c *Cloud) maySnapshot(ask *compute.CreateSnapshotRequest) (disk, *refusal)
 		return d, why
 	}
 	sameName := c.now.snapshotList(func(other snapshot) bool { return other.Name == ask.GetName() })
-	switch {
-	case ask.GetName() != "" && len(sameName) > 0 && !c.rules.NamesRepeat:
+	if ask.GetName() != "" && len(sameName) > 0 && !c.rules.NamesRepeat {
 		taken := nameTaken.with("Snapshot", ask.GetName())
 		return d, &taken
-	case c.rules.SnapshotLimit > 0 && len(c.now.snapshots) >= c.rules.SnapshotLimit:
-		full := tooManyNumbers.with("compute.snapshots.count")
-		return d, &full
 	}
 	return d, nil
 }
@@ -118,41 +114,6 @@ func (s snapshotService) Delete(ctx context.Context, ask *compute.DeleteSnapshot
 			accept:   func() error { c.setSnapshotStatus(found.ID, statusDeleting); return nil },
 			finish:   func() proto.Message { c.dropSnapshot(found.ID); return &emptypb.Empty{} },
 			fail:     func() { c.setSnapshotStatus(found.ID, found.Status) },
-		}, nil
-	})
-}
-
-// Update changes what the mask names.
-func (s snapshotService) Update(ctx context.Context, ask *compute.UpdateSnapshotRequest) (*operationpb.Operation, error) {
-	c := s.c
-	return c.change(ctx, func() (*job, *refusal) {
-		found, why := snapshotShelf.existing(c, ask.GetSnapshotId(), statusReady)
-		if why == nil {
-			why = first(
-				checkMask(ask.GetUpdateMask(), "name", "description", "labels"),
-				checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
-			)
-		}
-		if why != nil {
-			return nil, why
-		}
-		return &job{
-			kind: kindUpdate, description: "Update snapshot", snapshot: found.ID, name: found.Name, lasts: c.lasts.Update,
-			claims: []string{found.ID}, metadata: &compute.UpdateSnapshotMetadata{SnapshotId: found.ID},
-			finish: func() proto.Message {
-				return c.showSnapshot(c.changeSnapshot(found.ID, func(s *snapshot) {
-					for _, path := range ask.GetUpdateMask().GetPaths() {
-						switch path {
-						case "name":
-							s.Name = ask.GetName()
-						case "description":
-							s.Description = ask.GetDescription()
-						case "labels":
-							s.Labels = maps.Clone(ask.GetLabels())
-						}
-					}
-				}))
-			},
 		}, nil
 	})
 }

@@ -70,19 +70,12 @@ func TestUpdatesReplaceWhatTheMaskNames(t *testing.T) {
 	disk := mustCreate(t, a, "pvc-1", func(r *compute.CreateDiskRequest) {
 		r.Description, r.Labels = "mine", map[string]string{"a": "1", "b": "2"}
 	})
-	snapshot := mustSnapshot(t, a, disk, "snap-1")
 	labels := map[string]string{"b": "3"}
 	must(t, "Update")(a.disks.Update(ctx, &compute.UpdateDiskRequest{
 		DiskId: disk, Name: "ignored", Labels: labels, Size: 2 * gib, UpdateMask: mask("labels", "size"),
 	}))
-	must(t, "Update")(a.snapshots.Update(ctx, &compute.UpdateSnapshotRequest{
-		SnapshotId: snapshot, Name: "renamed", Labels: labels, UpdateMask: mask("labels", "name"),
-	}))
 	if d, _ := c.Disk(disk); d.Name != "pvc-1" || d.Description != "mine" || d.Size != 2*gib || !maps.Equal(d.Labels, labels) {
 		t.Errorf("disk = %+v, want the labels and the size changed and nothing else", d)
-	}
-	if s := c.Snapshots()[0]; s.Name != "renamed" || !maps.Equal(s.Labels, labels) {
-		t.Errorf("snapshot = %+v, want its name and labels changed", s)
 	}
 }
 

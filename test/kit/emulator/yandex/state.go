@@ -3,7 +3,6 @@ package yandex
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -66,10 +65,6 @@ func (s *state) diskList(keep func(disk) bool) []disk {
 
 func (s *state) snapshotList(keep func(snapshot) bool) []snapshot {
 	return sorted(s.snapshots, keep, func(a, b snapshot) int { return a.number - b.number })
-}
-
-func (s *state) instanceList() []Instance {
-	return sorted(s.instances, func(Instance) bool { return true }, func(a, b Instance) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // operationList returns the operations that keep says yes to, the newest first.

@@ -25,9 +25,6 @@ func zonePrefix(zone string) string {
 	return "f9z"
 }
 
-// region of a zone: the zone without its last part.
-func region(zone string) string { return zone[:max(0, strings.LastIndex(zone, "-"))] }
-
 // newID returns an id for the next thing of a kind with a name: 20 letters and digits, so that a disk's can
 // be a device name.
 func (c *Cloud) newID(prefix, kind, name string) string {
@@ -38,19 +35,9 @@ func (c *Cloud) newID(prefix, kind, name string) string {
 // stamp is a time as the API shows it, to the second.
 func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t.Truncate(time.Second)) }
 
-func diskRow(d disk) row {
-	return row{
-		"id": d.ID, "name": d.Name, "created_at": d.Created.UTC().Format(time.RFC3339), "zone_id": d.Zone, "type_id": d.Type,
-		"status": d.Status, "source_snapshot_id": d.Snapshot,
-	}
-}
+func diskRow(d disk) row { return row{id: d.ID, name: d.Name, status: d.Status} }
 
-func snapshotRow(s snapshot) row {
-	return row{
-		"id": s.ID, "name": s.Name, "created_at": s.Created.UTC().Format(time.RFC3339), "status": s.Status,
-		"source_disk_id": s.Disk,
-	}
-}
+func snapshotRow(s snapshot) row { return row{id: s.ID, name: s.Name, status: s.Status} }
 
 func (c *Cloud) showDisk(d disk) *compute.Disk {
 	shown := &compute.Disk{
@@ -89,22 +76,13 @@ func (c *Cloud) showSnapshot(s snapshot) *compute.Snapshot {
 
 func (c *Cloud) showInstance(view *state, i Instance) *compute.Instance {
 	shown := &compute.Instance{
-		Id: i.ID, FolderId: c.Folder, Name: i.Name, ZoneId: i.Zone, PlatformId: i.Platform, Fqdn: i.Name + ".ru-central1.internal",
+		Id: i.ID, FolderId: c.Folder, Name: i.Name, ZoneId: i.Zone, PlatformId: platform, Fqdn: i.Name + ".ru-central1.internal",
 		Resources:          &compute.Resources{Cores: int64(i.Cores), Memory: int64(i.Cores) * 4 * gib, CoreFraction: 100},
 		Status:             compute.Instance_Status(compute.Instance_Status_value[i.Status]),
 		HardwareGeneration: generation(i.Generation),
 	}
 	if !i.NoServiceAccount {
 		shown.ServiceAccountId = serviceAccount
-	}
-	for range i.Interfaces {
-		shown.NetworkInterfaces = append(shown.NetworkInterfaces, &compute.NetworkInterface{})
-	}
-	for range i.Filesystems {
-		shown.Filesystems = append(shown.Filesystems, &compute.AttachedFilesystem{})
-	}
-	for range i.LocalDisks {
-		shown.LocalDisks = append(shown.LocalDisks, &compute.AttachedLocalDisk{})
 	}
 	for _, d := range view.attachedTo(i.ID) {
 		at := &compute.AttachedDisk{DiskId: d.ID, DeviceName: d.Device, Mode: compute.AttachedDisk_READ_WRITE, AutoDelete: d.Boot}
