@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch a := account.(type) {
 	case *accounts.Linode:
 		// 64 slots, the maximum. This machine's own disks are none of the Linode's.
-		a.Shape = linode.Linode{Type: "g6-standard-20", Disks: -1}
+		a.Shape = linode.Linode{MemoryMB: 96 << 10, Disks: -1}
 	case *accounts.Yandex:
 		// A machine that takes many disks, and cannot see that itself.
 		a.Shape = yandex.Instance{Generation: yandex.Generation12}

@@ -17,37 +17,46 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-func TestTheProgramServesAnAccount(t *testing.T) {
+// serving runs the program until the test is over, and returns the address of the API and what it prints of each of its two machines.
+func serving(t *testing.T, machine string, args ...string) (url string, machines [][]string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	authority := filepath.Join(t.TempDir(), "ca.pem")
 	read, write := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := run(ctx, []string{"--droplets", "2", "--token", "secret", "--tls-listen", "127.0.0.1:0", "--ca-file", authority,
-			"--metadata-listen", "127.0.0.1:0"}, write)
-		done <- err
+		done <- run(ctx, args, write)
 		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
 	}()
-	var url, metadata, below string
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run() = %v after its context ended", err)
+		}
+	})
 	lines := bufio.NewScanner(read)
-	for below == "" && lines.Scan() {
+	for len(machines) < 2 && lines.Scan() {
 		switch words := strings.Fields(lines.Text()); {
 		case words[0] == "API" && url == "":
 			url = words[1]
-		case words[0] == "droplet" && metadata == "":
-			metadata = words[3]
-		case words[0] == "droplet":
-			below = words[3]
+		case words[0] == machine:
+			machines = append(machines, words)
 		}
 	}
-	if below == "" {
-		t.Fatalf("run() = %v before it served anything", <-done)
+	if len(machines) < 2 {
+		t.Fatal("run() ended before it served anything")
 	}
 	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
+	return url, machines
+}
+
+func TestTheProgramServesAnAccount(t *testing.T) {
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	url, droplets := serving(t, "droplet", "--droplets", "2", "--token", "secret", "--tls-listen", "127.0.0.1:0", "--ca-file", authority,
+		"--metadata-listen", "127.0.0.1:0")
+	first, second := droplets[0][3], droplets[1][3]
 	for target, want := range map[string]string{
-		url + "/v2/droplets": `"total":2`, metadata + "/metadata/v1/id": "3164001", metadata + "/metadata/v1": "hostname",
-		below + "/metadata/v1/id": "3164002", below + "/metadata/v1": "hostname",
+		url + "/v2/droplets": `"total":2`, first + "/metadata/v1/id": "3164001", first + "/metadata/v1": "hostname",
+		second + "/metadata/v1/id": "3164002", second + "/metadata/v1": "hostname",
 	} {
 		if body := fetch(t, target, "secret"); !strings.Contains(body, want) {
 			t.Errorf("GET %s = %s, want %s in it", target, body, want)
@@ -56,92 +65,38 @@ func TestTheProgramServesAnAccount(t *testing.T) {
 	if pem, err := os.ReadFile(authority); err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
 		t.Errorf("authority = %s, %v", pem, err)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run() = %v after its context ended", err)
-	}
 }
 
 func TestTheProgramServesLinode(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	read, write := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := run(ctx, []string{"--cloud", "linode", "--machines", "2", "--token", "secret"}, write)
-		done <- err
-		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
-	}()
-	var url, metadata string
-	lines := bufio.NewScanner(read)
-	for metadata == "" && lines.Scan() {
-		switch words := strings.Fields(lines.Text()); words[0] {
-		case "API":
-			url = words[1]
-		case "linode":
-			metadata = words[3]
-		}
+	url, linodes := serving(t, "linode", "--cloud", "linode", "--machines", "2", "--token", "secret")
+	if metadata := linodes[0][3]; metadata != url+"/linodes/20001" {
+		t.Errorf("metadata service at %q", metadata)
 	}
-	if metadata != url+"/linodes/20001" {
-		t.Fatalf("metadata service at %q, run() = %v", metadata, <-done)
-	}
-	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
-	if body := fetch(t, url+"/v4/linode/instances", "secret"); !strings.Contains(body, `"results":2`) {
-		t.Errorf("instances = %s, want two", body)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run() = %v after its context ended", err)
+	if body := fetch(t, url+"/v4/linode/instances/20002", "secret"); !strings.Contains(body, `"id":20002`) {
+		t.Errorf("the second Linode = %s", body)
 	}
 }
 
 func TestTheProgramServesYandexCloud(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	keyFile := filepath.Join(t.TempDir(), "key.json")
-	read, write := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := run(ctx, []string{"--cloud", "yandex", "--machines", "2", "--region", "ru-central1-b", "--key-file", keyFile}, write)
-		done <- err
-		_ = write.CloseWithError(io.EOF) // a pipe's writer cannot fail to close
-	}()
-	var url, service string
-	var ids []string
-	lines := bufio.NewScanner(read)
-	for len(ids) < 2 && lines.Scan() {
-		switch words := strings.Fields(lines.Text()); words[0] {
-		case "API":
-			url = words[1]
-		case "instance":
-			ids, service = append(ids, words[1]), words[3]
-		}
-	}
-	if len(ids) < 2 {
-		t.Fatalf("run() = %v before it served anything", <-done)
-	}
-	go func() { _, _ = io.Copy(io.Discard, read) }() // what it says later must not block it
+	url, instances := serving(t, "instance", "--cloud", "yandex", "--machines", "2", "--region", "ru-central1-b", "--key-file", keyFile)
 	conn, err := grpc.NewClient(strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	asked := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer emulator-token")
-	for _, id := range ids {
-		instance, err := compute.NewInstanceServiceClient(conn).Get(asked, &compute.GetInstanceRequest{InstanceId: id})
+	asked := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer emulator-token")
+	for _, words := range instances {
+		instance, err := compute.NewInstanceServiceClient(conn).Get(asked, &compute.GetInstanceRequest{InstanceId: words[1]})
 		if err != nil || instance.GetZoneId() != "ru-central1-b" {
-			t.Errorf("instance %s = %v, %v, want it in the zone", id, instance, err)
+			t.Errorf("instance %s = %v, %v, want it in the zone", words[1], instance, err)
 		}
 	}
-	if body := fetch(t, service+"/computeMetadata/v1/instance/id", ""); !strings.Contains(body, "Metadata-Flavor") {
+	if body := fetch(t, instances[0][3]+"/computeMetadata/v1/instance/id", ""); !strings.Contains(body, "Metadata-Flavor") {
 		t.Errorf("metadata without its header = %s, want it refused", body)
 	}
 	if text, err := os.ReadFile(keyFile); err != nil || !strings.Contains(string(text), "service_account_id") {
 		t.Errorf("key = %s, %v", text, err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run() = %v after its context ended", err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 // attachRequest has all fields that clients send.
 type attachRequest struct {
 	LinodeID int   `json:"linode_id"`
-	ConfigID int   `json:"config_id"`
 	Persists *bool `json:"persist_across_boots"`
 }
 
@@ -75,20 +74,15 @@ func (c *Cloud) mayAttach(v volume, ask attachRequest) *refusal {
 		return &linodeBusy
 	}
 	used := l.disks() + len(c.now.attachedTo(l.ID))
-	configs := max(1, l.Configs)
 	switch {
 	case used >= l.deviceLimit():
 		return &attachLimit
-	case !ask.persists() && ask.ConfigID != 0:
-		return &configPersists
 	case !ask.persists() && l.Status != statusRunning:
 		return &notRunning
 	case ask.persists() && l.disks()+len(c.now.volumeList(func(v volume) bool { return v.Linode == l.ID && v.Persists })) >= c.configSlots(l):
 		return &persistLimit
-	case ask.persists() && ask.ConfigID == 0 && configs > 1:
+	case ask.persists() && l.Configs > 1:
 		return &manyConfigs
-	case ask.ConfigID != 0 && !slices.Contains(l.configIDs(), ask.ConfigID):
-		return &badConfig
 	}
 	return nil
 }

@@ -121,7 +121,6 @@ func (c *Cloud) routes() {
 	}{
 		{http.MethodPost, "/volumes", c.createVolume, right{"create_volume", []string{volumesWrite}}},
 		{http.MethodGet, "/volumes", c.listVolumes, right{"view_volume", []string{volumesRead}}},
-		{http.MethodGet, "/volumes/types", c.listVolumeTypes, right{}},
 		{http.MethodGet, "/volumes/{volumeId}", c.getVolume, right{"view_volume", []string{volumesRead}}},
 		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume, right{"update_volume", []string{volumesWrite}}},
 		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume, right{"delete_volume", []string{volumesWrite}}},
@@ -129,17 +128,11 @@ func (c *Cloud) routes() {
 		{http.MethodPost, "/volumes/{volumeId}/detach", c.detachVolume, right{"detach_volume", []string{volumesWrite, linodesWrite}}},
 		{http.MethodPost, "/volumes/{volumeId}/resize", c.resizeVolume, right{"resize_volume", []string{volumesWrite}}},
 		{http.MethodPost, "/volumes/{volumeId}/clone", c.cloneVolume, right{"clone_volume", []string{volumesWrite}}},
-		{http.MethodGet, "/linode/instances", c.listLinodes, right{"view_linode", []string{linodesRead}}},
 		{http.MethodGet, "/linode/instances/{linodeId}", c.getLinode, right{"view_linode", []string{linodesRead}}},
 		{http.MethodGet, "/linode/instances/{linodeId}/disks", c.listDisks, right{"view_linode_disk", []string{linodesRead}}},
-		{http.MethodGet, "/linode/instances/{linodeId}/configs", c.listConfigs, right{"view_linode", []string{linodesRead}}},
 		{http.MethodGet, "/linode/instances/{linodeId}/volumes", c.listLinodeVolumes, right{"list_linode_volumes", []string{linodesRead}}},
-		{http.MethodGet, "/linode/types", c.listTypes, right{}},
-		{http.MethodGet, "/linode/types/{typeId}", c.getType, right{}},
 		{http.MethodGet, "/account/events", c.listEvents, right{"list_events", []string{eventsRead}}},
-		{http.MethodGet, "/account/events/{eventId}", c.getEvent, right{"view_event", []string{eventsRead}}},
 		{http.MethodGet, "/regions", c.listRegions, right{}},
-		{http.MethodGet, "/regions/{regionId}", c.getRegion, right{}},
 	} {
 		c.Server.Handle(route.method, prefix+route.path, func(r *request) answer {
 			c.mu.Lock()

@@ -11,16 +11,8 @@ var description = contract.Config{
 			Why: "the official SDK sends the header also when there is no filter",
 		},
 		{
-			Method: "GET", Route: prefix + "/linode/types", Contains: `unknown query parameter "page"`,
-			Why: "the official SDK asks for pages of every list",
-		},
-		{
 			Method: "GET", Route: prefix + "/regions", Contains: `unknown query parameter "page`,
 			Why: "the official SDK asks for pages of every list, and how long they may be; the answers are pages",
-		},
-		{
-			Method: "GET", Route: prefix + "/volumes/types", Contains: `unknown query parameter "page"`,
-			Why: "the official SDK asks for pages of every list",
 		},
 		{
 			Method: "POST", Route: prefix + "/volumes/{volumeId}/detach", Contains: "request body not allowed",

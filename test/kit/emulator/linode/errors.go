@@ -10,64 +10,58 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
-// refusal is one of the API's refusals. Rules.Texts can replace its reason by its name.
+// refusal is one of the API's refusals.
 type refusal struct {
-	name   string
 	status int
 	field  string
 	reason string
 }
 
-func bad(name, field, reason string) refusal {
-	return refusal{name: name, status: http.StatusBadRequest, field: field, reason: reason}
+func bad(field, reason string) refusal {
+	return refusal{status: http.StatusBadRequest, field: field, reason: reason}
 }
 
 // The refusals of the real API, in its own words. Where "assumed" is said, no public source quotes the
 // words, so a client must not depend on them.
 var (
-	notFound      = refusal{"not_found", http.StatusNotFound, "", "Not found"}
-	linodeBusy    = bad("linode_busy", "", "Linode busy.")
-	noRegion      = bad("no_region", "", "Must provide a region or a Linode ID")
-	unknownRegion = bad("unknown_region", "region", "region is not valid")
-	badSize       = bad("bad_size", "size", "Must be 10-16384")
-	noLabel       = bad("no_label", "label", "label is required")
-	badFirst      = bad("bad_first", "label", "Must begin with a letter")
-	taken         = bad("taken", "label", "Label must be unique among your volumes") // assumed: said so of other things
-	attached      = bad("attached", "", "Volume is already attached to a Linode")    // assumed but for "is already attached"
-	manyConfigs   = bad("many_configs", "config_id", "Couldn't choose a configuration profile to add this volume to. Please specify one.")
-	badFilter     = bad("bad_filter", "", "Cannot filter on") // the field's name follows
+	notFound      = refusal{http.StatusNotFound, "", "Not found"}
+	linodeBusy    = bad("", "Linode busy.")
+	noRegion      = bad("", "Must provide a region or a Linode ID")
+	unknownRegion = bad("region", "region is not valid")
+	badSize       = bad("size", "Must be 10-16384")
+	noLabel       = bad("label", "label is required")
+	badFirst      = bad("label", "Must begin with a letter")
+	taken         = bad("label", "Label must be unique among your volumes") // assumed: said so of other things
+	attached      = bad("", "Volume is already attached to a Linode")       // assumed but for "is already attached"
+	manyConfigs   = bad("config_id", "Couldn't choose a configuration profile to add this volume to. Please specify one.")
+	badFilter     = bad("", "Cannot filter on") // the field's name follows
 
-	badLabel       = bad("bad_label", "label", "Must only use ASCII letters, numbers, underscores and dashes, no two of them in a row")   // assumed
-	longLabel      = bad("long_label", "label", "Length must be 1-32 characters")                                                         // assumed
-	badTags        = bad("bad_tags", "tags", "Tags must be 3-50 characters")                                                              // assumed
-	noStorage      = bad("no_storage", "region", "The requested region does not support Block Storage")                                   // assumed
-	noEncryption   = bad("no_encryption", "encryption", "The requested region does not support Block Storage encryption")                 // assumed
-	badEncryption  = bad("bad_encryption", "encryption", "encryption must be enabled or disabled")                                        // assumed
-	otherRegion    = bad("other_region", "linode_id", "Linode and volume must be in the same region")                                     // assumed
-	attachLimit    = bad("attach_limit", "linode_id", "The maximum number of volumes and disks is attached to this Linode")               // assumed
-	persistLimit   = bad("persist_limit", "linode_id", "No free device slot in the configuration profile")                                // assumed
-	notRunning     = bad("not_running", "linode_id", "The Linode must be running to attach a volume that does not persist across boots")  // assumed
-	configPersists = bad("config_persists", "config_id", "A configuration profile cannot be chosen when persist_across_boots is false")   // assumed
-	badConfig      = bad("bad_config", "config_id", "config_id is not valid")                                                             // assumed
-	shrink         = bad("shrink", "size", "Volumes can only be resized up")                                                              // assumed
-	sameSize       = bad("same_size", "size", "Volume has this size already")                                                             // assumed
-	stillAttached  = bad("still_attached", "", "Volume must be detached before it can be deleted")                                        // assumed
-	locked         = bad("locked", "", "This volume cannot be deleted")                                                                   // assumed
-	rotating       = bad("rotating", "", "The volume's key is being rotated")                                                             // assumed
-	restricted     = refusal{"restricted", http.StatusForbidden, "", "Unauthorized"}                                                      // assumed
-	notAttached    = bad("not_attached", "", "Volume is not attached")                                                                    // assumed
-	notActive      = bad("not_active", "", "Volume must be active")                                                                       // assumed
-	quota          = bad("quota", "", "Account limit reached. Please open a support ticket.")                                             // assumed
-	badPage        = bad("bad_page", "page_size", "Must be 25-500")                                                                       // assumed
-	badJSON        = bad("bad_json", "", "Invalid JSON")                                                                                  // assumed
-	broken         = refusal{"broken", http.StatusInternalServerError, "", "An unexpected error occurred while processing your request."} // assumed
+	badLabel      = bad("label", "Must only use ASCII letters, numbers, underscores and dashes, no two of them in a row")      // assumed
+	longLabel     = bad("label", "Length must be 1-32 characters")                                                             // assumed
+	badTags       = bad("tags", "Tags must be 3-50 characters")                                                                // assumed
+	noStorage     = bad("region", "The requested region does not support Block Storage")                                       // assumed
+	noEncryption  = bad("encryption", "The requested region does not support Block Storage encryption")                        // assumed
+	badEncryption = bad("encryption", "encryption must be enabled or disabled")                                                // assumed
+	otherRegion   = bad("linode_id", "Linode and volume must be in the same region")                                           // assumed
+	attachLimit   = bad("linode_id", "The maximum number of volumes and disks is attached to this Linode")                     // assumed
+	persistLimit  = bad("linode_id", "No free device slot in the configuration profile")                                       // assumed
+	notRunning    = bad("linode_id", "The Linode must be running to attach a volume that does not persist across boots")       // assumed
+	shrink        = bad("size", "Volumes can only be resized up")                                                              // assumed
+	sameSize      = bad("size", "Volume has this size already")                                                                // assumed
+	stillAttached = bad("", "Volume must be detached before it can be deleted")                                                // assumed
+	locked        = bad("", "This volume cannot be deleted")                                                                   // assumed
+	rotating      = bad("", "The volume's key is being rotated")                                                               // assumed
+	restricted    = refusal{http.StatusForbidden, "", "Unauthorized"}                                                          // assumed
+	notAttached   = bad("", "Volume is not attached")                                                                          // assumed
+	notActive     = bad("", "Volume must be active")                                                                           // assumed
+	quota         = bad("", "Account limit reached. Please open a support ticket.")                                            // assumed
+	badPage       = bad("page_size", "Must be 25-500")                                                                         // assumed
+	badJSON       = bad("", "Invalid JSON")                                                                                    // assumed
+	broken        = refusal{http.StatusInternalServerError, "", "An unexpected error occurred while processing your request."} // assumed
 )
 
 // refuse is the answer to a request that is refused.
 func (c *Cloud) refuse(why refusal) answer {
-	if text := c.rules.Texts[why.name]; text != "" {
-		why.reason = text
-	}
 	return problem(rest.Problem{Status: why.status, ID: why.field, Message: why.reason}, "")
 }
 
@@ -136,9 +130,8 @@ func class(r *request) string {
 
 // lists are the routes that answer with pages.
 var lists = map[string]bool{
-	prefix + "/volumes": true, prefix + "/linode/instances": true, prefix + "/linode/instances/{linodeId}/disks": true,
-	prefix + "/linode/instances/{linodeId}/configs": true, prefix + "/linode/instances/{linodeId}/volumes": true,
-	prefix + "/linode/types": true, prefix + "/regions": true, prefix + "/account/events": true, prefix + "/volumes/types": true,
+	prefix + "/volumes": true, prefix + "/linode/instances/{linodeId}/disks": true, prefix + "/linode/instances/{linodeId}/volumes": true,
+	prefix + "/regions": true, prefix + "/account/events": true,
 }
 
 // limited adds the rate headers: those of the limit that refused the request, else of the narrowest.

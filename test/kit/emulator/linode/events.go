@@ -27,12 +27,6 @@ func (c *Cloud) endEvent(number int, status string) {
 	c.events[number] = e
 }
 
-// eventFields are those that the API surely lets clients filter on: its own SDK asks so. That of the entity it
-// leaves out where the entity is a volume.
-var eventFields = []string{"action", "created"}
-
-func (e event) values() values { return values{"action": {e.Kind}, "created": {stamp(e.accepted)}} }
-
 // status is one of those that the API has.
 func (e event) status() string {
 	if e.Status == canceled {
@@ -43,26 +37,18 @@ func (e event) status() string {
 
 // listEvents answers with the newest first, as the real API does.
 func (c *Cloud) listEvents(r *request) answer {
-	keep, by, field := filter(r, eventFields)
+	keep, field := filter(r, "action")
 	if field != "" {
 		return c.refuseFilter(field)
 	}
 	var found []event
 	for _, e := range c.events {
-		if keep(e.values()) {
+		if keep(values{"action": {e.Kind}}) {
 			found = append(found, e)
 		}
 	}
 	slices.SortFunc(found, func(a, b event) int { return b.id - a.id })
-	return page(c, r, sorted(by, found, event.values), c.showEvent)
-}
-
-func (c *Cloud) getEvent(r *request) answer {
-	e, found := c.events[pathNumber(r, "eventId")-firstEvent]
-	if !found {
-		return c.refuse(notFound)
-	}
-	return ok(c.showEvent(e))
+	return page(c, r, found, c.showEvent)
 }
 
 func (c *Cloud) showEvent(e event) any {

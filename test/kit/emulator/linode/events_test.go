@@ -35,12 +35,10 @@ func TestEventsTellHowOperationsWent(t *testing.T) {
 		}
 		return all
 	}
-	newest := list("")[0].ID
 	for _, row := range []struct{ name, filter, want string }{
 		{"all, the newest first", ``, "volume_create started, volume_detach started, volume_resize failed, volume_attach finished, volume_create finished"},
 		{"one action", `{"action":"volume_attach"}`, "volume_attach finished"},
-		{"since a moment", `{"created":{"+gte":"2000-01-02T03:04:05"},"action":{"+contains":"tach"}}`, "volume_detach started, volume_attach finished"},
-		{"in the order that is asked for", `{"action":{"+neq":"volume_create"},"+order_by":"created","+order":"desc"}`, "volume_detach started, volume_resize failed, volume_attach finished"},
+		{"some actions, in the order that there is", `{"action":{"+contains":"tach"},"+order_by":"created","+order":"desc"}`, "volume_detach started, volume_attach finished"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var got []string
@@ -52,19 +50,12 @@ func TestEventsTellHowOperationsWent(t *testing.T) {
 			}
 		})
 	}
-	attached := list(`{"action":"volume_attach"}`)[0]
-	if e, err := api.GetEvent(t.Context(), attached.ID); err != nil || e.Entity.Label != "pvc-1" || fmt.Sprint(e.SecondaryEntity.ID) != fmt.Sprint(linode) || e.PercentComplete != 100 {
-		t.Errorf("GetEvent() = %+v of %+v and %+v, %v, want the whole attach of pvc-1 to %d", e, e.Entity, e.SecondaryEntity, err, linode)
+	if e := list(`{"action":"volume_attach"}`)[0]; e.Entity.Label != "pvc-1" || fmt.Sprint(e.SecondaryEntity.ID) != fmt.Sprint(linode) || e.PercentComplete != 100 {
+		t.Errorf("the attach is %+v of %+v and %+v, want the whole one of pvc-1 to %d", e, e.Entity, e.SecondaryEntity, linode)
 	}
-	if _, err := api.GetEvent(t.Context(), newest+1); err == nil {
-		t.Error("GetEvent() of what never happened = nil, want not found")
-	}
-	for _, field := range []string{"message", "entity.id", "status"} {
+	for _, field := range []string{"message", "entity.id", "+order_by"} {
 		if _, err := api.ListEvents(t.Context(), &linodego.ListOptions{Filter: fmt.Sprintf(`{%q:1}`, field)}); err == nil {
 			t.Errorf("ListEvents() by %s = nil, want a refusal", field)
 		}
-	}
-	if types, err := api.ListVolumeTypes(t.Context(), nil); err != nil || len(types) != 1 {
-		t.Errorf("ListVolumeTypes() = %+v, %v, want one", types, err)
 	}
 }

@@ -21,27 +21,6 @@ import (
 
 const volumes = "/{apiVersion}/volumes"
 
-func TestAnAnswerCanGetLost(t *testing.T) {
-	for _, inMemory := range []bool{false, true} {
-		for lost, want := range map[faults.Lost]int{faults.LostBefore: 0, faults.LostAfter: 1} {
-			t.Run("lost "+string(lost)+", in memory "+strconv.FormatBool(inMemory), func(t *testing.T) {
-				c, api, _ := start(t, emulator.Options{InMemory: inMemory})
-				c.Arm(emulator.Fault{Method: http.MethodPost, Route: volumes, Effect: faults.Effect{Lost: lost}})
-				v, err := api.CreateVolume(t.Context(), linodego.VolumeCreateOptions{Label: "pvc-1", Region: emulator.DefaultRegion})
-				if err == nil || v != nil {
-					t.Errorf("CreateVolume() = %v, %v, want an error without an answer", v, err)
-				}
-				if got := len(c.Volumes()); got != want {
-					t.Errorf("%d volumes, want %d", got, want)
-				}
-				if stats := c.Stats(); stats.Statuses[0] != 1 || stats.Faults["lost-"+string(lost)] != 1 {
-					t.Errorf("Stats() = %+v, want one cut connection", stats)
-				}
-			})
-		}
-	}
-}
-
 // TestOddAnswers has the answers that the official SDK understands in ways of its own.
 func TestOddAnswers(t *testing.T) {
 	get := emulator.Fault{Method: http.MethodGet, Route: volumes + "/{volumeId}"}
@@ -352,7 +331,7 @@ func TestTheOwnersSide(t *testing.T) {
 		}
 	}
 	patch, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, control+"settings",
-		strings.NewReader(`{"durations": {"attach": "1h"}, "rules": {"texts": {"not_found": "Gone"}}, "limits": ["100/1m create"]}`))
+		strings.NewReader(`{"durations": {"attach": "1h"}, "rules": {"volume_limit": 1}, "limits": ["100/1m create"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,8 +342,8 @@ func TestTheOwnersSide(t *testing.T) {
 		t.Fatalf("PATCH settings = %v, %v", resp, err)
 	}
 	resp.Body.Close()
-	if _, err := api.GetVolume(t.Context(), 7); err == nil || !strings.Contains(err.Error(), "Gone") {
-		t.Errorf("GetVolume() = %v, want the text that was set", err)
+	if _, err := api.CreateVolume(t.Context(), linodego.VolumeCreateOptions{Label: "pvc-2", Region: emulator.DefaultRegion}); err == nil || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("CreateVolume() = %v, want the limit that was set", err)
 	}
 	if resp, body := fetch(t, http.MethodPost, control+"linodes", nil); resp.status != http.StatusOK || !strings.Contains(body, "/linodes/20002") {
 		t.Errorf("POST linodes = %d %s", resp.status, body)

@@ -34,16 +34,15 @@ func (c *Cloud) metadataRoutes(mux *http.ServeMux) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		p := l.plan()
 		if !wantsJSON(r) {
 			w.Header().Set("Content-Type", "text/plain")
-			fmt.Fprintf(w, "id: %d\nlabel: %s\nregion: %s\ntype: %s\nspecs.memory: %d\n", l.ID, l.Label, l.Region, l.Type, p.memory)
+			fmt.Fprintf(w, "id: %d\nlabel: %s\nregion: %s\ntype: %s\nspecs.memory: %d\n", l.ID, l.Label, l.Region, "g6-standard-4", l.MemoryMB)
 			return
 		}
 		writeCompact(w, map[string]any{
-			"id": l.ID, "label": l.Label, "region": l.Region, "type": l.Type, "host_uuid": hostUUID(l),
+			"id": l.ID, "label": l.Label, "region": l.Region, "type": "g6-standard-4", "host_uuid": hostUUID(l),
 			"tags": append([]string{}, l.Tags...), "account_euuid": "4f1b2f3a-0c1d-4e5f-8a9b-0c1d2e3f4a5b",
-			"specs":   map[string]int{"vcpus": p.vcpus, "memory": p.memory, "disk": p.disk, "transfer": 4000, "gpus": 0},
+			"specs":   map[string]int{"vcpus": 4, "memory": l.MemoryMB, "disk": diskMB, "transfer": 4000, "gpus": 0},
 			"backups": map[string]any{"enabled": false, "status": nil}, "image": map[string]string{"id": "linode/ubuntu24.04", "label": "Ubuntu 24.04 LTS"},
 		})
 	})

@@ -44,7 +44,6 @@ type Options struct {
 const (
 	DefaultToken  = "emulator-token"
 	DefaultRegion = "us-ord"
-	DefaultType   = "g6-standard-4"
 )
 
 // Call is a request as Options.Decide sees it.
@@ -126,16 +125,10 @@ type Rules struct {
 	// ConfigSlots is how many devices a boot configuration has, such as 8; 0 means as many as the Linode can have. The
 	// API's description says both.
 	ConfigSlots int `json:"config_slots"`
-	// NoIOReady leaves io_ready out of the answers, as older versions of the API do.
-	NoIOReady bool `json:"no_io_ready"`
 	// RetryAfter adds a Retry-After header to the answers that the rate limit gives.
 	RetryAfter bool `json:"retry_after"`
 	// CopiesHaveTags gives a copy its source's tags. What the API does is not documented.
 	CopiesHaveTags bool `json:"copies_have_tags"`
-	// LabelsRepeat allows several volumes with one label.
-	LabelsRepeat bool `json:"labels_repeat"`
-	// Texts replaces the reasons of refusals, by the names that errors.go gives them.
-	Texts map[string]string `json:"texts"`
 }
 
 // Region is a place.
@@ -156,9 +149,8 @@ type Linode struct {
 	Label  string   `json:"label"`
 	Region string   `json:"region"`
 	Tags   []string `json:"tags"`
-	// Type says how much memory it has; empty means DefaultType. MemoryMB, if not 0, goes before it.
-	Type     string `json:"type"`
-	MemoryMB int    `json:"memory_mb"`
+	// MemoryMB is its memory; 0 means 8 GiB.
+	MemoryMB int `json:"memory_mb"`
 	// Disks is the number of local disks; 0 means two, to boot and to swap, and a negative one none.
 	Disks int `json:"disks"`
 	// Configs is the number of boot configurations; 0 means one.

@@ -24,7 +24,6 @@ func (c *Cloud) SetDurations(d Durations) {
 func (c *Cloud) SetRules(change func(*Rules)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rules.Texts = maps.Clone(c.rules.Texts)
 	change(&c.rules)
 }
 

@@ -23,7 +23,7 @@ const (
 )
 
 // wrongScope answers a token that lacks a scope.
-var wrongScope = refusal{"wrong_scope", http.StatusUnauthorized, "", "Your OAuth token is not authorized to use this endpoint."}
+var wrongScope = refusal{http.StatusUnauthorized, "", "Your OAuth token is not authorized to use this endpoint."}
 
 // mayUse says why the token or its user may not use a route.
 func (c *Cloud) mayUse(need right) *refusal {

@@ -21,9 +21,6 @@ var labelLetters = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 type createRequest struct {
 	Label      string   `json:"label"`
 	Region     string   `json:"region"`
-	LinodeID   int      `json:"linode_id"`
-	ConfigID   int      `json:"config_id"`
-	Persists   *bool    `json:"persist_across_boots"`
 	Size       *int     `json:"size"`
 	Tags       []string `json:"tags"`
 	Encryption string   `json:"encryption"`
@@ -38,8 +35,7 @@ func (c *Cloud) createVolume(r *request) answer {
 	if ask.Size != nil {
 		v.SizeGiB = *ask.Size
 	}
-	attach := attachRequest{LinodeID: ask.LinodeID, ConfigID: ask.ConfigID, Persists: ask.Persists}
-	if why := c.mayCreate(&v, ask.Encryption, attach); why != nil {
+	if why := c.mayCreate(&v, ask.Encryption); why != nil {
 		return c.refuse(*why)
 	}
 	lasts := c.dice.Lasting(kindCreate, v.Label, c.lasts.Create, r.Effect)
@@ -47,15 +43,8 @@ func (c *Cloud) createVolume(r *request) answer {
 	if err != nil {
 		return c.refuse(refusal{status: broken.status, reason: err.Error()})
 	}
-	shown := v
-	if attach.LinodeID != 0 {
-		shown = c.claim(v, attach)
-	}
-	reply := ok(c.showVolume(&c.now, shown))
+	reply := ok(c.showVolume(&c.now, v))
 	c.start(job{kind: kindCreate, volume: v.ID, errored: r.Effect.Errored, ends: c.created}, lasts)
-	if attach.LinodeID != 0 {
-		c.startAttach(shown, attach.LinodeID, r.Effect)
-	}
 	return reply
 }
 
@@ -68,19 +57,14 @@ func (c *Cloud) created(v volume, failed bool) {
 	c.putVolume(v)
 }
 
-// mayCreate says why a volume cannot be made, and fills in its region and encryption.
-func (c *Cloud) mayCreate(v *volume, encryption string, attach attachRequest) *refusal {
+// mayCreate says why a volume cannot be made, and fills in its encryption.
+func (c *Cloud) mayCreate(v *volume, encryption string) *refusal {
 	if why := c.mayName(v.Label); why != nil {
 		return why
-	}
-	if l, found := c.now.linodes[attach.LinodeID]; found && v.Region == "" {
-		v.Region = l.Region
 	}
 	region, known := c.opts.Regions[v.Region]
 	encrypts := slices.Contains(region.Capabilities, BlockStorageEncryption)
 	switch {
-	case v.Region == "" && attach.LinodeID != 0:
-		return &notFound
 	case v.Region == "":
 		return &noRegion
 	case !known:
@@ -99,17 +83,12 @@ func (c *Cloud) mayCreate(v *volume, encryption string, attach attachRequest) *r
 		return &restricted
 	}
 	v.Encrypted = encryption == "enabled" || encryption == "" && encrypts && !c.rules.PlainByDefault
-	if attach.LinodeID != 0 {
-		if why := c.mayAttach(*v, attach); why != nil {
-			return why
-		}
-	}
 	return c.mayGrow(v.SizeGiB, 1)
 }
 
 // mayName says why a volume cannot have a label.
 func (c *Cloud) mayName(label string) *refusal {
-	if !c.rules.LabelsRepeat && len(c.now.volumeList(func(v volume) bool { return v.Label == label })) > 0 {
+	if len(c.now.volumeList(func(v volume) bool { return v.Label == label })) > 0 {
 		return &taken
 	}
 	return checkLabel(label)
@@ -165,19 +144,12 @@ func (c *Cloud) addVolume(v volume, source *volume, lasts time.Duration) (volume
 
 func (c *Cloud) listVolumes(r *request) answer {
 	view := c.view(r.Effect)
-	keep, by, field := filter(r, volumeFields)
+	keep, field := filter(r, "label")
 	if field != "" {
 		return c.refuseFilter(field)
 	}
-	found := sorted(by, view.volumeList(func(v volume) bool { return keep(volumeValues(v)) }), volumeValues)
+	found := view.volumeList(func(v volume) bool { return keep(values{"label": {v.Label}}) })
 	return page(c, r, found, func(v volume) any { return c.showVolume(view, v) })
-}
-
-// listVolumeTypes answers with what a volume costs.
-func (c *Cloud) listVolumeTypes(r *request) answer {
-	return page(c, r, []map[string]any{{
-		"id": "volume", "label": "Storage Volume", "price": map[string]float64{"hourly": 0.0015, "monthly": 0.1}, "region_prices": []any{}, "transfer": 0,
-	}}, func(kind map[string]any) any { return kind })
 }
 
 func (c *Cloud) getVolume(r *request) answer {

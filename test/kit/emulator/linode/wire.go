@@ -16,7 +16,7 @@ type wireVolume struct {
 	LinodeID       *int     `json:"linode_id"`
 	LinodeLabel    *string  `json:"linode_label"`
 	FilesystemPath string   `json:"filesystem_path"`
-	IOReady        *bool    `json:"io_ready,omitempty"`
+	IOReady        bool     `json:"io_ready"`
 	Tags           []string `json:"tags"`
 	HardwareType   string   `json:"hardware_type"`
 	Encryption     string   `json:"encryption"`
@@ -38,7 +38,7 @@ func (c *Cloud) showVolume(s *state, v volume) wireVolume {
 	shown := wireVolume{
 		ID: v.ID, Label: v.Label, Status: v.Status, Size: v.SizeGiB, Region: v.Region, FilesystemPath: byID(v.Label),
 		Tags: append([]string{}, v.Tags...), HardwareType: "nvme", Encryption: "disabled",
-		Created: stamp(v.Created), Updated: stamp(v.Updated),
+		IOReady: v.IOReady, Created: stamp(v.Created), Updated: stamp(v.Updated),
 	}
 	if v.Encrypted {
 		shown.Encryption = "enabled"
@@ -47,20 +47,19 @@ func (c *Cloud) showVolume(s *state, v volume) wireVolume {
 		label := s.linodes[v.Linode].Label
 		shown.LinodeID, shown.LinodeLabel = &v.Linode, &label
 	}
-	if !c.rules.NoIOReady {
-		shown.IOReady = &v.IOReady
-	}
 	return shown
 }
 
+// diskMB is the local storage of each Linode.
+const diskMB = 160 << 10
+
 func showLinode(l Linode) any {
-	p := l.plan()
 	return map[string]any{
-		"id": l.ID, "label": l.Label, "region": l.Region, "type": l.Type, "status": l.Status, "group": "",
+		"id": l.ID, "label": l.Label, "region": l.Region, "type": "g6-standard-4", "status": l.Status, "group": "",
 		"tags": append([]string{}, l.Tags...), "created": long, "updated": long, "image": "linode/ubuntu24.04",
 		"hypervisor": "kvm", "watchdog_enabled": true, "has_user_data": false, "host_uuid": hostUUID(l), "lke_cluster_id": nil,
 		"ipv4": []string{"192.0.2." + strconv.Itoa(l.ID%250+1)}, "ipv6": nil, "placement_group": nil, "capabilities": []string{},
-		"specs":   map[string]int{"disk": p.disk, "memory": p.memory, "vcpus": p.vcpus, "gpus": 0, "transfer": 4000},
+		"specs":   map[string]int{"disk": diskMB, "memory": l.MemoryMB, "vcpus": 4, "gpus": 0, "transfer": 4000},
 		"alerts":  map[string]int{"cpu": 360, "io": 10000, "network_in": 10, "network_out": 10, "transfer_quota": 80},
 		"backups": map[string]any{"enabled": false, "available": false, "schedule": map[string]any{"day": nil, "window": nil}},
 	}
@@ -71,16 +70,6 @@ func hostUUID(l Linode) string { return "3a3ddd59d9a78bb8de041391075df44de6" + p
 func pad(id int) string {
 	text := "00000" + strconv.Itoa(id)
 	return text[len(text)-6:]
-}
-
-func showPlan(p plan) any {
-	return map[string]any{
-		"id": p.id, "label": p.label, "class": p.class, "memory": p.memory, "disk": p.disk, "vcpus": p.vcpus, "gpus": 0,
-		"transfer": 4000, "network_out": 4000, "successor": nil, "price": map[string]float64{"hourly": 0.072, "monthly": 48},
-		"region_prices": []any{}, "addons": map[string]any{"backups": map[string]any{
-			"price": map[string]float64{"hourly": 0.015, "monthly": 10}, "region_prices": []any{},
-		}},
-	}
 }
 
 func (c *Cloud) showRegion(id string) any {
