@@ -99,7 +99,7 @@ func (c *Cloud) mayResize(v volume, size int) *problem {
 func (c *Cloud) isFree(a action) *problem {
 	sameDroplet := func(other *action) bool { return a.droplet != 0 && other.droplet == a.droplet }
 	switch {
-	case !c.rules.ParallelActions && c.pending(sameDroplet):
+	case c.pending(sameDroplet):
 		return &pendingEvent
 	case c.pending(func(other *action) bool { return other.volume == a.volume }):
 		return &volumePending
@@ -222,14 +222,6 @@ func (c *Cloud) listVolumeActions(r *request) answer {
 		return refuse(notFound, r.ID)
 	}
 	return page(r, "actions", view.actionList(func(a action) bool { return a.volume == id }), c.showAction)
-}
-
-func (c *Cloud) getVolumeAction(r *request) answer {
-	a, found := c.view(r.Effect).action(pathNumber(r, "action_id"))
-	if !found || a.volume != r.PathValue("volume_id") {
-		return refuse(notFound, r.ID)
-	}
-	return reply(http.StatusOK, map[string]any{"action": c.showAction(a)}, r.ID)
 }
 
 func (c *Cloud) listActions(r *request) answer {

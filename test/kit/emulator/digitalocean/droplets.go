@@ -108,25 +108,9 @@ func (c *Cloud) getDroplet(r *request) answer {
 
 func (c *Cloud) listDroplets(r *request) answer {
 	view := c.view(r.Effect)
-	name, tag := r.URL.Query().Get("name"), r.URL.Query().Get("tag_name")
-	var found []Droplet
-	for _, id := range slices.Sorted(maps.Keys(view.droplets)) {
-		d := view.droplets[id]
-		if (name == "" || d.Name == name) && (tag == "" || slices.Contains(d.Tags, tag)) {
-			found = append(found, d)
-		}
-	}
-	return page(r, "droplets", found, func(d Droplet) map[string]any { return c.showDroplet(view, d) })
+	return page(r, "droplets", slices.Sorted(maps.Keys(view.droplets)), func(id int) map[string]any { return c.showDroplet(view, view.droplets[id]) })
 }
 
 func (c *Cloud) listRegions(r *request) answer {
 	return page(r, "regions", slices.Sorted(maps.Keys(c.opts.Regions)), c.region)
-}
-
-func (c *Cloud) getAccount(r *request) answer {
-	return reply(http.StatusOK, map[string]any{"account": map[string]any{
-		"droplet_limit": 25, "floating_ip_limit": 5, "email": "operator@example.com", "name": "Operator",
-		"uuid": "b6fc48dbf6d9906cace5f3c78dc9851e757381ef", "email_verified": true, "status": "active", "status_message": "",
-		"volume_limit": c.rules.VolumeLimit,
-	}}, r.ID)
 }

@@ -33,7 +33,6 @@ var (
 	badVolumeName    = unprocessable("name must be lower case letters, digits and hyphens, begin with a letter and have at most 64 characters") // assumed
 	badVolumeSize    = unprocessable("size_gigabytes must be between 1 and 16384")                                                              // assumed
 	badVolumeShrink  = unprocessable("size_gigabytes must be larger than the current size")                                                     // assumed
-	badFilesystem    = unprocessable("filesystem_type or filesystem_label is invalid")                                                          // assumed
 	badTag           = unprocessable("tag names can contain letters, numbers, colons, dashes and underscores")                                  // assumed
 	badSnapshotName  = unprocessable("name is required")                                                                                        // assumed
 	badActionType    = unprocessable("type must be attach, detach or resize")                                                                   // assumed

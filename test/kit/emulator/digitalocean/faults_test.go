@@ -76,7 +76,7 @@ func TestChanceIsRepeatable(t *testing.T) {
 		c, api, _ := start(t, emulator.Options{Seed: seed, InMemory: true})
 		c.Arm(emulator.Fault{Probability: 0.5, Effect: faults.Effect{Status: 500}})
 		for range 40 {
-			_, resp, _ := api.Account.Get(t.Context())
+			_, resp, _ := api.Regions.List(t.Context(), nil)
 			all += strconv.Itoa(resp.StatusCode/100) + " "
 		}
 		return all
@@ -194,7 +194,7 @@ func TestRateLimits(t *testing.T) {
 	simulated(t, emulator.Options{Limits: []rest.Limit{{Requests: 3, Window: time.Minute}, {Requests: 5, Window: time.Hour}}},
 		func(t *testing.T, c *emulator.Cloud, api *godo.Client) {
 			look := func() (int, http.Header) {
-				_, resp, _ := api.Account.Get(t.Context())
+				_, resp, _ := api.Regions.List(t.Context(), nil)
 				return resp.StatusCode, resp.Header
 			}
 			begin := time.Now()
@@ -233,17 +233,17 @@ func TestTimeCanRunFaster(t *testing.T) {
 	simulated(t, emulator.Options{Speed: 60, Limits: []rest.Limit{{Requests: 1, Window: time.Minute}}, Rules: emulator.Rules{
 		SnapshotInterval: clock.Fixed(10 * time.Minute),
 	}}, func(t *testing.T, _ *emulator.Cloud, api *godo.Client) {
-		_, resp, err := api.Account.Get(t.Context())
+		_, resp, err := api.Regions.List(t.Context(), nil)
 		if err != nil || resp.Header.Get("Ratelimit-Reset") != strconv.FormatInt(time.Now().Add(time.Second).Unix(), 10) {
-			t.Errorf("Account.Get() = %v, %v, want a reset in one second of the client", resp.Header, err)
+			t.Errorf("Regions.List() = %v, %v, want a reset in one second of the client", resp.Header, err)
 		}
-		_, resp, _ = api.Account.Get(t.Context())
+		_, resp, _ = api.Regions.List(t.Context(), nil)
 		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" {
 			t.Errorf("second request = %d %v, want it refused for one second of the client", resp.StatusCode, resp.Header)
 		}
 		time.Sleep(time.Second)
-		if _, _, err := api.Account.Get(t.Context()); err != nil {
-			t.Errorf("Account.Get() one second later = %v", err)
+		if _, _, err := api.Regions.List(t.Context(), nil); err != nil {
+			t.Errorf("Regions.List() one second later = %v", err)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package digitalocean
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -30,19 +29,4 @@ func (c *Cloud) metadataRoutes(mux *http.ServeMux) {
 	}
 	serve("/v1/id", text(func(d Droplet) string { return strconv.Itoa(d.ID) }))
 	serve("/v1/region", text(func(d Droplet) string { return d.Region }))
-	serve("/v1/hostname", text(func(d Droplet) string { return d.Name }))
-	serve("/v1/{$}", text(func(Droplet) string { return "id\nhostname\nregion\n" }))
-	serve("/v1", func(w http.ResponseWriter, _ Droplet) {
-		w.Header().Set("Location", "v1/") // wherever the service is mounted
-		w.WriteHeader(http.StatusMovedPermanently)
-	})
-	serve("/v1.json", func(w http.ResponseWriter, d Droplet) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{ // a client that went away needs no answer
-			"droplet_id": d.ID, "hostname": d.Name, "region": d.Region, "tags": append([]string{}, d.Tags...), "public_keys": []string{},
-			"interfaces": map[string]any{}, "dns": map[string]any{"nameservers": []string{"67.207.67.3"}},
-			"floating_ip": map[string]any{"ipv4": map[string]any{"active": false}}, "features": map[string]any{"dhcp_enabled": false},
-			"user_data": "", "vendor_data": "",
-		})
-	})
 }

@@ -96,8 +96,6 @@ type Rules struct {
 	// ChangeOnAccept shows an action's change when it is accepted, not when it has completed, and takes it back when it
 	// fails.
 	ChangeOnAccept bool `json:"change_on_accept"`
-	// ParallelActions allows more than one action at a time on a droplet.
-	ParallelActions bool `json:"parallel_actions"`
 	// ResizeRefused refuses to resize attached volumes on every droplet.
 	ResizeRefused bool `json:"resize_refused"`
 	// Scopes are those of the token, separated by spaces; empty means that it has full access.

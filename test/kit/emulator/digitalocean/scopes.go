@@ -8,10 +8,9 @@ import (
 
 // The scopes that a request needs because of what is in it, besides those of its route.
 const (
-	scopeReadTags       = "tag:read"
-	scopeCreateTags     = "tag:create"
-	scopeUpdateVolume   = "block_storage:update"
-	scopeUpdateSnapshot = "block_storage_snapshot:update"
+	scopeReadTags     = "tag:read"
+	scopeCreateTags   = "tag:create"
+	scopeUpdateVolume = "block_storage:update"
 )
 
 // The scopes that docs/backends/digitalocean.md asks for.

@@ -72,10 +72,8 @@ func (c *Cloud) listVolumeSnapshots(r *request) answer {
 }
 
 func (c *Cloud) listSnapshots(r *request) answer {
-	kind, region := r.URL.Query().Get("resource_type"), r.URL.Query().Get("region")
-	found := c.view(r.Effect).snapshotList(func(s snapshot) bool {
-		return (kind == "" || kind == "volume") && (region == "" || s.Region == region)
-	})
+	kind := r.URL.Query().Get("resource_type")
+	found := c.view(r.Effect).snapshotList(func(snapshot) bool { return kind == "" || kind == "volume" })
 	return page(r, "snapshots", found, c.showSnapshot)
 }
 

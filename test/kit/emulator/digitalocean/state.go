@@ -12,9 +12,7 @@ import (
 // that an older view can keep them.
 type volume struct {
 	Volume
-	number          int // order of creation
-	filesystemType  string
-	filesystemLabel string
+	number int // order of creation
 }
 
 type snapshot struct {

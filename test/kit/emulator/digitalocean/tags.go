@@ -2,7 +2,6 @@ package digitalocean
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"slices"
 )
@@ -37,77 +36,34 @@ func (c *Cloud) createTag(r *request) answer {
 	return reply(http.StatusCreated, map[string]any{"tag": c.showTag(ask.Name)}, r.ID)
 }
 
-func (c *Cloud) listTags(r *request) answer {
-	return page(r, "tags", slices.Sorted(maps.Keys(c.now.tags)), c.showTag)
-}
-
-func (c *Cloud) getTag(r *request) answer {
-	name := r.PathValue("tag_id")
-	if !c.now.tags[name] {
-		return refuse(notFound, r.ID)
-	}
-	return reply(http.StatusOK, map[string]any{"tag": c.showTag(name)}, r.ID)
-}
-
-func (c *Cloud) deleteTag(r *request) answer {
-	name := r.PathValue("tag_id")
-	if !c.now.tags[name] {
-		return refuse(notFound, r.ID)
-	}
-	delete(c.now.tags, name)
-	for _, v := range c.now.volumeList(func(v volume) bool { return slices.Contains(v.Tags, name) }) {
-		v.Tags = without(v.Tags, name)
-		c.putVolume(v)
-	}
-	for _, s := range c.now.snapshotList(func(s snapshot) bool { return slices.Contains(s.Tags, name) }) {
-		s.Tags = without(s.Tags, name)
-		c.putSnapshot(s)
-	}
-	return reply(http.StatusNoContent, nil, r.ID)
-}
-
 func (c *Cloud) tagResources(r *request) answer {
 	return c.retag(r, func(tags []string, name string) []string { return append(without(tags, name), name) })
 }
 
 func (c *Cloud) untagResources(r *request) answer { return c.retag(r, without) }
 
-// updateScopes are what changing the tags of a resource needs besides the route's scope.
-var updateScopes = map[string]string{"volume": scopeUpdateVolume, "volume_snapshot": scopeUpdateSnapshot}
-
-// retag changes the tags of the named resources, all of them or none.
+// retag changes the tags of the named volumes, all of them or none.
 func (c *Cloud) retag(r *request, change func(tags []string, name string) []string) answer {
 	name := r.PathValue("tag_id")
 	var ask tagged
 	if err := json.Unmarshal(r.Body, &ask); err != nil {
 		return refuse(badRequestBody, r.ID)
 	}
-	for _, resource := range ask.Resources {
-		if !c.may(updateScopes[resource.Type]) {
-			return refuse(unscoped, r.ID)
-		}
+	if len(ask.Resources) > 0 && !c.may(scopeUpdateVolume) {
+		return refuse(unscoped, r.ID)
 	}
 	if !c.now.tags[name] {
 		return refuse(notFound, r.ID)
 	}
 	for _, resource := range ask.Resources {
-		_, isVolume := c.now.volumes[resource.ID]
-		_, isSnapshot := c.now.snapshots[resource.ID]
-		found := resource.Type == "volume" && isVolume || resource.Type == "volume_snapshot" && isSnapshot
-		if !found {
+		if _, found := c.now.volumes[resource.ID]; !found || resource.Type != "volume" {
 			return refuse(notFound, r.ID)
 		}
 	}
 	for _, resource := range ask.Resources {
-		if resource.Type == "volume" {
-			v := c.now.volumes[resource.ID]
-			v.Tags = change(v.Tags, name)
-			c.putVolume(v)
-		} else {
-			s := c.now.snapshots[resource.ID]
-			s.Tags = change(s.Tags, name)
-			c.putSnapshot(s)
-		}
+		v := c.now.volumes[resource.ID]
+		v.Tags = change(v.Tags, name)
+		c.putVolume(v)
 	}
 	return reply(http.StatusNoContent, nil, r.ID)
 }

@@ -17,16 +17,14 @@ var (
 
 const largestVolume = 16384
 
-// createRequest has all fields that clients send; empty texts and null mean the same as no field.
+// createRequest has the fields that the drivers send; empty texts and null mean the same as no field.
 type createRequest struct {
-	Name            string   `json:"name"`
-	SizeGigabytes   int      `json:"size_gigabytes"`
-	Region          string   `json:"region"`
-	Description     string   `json:"description"`
-	SnapshotID      string   `json:"snapshot_id"`
-	FilesystemType  string   `json:"filesystem_type"`
-	FilesystemLabel string   `json:"filesystem_label"`
-	Tags            []string `json:"tags"`
+	Name          string   `json:"name"`
+	SizeGigabytes int      `json:"size_gigabytes"`
+	Region        string   `json:"region"`
+	Description   string   `json:"description"`
+	SnapshotID    string   `json:"snapshot_id"`
+	Tags          []string `json:"tags"`
 }
 
 func (c *Cloud) createVolume(r *request) answer {
@@ -34,13 +32,10 @@ func (c *Cloud) createVolume(r *request) answer {
 	if err := json.Unmarshal(r.Body, &ask); err != nil {
 		return refuse(badRequestBody, r.ID)
 	}
-	v := volume{
-		Volume: Volume{
-			Name: ask.Name, Region: ask.Region, Description: ask.Description, SizeGiB: ask.SizeGigabytes, Tags: ask.Tags,
-			SnapshotID: ask.SnapshotID,
-		},
-		filesystemType: ask.FilesystemType, filesystemLabel: ask.FilesystemLabel,
-	}
+	v := volume{Volume: Volume{
+		Name: ask.Name, Region: ask.Region, Description: ask.Description, SizeGiB: ask.SizeGigabytes, Tags: ask.Tags,
+		SnapshotID: ask.SnapshotID,
+	}}
 	if why := c.mayCreate(&v); why != nil {
 		return refuse(*why, r.ID)
 	}
@@ -69,8 +64,6 @@ func (c *Cloud) mayCreate(v *volume) *problem {
 		return &noStorage
 	case v.SizeGiB < 1 && v.SnapshotID == "" || v.SizeGiB > largestVolume || v.SizeGiB < 0:
 		return &badVolumeSize
-	case !c.goodFilesystem(v):
-		return &badFilesystem
 	case slices.ContainsFunc(v.Tags, func(tag string) bool { return !tagName.MatchString(tag) }):
 		return &badTag
 	}
@@ -91,12 +84,6 @@ func (c *Cloud) mayCreate(v *volume) *problem {
 		return &volumeNameTaken
 	}
 	return c.mayGrow(v.SizeGiB, 1)
-}
-
-func (c *Cloud) goodFilesystem(v *volume) bool {
-	longest := map[string]int{"": 0, "ext4": 16, "xfs": 12}
-	most, known := longest[v.filesystemType]
-	return known && len(v.filesystemLabel) <= most
 }
 
 // mayGrow says why the account cannot have so many more GiB in so many more volumes.
@@ -133,10 +120,8 @@ func (c *Cloud) named(name, region string) []volume {
 }
 
 func (c *Cloud) listVolumes(r *request) answer {
-	name, region := r.URL.Query().Get("name"), r.URL.Query().Get("region")
-	found := c.view(r.Effect).volumeList(func(v volume) bool {
-		return (name == "" || v.Name == name) && (region == "" || v.Region == region)
-	})
+	name := r.URL.Query().Get("name")
+	found := c.view(r.Effect).volumeList(func(v volume) bool { return name == "" || v.Name == name })
 	return page(r, "volumes", found, c.showVolume)
 }
 
@@ -153,18 +138,6 @@ func (c *Cloud) deleteVolume(r *request) answer {
 	if !found {
 		return refuse(notFound, r.ID)
 	}
-	return c.dropVolume(r, v)
-}
-
-func (c *Cloud) deleteVolumeByName(r *request) answer {
-	found := c.named(r.URL.Query().Get("name"), r.URL.Query().Get("region"))
-	if len(found) == 0 {
-		return refuse(notFound, r.ID)
-	}
-	return c.dropVolume(r, found[0])
-}
-
-func (c *Cloud) dropVolume(r *request, v volume) answer {
 	if v.DropletID != 0 || c.pending(func(a *action) bool { return a.volume == v.ID }) {
 		return refuse(volumeAttached, r.ID)
 	}

@@ -71,8 +71,7 @@ func (c *Cloud) showVolume(v volume) wireVolume {
 	}
 	return wireVolume{
 		ID: v.ID, Name: v.Name, Region: c.region(v.Region), Description: v.Description, SizeGigabytes: v.SizeGiB,
-		DropletIDs: droplets, CreatedAt: stamp(v.Created), FilesystemType: v.filesystemType,
-		FilesystemLabel: v.filesystemLabel, Tags: c.shownTags(v.Tags),
+		DropletIDs: droplets, CreatedAt: stamp(v.Created), Tags: c.shownTags(v.Tags),
 	}
 }
 
