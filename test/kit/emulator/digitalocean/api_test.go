@@ -153,24 +153,6 @@ func TestAnActionsChangeCanShowEarly(t *testing.T) {
 	}
 }
 
-func TestADropletThatIsGoneLosesItsVolumes(t *testing.T) {
-	c, api, droplet := start(t, emulator.Options{})
-	v := mustCreate(t, api, "pvc-1")
-	mustAttach(t, api, v.ID, droplet)
-	c.Hold(v.ID)
-	c.RemoveDroplet(droplet, 100*time.Millisecond)
-	if got := c.Violations(); len(got) != 0 {
-		t.Errorf("Violations() = %+v, want none: who used the volume is gone with the droplet", got)
-	}
-	if _, resp, err := api.Droplets.Get(t.Context(), droplet); err == nil || resp.StatusCode != http.StatusNotFound {
-		t.Errorf("Droplets.Get() = %v, want 404", err)
-	}
-	if now, _ := c.Volume(v.ID); now.DropletID != droplet {
-		t.Errorf("volume = %+v, want its record to lag behind", now)
-	}
-	waitFor(t, "the volume is free", func() bool { now, _ := c.Volume(v.ID); return now.DropletID == 0 })
-}
-
 func TestARunningActionFailsWithItsDroplet(t *testing.T) {
 	c, api, droplet := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(time.Hour))})
 	v := mustCreate(t, api, "pvc-1")
@@ -178,28 +160,6 @@ func TestARunningActionFailsWithItsDroplet(t *testing.T) {
 	c.RemoveDroplet(droplet, 0)
 	if now, _, err := api.Actions.Get(t.Context(), a.ID); err != nil || now.Status != "errored" {
 		t.Errorf("action = %+v, %v, want it errored", now, err)
-	}
-}
-
-func TestADetachOfWhatIsInUseIsSeen(t *testing.T) {
-	c, api, droplet := start(t, emulator.Options{})
-	v := mustCreate(t, api, "pvc-1")
-	detach := func() {
-		t.Helper()
-		mustAttach(t, api, v.ID, droplet)
-		if _, _, err := api.StorageActions.DetachByDropletID(t.Context(), v.ID, droplet); err != nil {
-			t.Fatal(err)
-		}
-	}
-	release := c.Hold(v.ID)
-	detach()
-	if got := c.Violations(); len(got) != 1 || got[0].Volume != v.ID || got[0].Droplet != droplet {
-		t.Errorf("Violations() = %+v, want the detach", got)
-	}
-	release()
-	detach()
-	if got := c.Violations(); len(got) != 1 {
-		t.Errorf("Violations() = %+v, want no second one", got)
 	}
 }
 

@@ -1,8 +1,6 @@
 package digitalocean_test
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -90,27 +88,6 @@ func TestChanceIsRepeatable(t *testing.T) {
 	}
 }
 
-func TestAListCanBeStale(t *testing.T) {
-	c, api, droplet := start(t, emulator.Options{})
-	v := mustCreate(t, api, "pvc-1")
-	mustAttach(t, api, v.ID, droplet)
-	c.Arm(emulator.Fault{Method: http.MethodGet, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{StaleChanges: 2}})
-	list := func() []godo.Volume {
-		all, _, err := api.Storage.ListVolumes(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	// The attach made three changes: the action began, the volume has it, the action ended.
-	if all := list(); len(all) != 1 || len(all[0].DropletIDs) != 0 {
-		t.Errorf("stale list = %+v, want the volume still free", all)
-	}
-	if all := list(); len(all) != 1 || len(all[0].DropletIDs) != 1 {
-		t.Errorf("list = %+v, want the volume attached", all)
-	}
-}
-
 // simulated runs f in simulated time with an account in memory.
 func simulated(t *testing.T, opts emulator.Options, f func(t *testing.T, c *emulator.Cloud, api *godo.Client)) {
 	t.Helper()
@@ -118,34 +95,6 @@ func simulated(t *testing.T, opts emulator.Options, f func(t *testing.T, c *emul
 		opts.InMemory = true
 		c := emulator.Start(t, opts)
 		f(t, c, client(t, c))
-	})
-}
-
-func TestAListCanBeStaleByTime(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, api *godo.Client) {
-		mustCreate(t, api, "pvc-1")
-		time.Sleep(time.Minute)
-		mustCreate(t, api, "pvc-2")
-		c.Arm(emulator.Fault{Route: "/v2/volumes", Effect: faults.Effect{StaleAge: clock.Fixed(30 * time.Second)}})
-		if all, _, err := api.Storage.ListVolumes(t.Context(), nil); err != nil || len(all) != 1 || all[0].Name != "pvc-1" {
-			t.Errorf("ListVolumes() = %+v, %v, want the volumes of 30 s ago", all, err)
-		}
-	})
-}
-
-func TestACallerThatGivesUpStopsNothing(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, api *godo.Client) {
-		c.Arm(emulator.Fault{Method: http.MethodPost, Times: 1, Effect: faults.Effect{Delay: clock.Fixed(time.Minute)}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, _, err := api.Storage.CreateVolume(ctx, &godo.VolumeCreateRequest{Name: "pvc-1", Region: "fra1", SizeGigaBytes: 1})
-		if !errors.Is(err, context.DeadlineExceeded) || len(c.Volumes()) != 0 {
-			t.Errorf("CreateVolume() = %v with volumes %v, want a deadline and nothing made yet", err, c.Volumes())
-		}
-		time.Sleep(2 * time.Minute)
-		if len(c.Volumes()) != 1 {
-			t.Errorf("volumes = %v, want the one that landed late", c.Volumes())
-		}
 	})
 }
 
@@ -246,32 +195,4 @@ func TestTimeCanRunFaster(t *testing.T) {
 			t.Errorf("Regions.List() one second later = %v", err)
 		}
 	})
-}
-
-func TestATestDecidesAboutEachRequest(t *testing.T) {
-	var calls []emulator.Call
-	opts := emulator.Options{Droplets: 1, Decide: func(call emulator.Call) faults.Effect {
-		calls = append(calls, call)
-		if call.Action == "detach" {
-			return faults.Effect{Status: http.StatusForbidden}
-		}
-		return faults.Effect{}
-	}}
-	simulated(t, opts, func(t *testing.T, c *emulator.Cloud, api *godo.Client) {
-		v := mustCreate(t, api, "pvc-1")
-		mustAttach(t, api, v.ID, c.Droplets()[0])
-		_, resp, _ := api.StorageActions.DetachByDropletID(t.Context(), v.ID, c.Droplets()[0])
-		if resp.StatusCode != http.StatusForbidden || c.Stats().Faults["status-403"] != 1 {
-			t.Errorf("detach = %d, faults %v, want the refusal", resp.StatusCode, c.Stats().Faults)
-		}
-	})
-	route := "/v2/volumes/{volume_id}/actions"
-	want := []emulator.Call{
-		{Method: "POST", Route: "/v2/volumes", Volume: "pvc-1"},
-		{Method: "POST", Route: route, Action: "attach", Volume: "pvc-1"},
-		{Method: "POST", Route: route, Action: "detach", Volume: "pvc-1"},
-	}
-	if len(calls) != len(want) || calls[0] != want[0] || calls[1] != want[1] || calls[2] != want[2] {
-		t.Errorf("calls = %+v, want %+v", calls, want)
-	}
 }

@@ -193,20 +193,6 @@ func TestADetachEndsTheAttachThatIsRunning(t *testing.T) {
 	})
 }
 
-func TestADeviceThatIsTakenWhileInUseIsAViolation(t *testing.T) {
-	c, api, linode := start(t, emulator.Options{})
-	v := mustCreate(t, api, "pvc-1")
-	mustAttach(t, api, v.ID, linode)
-	release := c.Hold(v.ID)
-	if err := api.DetachVolume(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
-	release()
-	if got := c.Violations(); len(got) != 1 || got[0].Volume != v.ID || got[0].Linode != linode {
-		t.Errorf("Violations() = %+v, want one of volume %d", got, v.ID)
-	}
-}
-
 func TestListsAreFilteredAndPaged(t *testing.T) {
 	c, api, linode := start(t, emulator.Options{})
 	for _, label := range []string{"b-1", "a-1", "c-1"} {

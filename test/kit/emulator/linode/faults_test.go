@@ -119,41 +119,6 @@ func TestAFailedDeleteLeavesNothingUnderWay(t *testing.T) {
 	})
 }
 
-func TestAListCanBeStale(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, linode int) {
-		v := mustCreate(t, api, "pvc-1")
-		time.Sleep(time.Minute)
-		mustAttach(t, api, v.ID, linode)
-		c.Arm(emulator.Fault{Route: volumes, Times: 1, Effect: faults.Effect{StaleAge: clock.Fixed(time.Second)}})
-		// An attach is two changes: the Linode is claimed, the device is there.
-		c.Arm(emulator.Fault{Route: volumes, Times: 1, Effect: faults.Effect{StaleChanges: 1}})
-		for _, want := range []string{"active", "active attached", "active attached ready"} {
-			all, err := api.ListVolumes(t.Context(), nil)
-			if err != nil || len(all) != 1 || stands(&all[0]) != want {
-				t.Errorf("ListVolumes() = %+v, %v, want one %q", all, err, want)
-			}
-		}
-	})
-}
-
-func TestDecideStrikes(t *testing.T) {
-	var calls []emulator.Call
-	c, api, linode := start(t, emulator.Options{Decide: func(call emulator.Call) faults.Effect {
-		calls = append(calls, call)
-		if call.Action == "attach" {
-			return faults.Effect{Status: http.StatusInternalServerError}
-		}
-		return faults.Effect{}
-	}})
-	v := mustCreate(t, api, "pvc-1")
-	if _, err := attach(t.Context(), api, v.ID, linode); !linodego.ErrHasStatus(err, http.StatusInternalServerError) {
-		t.Errorf("AttachVolume() = %v, want 500", err)
-	}
-	if len(calls) != 2 || calls[0].Volume != "pvc-1" || calls[1].Volume != "pvc-1" || c.Stats().Faults["status-500"] != 1 {
-		t.Errorf("calls = %+v, faults %v", calls, c.Stats().Faults)
-	}
-}
-
 func TestEachRouteHasItsLimit(t *testing.T) {
 	simulated(t, emulator.Options{Limits: emulator.RealLimits()}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, _ int) {
 		first := mustCreate(t, api, "pvc-0")
@@ -301,54 +266,4 @@ func TestAMetadataTokenEnds(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
-}
-
-func TestADestroyedLinodeFreesItsVolumes(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, linode int) {
-		v := mustCreate(t, api, "pvc-1")
-		mustAttach(t, api, v.ID, linode)
-		c.RemoveLinode(linode, time.Minute)
-		if got := stands(mustSee(t, api, v.ID)); got != "active attached ready" {
-			t.Errorf("volume is %q, want the record to lag", got)
-		}
-		time.Sleep(time.Minute + time.Second)
-		if got := stands(mustSee(t, api, v.ID)); got != "active" {
-			t.Errorf("volume is %q, want it free", got)
-		}
-	})
-}
-
-func TestTheOwnersSide(t *testing.T) {
-	c, api, _ := start(t, emulator.Options{})
-	control := c.URL + "/_emulator/"
-	mustCreate(t, api, "pvc-1")
-	for _, row := range []struct{ path, want string }{
-		{"stats", `"writes": 1`}, {"volumes", `"label": "pvc-1"`}, {"linodes", "20001"}, {"operations", "volume_create"},
-		{"violations", "null"}, {"faults", "[]"}, {"settings", `"attach": "0s"`}, {"exchanges", `"status": 200`}, {"contract", "mismatches"},
-	} {
-		if resp, body := fetch(t, http.MethodGet, control+row.path, nil); resp.status != http.StatusOK || !strings.Contains(body, row.want) {
-			t.Errorf("GET %s = %d %s, want %s in it", row.path, resp.status, body, row.want)
-		}
-	}
-	patch, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, control+"settings",
-		strings.NewReader(`{"durations": {"attach": "1h"}, "rules": {"volume_limit": 1}, "limits": ["100/1m create"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := transport.RoundTrip(patch)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("PATCH settings = %v, %v", resp, err)
-	}
-	resp.Body.Close()
-	if _, err := api.CreateVolume(t.Context(), linodego.VolumeCreateOptions{Label: "pvc-2", Region: emulator.DefaultRegion}); err == nil || !strings.Contains(err.Error(), "limit") {
-		t.Errorf("CreateVolume() = %v, want the limit that was set", err)
-	}
-	if resp, body := fetch(t, http.MethodPost, control+"linodes", nil); resp.status != http.StatusOK || !strings.Contains(body, "/linodes/20002") {
-		t.Errorf("POST linodes = %d %s", resp.status, body)
-	}
-	if resp, _ := fetch(t, http.MethodDelete, control+"linodes/20002", nil); resp.status != http.StatusOK || len(c.Linodes()) != 1 {
-		t.Errorf("DELETE linodes/20002 = %d, %v are left", resp.status, c.Linodes())
-	}
 }

@@ -1,18 +1,11 @@
 package yandex_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"google.golang.org/grpc/codes"
-
-	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
@@ -67,85 +60,5 @@ func TestTheMetadataServiceTellsAMachineWhoItIs(t *testing.T) {
 	}
 	if got := c.Stats().Reads; got != 0 {
 		t.Errorf("%d reads, want none: metadata does not count", got)
-	}
-}
-
-func TestTheOwnerSeesAndChangesTheFolder(t *testing.T) {
-	c, a, instance := start(t, emulator.Options{})
-	control := c.URL + "/_emulator/"
-	disk := mustCreate(t, a, "pvc-1")
-	read := func(path string, into any) {
-		t.Helper()
-		code, body := web(t, http.MethodGet, control+path, "")
-		if err := json.Unmarshal([]byte(body), into); code != http.StatusOK || err != nil {
-			t.Fatalf("GET %s = %d %s, %v", path, code, body, err)
-		}
-	}
-	var stats emulator.Stats
-	read("stats", &stats)
-	if stats.Writes != 1 || stats.Routes["DiskService/Create"] != 1 {
-		t.Errorf("stats = %+v", stats)
-	}
-	var disks []emulator.Disk
-	read("disks", &disks)
-	if len(disks) != 1 || disks[0].ID != disk || disks[0].Status != "READY" {
-		t.Errorf("disks = %+v", disks)
-	}
-	for _, row := range []struct {
-		method, path, body string
-		status             int
-		want               string
-	}{
-		{http.MethodPatch, "settings", `{"rules": {"disk_limit": 1}, "durations": {"attach": "2s+1s"}}`, http.StatusOK, `"disk_limit": 1`},
-		{http.MethodPatch, "settings", `{"rules": {"disk_limits": 1}}`, http.StatusBadRequest, "unknown field"},
-		{http.MethodPost, "faults", `{"route": "DiskService/Get", "times": 1, "status": 14}`, http.StatusOK, `"status": 14`},
-		{http.MethodPost, "instances", `{"zone": "ru-central1-b", "generation": "2"}`, http.StatusOK, `"metadata"`},
-		{http.MethodDelete, "instances/" + instance, "", http.StatusOK, "epd"},
-		{http.MethodPost, "keys", "", http.StatusOK, "BEGIN PRIVATE KEY"},
-		{http.MethodGet, "operations", "", http.StatusOK, `"kind": "create"`},
-		{http.MethodGet, "nothing", "", http.StatusNotFound, ""},
-	} {
-		code, body := web(t, row.method, control+row.path, row.body)
-		if code != row.status || !strings.Contains(body, row.want) {
-			t.Errorf("%s %s = %d %s, want %d and %s in it", row.method, row.path, code, body, row.status, row.want)
-		}
-	}
-	if code, body := web(t, http.MethodGet, c.URL+"/compute/v1/disks", ""); code != http.StatusNotFound || !strings.Contains(body, "gRPC") {
-		t.Errorf("what is not gRPC = %d %s", code, body)
-	}
-	_, err := a.disks.Create(as(t.Context()), request("pvc-2"))
-	refused(t, "a second disk", err, codes.ResourceExhausted, "")
-	_, err = a.disks.Get(as(t.Context()), &compute.GetDiskRequest{DiskId: disk})
-	refused(t, "the call that is to fail", err, codes.Unavailable, "")
-	if code, _ := web(t, http.MethodPost, control+"reset", ""); code != http.StatusOK || c.Stats().Writes != 0 {
-		t.Errorf("reset = %d, stats %+v", code, c.Stats())
-	}
-}
-
-func TestAnInstanceThatIsGoneLosesItsDisks(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, a *api, instance string) {
-		disk := mustCreate(t, a, "pvc-1")
-		mustAttach(t, a, disk, instance)
-		c.RemoveInstance(instance, time.Minute)
-		_, err := a.instances.DetachDisk(as(t.Context()), detachRequest(disk, instance))
-		refused(t, "a detach from what is gone", err, codes.NotFound, "")
-		if got := stands(mustSee(t, a, disk)); got != "READY "+instance {
-			t.Errorf("the disk is %q, want it attached for a minute still", got)
-		}
-		time.Sleep(2 * time.Minute)
-		if got := stands(mustSee(t, a, disk)); got != "READY" || len(c.Instances()) != 0 {
-			t.Errorf("the disk is %q, instances %v, want it free and none", got, c.Instances())
-		}
-	})
-}
-
-func TestTimeCanRunFaster(t *testing.T) {
-	_, a, _ := start(t, emulator.Options{Speed: 3600, Durations: emulator.Each(clock.Fixed(10 * time.Minute))})
-	disk := mustCreate(t, a, "pvc-1")
-	begun := time.Now()
-	for stands(mustSee(t, a, disk)) != "READY" {
-		if time.Since(begun) > 30*time.Second {
-			t.Fatal("ten minutes do not pass in half of one")
-		}
 	}
 }

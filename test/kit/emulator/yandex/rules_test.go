@@ -1,7 +1,6 @@
 package yandex_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -245,20 +244,6 @@ func TestAnOperationThatFailedMayRollBackFirst(t *testing.T) {
 		}
 		if got := c.Operations()[0]; got.Status != "failed" || got.Error != "no more room" || len(c.Running()) != 0 {
 			t.Errorf("Operations() = %+v", got)
-		}
-	})
-}
-
-func TestACallersEndStopsNothing(t *testing.T) {
-	simulated(t, emulator.Options{}, func(t *testing.T, c *emulator.Cloud, a *api, _ string) {
-		c.Arm(emulator.Fault{Method: "Create", Effect: delayed(time.Minute)})
-		ctx, cancel := context.WithTimeout(as(t.Context()), time.Second)
-		defer cancel()
-		_, err := a.disks.Create(ctx, request("pvc-1"))
-		refused(t, "Create() beyond its time", err, codes.DeadlineExceeded, "")
-		time.Sleep(2 * time.Minute)
-		if got := len(c.Disks()); got != 1 {
-			t.Errorf("%d disks, want the one whose caller went away", got)
 		}
 	})
 }
