@@ -19,11 +19,18 @@ type Account interface {
 	Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int)
 	// At is the node that the volume is on, or "".
 	At(id cloud.VolumeID) cloud.NodeID
-	// Arm lets the fault strike the next request that makes this change, and no other one. struck reports whether it has.
+	// Arm lets the fault strike the next request that makes this change, and no other one but where it says so. struck reports
+	// whether it has.
 	Arm(next Change, f Fault) (struck func() bool)
 	// Add makes a small volume of exactly this name in the first zone, as a user of the cloud would. It fails for a name that the
 	// cloud does not allow.
 	Add(name string) (cloud.VolumeID, error)
+	// Requests counts those of all controllers so far.
+	Requests() (reads, writes int)
+	// StaleLists lets lists of volumes show the account as it was two changes ago, from now on.
+	StaleLists()
+	// Remove destroys a machine. The records of its volumes name it for as long as lag.
+	Remove(node cloud.NodeID, lag time.Duration)
 }
 
 // Change is a kind of request that changes a volume.
@@ -46,6 +53,8 @@ type Fault struct {
 	Throttle bool
 	// Fail lets the operation that the request begins end in an error. Where the change has none, the request is refused.
 	Fail bool
+	// Refuse refuses each such request from now on, with these words, as the cloud does for reasons that it does not show.
+	Refuse string
 	// Takes is how long that operation runs. Where the change has none, how late the request has its effect.
 	Takes time.Duration
 	// Delay passes before the request has its effect, and DelayAnswer after it, also when the caller has gone.

@@ -29,6 +29,9 @@ type Crashes struct {
 	// largest page of a list has.
 	Names cloud.NameRule
 	Page  int
+	// Device is how a machine finds a volume. Reads is how many reads a create, an attach, a growth, a detach and a delete cost at most.
+	Device func(vol cloud.Volume) cloud.Device
+	Reads  int
 	// HTTP makes a controller of an account from Fresh whose requests go through what over makes of the transport. NoHTTP: the API is
 	// not one of HTTP.
 	HTTP   func(t *testing.T, account Account, over func(base http.RoundTripper) http.RoundTripper) cloud.Cloud

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
@@ -36,6 +37,12 @@ func (account) At(cloud.VolumeID) cloud.NodeID { return "" }
 func (account) Arm(cloudtest.Change, cloudtest.Fault) (struck func() bool) { return nil }
 
 func (account) Add(string) (cloud.VolumeID, error) { return "", nil }
+
+func (account) Requests() (reads, writes int) { return 0, 0 }
+
+func (account) StaleLists() {}
+
+func (account) Remove(cloud.NodeID, time.Duration) {}
 
 // A cloud is asked only for what its Capabilities have: the contract suite demands the refusals.
 func TestACloudThatHasOnlyVolumesIsRaced(t *testing.T) {

@@ -35,6 +35,8 @@ func (cr Crashes) Faults(t *testing.T) {
 		t.Fatal("Crashes.Names is missing: the names that the cloud documents as allowed")
 	case cr.Page == 0:
 		t.Fatal("Crashes.Page is missing: how many volumes the largest page of a list has")
+	case cr.Device == nil:
+		t.Fatal("Crashes.Device is missing: how a machine finds a volume")
 	case (cr.HTTP == nil) != cr.NoHTTP:
 		t.Fatal("Crashes.HTTP is missing: a controller over a transport. A cloud whose API is not HTTP sets NoHTTP instead")
 	}
@@ -70,6 +72,7 @@ func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 		"a create is answered with what fits its request":   (*world).otherCreate,
 		"names that the cloud forbids are mapped":           (*world).forbiddenNames,
 		"a list is complete while its pages change":         (*world).changingPages,
+		"each call is one write where nothing goes wrong":   (*world).usualCost,
 	}
 	if caps.Attach {
 		all["an attach waits for a detach that is under way"] = func(w *world) { w.losing((*world).attachDuringDetach) }
@@ -81,6 +84,10 @@ func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 		}
 		all["an attach that arrives late lands before the next detach"] = (*world).lateAttach
 		all["a change of another controller on the node is a delay"] = (*world).busyNode
+		all["an attach of what is attached is settled by its state"] = (*world).attachedBefore
+		all["a detach from a node that is gone waits for the record"] = (*world).goneNode
+		all["many attaches to one node queue"] = (*world).crowdedNode
+		all["a refusal that nothing explains is not repeated for long"] = (*world).unexplained
 	}
 	if caps.Expand {
 		all["a growth waits for one that is under way and will fail"] = func(w *world) { w.losing((*world).expandDuringExpand) }

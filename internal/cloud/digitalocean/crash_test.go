@@ -66,18 +66,31 @@ func (a crashed) Arm(next cloudtest.Change, f cloudtest.Fault) (struck func() bo
 		armed.Lost = faults.LostAfter
 	case f.Throttle:
 		armed.Status = http.StatusTooManyRequests
+	case f.Refuse != "":
+		armed.Times, armed.Effect = 0, faults.Effect{Status: http.StatusUnprocessableEntity, Message: f.Refuse}
 	case f.Fail && instant:
 		armed.Effect = faults.Effect{Status: http.StatusUnprocessableEntity, Message: "the volume cannot be made"}
 	case f.Takes > 0 && instant:
 		armed.Effect = faults.Effect{Delay: clock.Fixed(f.Takes)}
 	}
 	hit := a.Cloud.Arm(armed)
-	return func() bool { return hit.Hits() == 1 }
+	return func() bool { return hit.Hits() == 1 || f.Refuse != "" && hit.Hits() > 0 }
 }
 
 func (a crashed) Add(name string) (cloud.VolumeID, error) {
 	id, err := a.AddVolume(emulator.Volume{Name: name, SizeGiB: 1, Region: emulator.DefaultRegion})
 	return cloud.VolumeID(id), err
+}
+
+func (a crashed) Requests() (reads, writes int) { return a.Stats().Reads, a.Stats().Writes }
+
+func (a crashed) StaleLists() {
+	a.Cloud.Arm(emulator.Fault{Method: "GET", Route: "/v2/volumes", Effect: faults.Effect{StaleChanges: 2}})
+}
+
+func (a crashed) Remove(node cloud.NodeID, lag time.Duration) {
+	n, _ := strconv.Atoi(string(node))
+	a.RemoveDroplet(n, lag)
 }
 
 func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
@@ -86,7 +99,10 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 			return crashed{start(t, emulator.Options{Durations: emulator.Actions(lasts), Rules: rules})}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"nyc2", "ams3"},
-		Names: cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true}, Page: 200,
+		Names: cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true}, Page: 200, Reads: 5,
+		Device: func(vol cloud.Volume) cloud.Device {
+			return cloud.Device{Name: "scsi-0DO_Volume_" + vol.Name, Serial: vol.Name}
+		},
 		HTTP: func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
 			return open(t, account.(crashed).Cloud, func(cfg *digitalocean.Config) { cfg.Transport = over(cfg.Transport) })
 		},
@@ -104,7 +120,7 @@ func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
-// A1, C1, E3, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+// A1 to A3, A9, A11, C1, E3, E4, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
 func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{
 		"changes show in the end": {}, "changes show before their end": {ChangeOnAccept: true},

@@ -2,7 +2,6 @@ package digitalocean_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,22 +80,6 @@ func TestAGrowthThatTheDropletRefusesSucceedsAfterTheDetach(t *testing.T) {
 		exp, err := other.ExpandVolume(t.Context(), id, 5*cloud.GiB)
 		if err != nil || exp.Size != 5*cloud.GiB {
 			t.Errorf("ExpandVolume after the detach = %+v, %v", exp, err)
-		}
-	})
-}
-
-// A refusal that nothing explains is passed on in the cloud's words, and not taken for one about the droplet: nobody
-// scales a workload down for nothing.
-func TestAnUnexplainedRefusalOfAGrowthIsNotAboutTheDroplet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		id := attached(t, c)
-		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Effect: faults.Effect{Status: 422, Message: "the size is not offered today"}})
-		_, err := c.ExpandVolume(t.Context(), id, 5*cloud.GiB)
-		want(t, err, fault.Precondition, "not offered today")
-		if err != nil && strings.Contains(err.Error(), "scale the workload") {
-			t.Errorf("the answer tells to scale down: %v", err)
 		}
 	})
 }

@@ -1,13 +1,10 @@
 package linode_test
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
@@ -66,49 +63,6 @@ func TestADetachThatTheBudgetHoldsBackLooksAgain(t *testing.T) {
 	})
 }
 
-// A2 and A9: "already attached" is settled by a fresh read: here is OK, elsewhere names the Linode, and an
-// old list changes nothing about it.
-func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "pvc-1")
-	account.Attached(number(t, vol.ID), linode2)
-	account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleChanges: 2}})
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	want(t, err, fault.Precondition, "Linode 102")
-	dev, err := c.Attach(t.Context(), vol.ID, node2)
-	if err != nil || dev.Name != "scsi-0Linode_Volume_pvc-1" || dev.Serial != "pvc-1" {
-		t.Errorf("Attach where it is = %+v, %v", dev, err)
-	}
-	must(t, c.Detach(t.Context(), vol.ID, node2))
-	_, err = c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-}
-
-// A3 and A11: a Linode that is gone gives its volumes back, and success is said only when the volume's own
-// record shows it.
-func TestDetachFromALinodeThatIsGoneWaitsForTheRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := open(t, account)
-		vol := volume(t, c, "a")
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		account.RemoveLinode(linode1, 100*time.Millisecond)
-		must(t, cloudtest.Repeat(func() error {
-			err := stack(c).Detach(t.Context(), vol.ID, node1)
-			if err == nil {
-				at(t, account, vol.ID, 0)
-			}
-			return err
-		}))
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		want(t, err, fault.NotFound, "no such Linode")
-		_, err = c.Attach(t.Context(), vol.ID, node2)
-		must(t, err)
-	})
-}
-
 // Where the cloud refuses that detach because the Linode is gone, one request is enough: the answer says what it waits for.
 func TestADetachFromALinodeThatIsGoneSendsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -123,24 +77,6 @@ func TestADetachFromALinodeThatIsGoneSendsOneRequest(t *testing.T) {
 		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "still shows as attached")
 		if took, writes := time.Since(began), account.Stats().Writes; took > time.Second || writes != 1 {
 			t.Errorf("the detach took %s and %d requests, want one", took, writes)
-		}
-	})
-}
-
-// Many attaches to one Linode queue here instead of colliding there.
-func TestOneLinodeTakesItsChangesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(5 * time.Millisecond))})
-		c := open(t, account)
-		var ids []cloud.VolumeID
-		for n := range 6 {
-			ids = append(ids, volume(t, c, fmt.Sprintf("v%d", n)).ID)
-		}
-		account.ResetStats()
-		cloudtest.AtOnce(t, len(ids), func(n int) error { _, err := c.Attach(t.Context(), ids[n], node1); return err })
-		stats := account.Stats()
-		if stats.MaxParallel[linode1] != 1 || stats.Writes != len(ids) {
-			t.Errorf("%d writes for %d attaches, at most %d at once", stats.Writes, len(ids), stats.MaxParallel[linode1])
 		}
 	})
 }

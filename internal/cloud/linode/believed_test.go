@@ -107,18 +107,3 @@ func TestAQuotaIsNamed(t *testing.T) {
 	larger.Size = vol.Size + cloud.GiB
 	want(t, second(c.CreateVolume(t.Context(), larger)), fault.Uncertain, words, "goes on from there")
 }
-
-// A refusal that nothing explains is passed on in the cloud's words, and not taken for one about the attachment.
-func TestAnUnexplainedRefusalOfAGrowthIsPassedOn(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "a")
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-	refusal := account.Arm(emulator.Fault{Method: "POST", Route: resizeRoute, Effect: faults.Effect{Status: 400, Message: "not offered today"}})
-	_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
-	want(t, err, fault.Precondition, "not offered today")
-	if n := refusal.Hits(); n != 1 {
-		t.Errorf("it was sent %d times, want once", n)
-	}
-}

@@ -80,21 +80,3 @@ func TestAChangeThatTheCloudGivesUpIsUnavailableAndRepeatable(t *testing.T) {
 }
 
 const eventsRoute = "/{apiVersion}/account/events"
-
-// The happy path is one write per call.
-func TestOneWritePerCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
-		c := stack(open(t, account))
-		vol := volume(t, c, "ab")
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		_, err = c.ExpandVolume(t.Context(), vol.ID, 20*cloud.GiB)
-		must(t, err)
-		must(t, c.Detach(t.Context(), vol.ID, node1))
-		must(t, c.DeleteVolume(t.Context(), vol.ID))
-		if stats := account.Stats(); stats.Writes != 5 {
-			t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
-		}
-	})
-}

@@ -14,55 +14,19 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
-// A2 and A9: "already attached" is settled by a fresh look: here is OK, under whatever name it is attached;
-// elsewhere names the machine, and an old list changes nothing about it.
-func TestAlreadyAttachedIsSettledByAFreshLook(t *testing.T) {
+// A disk that the vendor's driver has attached has another name, and one that is attached for reading only is refused.
+func TestADiskThatAnotherDriverHasAttached(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := open(t, folder)
-	vol := volume(t, c, "a")
-	folder.Attached(string(vol.ID), machine2)
-	folder.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleChanges: 2}})
-	_, err := c.Attach(t.Context(), vol.ID, node1)
-	want(t, err, fault.Precondition, machine2)
-	dev, err := c.Attach(t.Context(), vol.ID, node2)
-	if id := string(vol.ID); err != nil || dev != (cloud.Device{Name: "virtio-" + id, Serial: id}) {
-		t.Errorf("Attach where it is = %+v, %v", dev, err)
-	}
-	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.Device = "csi-25174384" })
-	dev, err = c.Attach(t.Context(), vol.ID, node2)
+	id := attached(t, c)
+	folder.ChangeDisk(string(id), func(d *emulator.Disk) { d.Device = "csi-25174384" })
+	dev, err := c.Attach(t.Context(), id, node1)
 	if err != nil || dev != (cloud.Device{Name: "virtio-csi-25174384", Serial: "csi-25174384"}) {
 		t.Errorf("Attach where the vendor's driver has attached it = %+v, %v", dev, err)
 	}
-	folder.ChangeDisk(string(vol.ID), func(d *emulator.Disk) { d.ReadOnly = true })
-	_, err = c.Attach(t.Context(), vol.ID, node2)
+	folder.ChangeDisk(string(id), func(d *emulator.Disk) { d.ReadOnly = true })
+	_, err = c.Attach(t.Context(), id, node1)
 	want(t, err, fault.Precondition, "reading only")
-	must(t, c.Detach(t.Context(), vol.ID, node2))
-	_, err = c.Attach(t.Context(), vol.ID, node1)
-	must(t, err)
-}
-
-// A3 and A11: a machine that is gone gives its disks back, and success is said only when the disk's own record
-// shows it.
-func TestDetachFromAMachineThatIsGoneWaitsForTheRecord(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{})
-		c := open(t, folder)
-		vol := volume(t, c, "a")
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		folder.RemoveInstance(machine1, 100*time.Millisecond)
-		err = c.Detach(t.Context(), vol.ID, node1)
-		want(t, err, fault.Unavailable, "when the instance is gone")
-		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
-			err = stack(c).Detach(t.Context(), vol.ID, node1)
-		}
-		must(t, err)
-		at(t, folder, vol.ID, "")
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		want(t, err, fault.NotFound, "no such instance")
-		_, err = c.Attach(t.Context(), vol.ID, node2)
-		must(t, err)
-	})
 }
 
 // A machine that somebody else is changing delays an attach and does not fail it, whatever the code.

@@ -66,9 +66,11 @@ func (f crashed) Arm(next cloudtest.Change, fault cloudtest.Fault) (struck func(
 		armed.Lost = faults.LostAfter
 	case fault.Throttle:
 		armed.Status, armed.Message = int(codes.ResourceExhausted), "Rate limit exceeded"
+	case fault.Refuse != "":
+		armed.Times, armed.Effect = 0, faults.Effect{Status: int(codes.FailedPrecondition), Message: fault.Refuse}
 	}
 	hit := f.Cloud.Arm(armed)
-	return func() bool { return hit.Hits() == 1 }
+	return func() bool { return hit.Hits() == 1 || fault.Refuse != "" && hit.Hits() > 0 }
 }
 
 func (f crashed) Add(name string) (cloud.VolumeID, error) {
@@ -76,13 +78,24 @@ func (f crashed) Add(name string) (cloud.VolumeID, error) {
 	return cloud.VolumeID(id), err
 }
 
+func (f crashed) Requests() (reads, writes int) { return f.Stats().Reads, f.Stats().Writes }
+
+func (f crashed) StaleLists() {
+	f.Cloud.Arm(emulator.Fault{Route: "DiskService/List", Effect: faults.Effect{StaleChanges: 2}})
+}
+
+func (f crashed) Remove(node cloud.NodeID, lag time.Duration) { f.RemoveInstance(string(node), lag) }
+
 func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 	return cloudtest.Crashes{
 		Fresh: func(t *testing.T) cloudtest.Account {
 			return crashed{start(t, emulator.Options{Durations: emulator.Each(lasts), Rules: rules})}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"no-such-zone", "ru-central1-d"}, Simulated: true,
-		Names: cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter: true, EndAlnum: true}, Page: 1000,
+		Names: cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter: true, EndAlnum: true}, Page: 1000, Reads: 8,
+		Device: func(vol cloud.Volume) cloud.Device {
+			return cloud.Device{Name: "virtio-" + string(vol.ID), Serial: string(vol.ID)}
+		},
 		NoHTTP: true, // FuzzAnswers has its answers
 	}
 }
@@ -114,7 +127,7 @@ func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
-// A1, C1, E3, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+// A1 to A3, A9, A11, C1, E3, E4, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
 func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string]emulator.Rules{

@@ -1,7 +1,6 @@
 package yandex_test
 
 import (
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -29,21 +28,6 @@ func TestAGrowthThatTheCloudRefusesSucceedsAfterTheDetach(t *testing.T) {
 		exp, err := other.ExpandVolume(t.Context(), id, 5*cloud.GiB)
 		if err != nil || exp.Size != 5*cloud.GiB {
 			t.Errorf("ExpandVolume after the detach = %+v, %v", exp, err)
-		}
-	})
-}
-
-// E4: a refusal that nothing explains is not taken for one about the attachment: no workload is scaled down for nothing.
-func TestAnUnexplainedRefusalOfAGrowthIsNotAboutTheInstance(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{})
-		c := open(t, folder)
-		id := attached(t, c)
-		folder.Arm(emulator.Fault{Route: updateDisk, Effect: faults.Effect{Status: int(codes.FailedPrecondition), Message: "not offered today"}})
-		_, err := c.ExpandVolume(t.Context(), id, 5*cloud.GiB)
-		want(t, err, fault.Unavailable, "not offered today")
-		if err != nil && strings.Contains(err.Error(), "scale the workload") {
-			t.Errorf("the answer tells to scale down: %v", err)
 		}
 	})
 }

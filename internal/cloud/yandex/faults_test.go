@@ -1,13 +1,10 @@
 package yandex_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
@@ -167,62 +164,4 @@ func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 		left(t, folder, 2)
 		must(t, mine.DeleteVolume(t.Context(), vol.ID))
 	})
-}
-
-// The happy path is one write per call, and few reads: an operation is read by its id.
-func TestOneWritePerCall(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(20 * time.Millisecond))})
-		c := stack(open(t, folder))
-		vol := volume(t, c, "a")
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
-		_, err = c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
-		must(t, err)
-		must(t, c.Detach(t.Context(), vol.ID, node1))
-		must(t, c.DeleteVolume(t.Context(), vol.ID))
-		stats := folder.Stats()
-		if stats.Writes != 5 {
-			t.Errorf("%d writes for 5 calls: %v", stats.Writes, stats.Routes)
-		}
-		// A list for others of the disk's name, two reads of the disk around its growth, and some for each operation.
-		if stats.Reads > 40 {
-			t.Errorf("%d reads on the happy path: %v", stats.Reads, stats.Routes)
-		}
-	})
-}
-
-// P1: a refusal that the state does not explain is answered after a few attempts with the cloud's words.
-func TestARefusalThatNothingExplainsIsNotRepeatedForLong(t *testing.T) {
-	for route, call := range map[string]func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error{
-		attachDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.Attach(ctx, id, node2)
-			return err
-		},
-		detachDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.Detach(ctx, id, node1) },
-		deleteDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error { return c.DeleteVolume(ctx, id) },
-		updateDisk: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.ExpandVolume(ctx, id, 2*cloud.GiB)
-			return err
-		},
-	} {
-		t.Run(route, func(t *testing.T) {
-			simulated(t, func(t *testing.T) {
-				folder := start(t, emulator.Options{})
-				c := open(t, folder)
-				id := volume(t, c, "a").ID
-				if route == detachDisk {
-					_, err := c.Attach(t.Context(), id, node1)
-					must(t, err)
-				}
-				refusal := folder.Arm(emulator.Fault{Route: route, Effect: faults.Effect{Status: int(codes.FailedPrecondition), Message: "the moon is full"}})
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				want(t, call(ctx, c, id), fault.Unavailable, "the moon is full")
-				if n := refusal.Hits(); ctx.Err() != nil || n < 2 || n > 5 {
-					t.Errorf("it was asked for %d times (%v), want a few", n, ctx.Err())
-				}
-			})
-		})
-	}
 }
