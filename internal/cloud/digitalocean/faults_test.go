@@ -56,18 +56,6 @@ func TestAnErroredActionIsUnavailableAndRepeatable(t *testing.T) {
 	})
 }
 
-// A7: a droplet that is full is Exhausted, so that the pod goes elsewhere; the volume stays free.
-func TestAFullDropletIsExhausted(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{VolumesPerDroplet: 1}})
-	c := open(t, account)
-	first, second := volume(t, c, "a"), volume(t, c, "b")
-	_, err := c.Attach(t.Context(), first.ID, node1)
-	must(t, err)
-	_, err = c.Attach(t.Context(), second.ID, node1)
-	want(t, err, fault.Exhausted, "no free slot")
-	at(t, account, second.ID, 0)
-}
-
 // E3: the repeat of a growth is never answered with a size from before it, and succeeds with the next read that shows it.
 func TestTheRepeatOfAGrowthIsNotAnsweredWithAnOldSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

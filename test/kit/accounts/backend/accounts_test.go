@@ -29,8 +29,8 @@ type client struct {
 	nodes []cloud.NodeID
 }
 
-// onEach plays in simulated time with an account of each cloud that has two machines.
-func onEach(t *testing.T, opts accounts.Options, play func(c client)) {
+// simulated plays in simulated time with an account of each cloud that has two machines.
+func simulated(t *testing.T, opts accounts.Options, play func(c client)) {
 	opts.Machines = 2
 	for _, name := range accounts.Names() {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { play(start(t, name, opts)) }) })
@@ -97,7 +97,7 @@ func (c client) names() (all []string) {
 }
 
 func TestADetachOfWhatIsHeldIsAViolation(t *testing.T) {
-	onEach(t, accounts.Options{}, func(c client) {
+	simulated(t, accounts.Options{}, func(c client) {
 		id := c.volume("vol-1")
 		c.attach(id)
 		release := c.Hold(string(id))
@@ -117,7 +117,7 @@ func TestADetachOfWhatIsHeldIsAViolation(t *testing.T) {
 
 // Who used the volume is gone with the machine, so that is no violation; the volume's record names the machine for a while.
 func TestAMachineThatIsGoneFreesItsVolumesLater(t *testing.T) {
-	onEach(t, accounts.Options{}, func(c client) {
+	simulated(t, accounts.Options{}, func(c client) {
 		id := c.volume("vol-1")
 		c.attach(id)
 		c.Hold(string(id))
@@ -136,7 +136,7 @@ func TestAMachineThatIsGoneFreesItsVolumesLater(t *testing.T) {
 }
 
 func TestReadsCanBeStale(t *testing.T) {
-	onEach(t, accounts.Options{}, func(c client) {
+	simulated(t, accounts.Options{}, func(c client) {
 		c.volume("vol-1")
 		time.Sleep(time.Minute)
 		c.volume("vol-2")
@@ -155,7 +155,7 @@ func TestReadsCanBeStale(t *testing.T) {
 }
 
 func TestACallerThatGoesStopsNothing(t *testing.T) {
-	onEach(t, accounts.Options{}, func(c client) {
+	simulated(t, accounts.Options{}, func(c client) {
 		c.volume("vol-1") // what is read once is read
 		c.Arm(faults.Fault{Times: 1, Effect: faults.Effect{Delay: clock.Fixed(time.Minute)}})
 		ctx, cancel := context.WithTimeout(c.Context(), time.Second)
@@ -174,7 +174,7 @@ func TestACallerThatGoesStopsNothing(t *testing.T) {
 
 // Operations last as they are told to, by the account's clock, and are remembered by the wall's.
 func TestTimeCanRunFaster(t *testing.T) {
-	onEach(t, accounts.Options{Speed: 60, Takes: clock.Fixed(10 * time.Minute)}, func(c client) {
+	simulated(t, accounts.Options{Speed: 60, Takes: clock.Fixed(10 * time.Minute)}, func(c client) {
 		id := c.volume("vol-1")
 		c.attach(id)
 		c.detach(id)
@@ -203,7 +203,7 @@ func TestDecideIsAskedAboutEachRequest(t *testing.T) {
 		}
 		return faults.Effect{}
 	}}
-	onEach(t, opts, func(c client) {
+	simulated(t, opts, func(c client) {
 		changes = 0
 		c.attach(c.volume("vol-1"))
 		if _, err := c.create(c.Context(), "vol-2"); err == nil || changes < 2 {
@@ -220,7 +220,7 @@ func (c client) owner(method, path, body string) (int, string) {
 }
 
 func TestTheOwnersSideIsServed(t *testing.T) {
-	onEach(t, accounts.Options{}, func(c client) {
+	simulated(t, accounts.Options{}, func(c client) {
 		c.volume("vol-1")
 		machines := c.Kind() + "s"
 		for _, row := range []struct {
