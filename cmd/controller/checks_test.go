@@ -34,7 +34,7 @@ func TestDoctorReportsEveryCheck(t *testing.T) {
 	for _, cloud := range append(accounts.Names(), "local") {
 		flags := []string{"--cloud=local", "--node-id=n", "--local-pool=" + t.TempDir(), "--endpoint=" + drivertest.Endpoint(t)}
 		if cloud != "local" {
-			flags = append(newInCloud(t, cloud).flags, "--cluster-id=prod", "--endpoint="+drivertest.Endpoint(t))
+			flags = slices.Concat(newInCloud(t, cloud).flags, []string{"--cluster-id=prod", "--endpoint=" + drivertest.Endpoint(t)})
 		}
 		checks := examinedIn(t, flags)
 		report := doctor.Examine(t.Context(), checks)
