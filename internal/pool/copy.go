@@ -22,7 +22,7 @@ type source struct {
 // createCopy makes the volume or the snapshot of this record with the content of from, by reflink under the pool's lock.
 func (p *Pool) createCopy(ctx context.Context, r Record, from objectRef) (Record, error) {
 	if !p.reflink {
-		return Record{}, p.noCopies(r, "is not on an xfs of its own with reflinks")
+		return Record{}, p.noCopies(r, "is not on an xfs with reflinks")
 	}
 	unlock, err := p.enter(ctx)
 	if err != nil {
