@@ -155,7 +155,7 @@ func (o *objects) checkFree(entries []Entry, in folder, name string) error {
 
 // noCopies refuses a snapshot, or a volume with a source, in a pool that has neither.
 func (o *objects) noCopies(r Record, why string) error {
-	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on xfs, or a backup of the files: %w",
+	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on an xfs, or a backup of the files: %w",
 		strings.TrimSuffix(string(r.ref().folder), "s"), r.Name, o.location, why, fault.NoCopies)
 }
 
