@@ -148,7 +148,7 @@ func (l *Local) source(p pool.Storage, s cloud.Source) (pool.From, error) {
 	case err == nil && h.Node != l.node:
 		return from, l.otherNodeError("copy", "source", h, fault.SourceElsewhere)
 	case p.SnapshotsBy() == pool.NoSnapshots:
-		return from, fmt.Errorf("the pool %s has no snapshots and clones; use a class of a pool on xfs, or a backup of the files: %w", p.Name(), fault.NoCopies)
+		return from, fmt.Errorf("the pool %s has no snapshots and clones; use a class of a pool on an xfs, or a backup of the files: %w", p.Name(), fault.NoCopies)
 	case err != nil:
 		return from, fmt.Errorf("source %+v is not on node %s: %w: %w", s, l.node, fault.NotFound, err)
 	}
