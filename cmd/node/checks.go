@@ -47,7 +47,7 @@ func (h host) checks() []doctor.Check {
 	if h.disks == nil {
 		return append(list,
 			doctor.Check{Name: "loop", Find: h.loops, DoctorOnly: "/readyz asks it where a pool needs loop devices"},
-			doctor.Pools(h.pools(filepath.Join(h.root, "proc/self/mountinfo"))))
+			doctor.Pools(h.pools(h.mountTable())))
 	}
 	return append(list,
 		doctor.Check{Name: "metadata", Find: h.metadata, DoctorOnly: "the start needs the answer, and asks for longer",
@@ -143,6 +143,9 @@ func onPath(path, program string) string {
 	return ""
 }
 
+// mountTable is the machine's.
+func (h host) mountTable() string { return filepath.Join(h.root, "proc/self/mountinfo") }
+
 func (h host) kubelet(_ context.Context, r *doctor.Report) {
 	_, err := os.Stat(h.kubeletDir)
 	r.Result("kubelet", "there is the folder "+h.kubeletDir, err,
@@ -150,7 +153,7 @@ func (h host) kubelet(_ context.Context, r *doctor.Report) {
 }
 
 func (h host) propagation(_ context.Context, r *doctor.Report) {
-	r.Result("propagation", "mounts below "+h.kubeletDir+" reach the kubelet", mount.CheckPropagation(h.kubeletDir),
+	r.Result("propagation", "mounts below "+h.kubeletDir+" reach the kubelet", mount.CheckPropagation(h.mountTable(), h.kubeletDir),
 		"mount the kubelet's folder with mountPropagation: Bidirectional, as the manifests do")
 }
 

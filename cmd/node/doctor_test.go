@@ -30,6 +30,7 @@ func newPatient(t *testing.T, cloud string) *patient {
 	p := &patient{T: t, root: t.TempDir()}
 	p.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
 	p.write("dev/loop-control", "")
+	p.write("proc/self/mountinfo", "")
 	p.failed(os.MkdirAll(p.path("sys/block"), 0o755))
 	p.failed(os.Mkdir(p.path("kubelet"), 0o755))
 	for _, tool := range tools {

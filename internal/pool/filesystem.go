@@ -19,8 +19,8 @@ import (
 // its volume group has no devices file. Nodes have the same configuration and different disks.
 var ErrNotHere = errors.New("the node does not have this pool now")
 
-// mounted returns the kind of the filesystem that is mounted at the pool's folder. A folder of a filesystem that is mounted there,
-// as in a container whose host has mounted nothing, holds what others write too, and is none.
+// mounted returns the type of the filesystem that is mounted at the pool's folder. A bind mount of one folder of a filesystem, as in
+// a container whose host has mounted nothing there, does not count: others write to that filesystem too.
 func (p *Pool) mounted(table string) (kind string, err error) {
 	dir, err := filepath.EvalSymlinks(p.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -50,7 +50,7 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 	}
 	f.Fuzz(func(t *testing.T, status int, kind, location, body string) {
 		if status < 100 || status > 999 || strings.ContainsFunc(kind+location, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Skip("HTTP cannot carry this answer")
+			t.Skip("no server can send this: its status is not of three digits, or a header has characters that HTTP forbids")
 		}
 		body = strings.ReplaceAll(body, "TOKEN", FuzzedToken)
 		synctest.Test(t, func(t *testing.T) {

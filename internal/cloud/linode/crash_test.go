@@ -123,7 +123,7 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "as far as is known" {
-				t.Skip("make verify runs every variant")
+				t.Skip("-short runs one variant of the emulated account; make verify runs all")
 			}
 			t.Parallel()
 			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
@@ -143,7 +143,7 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "stricter answers" {
-				t.Skip("make verify runs every variant")
+				t.Skip("-short runs one variant of the emulated account; make verify runs all")
 			}
 			t.Parallel()
 			crashes(clock.Fixed(2*time.Millisecond), rules).Faults(t)
@@ -157,7 +157,7 @@ func TestTwoControllersAtOnceConverge(t *testing.T) {
 	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "as far as is known" {
-				t.Skip("make verify runs every variant")
+				t.Skip("-short runs one variant of the emulated account; make verify runs all")
 			}
 			t.Parallel()
 			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)

@@ -48,7 +48,7 @@ func Examine(ctx context.Context, checks []Check) (all Report) {
 func Start(ctx context.Context, checks []Check, warn func(message string, keysAndValues ...any)) (unready, refusal error) {
 	failed := map[string]bool{}
 	for _, c := range checks {
-		if c.DoctorOnly != "" || refusal != nil && c.Patience > 0 { // nobody has to wait for it any more
+		if c.DoctorOnly != "" || refusal != nil && c.Patience > 0 { // a program that ends does not wait for a slow check first
 			continue
 		}
 		for _, f := range c.run(ctx, failed) {

@@ -286,7 +286,7 @@ func TestGateRules(t *testing.T) {
 		"a superblock without its checksum, and a record of the device": {judge(identity{}, mounter.Ext4, here), "", ""},
 		"another's superblock, and a record of the device":              {judge(identity{}, mounter.XFS, here), fault.FormatDamaged, ""},
 		"another format, and a record of the device":                    {judge(swap, "", here), fault.FormatContent, "swap"},
-		"partitions beside it, and a record":                            {judge(both, mounter.Ext4, here), fault.FormatContent, "dos"},
+		"the filesystem, a partition table, and a record":               {judge(both, mounter.Ext4, here), fault.FormatContent, "dos"},
 		"no signature, and a record of the device":                      {errors.Join(judge(identity{}, "", here), blank(here, 7)), "", ""},
 		"no signature, and a record of another disk":                    {errors.Join(judge(identity{}, "", before), blank(before, 7)), fault.FormatUnfinished, "come back"},
 		"zeros, and a record of another disk":                           {blank(before, -1), "", ""},

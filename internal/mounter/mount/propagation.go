@@ -18,8 +18,8 @@ var mountedInContainers = []string{".", "pods", "plugins/kubernetes.io/csi"}
 
 // CheckPropagation refuses a kubelet folder from which mounts do not reach the kubelet: one that is a mount point here,
 // as in a container, and is not shared with the node. A folder that is no mount point belongs to the kubelet's own tree.
-func CheckPropagation(kubeletDir string) error {
-	table, err := host.Mounts(host.MountTable)
+func CheckPropagation(mountTable, kubeletDir string) error {
+	table, err := host.Mounts(mountTable)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ type Program struct {
 	exited                chan struct{}
 }
 
-// poolSize is that of a pool that nobody names: sparse, and more than any test writes.
+// poolSize is the size of the pool that Start makes where Options.Pool is empty: a sparse file, larger than what any test writes.
 const poolSize = 16 << 30
 
 // freshLoops runs once per process: tests of one process share its loop devices.
