@@ -27,6 +27,7 @@ func TestRefusalsHaveTheirReasons(t *testing.T) {
 		"read-only":                   {gate(t.Context(), host.Exclusive{}, gib, Request{Forbidden: true}), fault.FormatForbidden},
 		"a copy":                      {gate(t.Context(), host.Exclusive{}, gib, Request{HasContent: true}), fault.FormatForbidden},
 		"too small to encrypt":        {gate(t.Context(), host.Exclusive{}, mib, Request{Filesystem: mounter.LUKS}), fault.DeviceTooSmall},
+		"smaller than promised":       {second(checkedSize(sized{size: gib - 1}, gib)), fault.DeviceTooSmall},
 		"a disk with two filesystems": {second(primary(twice)), fault.FormatDamaged},
 		"a disk that gives errors":    {second(primary(zeros{bad: 1024})), fault.DeviceUnreadable},
 		"a program that is missing":   {second(host.Programs{}.Run(t.Context(), host.Command{Name: "mkfs.nothing"})), fault.ProgramMissing},
@@ -41,6 +42,14 @@ func TestRefusalsHaveTheirReasons(t *testing.T) {
 		})
 	}
 }
+
+// sized is a device of which only the size is asked.
+type sized struct {
+	mounter.BlockDevice
+	size int64
+}
+
+func (s sized) Size() (int64, error) { return s.size, nil }
 
 func second[T any](_ T, err error) error { return err }
 
