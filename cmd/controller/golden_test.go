@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
 // What people read of the flags, and scripts may parse.
@@ -28,7 +28,7 @@ func TestHelpIsAsFrozen(t *testing.T) {
 // What scripts read of a pool: a volume of a claim and its snapshot.
 func TestVolumesOfAPoolAreAsFrozen(t *testing.T) {
 	p, dir := newPool(t)
-	_, err := pools.Snapshot(dir, newVolume(t, p, "kept").ID, "snapshot-1")
+	_, err := snapshots.Add(dir, newVolume(t, p, "kept").ID, "snapshot-1")
 	ok(t, err)
 	for _, output := range []string{"json", "table"} {
 		out, err := volumes(t, dir, "--output="+output)

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // accountInventory is all that the credentials see in a cloud.
@@ -90,14 +91,14 @@ func (a accountInventory) remove(ctx context.Context, r *row) error {
 }
 
 // poolInventory is all that is in a node's pools, orphans too.
-type poolInventory struct{ pools *pool.Set }
+type poolInventory struct{ pools *pools.Set }
 
 func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
 	configs := cfg.pools()
 	for i := range configs {
 		configs[i].MustExist = true
 	}
-	pools, err := pool.OpenSet(ctx, configs...)
+	pools, err := pools.Open(ctx, configs...)
 	return poolInventory{pools}, err
 }
 

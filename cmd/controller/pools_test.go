@@ -15,10 +15,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
 // The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.
@@ -33,11 +34,11 @@ func TestTheMetricsOfThePools(t *testing.T) {
 	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
 		t.Fatal(err)
 	}
-	const volumes, snapshots = `cloudblock_pool_volumes{pool="default"}`, `cloudblock_pool_snapshots{pool="default"}`
+	const volumes, copies = `cloudblock_pool_volumes{pool="default"}`, `cloudblock_pool_snapshots{pool="default"}`
 	const missing, size, free = `cloudblock_volume_abnormal{reason="RecordMissing"}`, `cloudblock_pool_size_bytes{pool="default"}`, `cloudblock_pool_free_bytes{pool="default"}`
 	empty := metrics.Of(t, registry)
 	empty.Want(t, metrics.Samples{
-		volumes: 0, snapshots: 0, missing: 0, `cloudblock_pool_reserved_bytes{pool="default"}`: 0, `cloudblock_volume_abnormal{reason="ImageMissing"}`: 0,
+		volumes: 0, copies: 0, missing: 0, `cloudblock_pool_reserved_bytes{pool="default"}`: 0, `cloudblock_volume_abnormal{reason="ImageMissing"}`: 0,
 	})
 	if empty[free] <= 0 || empty[size] <= empty[free] {
 		t.Errorf("a new pool of %v bytes has %v free", empty[size], empty[free])
@@ -48,16 +49,16 @@ func TestTheMetricsOfThePools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err = pools.Snapshot(dir, pool.ID(path.Base(string(made.ID))), "s"); err != nil {
+	if _, err = snapshots.Add(dir, pool.ID(path.Base(string(made.ID))), "s"); err != nil {
 		t.Fatal(err)
 	}
 	held := metrics.Of(t, registry)
-	held.Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 0})
+	held.Want(t, metrics.Samples{volumes: 2, copies: 1, missing: 0})
 	record := filepath.Join(dir, "volumes", path.Base(string(made.ID))+".json")
 	if err := os.Rename(record, filepath.Join(t.TempDir(), "away")); err != nil {
 		t.Fatal(err)
 	}
-	metrics.Of(t, registry).Want(t, metrics.Samples{volumes: 2, snapshots: 1, missing: 1})
+	metrics.Of(t, registry).Want(t, metrics.Samples{volumes: 2, copies: 1, missing: 1})
 	if err := os.Rename(dir, dir+"-gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 func TestVolumesBesideAPoolThatCannotBeListed(t *testing.T) {
 	dir, settings := t.TempDir(), t.TempDir()
 	ok(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))
-	set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)},
+	set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)},
 		pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: settings, LVM: lvm.New(1 << 30)})
 	ok(t, err)
 	group, err := set.Named(t.Context(), "group")

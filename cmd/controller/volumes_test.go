@@ -14,7 +14,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
 // volumes runs the sub-command on a pool and returns what it printed.
@@ -25,18 +26,18 @@ func volumes(t *testing.T, dir string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func newPool(t *testing.T) (*pool.Pool, string) {
+func newPool(t *testing.T) (*files.Pool, string) {
 	t.Helper()
 	dir := t.TempDir()
 	mounted(t, dir)
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mountTable})
+	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mountTable})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, dir
 }
 
-func newVolume(t *testing.T, p *pool.Pool, name string) pool.Record {
+func newVolume(t *testing.T, p *files.Pool, name string) pool.Record {
 	t.Helper()
 	r, err := p.Create(t.Context(), pool.NewVolume{Name: name, Size: pool.SmallestVolume, Tags: []pool.Pair{
 		{Name: "cloudblock-pvc-namespace", Value: "shop"}, {Name: "cloudblock-pvc", Value: "data-" + name}}})
@@ -179,7 +180,7 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	vol := newVolume(t, p, "a")
 	var ids []string
 	for _, name := range []string{"whole", "bare"} {
-		made, err := pools.Snapshot(dir, vol.ID, name)
+		made, err := snapshots.Add(dir, vol.ID, name)
 		if err != nil {
 			t.Fatal(err)
 		}

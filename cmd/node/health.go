@@ -9,11 +9,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // poolHealth reports the condition of the node's pools and of their volumes.
 type poolHealth struct {
-	pools  *pool.Set
+	pools  *pools.Set
 	node   string
 	mounts *mount.Mounter
 }
@@ -79,7 +81,7 @@ func (h poolHealth) Storage(ctx context.Context) ([]mount.Trouble, error) {
 // disk returns the troubles of the disk of one pool.
 func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Trouble, error) {
 	var found []mount.Trouble
-	if _, mounted := p.(*pool.Pool); mounted {
+	if _, mounted := p.(*files.Pool); mounted {
 		table, err := h.mounts.Table()
 		if err != nil {
 			return nil, err

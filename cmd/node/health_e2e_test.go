@@ -15,6 +15,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // TestHealthOfThePool: what is wrong with an image or its record shows in the volume's health, what is
@@ -28,11 +30,11 @@ func TestHealthOfThePool(t *testing.T) {
 	command(t, "mkfs.ext4", "-q", disk)
 	command(t, "mount", "-o", "loop", disk, mountpoint)
 	t.Cleanup(func() { _ = unix.Unmount(mountpoint, unix.MNT_DETACH) }) // detaches its loop device too
-	pools, err := pool.OpenSet(t.Context(), pool.Config{Dir: mountpoint, Node: "node-a"})
+	pools, err := pools.Open(t.Context(), pool.Config{Dir: mountpoint, Node: "node-a"})
 	must(t, err)
 	named, err := pools.Named(t.Context(), pool.DefaultName)
 	must(t, err)
-	store := named.(*pool.Pool)
+	store := named.(*files.Pool)
 	h := poolHealth{pools: pools, node: "node-a", mounts: mount.New(mount.Config{})}
 	reasons := func(found []mount.Trouble, err error) string {
 		t.Helper()

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -172,9 +173,9 @@ func diskOf(t *testing.T, dir string) string {
 }
 
 // openPool opens the pool in a folder, as the controller does.
-func openPool(t *testing.T, dir string) *pool.Pool {
+func openPool(t *testing.T, dir string) *files.Pool {
 	t.Helper()
-	store, err := pool.Open(t.Context(), pool.Config{Dir: diskOf(t, dir), Node: "node-a"})
+	store, err := files.Open(t.Context(), pool.Config{Dir: diskOf(t, dir), Node: "node-a"})
 	must(t, err)
 	return store
 }

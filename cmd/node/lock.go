@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
@@ -22,7 +23,7 @@ var lockPoll = wait.Every(200*time.Millisecond, 0)
 
 // lockPools locks the folder of each pool that can be used now. A pool that is missing now and comes later is not
 // locked: another node program of this node waits for the others. Every program locks in the same order.
-func lockPools(ctx context.Context, pools *pool.Set, log *zap.Logger) (release func(), err error) {
+func lockPools(ctx context.Context, pools *pools.Set, log *zap.Logger) (release func(), err error) {
 	usable, _ := pools.Pools(ctx)
 	var releases []func()
 	release = func() {

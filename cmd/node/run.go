@@ -21,6 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
@@ -129,7 +130,7 @@ type plugin struct {
 
 // openPools serves the volumes of the pools on this node.
 func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	pools, err := pool.OpenSet(ctx, cfg.pools(mountTable)...)
+	pools, err := pools.Open(ctx, cfg.pools(mountTable)...)
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
 	}

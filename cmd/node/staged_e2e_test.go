@@ -11,12 +11,13 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 )
 
 // staged is a volume that the real node program has staged, and the pool as a controller sees it.
 type staged struct {
 	*program
-	store   *pool.Pool
+	store   *files.Pool
 	id      pool.ID
 	staging string
 	client  csi.NodeClient

@@ -39,7 +39,7 @@ func ParseID(s string) (ID, error) {
 }
 
 // ImageName returns the base name of the file that holds the volume's bytes.
-func (id ID) ImageName() string { return string(id) + imageExt }
+func (id ID) ImageName() string { return string(id) + ".img" }
 
 // DefaultName is the name of the pool that a class means which names none.
 const DefaultName = "default"

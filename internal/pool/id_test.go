@@ -95,7 +95,7 @@ func FuzzParseHandle(f *testing.F) {
 		if h.String() != s {
 			t.Errorf("ParseHandle(%q).String() = %q", s, h.String())
 		}
-		if path := filepath.Join("/pool", h.ID.ImageName()); filepath.Dir(path) != "/pool" || len(path) != len("/pool/")+idLen+len(imageExt) {
+		if path := filepath.Join("/pool", h.ID.ImageName()); filepath.Dir(path) != "/pool" || len(path) != len("/pool/")+idLen+len(".img") {
 			t.Errorf("id %q leads to %s", h.ID, path)
 		}
 	})

@@ -6,73 +6,79 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // untilFree is how a lock is tried that another process holds.
 var untilFree = wait.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 
-// changeLock is flock(2) on a file, which orders the changes of a pool between processes and within one.
-type changeLock struct {
-	lockPath string
-	// lockSem admits one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
+// Lock is flock(2) on a file, which orders the changes of a pool between processes and within one.
+type Lock struct {
+	path string
+	// admits lets one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
 	// so that waiting for it ends with the context.
-	lockSem chan struct{}
+	admits chan struct{}
 }
 
-func newChangeLock(path string) changeLock { return changeLock{path, make(chan struct{}, 1)} }
+// LockFile is the base name of the lock file.
+const LockFile = "lock"
 
-// lock acquires the pool's lock and returns the function that releases it. The kernel releases it when the
-// process dies. flock(2) cannot wait until a context ends, so lock polls.
-func (p changeLock) lock(ctx context.Context) (unlock func(), err error) {
+// NewLock returns the lock in this folder.
+func NewLock(dir string) Lock {
+	return Lock{filepath.Join(dir, LockFile), make(chan struct{}, 1)}
+}
+
+// Acquire returns the function that releases the lock. The kernel releases it when the
+// process dies. flock(2) cannot wait until a context ends, so Acquire polls.
+func (l Lock) Acquire(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	select {
-	case p.lockSem <- struct{}{}:
+	case l.admits <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	f, err := p.lockFile(ctx)
+	f, err := l.poll(ctx)
 	if err != nil {
-		<-p.lockSem
+		<-l.admits
 		return nil, err
 	}
 	return func() {
 		_ = f.Close()
-		<-p.lockSem
+		<-l.admits
 	}, nil
 }
 
-func (p changeLock) lockFile(ctx context.Context) (*os.File, error) {
+func (l Lock) poll(ctx context.Context) (*os.File, error) {
 	var f *os.File
 	held := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
 	err := untilFree.Retry(ctx, held, func() (err error) {
-		f, err = p.tryLock()
+		f, err = l.try()
 		return err
 	})
 	switch {
 	case held(err):
 		return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	case err != nil:
-		return nil, fmt.Errorf("lock pool by %s: %w", p.lockPath, kindOf(err))
+		return nil, fmt.Errorf("lock pool by %s: %w", l.path, KindOf(err))
 	}
 	return f, nil
 }
 
-// tryLock returns EWOULDBLOCK when another process holds the lock, or the file was replaced meanwhile.
-func (p changeLock) tryLock() (*os.File, error) {
-	name := p.lockPath
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, filePerm)
+// try returns EWOULDBLOCK when another process holds the lock, or the file was replaced meanwhile.
+func (l Lock) try() (*os.File, error) {
+	name := l.path
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
+	if err := Flock(f, unix.LOCK_EX); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -88,45 +94,4 @@ func (p changeLock) tryLock() (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// enter acquires the lock and checks that the folder still holds the pool that was opened. Without this
-// check the empty mount point of an unmounted disk would look like a pool without volumes.
-func (p *Pool) enter(ctx context.Context) (unlock func(), err error) {
-	// Without this check the open of the lock file would create it in the empty mount point.
-	if _, err := os.Lstat(p.path(metaFile)); err != nil {
-		return nil, fmt.Errorf("pool %s is gone; is its disk mounted? %w: %w", p.dir, fault.PoolUnusable, err)
-	}
-	unlock, err = p.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.checkIdentity(); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
-}
-
-// Exclusively runs f under the pool's lock, which excludes changes by this and other processes.
-func (p *Pool) Exclusively(ctx context.Context, f func() error) error {
-	unlock, err := p.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return f()
-}
-
-// flock takes a lock on an open file without waiting.
-func flock(f *os.File, how int) error {
-	return retryEINTR(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
-}
-
-func retryEINTR(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

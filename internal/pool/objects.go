@@ -4,105 +4,122 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// objects is what all kinds of pools share: the pool's names, and calls that differ for volumes and snapshots only in
+// Objects is what all kinds of pools share: the pool's names, and calls that differ for volumes and snapshots only in
 // where they look.
-type objects struct {
+type Objects struct {
 	label, node, location string
-	of                    interface {
-		list(ctx context.Context, in folder) ([]Entry, error)
-		get(ctx context.Context, ref objectRef) (Entry, error)
-		delete(ctx context.Context, ref objectRef, damagedToo bool) error
-		Usage(ctx context.Context) (Usage, error)
-	}
+	calls                 Calls
 }
 
+// Calls is how a kind of pool reads and deletes its volumes and snapshots.
+type Calls struct {
+	List   func(ctx context.Context, in Folder) ([]Entry, error)
+	Get    func(ctx context.Context, ref Ref) (Entry, error)
+	Delete func(ctx context.Context, ref Ref, damagedToo bool) error
+	Usage  func(ctx context.Context) (Usage, error)
+}
+
+// NewObjects returns what a pool at this location shares with others. The pool of a Config without a name has none until SetOwner.
+func NewObjects(cfg Config, location string, calls Calls) Objects {
+	return Objects{label: cfg.Name, location: location, calls: calls}
+}
+
+// SetOwner sets which node the pool belongs to, and its name, as the pool itself says it.
+func (o *Objects) SetOwner(node, name string) { o.node, o.label = node, name }
+
+// ZeroPoll is the time between two looks at what another process zeroes. A look is two commands of LVM.
+const ZeroPoll = 2 * time.Second
+
 // Name returns the pool's name in classes and ids.
-func (o *objects) Name() string { return o.label }
+func (o *Objects) Name() string { return o.label }
 
 // Node returns the name of the node that the pool belongs to.
-func (o *objects) Node() string { return o.node }
+func (o *Objects) Node() string { return o.node }
 
 // Location returns where the pool is, as --local-pool has it.
-func (o *objects) Location() string { return o.location }
+func (o *Objects) Location() string { return o.location }
 
 // Handle returns where a volume or a snapshot of this pool is.
-func (o *objects) Handle(id ID) Handle { return Handle{Node: o.node, Pool: o.label, ID: id} }
+func (o *Objects) Handle(id ID) Handle { return Handle{Node: o.node, Pool: o.label, ID: id} }
 
-// name returns the name of an object for messages.
-func (o *objects) name(ref objectRef) string {
-	if ref.isSnapshot() {
-		return "snapshot " + o.Handle(ref.id).Snapshot()
+// Describe returns the name of an object for messages.
+func (o *Objects) Describe(ref Ref) string {
+	if ref.IsSnapshot() {
+		return "snapshot " + o.Handle(ref.ID).Snapshot()
 	}
-	return "volume " + o.Handle(ref.id).String()
+	return "volume " + o.Handle(ref.ID).String()
 }
 
 // Free returns how many bytes of new volumes fit. Never negative.
-func (o *objects) Free(ctx context.Context) (int64, error) {
-	u, err := o.of.Usage(ctx)
+func (o *Objects) Free(ctx context.Context) (int64, error) {
+	u, err := o.calls.Usage(ctx)
 	return u.Free, err
 }
 
 // List returns all volumes and orphans of volumes, sorted by id, unknown files last.
-func (o *objects) List(ctx context.Context) ([]Entry, error) { return o.of.list(ctx, volumes) }
+func (o *Objects) List(ctx context.Context) ([]Entry, error) { return o.calls.List(ctx, Volumes) }
 
 // ListSnapshots is List for snapshots.
-func (o *objects) ListSnapshots(ctx context.Context) ([]Entry, error) {
-	return o.of.list(ctx, snapshots)
+func (o *Objects) ListSnapshots(ctx context.Context) ([]Entry, error) {
+	return o.calls.List(ctx, Snapshots)
 }
 
 // Get returns the entry of a volume. fault.NotFound when there is neither a record nor its data.
-func (o *objects) Get(ctx context.Context, id ID) (Entry, error) { return o.of.get(ctx, volumeRef(id)) }
+func (o *Objects) Get(ctx context.Context, id ID) (Entry, error) {
+	return o.calls.Get(ctx, VolumeRef(id))
+}
 
 // GetSnapshot is Get for a snapshot.
-func (o *objects) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
-	return o.of.get(ctx, snapshotRef(id))
+func (o *Objects) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
+	return o.calls.Get(ctx, SnapshotRef(id))
 }
 
 // Delete removes the volume with exactly this id, also if its record or its image is missing.
 // fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so
 // that an operator has to decide. fault.Uncertain when the disk failed in the middle; a repeated call continues. A logical volume without a record is left to the operator.
-func (o *objects) Delete(ctx context.Context, id ID) error {
-	return o.of.delete(ctx, volumeRef(id), false)
+func (o *Objects) Delete(ctx context.Context, id ID) error {
+	return o.calls.Delete(ctx, VolumeRef(id), false)
 }
 
 // Remove is Delete for an operator: it removes damaged volumes too. It refuses a volume in use, a record
 // of a newer version, and an image that is not a regular file.
-func (o *objects) Remove(ctx context.Context, id ID) error {
-	return o.of.delete(ctx, volumeRef(id), true)
+func (o *Objects) Remove(ctx context.Context, id ID) error {
+	return o.calls.Delete(ctx, VolumeRef(id), true)
 }
 
 // DeleteSnapshot is Delete for a snapshot. It changes no volume and no other snapshot.
-func (o *objects) DeleteSnapshot(ctx context.Context, id ID) error {
-	return o.of.delete(ctx, snapshotRef(id), false)
+func (o *Objects) DeleteSnapshot(ctx context.Context, id ID) error {
+	return o.calls.Delete(ctx, SnapshotRef(id), false)
 }
 
 // RemoveSnapshot is Remove for a snapshot.
-func (o *objects) RemoveSnapshot(ctx context.Context, id ID) error {
-	return o.of.delete(ctx, snapshotRef(id), true)
+func (o *Objects) RemoveSnapshot(ctx context.Context, id ID) error {
+	return o.calls.Delete(ctx, SnapshotRef(id), true)
 }
 
 // FindByName returns the volume that was created under this name, and waits while it is made to read as zeros. fault.NotFound when there is none, fault.Precondition when there is only its record.
-func (o *objects) FindByName(ctx context.Context, name string) (Entry, error) {
-	return o.find(ctx, volumes, name)
+func (o *Objects) FindByName(ctx context.Context, name string) (Entry, error) {
+	return o.find(ctx, Volumes, name)
 }
 
 // FindSnapshot is FindByName for a snapshot.
-func (o *objects) FindSnapshot(ctx context.Context, name string) (Entry, error) {
-	return o.find(ctx, snapshots, name)
+func (o *Objects) FindSnapshot(ctx context.Context, name string) (Entry, error) {
+	return o.find(ctx, Snapshots, name)
 }
 
-func (o *objects) find(ctx context.Context, in folder, name string) (Entry, error) {
+func (o *Objects) find(ctx context.Context, in Folder, name string) (Entry, error) {
 	for {
-		entries, err := o.of.list(ctx, in)
+		entries, err := o.calls.List(ctx, in)
 		if err != nil {
 			return Entry{}, err
 		}
-		found := named(entries, name)
+		found := Named(entries, name)
 		if len(found) == 0 {
 			return Entry{}, fmt.Errorf("pool %s has none of its %s under the name %q: %w", o.location, in, name, fault.NotFound)
 		}
@@ -110,18 +127,19 @@ func (o *objects) find(ctx context.Context, in folder, name string) (Entry, erro
 		case Whole:
 			return e, nil
 		case Unfinished: // Create continues it
-			return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, fault.NotFound)
+			return Entry{}, fmt.Errorf("%s: %s: %w", o.Describe(e.Ref()), e.Problem, fault.NotFound)
 		case UnderWay:
-			if err := wait.Sleep(ctx, zeroPoll); err != nil {
-				return Entry{}, fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Problem, err)
+			if err := wait.Sleep(ctx, ZeroPoll); err != nil {
+				return Entry{}, fmt.Errorf("%s: %s: %w", o.Describe(e.Ref()), e.Problem, err)
 			}
 		default:
-			return Entry{}, o.refuse(e)
+			return Entry{}, o.Refuse(e)
 		}
 	}
 }
 
-func named(entries []Entry, name string) []Entry {
+// Named returns the entries with this name.
+func Named(entries []Entry, name string) []Entry {
 	var found []Entry
 	for _, e := range entries {
 		if name != "" && e.Record.Name == name {
@@ -131,38 +149,30 @@ func named(entries []Entry, name string) []Entry {
 	return found
 }
 
-// refuse returns the error for an entry that is not Whole.
-func (o *objects) refuse(e Entry) error {
+// Refuse returns the error for an entry that is not Whole.
+func (o *Objects) Refuse(e Entry) error {
 	if e.Kind == UnderWay {
-		return fmt.Errorf("%s: %s: %w", o.name(e.ref()), e.Kind, fault.Busy)
+		return fmt.Errorf("%s: %s: %w", o.Describe(e.Ref()), e.Kind, fault.Busy)
 	}
 	if e.Kind == Newer {
-		return fmt.Errorf("%s: %s; use that version: %w", o.name(e.ref()), e.Problem, fault.VolumeDamaged)
+		return fmt.Errorf("%s: %s; use that version: %w", o.Describe(e.Ref()), e.Problem, fault.VolumeDamaged)
 	}
 	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put back what is missing, or remove the rest with --delete: %w",
-		o.name(e.ref()), e.Kind, e.Problem, fault.VolumeDamaged)
+		o.Describe(e.Ref()), e.Kind, e.Problem, fault.VolumeDamaged)
 }
 
-// checkFree refuses a name that an object in the same folder has.
-func (o *objects) checkFree(entries []Entry, in folder, name string) error {
-	for _, e := range named(entries, name) {
-		if e.ref().folder == in {
-			return fmt.Errorf("the name %q belongs to %s: %w", name, o.name(e.ref()), fault.Conflict)
+// CheckFree refuses a name that an object in the same folder has.
+func (o *Objects) CheckFree(entries []Entry, in Folder, name string) error {
+	for _, e := range Named(entries, name) {
+		if e.Ref().Folder == in {
+			return fmt.Errorf("the name %q belongs to %s: %w", name, o.Describe(e.Ref()), fault.Conflict)
 		}
 	}
 	return nil
 }
 
-// noCopies refuses a snapshot, or a volume with a source, in a pool that has neither.
-func (o *objects) noCopies(r Record, why string) error {
+// NoCopies refuses a snapshot, or a volume with a source, in a pool that has neither.
+func (o *Objects) NoCopies(r Record, why string) error {
 	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on an xfs, or a backup of the files: %w",
-		strings.TrimSuffix(string(r.ref().folder), "s"), r.Name, o.location, why, fault.NoCopies)
-}
-
-// checkNode refuses a configuration without a node, which a pool that exists names itself.
-func (c Config) checkNode() error {
-	if c.Node == "" && c.MustExist {
-		return nil
-	}
-	return CheckNode(c.Node)
+		strings.TrimSuffix(string(r.Ref().Folder), "s"), r.Name, o.location, why, fault.NoCopies)
 }

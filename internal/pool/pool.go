@@ -1,35 +1,13 @@
-// Package pool keeps the volumes of one node as files of a hard size on a filesystem of their own, or as logical volumes.
-//
-//	pool.json              which node the pool belongs to, its name, and its own random id
-//	lock                   flock(2) on it orders every change, also between processes
-//	volumes/<32 hex>.img   the bytes of a volume, reserved in full
-//	volumes/<32 hex>.json  its record: name, size, state, tags
-//	volumes/<32 hex>.gone  its tombstone: the record of a volume that is being deleted
-//	snapshots/             the same for snapshots
-//	*.new                  temporary files; recovery removes those of a killed process
-//
-// The controller creates and deletes volumes, the node program grows them, and an operator's command
-// lists them: three processes that share only this folder. Each method acquires the lock and reads the
-// folder again, so no process caches state that another one changes.
-//
-// A change is a sequence of steps, each durable before the next begins, and the record states the change
-// before it starts. So a killed process or a power loss leaves the state before, the state after, or a
-// record from which the next caller completes or undoes the change. Files that no such sequence leaves
-// are orphans: the pool lists them and refuses to use them, and only a Delete or Remove of that id removes them.
+// Package pool is what the pools of one node have in common, whatever keeps their volumes: the ids and records of volumes and
+// snapshots, requests, the lock. Package files keeps volumes as files of a filesystem, package lvm as logical volumes of a volume
+// group, and package pools opens the pools of a node and finds a volume in them.
 package pool
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"time"
-
-	"golang.org/x/sys/unix"
+	"io"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -45,20 +23,6 @@ const (
 	LargestVolume int64 = 15 << 40
 )
 
-const (
-	format       = 1
-	metaFile     = "pool.json"
-	lockFile     = "lock"
-	imageExt     = ".img"
-	recordExt    = ".json"
-	newExt       = ".new"
-	tombstoneExt = ".gone"
-	filePerm     = 0o600
-	folderPerm   = 0o700
-	defaultSys   = "/sys/block"
-	maxMetaLen   = 1 << 20
-)
-
 // Config is the location and the node of a pool.
 type Config struct {
 	// Name is the pool's name in classes and ids. A pool of another name is refused. Empty means DefaultName, or with MustExist
@@ -69,7 +33,7 @@ type Config struct {
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
 	Node string
-	// MustExist refuses a filesystem without a pool instead of creating one. In a Set the pool is missing where it is ErrNotHere.
+	// MustExist refuses a filesystem without a pool instead of creating one. In a pools.Set the pool is missing where it is ErrNotHere.
 	MustExist bool
 	// MountTable is the kernel's; empty means host.MountTable.
 	MountTable string
@@ -85,266 +49,56 @@ type Config struct {
 	Progress func(Progress)
 }
 
-// Pool is an open pool. It holds no descriptor and caches no state of the folder.
-type Pool struct {
-	objects
-	changeLock
+// Group returns the volume group of a Config, and whether it is that of one.
+func (c Config) Group() (name string, ok bool) { return strings.CutPrefix(c.Dir, "lvm:") }
 
-	dir    string
-	id     string
-	sysDir string
-	disk   disk
-	// reflink: the pool has snapshots and clones, which share blocks with their source; see canReflink.
-	reflink bool
+// CheckNode refuses a configuration without a node, which a pool that exists names itself.
+func (c Config) CheckNode() error {
+	if c.Node == "" && c.MustExist {
+		return nil
+	}
+	return CheckNode(c.Node)
 }
 
-// meta is the content of pool.json.
-type meta struct {
-	Format  int       `json:"format"`
-	Node    string    `json:"node"`
-	Name    string    `json:"name"`
-	ID      string    `json:"id"`
-	Created time.Time `json:"created"`
-}
-
-// Open opens the pool on the filesystem that is mounted at a folder, and creates it if that is empty. It recovers the
-// changes that a killed process interrupted. fault.PoolUnusable when that is not usable: no filesystem is mounted
-// there, which is ErrNotHere too, or one that is neither xfs nor ext4; it is not empty and not a pool, it belongs to another
-// node, another user can write to it, or it cannot reserve space.
-func Open(ctx context.Context, cfg Config) (*Pool, error) {
-	p, err := newPool(cfg)
-	if err != nil {
-		return nil, err
-	}
-	filesystem, err := p.mounted(cfg.MountTable)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.MustExist {
-		if _, err := os.Stat(p.path(metaFile)); err != nil {
-			return nil, fmt.Errorf("%s is not a pool of volumes: %w: %w", p.dir, fault.PoolUnusable, err)
-		}
-	}
-	if err := p.checkOwner(); err != nil {
-		return nil, err
-	}
-	// Checked before the lock, which creates a file in the folder.
-	if _, err := os.Lstat(p.path(metaFile)); errors.Is(err, fs.ErrNotExist) {
-		if err := p.checkEmpty(cfg); err != nil {
-			return nil, err
-		}
-	}
-	unlock, err := p.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := p.load(cfg); err != nil {
-		return nil, err
-	}
-	if err := p.disk.probe(p.path("probe" + newExt)); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
-	}
-	if p.reflink, err = canReflink(p.dir, filesystem); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", p.dir, err)
-	}
-	if _, err := p.recover(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func newPool(cfg Config) (*Pool, error) {
-	if !filepath.IsAbs(cfg.Dir) {
-		return nil, fmt.Errorf("pool folder %q is not an absolute path: %w", cfg.Dir, fault.InvalidArgument)
-	}
-	if err := cfg.checkNode(); err != nil {
-		return nil, err
-	}
-	cfg.SysDir = cmp.Or(cfg.SysDir, defaultSys)
-	p := &Pool{dir: filepath.Clean(cfg.Dir), sysDir: cfg.SysDir}
-	p.objects = objects{label: cfg.Name, location: p.dir, of: p}
-	p.changeLock = newChangeLock(p.path(lockFile))
-	p.disk.statfs = statfs
-	return p, nil
-}
-
-// SnapshotsBy returns "reflink" on an xfs, else NoSnapshots.
-func (p *Pool) SnapshotsBy() string {
-	if p.reflink {
-		return "reflink"
-	}
-	return NoSnapshots
-}
-
-// Dir returns the pool's folder.
-func (p *Pool) Dir() string { return p.dir }
-
-// FileName returns the base name of a volume's image.
-func (p *Pool) FileName(id ID) string { return id.ImageName() }
-
-// ImagePath returns the path of a volume's image.
-func (p *Pool) ImagePath(id ID) string { return p.file(volumeRef(id), imageExt) }
-
-// Check checks that the pool is readable and writable, and that the folder still holds the pool that was
-// opened. It does not wait for the lock.
-func (p *Pool) Check(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := p.checkIdentity(); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(p.path(lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("pool %s cannot be written: %w", p.dir, kindOf(err))
-	}
-	return nil
-}
-
-// checkIdentity checks that the folder still holds the pool that was opened.
-func (p *Pool) checkIdentity() error {
-	m, err := p.readMeta()
-	if err != nil {
-		return err
-	}
-	if m.ID != p.id || m.Node != p.node || m.Name != p.label {
-		return fmt.Errorf("pool %s is not the one that was opened (id %s, now %s); start the program again when the right disk is mounted: %w",
-			p.dir, p.id, m.ID, fault.PoolUnusable)
-	}
-	return nil
-}
-
-func (p *Pool) path(parts ...string) string {
-	return filepath.Join(append([]string{p.dir}, parts...)...)
-}
-
-// load reads pool.json, or writes it into an empty filesystem. The caller holds the lock.
-func (p *Pool) load(cfg Config) error {
-	m, err := p.readMeta()
-	if errors.Is(err, fs.ErrNotExist) && !cfg.MustExist {
-		m, err = p.initialise(cfg)
-	}
-	if err != nil {
-		return err
-	}
-	if cfg.Node != "" && m.Node != cfg.Node {
-		return fmt.Errorf("pool %s belongs to node %q, this is node %q; start with --node-id %s or mount a disk of this node's: %w",
-			p.dir, m.Node, cfg.Node, m.Node, fault.PoolUnusable)
-	}
-	if err := cfg.checkName(m.Name); err != nil {
-		return fmt.Errorf("pool %s: %w", p.dir, err)
-	}
-	p.node, p.label, p.id = m.Node, m.Name, m.ID
-	return nil
-}
-
-// checkName refuses a pool that was made under another name: the ids of its volumes have that one.
-func (c Config) checkName(has string) error {
-	if want := c.name(); want != "" && want != has {
+// CheckOwnName refuses a pool that was made under another name: the ids of its volumes have that one.
+func (c Config) CheckOwnName(has string) error {
+	if want := c.OwnName(); want != "" && want != has {
 		return fmt.Errorf("its name is %q, not %q; mount the right disk, or call it %s in --local-pool: %w", has, want, has, fault.PoolUnusable)
 	}
 	return nil
 }
 
-// name returns the name that the pool has to have, or nothing if that is any.
-func (c Config) name() string {
+// OwnName returns the name that the pool has to have, or nothing if that is any.
+func (c Config) OwnName() string {
 	if c.MustExist {
 		return c.Name
 	}
 	return cmp.Or(c.Name, DefaultName)
 }
 
-// readMeta reads and checks pool.json. A missing file is fs.ErrNotExist.
-func (p *Pool) readMeta() (meta, error) {
-	name := p.path(metaFile)
-	data, err := readFile(name)
-	if err != nil {
-		return meta{}, fmt.Errorf("read pool %s: %w: %w", p.dir, fault.PoolUnusable, err)
-	}
-	var m meta
-	if err := json.Unmarshal(data, &m); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.PoolUnusable, err)
-	}
-	if m.Format != format {
-		return meta{}, fmt.Errorf("%s has format %d, this program knows %d; use the version that wrote it: %w", name, m.Format, format, fault.PoolUnusable)
-	}
-	if _, err := ParseID(m.ID); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: its id %q is not 32 hexadecimal digits: %w", name, m.ID, fault.PoolUnusable)
-	}
-	if err := errors.Join(CheckNode(m.Node), CheckName(m.Name)); err != nil {
-		return meta{}, fmt.Errorf("%s is damaged: %w: %w", name, fault.PoolUnusable, err)
-	}
-	return m, nil
+// LVM is the LVM of a node.
+type LVM interface {
+	// Run runs a command, without a time limit, and returns its output. The volume group is that of --devicesfile.
+	Run(args ...string) ([]byte, error)
+	// Open opens the device of a logical volume exclusively, by its path below /dev and the UUID that the kernel has for it.
+	// fault.Busy while another program has it open so.
+	Open(path, uuid string) (ZeroedDevice, error)
+	// Clear drops the table that a command has loaded for a device and not made live. The device is named as the kernel names it.
+	Clear(device string) error
 }
 
-// initialise creates a pool on an empty filesystem. It writes pool.json last: a pool with it is complete, and
-// one without it has no volumes.
-func (p *Pool) initialise(cfg Config) (meta, error) {
-	m := meta{Format: format, Node: cfg.Node, Name: cfg.name(), ID: string(NewID()), Created: time.Now().UTC().Truncate(time.Second)}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return meta{}, fmt.Errorf("write pool %s: %w: %w", p.dir, fault.Unavailable, err)
-	}
-	if err := p.checkEmpty(cfg); err != nil {
-		return meta{}, err
-	}
-	// mkfs gives it a wider mode.
-	if err := os.Chmod(p.dir, folderPerm); err != nil {
-		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
-	}
-	for _, f := range []folder{volumes, snapshots} {
-		if err := p.disk.makeFolder(p.path(string(f))); err != nil {
-			return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
-		}
-	}
-	if err := p.disk.replace(p.path(metaFile), data); err != nil {
-		return meta{}, fmt.Errorf("make pool %s: %w", p.dir, kindOf(err))
-	}
-	return m, nil
+// ZeroedDevice is a block device on which zeros are written: Zero makes a range read as zeros, durably.
+type ZeroedDevice = interface {
+	io.Closer
+	Zero(from, length int64) error
 }
 
-// checkOwner refuses folders that another user owns or can write to, because that user could replace the
-// images.
-func (p *Pool) checkOwner() error {
-	for _, dir := range []string{p.dir, p.path(string(volumes)), p.path(string(snapshots))} {
-		var st unix.Stat_t
-		err := retryEINTR(func() error { return unix.Stat(dir, &st) })
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return fmt.Errorf("read pool folder %s: %w", dir, kindOf(err))
-		case int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0:
-			return fmt.Errorf("pool folder %s belongs to user %d and has mode %#o; it must belong to user %d, and no other user may write to it: %w",
-				dir, st.Uid, st.Mode&0o7777, os.Geteuid(), fault.PoolUnusable)
-		}
-	}
-	return nil
-}
-
-// checkEmpty refuses a filesystem that holds anything but files of an interrupted Open. One with volumes
-// but without pool.json is a pool that lost the file: a new pool.json would hide the loss.
-func (p *Pool) checkEmpty(cfg Config) error {
-	known := map[string]bool{lockFile: true, string(volumes): true, string(snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
-	found, err := os.ReadDir(p.dir)
-	if err != nil {
-		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
-	}
-	for _, e := range found {
-		if !known[e.Name()] {
-			return fmt.Errorf("%s is not a pool and not empty (it holds %q); mount an empty filesystem there: %w", p.dir, e.Name(), fault.PoolUnusable)
-		}
-	}
-	files, err := os.ReadDir(p.path(string(volumes)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read pool %s: %w", p.dir, kindOf(err))
-	}
-	if len(files) > 0 {
-		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"name":%[5]q,"id":%[6]q,"created":%[7]q} into it: %[8]w`,
-			p.dir, metaFile, len(files), cfg.Node, cfg.name(), NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
-	}
-	return nil
+// Progress is how far the writing of zeros to a volume has come.
+type Progress struct {
+	// Target names the volume as messages do.
+	Target      string
+	Done, Total int64
+	// Ended is set in the last report only; Err is the outcome.
+	Ended bool
+	Err   error
 }

@@ -1,17 +1,10 @@
 package pool
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // State is the phase of a volume or a snapshot.
@@ -52,9 +45,6 @@ type Record struct {
 	Tags   []Pair `json:"tags,omitempty"`
 }
 
-// reserved returns how many bytes the record reserves.
-func (r Record) reserved() int64 { return max(r.Size, r.GrowTo) }
-
 // Tag returns the value of a tag, or "".
 func (r Record) Tag(name string) string {
 	for _, t := range r.Tags {
@@ -65,75 +55,11 @@ func (r Record) Tag(name string) string {
 	return ""
 }
 
-// document is a record with its format number, as stored on disk. A change of the fields raises the number.
-type document struct {
-	Format int `json:"format"`
-	Record
-}
-
-// errNewer is the error for a record of a newer format.
-var errNewer = errors.New("written by a newer version")
-
-func (r Record) encode() ([]byte, error) {
-	data, err := json.Marshal(document{Format: format, Record: r})
-	if err != nil {
-		return nil, err
-	}
-	if len(data) >= maxMetaLen {
-		// readFile would refuse it.
-		return nil, fmt.Errorf("the record of %.200q with its tags has %d bytes, the maximum is %d: %w", r.Name, len(data), maxMetaLen, fault.InvalidArgument)
-	}
-	return append(data, '\n'), nil
-}
-
-// decodeRecord reads the record of an object and refuses everything that encode cannot have written.
-// Of a record that only a newer version can read, errNewer, it returns the name.
-func decodeRecord(ref objectRef, data []byte) (Record, error) {
-	var d document
-	// A field whose type has changed is an error too, but the others are read.
-	err := json.Unmarshal(data, &d)
-	if d.Format > format {
-		return Record{ID: ref.id, Name: d.Name}, fmt.Errorf("format %d, this program knows %d: %w", d.Format, format, errNewer)
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	r := d.Record
-	switch {
-	case d.Format != format:
-		return Record{}, fmt.Errorf("format %d, this program knows %d", d.Format, format)
-	case r.ID != ref.id:
-		return Record{}, fmt.Errorf("it is the record of %q", r.ID)
-	case ref.isSnapshot() != (r.Volume != "") || !idOrNone(r.Volume):
-		return Record{}, fmt.Errorf("it is the record of a snapshot of volume %q", r.Volume)
-	case !sizeOK(r.Size):
-		return Record{}, fmt.Errorf("impossible size %d", r.Size)
-	case r.GrowTo != 0 && (!sizeOK(r.GrowTo) || r.GrowTo <= r.Size || r.State != Ready || ref.isSnapshot()):
-		return Record{}, fmt.Errorf("impossible growth from %d to %d in state %q", r.Size, r.GrowTo, r.State)
-	case r.BlockSize != 0 && r.BlockSize != sharedBlock:
-		return Record{}, fmt.Errorf("impossible block size %d", r.BlockSize)
-	case r.State != Creating && r.State != Ready:
-		return Record{}, fmt.Errorf("unknown state %q", r.State)
-	}
-	if _, _, err := parseSource(r.Source); err != nil {
-		return Record{}, err
-	}
-	return r, checkName(r.Name)
-}
-
-func idOrNone(id ID) bool {
-	_, err := ParseID(string(id))
-	return id == "" || err == nil
-}
-
-func sizeOK(size int64) bool {
-	return size >= SmallestVolume && size <= LargestVolume && size%SizeStep == 0
-}
-
 // maxNameLen bounds a name far above what CSI allows.
 const maxNameLen = 1024
 
-func checkName(name string) error {
+// CheckObjectName refuses what cannot be the name of a volume or a snapshot.
+func CheckObjectName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("empty name")
@@ -146,22 +72,21 @@ func checkName(name string) error {
 	return nil
 }
 
-// readFile reads a small regular file. It does not follow a symbolic link.
-func readFile(name string) ([]byte, error) {
-	// O_NONBLOCK: the open of a pipe must not block.
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// Ref returns what the record is of.
+func (r Record) Ref() Ref {
+	if r.Volume != "" {
+		return SnapshotRef(r.ID)
 	}
-	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
+	return VolumeRef(r.ID)
+}
+
+// SourceOf returns what a volume was copied from.
+func (r Record) SourceOf() From {
+	switch ref, _ := ParseSource(r.Source); ref.Folder {
+	case Volumes:
+		return From{Volume: ref.ID}
+	case Snapshots:
+		return From{Snapshot: ref.ID}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxMetaLen+1))
-	if err == nil && len(data) > maxMetaLen {
-		err = fmt.Errorf("%s is longer than %d bytes", name, maxMetaLen)
-	}
-	return data, err
+	return From{}
 }

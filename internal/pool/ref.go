@@ -5,40 +5,39 @@ import (
 	"strings"
 )
 
-// folder is a subfolder of the pool that holds images and their records.
-type folder string
+// Folder tells volumes from snapshots, and is the name of the subfolder that a pool of files has for them.
+type Folder string
 
 const (
-	volumes   folder = "volumes"
-	snapshots folder = "snapshots"
+	Volumes   Folder = "volumes"
+	Snapshots Folder = "snapshots"
 )
 
-// objectRef identifies a volume or a snapshot: the folder that holds it, and its id.
-type objectRef struct {
-	folder folder
-	id     ID
+// Ref identifies a volume or a snapshot within a pool.
+type Ref struct {
+	Folder Folder
+	ID     ID
 }
 
-func volumeRef(id ID) objectRef   { return objectRef{volumes, id} }
-func snapshotRef(id ID) objectRef { return objectRef{snapshots, id} }
+// VolumeRef is a volume.
+func VolumeRef(id ID) Ref { return Ref{Volumes, id} }
 
-func (ref objectRef) isSnapshot() bool { return ref.folder == snapshots }
+// SnapshotRef is a snapshot.
+func SnapshotRef(id ID) Ref { return Ref{Snapshots, id} }
 
-// file returns the path of the file of an object with this extension.
-func (p *Pool) file(ref objectRef, ext string) string {
-	return p.path(string(ref.folder), string(ref.id)+ext)
-}
+// IsSnapshot tells a snapshot from a volume.
+func (ref Ref) IsSnapshot() bool { return ref.Folder == Snapshots }
 
-// parseSource parses the Source of a record. An empty source is valid.
-func parseSource(s string) (of folder, id ID, err error) {
+// ParseSource parses the Source of a record. An empty source is valid.
+func ParseSource(s string) (Ref, error) {
 	if s == "" {
-		return "", "", nil
+		return Ref{}, nil
 	}
 	where, name, _ := strings.Cut(s, "/")
-	of = folder(where)
-	if of != volumes && of != snapshots {
-		return "", "", fmt.Errorf("source %q is neither a volume nor a snapshot", s)
+	in := Folder(where)
+	if in != Volumes && in != Snapshots {
+		return Ref{}, fmt.Errorf("source %q is neither a volume nor a snapshot", s)
 	}
-	id, err = ParseID(name)
-	return of, id, err
+	id, err := ParseID(name)
+	return Ref{in, id}, err
 }

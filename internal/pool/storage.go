@@ -2,14 +2,12 @@ package pool
 
 import (
 	"context"
-	"strings"
 )
 
 // NoSnapshots is the Storage.SnapshotsBy of a pool without snapshots and clones.
 const NoSnapshots = "none"
 
-// Storage is one pool of a node: a Pool, which keeps volumes as files, or a GroupPool, which keeps them as
-// logical volumes of a volume group. The methods of Pool and objects state what each does.
+// Storage is one pool of a node: a files.Pool or an lvm.Pool. Their methods and those of Objects state what each does.
 type Storage interface {
 	Name() string
 	Node() string
@@ -42,26 +40,11 @@ type Storage interface {
 	RemoveSnapshot(ctx context.Context, id ID) error
 }
 
-var _, _ Storage = (*Pool)(nil), (*GroupPool)(nil)
-
-// IsFileName reports whether a name is the Storage.FileName of this volume, whatever pool it is in.
-func IsFileName(id ID, name string) bool {
-	return name == id.ImageName() || name == string(id) || name == lvName(id)
-}
-
-// openStorage opens the pool at Config.Dir.
-func openStorage(ctx context.Context, cfg Config) (Storage, error) {
-	place, group := strings.CutPrefix(cfg.Dir, groupPrefix)
-	if group {
-		p, err := openGroup(ctx, cfg, place)
-		if err != nil {
-			return nil, err // a nil *GroupPool would be a Storage that is not nil
-		}
-		return p, nil
-	}
-	p, err := Open(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+// Usage is what a pool holds.
+type Usage struct {
+	// Size is that of the filesystem or the volume group. Free is how many bytes of new volumes fit. Reserved is what existing
+	// volumes and snapshots may still allocate.
+	Size, Free, Reserved int64
+	// Entries are the volumes, snapshots and orphans.
+	Entries []Entry
 }

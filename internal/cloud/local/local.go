@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
@@ -37,7 +38,7 @@ type Local struct {
 	cloud.NoModify
 
 	node  string
-	pools *pool.Set
+	pools *pools.Set
 }
 
 var _ cloud.Cloud = (*Local)(nil)
@@ -51,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Local, error) {
 	for i := range configs {
 		configs[i].Node, configs[i].Progress = cfg.Node, func(at pool.Progress) { logProgress(cfg.Log, at) }
 	}
-	set, err := pool.OpenSet(ctx, configs...)
+	set, err := pools.Open(ctx, configs...)
 	if err != nil {
 		return nil, err
 	}

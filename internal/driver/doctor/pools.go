@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // Pools checks the pools of a node. It need not have all of them.
 func (r *Report) Pools(ctx context.Context, configs ...pool.Config) {
 	errs, has := make([]error, len(configs)), false
 	for i, cfg := range configs {
-		errs[i] = pool.Examine(ctx, cfg)
+		errs[i] = pools.Examine(ctx, cfg)
 		has = has || !errors.Is(errs[i], pool.ErrNotHere)
 	}
 	for i, cfg := range configs {
@@ -22,9 +24,9 @@ func (r *Report) Pools(ctx context.Context, configs ...pool.Config) {
 			check += " " + cfg.Name
 		}
 		err := errs[i]
-		var below pool.Backing
+		var below files.Backing
 		if err == nil {
-			below, err = pool.BackingOf(cfg)
+			below, err = files.BackingOf(cfg)
 		}
 		switch {
 		case has && errors.Is(err, pool.ErrNotHere):

@@ -30,6 +30,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -56,7 +57,7 @@ type machine struct {
 	dir string
 	// kubelet is the kubelet's folder.
 	kubelet string
-	pool    *pool.Pool
+	pool    *files.Pool
 	disk    *device.Loop
 
 	registry *prometheus.Registry
@@ -91,7 +92,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	poolDir := filepath.Join(m.dir, "pool")
 	must(t, os.MkdirAll(poolDir, 0o700))
 	var err error
-	m.pool, err = pool.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a", MountTable: mounts.Table(t, poolDir)})
+	m.pool, err = files.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a", MountTable: mounts.Table(t, poolDir)})
 	must(t, err)
 	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{

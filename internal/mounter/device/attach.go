@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
@@ -204,8 +205,8 @@ func (l *Loop) checkSys() error {
 
 // keepReserved switches discard off on the loop devices that a pool's own filesystem lies on. A trim of that filesystem, such
 // as fstrim.timer's, would punch holes into the file below: the pool would promise space that the disk gives to others.
-func (l *Loop) keepReserved(p *pool.Pool) error {
-	below, err := pool.LoopsBelow(p.Dir(), l.sysDir)
+func (l *Loop) keepReserved(p *files.Pool) error {
+	below, err := files.LoopsBelow(p.Dir(), l.sysDir)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
 )
 
 // group finds the volumes of one volume group of LVM: device-mapper devices. A volume is in use exactly as long as its
 // device lives. The kernel has its identity: the name with the volume's id, and the UUID with that of the volume group.
 type group struct {
-	pool *pool.GroupPool // nil: any, for Number
+	pool *lvm.Pool // nil: any, for Number
 	// blank has the kernel's view of the devices.
 	blank Loop
 }
@@ -109,7 +110,7 @@ func (l *group) is(kernel string, id pool.ID) bool {
 		return false
 	}
 	if l.pool == nil {
-		return pool.MayBeDevice(id, name, uuid)
+		return lvm.MayBeDevice(id, name, uuid)
 	}
 	return l.pool.IsDevice(id, name, uuid)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // LoopConfig is where the kernel's view of the devices is. Empty folders mean the usual ones.
@@ -31,7 +33,7 @@ type LoopConfig struct {
 // which the pool asks before it removes a volume. All attaching and detaching happens under the
 // pool's lock: two loop devices of one file would be two caches of one disk.
 type Loop struct {
-	pool   *pool.Pool
+	pool   *files.Pool
 	node   string
 	sysDir string
 	devDir string
@@ -40,7 +42,7 @@ type Loop struct {
 }
 
 // NewLoop returns the resolver of one pool.
-func NewLoop(p *pool.Pool, cfg LoopConfig) *Loop {
+func NewLoop(p *files.Pool, cfg LoopConfig) *Loop {
 	l := newLoop(p.Node(), cfg)
 	l.pool = p
 	return &l
@@ -267,7 +269,7 @@ func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
 		return h, fmt.Errorf("volume %.200q is not on node %s: %w: %w", spec.Volume, l.node, fault.NotFound, err)
 	case h.Node != l.node:
 		return h, fmt.Errorf("volume %s is not on node %s: %w", spec.Volume, l.node, fault.NotFound)
-	case spec.Name != "" && !pool.IsFileName(h.ID, spec.Name):
+	case spec.Name != "" && !pools.IsFileName(h.ID, spec.Name):
 		return h, fmt.Errorf("volume %s cannot be the device that the request names: %w", spec.Volume, fault.DeviceIdentity)
 	}
 	return h, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -24,13 +25,13 @@ const mib = 1 << 20
 // rig is a pool with its resolver; whatever a test leaves attached is detached at its end.
 type rig struct {
 	*Loop
-	pool *pool.Pool
+	pool *files.Pool
 	dir  string
 }
 
 func newRig(t *testing.T, dir string) rig {
 	t.Helper()
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
+	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +349,7 @@ func TestLockLivesWithTheLoopDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A folder without loop devices shows that the lock alone is enough.
-	blind, err := pool.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir(), MountTable: mounts.Table(t, r.dir)})
+	blind, err := files.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir(), MountTable: mounts.Table(t, r.dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
@@ -78,7 +79,7 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 	for fs := range mkfs {
 		t.Run(fs, func(t *testing.T) {
 			image, dir, mount := reservedDisk(t, fs)
-			set, err := pool.OpenSet(t.Context(), pool.Config{Dir: dir, Node: "n1"})
+			set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -25,7 +26,7 @@ func TestLoopInAnotherProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	p, err := pool.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
+	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,14 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
 // Pools finds the volumes of all pools of a node. A volume in a missing pool is fault.Precondition, never fault.NotFound; its number is known all the same.
 type Pools struct {
-	pools *pool.Set
+	pools *pools.Set
 	// blank is a Loop without a pool. Its parts that the pools share are the kernel's.
 	blank Loop
 }
@@ -30,7 +33,7 @@ type poolResolver interface {
 }
 
 // NewPools returns the resolver of the pools of a node.
-func NewPools(pools *pool.Set, node string, cfg LoopConfig) *Pools {
+func NewPools(pools *pools.Set, node string, cfg LoopConfig) *Pools {
 	return &Pools{pools: pools, blank: newLoop(node, cfg)}
 }
 
@@ -43,7 +46,7 @@ func (l *Pools) Check(ctx context.Context) error {
 	}
 	errs := []error{missing, l.blank.checkSys()}
 	for _, p := range usable {
-		if files, ok := p.(*pool.Pool); ok {
+		if files, ok := p.(*files.Pool); ok {
 			errs = append(errs, l.blank.keepReserved(files))
 		}
 	}
@@ -90,9 +93,9 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 		err := errors.New("the pool that the id names")
 		if p.Name() != h.Pool {
 			switch p := p.(type) {
-			case *pool.Pool:
+			case *files.Pool:
 				_, err = os.Lstat(p.ImagePath(h.ID))
-			case *pool.GroupPool:
+			case *lvm.Pool:
 				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Spec{Volume: h.String()})
 			}
 		}
@@ -159,9 +162,9 @@ func (l *Pools) of(ctx context.Context, spec Spec) (poolResolver, error) {
 		return nil, err
 	}
 	switch p := p.(type) {
-	case *pool.GroupPool:
+	case *lvm.Pool:
 		return &group{blank: l.blank, pool: p}, nil
-	case *pool.Pool:
+	case *files.Pool:
 		one := l.blank
 		one.pool = p
 		return &one, nil
@@ -170,6 +173,6 @@ func (l *Pools) of(ctx context.Context, spec Spec) (poolResolver, error) {
 }
 
 func isFiles(p pool.Storage) bool {
-	_, files := p.(*pool.Pool)
+	_, files := p.(*files.Pool)
 	return files
 }

@@ -49,6 +49,18 @@ func TestFoldersFormNoCircle(t *testing.T) {
 	}
 }
 
+// maxFiles is how many files a package may have without its tests: what a reader takes in at a glance.
+const maxFiles = 12
+
+// TestPackageHasFewFiles: a package that needs more is two. The suite that all clouds share is no part of a program.
+func TestPackageHasFewFiles(t *testing.T) {
+	for _, pkg := range list(t, "./cmd/...", "./internal/...") {
+		if n := len(pkg.GoFiles); n > maxFiles && pkg.ImportPath != module+"/internal/cloud/cloudtest" {
+			t.Errorf("%s has %d files, want %d at most: %s", pkg.ImportPath, n, maxFiles, strings.Join(pkg.GoFiles, " "))
+		}
+	}
+}
+
 // folderOf returns the folder directly below cmd, internal or internal/cloud that has a package of ours; "" for others.
 func folderOf(path string) string {
 	ours, ok := strings.CutPrefix(path, module+"/")

@@ -53,9 +53,12 @@ var rules = withClouds(map[string]rule{
 	"internal/cloud/middleware":  {ours: []string{"cloud", "fault", "wait"}},
 	"internal/cloud/memory":      {ours: []string{"cloud", "fault"}},
 	"internal/cloud/cloudtest":   {ours: []string{"cloud", "fault"}, outside: []string{"go.uber.org/goleak"}},
-	"internal/pool":              {ours: []string{"fault", "host", "wait"}, outside: []string{unix}},
-	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool"}, outside: []string{zap}},
-	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool"}},
+	"internal/pool":              {ours: []string{"fault", "wait"}, outside: []string{unix}},
+	"internal/pool/files":        {ours: []string{"fault", "host", "pool"}, outside: []string{unix}},
+	"internal/pool/lvm":          {ours: []string{"fault", "pool", "wait"}, outside: []string{unix}},
+	"internal/pool/pools":        {ours: []string{"fault", "pool", "pool/files", "pool/lvm"}},
+	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool", "pool/pools"}, outside: []string{zap}},
+	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool", "pool/files", "pool/pools"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry", "wait"}, outside: []string{prometheus}},
@@ -72,17 +75,17 @@ var rules = withClouds(map[string]rule{
 	"internal/mounter":        {ours: []string{"fault"}},
 	"internal/mounter/format": {ours: []string{"fault", "host", "mounter"}, outside: []string{unix}},
 	"internal/mounter/mount":  {ours: []string{"fault", "host", "mounter", "mounter/format", "wait"}, outside: []string{mountUtils, mountInfo, unix}},
-	"internal/mounter/device": {ours: []string{"fault", "host", "pool", "wait"}, outside: []string{unix}},
+	"internal/mounter/device": {ours: []string{"fault", "host", "pool", "pool/files", "pool/lvm", "pool/pools", "wait"}, outside: []string{unix}},
 	"internal/mounter/luks":   {ours: []string{"fault", "host", "mounter", "mounter/format"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
-			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local", "pool",
-			"machine", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "profile", "wait",
+			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local",
+			"pool", "pool/pools", "machine", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "profile", "wait",
 		},
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter/mount", "telemetry", "mounter/device", "pool", "machine", "profile", "wait"},
+		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter/mount", "telemetry", "mounter/device", "pool", "pool/files", "pool/pools", "machine", "profile", "wait"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"build/notices": {},
@@ -110,6 +113,7 @@ type goPackage struct {
 	ImportPath string
 	Standard   bool
 	Imports    []string
+	GoFiles    []string
 }
 
 func TestImportRules(t *testing.T) {
@@ -204,7 +208,7 @@ func (r rule) permits(imported string) bool {
 
 func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Standard,Imports,GoFiles"}, args...)...)
 	cmd.Dir = "../../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

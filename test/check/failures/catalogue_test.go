@@ -56,7 +56,7 @@ func TestReportSaysWhereATestRan(t *testing.T) {
 		{"test/run/e2e", "TestLife"}:                     "linode local",
 		{"test/run/e2e", "TestOther"}:                    "local",
 		{"internal/cloud/linode", "TestContract"}:        "linode",
-		{"internal/pool", "TestGrow"}:                    "local",
+		{"internal/pool/files", "TestGrow"}:              "local",
 		{"internal/cloud/middleware", "TestIdempotent"}:  "memory",
 		{"internal/cloud/budget", "TestAFlood"}:          "memory",
 		{"internal/mounter", "TestFormat"}:               "local",

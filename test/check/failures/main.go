@@ -139,7 +139,7 @@ func backendOf(pkg string) string {
 		return "memory"
 	}
 	switch {
-	case strings.HasPrefix(pkg, "internal/driver/node"), strings.HasPrefix(pkg, "internal/mounter"), pkg == "internal/pool", path.Dir(pkg) == "test/run":
+	case strings.HasPrefix(pkg, "internal/driver/node"), strings.HasPrefix(pkg, "internal/mounter"), strings.HasPrefix(pkg, "internal/pool"), path.Dir(pkg) == "test/run":
 		return "local"
 	default:
 		return "memory"

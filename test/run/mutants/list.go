@@ -80,36 +80,36 @@ var mutants = []mutant{
 		"return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))", "return func() {}, nil", "internal/driver/controller",
 	},
 	{
-		"what volumes may still allocate is not reserved", "internal/pool/space.go",
-		"reserved += e.reservation()", "_ = e", "internal/pool",
+		"what volumes may still allocate is not reserved", "internal/pool/files/space.go",
+		"reserved += reservation(e)", "_ = e", "internal/pool/files",
 	},
 	{
-		"the floor may be used", "internal/pool/space.go",
-		"s.free-floor(s.total)-reserved", "s.free-reserved", "internal/pool",
+		"the floor may be used", "internal/pool/files/space.go",
+		"s.free-floor(s.total)-reserved", "s.free-reserved", "internal/pool/files",
 	},
 	{
-		"a volume larger than the free space is admitted", "internal/pool/create.go",
-		"if r.Size > u.Free {", "if r.Size > u.Size {", "internal/pool",
+		"a volume larger than the free space is admitted", "internal/pool/files/create.go",
+		"if r.Size > u.Free {", "if r.Size > u.Size {", "internal/pool/files",
 	},
 	{
-		"a growth that was cut off reserves nothing", "internal/pool/space.go",
-		"max(e.Size, e.Record.reserved())-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool",
+		"a growth that was cut off reserves nothing", "internal/pool/files/space.go",
+		"max(e.Size, reservedBy(e.Record))-e.Allocated", "e.Record.Size-e.Allocated", "internal/pool/files",
 	},
 	{
-		"shared blocks count once however many images have them", "internal/pool/space.go",
-		"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool",
+		"shared blocks count once however many images have them", "internal/pool/files/space.go",
+		"total += min(e.length, max(0, end-e.start))", "total += 0 * end", "internal/pool/files",
 	},
 	{
-		"the farthest end of shared blocks is forgotten", "internal/pool/space.go",
-		"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool",
+		"the farthest end of shared blocks is forgotten", "internal/pool/files/space.go",
+		"end = max(end, e.start+e.length)", "end = e.start + e.length", "internal/pool/files",
 	},
 	{
-		"a create that failed leaves its files", "internal/pool/create.go",
-		"if err := p.erase(r.ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool",
+		"a create that failed leaves its files", "internal/pool/files/create.go",
+		"if err := p.erase(r.Ref()); err != nil {", "if err := error(nil); err != nil {", "internal/pool/files",
 	},
 	{
-		"the image of a volume is not whole when its record says ready", "internal/pool/create.go",
-		"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool",
+		"the image of a volume is not whole when its record says ready", "internal/pool/files/create.go",
+		"if err := p.disk.createImage(ctx, p.file(ref, imageExt), r.Size); err != nil {\n\t\treturn err\n\t}\n", "", "internal/pool/files",
 	},
 	{
 		"the copy of another volume is formatted", "internal/mounter/format/format.go",

@@ -1,0 +1,121 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+)
+
+// The floor is total/floorDivisor, within these bounds. It stays free for the metadata of the filesystem
+// and for other files of the node.
+const (
+	floorDivisor       = 50
+	minFloor     int64 = 64 << 20
+	maxFloor     int64 = 4 << 30
+)
+
+// Usage returns what the pool holds. Free is the free space of the filesystem, less what is reserved and the floor.
+func (p *Pool) Usage(ctx context.Context) (pool.Usage, error) {
+	unlock, err := p.enter(ctx)
+	if err != nil {
+		return pool.Usage{}, err
+	}
+	defer unlock()
+	entries, err := p.recover()
+	if err != nil {
+		return pool.Usage{}, err
+	}
+	return p.measure(entries)
+}
+
+// measure is Usage with the lock held. A volume counts with its size, a snapshot with what it has allocated, which is what its
+// volume had written. Reserved is what these have not allocated, and what they share: a block that n images share counts n times
+// and is there once, so an overwrite of each finds a free one.
+func (p *Pool) measure(entries []pool.Entry) (pool.Usage, error) {
+	reserved, err := p.shared(entries)
+	if err != nil {
+		return pool.Usage{}, err
+	}
+	for _, e := range entries {
+		reserved += reservation(e)
+	}
+	// Read after the reservations: a concurrent write to a volume reduces both the free space and the
+	// reservation. In the other order the sum would count neither.
+	s, err := p.disk.statfs(p.dir)
+	if err != nil {
+		return pool.Usage{}, fmt.Errorf("read free space of pool %s: %w", p.dir, pool.KindOf(err))
+	}
+	return pool.Usage{Size: s.total, Free: max(0, s.free-floor(s.total)-reserved), Reserved: reserved, Entries: entries}, nil
+}
+
+func floor(total int64) int64 { return min(max(total/floorDivisor, minFloor), maxFloor) }
+
+// reservation returns how many bytes this entry may still allocate. A volume has unallocated bytes after
+// a discard, after the filesystem inside zeroed blocks, and after an interrupted growth. A snapshot is
+// never written to, so its holes need no space.
+func reservation(e pool.Entry) int64 {
+	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Snapshot {
+		return 0
+	}
+	return max(0, max(e.Size, reservedBy(e.Record))-e.Allocated)
+}
+
+// shared returns how many bytes images share with others, not counted for one of them.
+func (p *Pool) shared(entries []pool.Entry) (int64, error) {
+	// An image without a readable record may be a copy.
+	copied := func(e pool.Entry) bool {
+		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == pool.NoRecord || e.Kind == pool.Newer || e.Kind == pool.Damaged)
+	}
+	if !slices.ContainsFunc(entries, copied) {
+		return 0, nil
+	}
+	var places []extent
+	for _, e := range entries {
+		if e.ID == "" || e.Kind == pool.NoImage || e.Allocated == 0 {
+			continue
+		}
+		mappings, err := p.imageExtents(e.Ref(), e.Size)
+		if err != nil {
+			return 0, fmt.Errorf("read the extents of %s: %w", p.Describe(e.Ref()), pool.KindOf(err))
+		}
+		for _, m := range mappings {
+			if m.flags&fiemapShared != 0 && m.flags&(fiemapUnknown|fiemapDelayed) == 0 {
+				places = append(places, extent{m.physical, m.length})
+			}
+		}
+	}
+	return overlap(places), nil
+}
+
+// overlap returns by how much places on the disk are longer together than the part of it that they cover.
+func overlap(places []extent) (total int64) {
+	slices.SortFunc(places, func(a, b extent) int { return cmp.Compare(a.start, b.start) })
+	end := int64(0)
+	for _, e := range places {
+		total += min(e.length, max(0, end-e.start))
+		end = max(end, e.start+e.length)
+	}
+	return total
+}
+
+// imageExtents returns the extents of an image below size.
+func (p *Pool) imageExtents(ref pool.Ref, size int64) ([]mapped, error) {
+	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	found, _, err := extents(f, size)
+	return found, err
+}

@@ -1,0 +1,191 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+)
+
+// nodeLVM is the LVM of this machine.
+type nodeLVM struct{}
+
+// lvmSettings are those of every command. Nothing of a change is archived in the node's /etc/lvm: with thousands of volumes
+// a day that fills its disk. No monitor is started. A disk that is missing or has another name now is not looked for among all
+// others, on which a pod may have written its identity. What a growth frees for a moment is not discarded: a disk need not
+// read as zeros afterwards. The reports are as the node's lvm.conf cannot change them.
+const lvmSettings = `activation{monitoring=0} backup{archive=0} ` +
+	`devices{search_for_devnames="none" device_ids_refresh=0 issue_discards=0} report{binary_values_as_numeric=0 list_item_separator=","}`
+
+// Run runs the program lvm. The command is in a session of its own and no context ends it: one that is killed between the
+// suspension of a device and its resumption stops all I/O of that volume until the next call resumes it. Device nodes are
+// made by the command itself, because in a container it cannot wait for the node's udev.
+func (nodeLVM) Run(args ...string) ([]byte, error) {
+	return runLVM("lvm", append(args, "--config", lvmSettings)...)
+}
+
+// Clear runs dmsetup, because LVM has no command for it.
+func (nodeLVM) Clear(device string) error {
+	_, err := runLVM("dmsetup", "clear", device)
+	return err
+}
+
+func runLVM(program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(context.Background(), program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "DM_DISABLE_UDEV=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("the program %s is not in this image; take one with lvm2: %w: %w", program, fault.Precondition, err)
+	case err != nil:
+		said := strings.Join(strings.Fields(stderr.String()), " ")
+		return nil, fmt.Errorf("%s %s: %w: %w: %s", program, args[0], fault.Unavailable, err, said[max(0, len(said)-2000):])
+	}
+	return stdout.Bytes(), nil
+}
+
+// Open opens the device. The kernel lets one program at a time have it exclusively, and lets it go with that program.
+func (nodeLVM) Open(path, uuid string) (pool.ZeroedDevice, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Busy, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	var has []byte
+	if err == nil {
+		has, err = os.ReadFile(filepath.Join("/sys/dev/block", fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "dm/uuid"))
+	}
+	if err == nil && strings.TrimSpace(string(has)) != uuid {
+		err = fmt.Errorf("its UUID is %.80q, not %q", has, uuid)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is not the device of the volume: %w: %w", path, fault.Unavailable, err)
+	}
+	return zeroedFile{f}, nil
+}
+
+type zeroedFile struct{ *os.File }
+
+// Zero asks the device to do it. Where it has no command for that the kernel writes the zeros (block/fops.c,
+// blkdev_fallocate: the same as BLKZEROOUT).
+func (f zeroedFile) Zero(from, length int64) error {
+	err := pool.RetryEINTR(func() error {
+		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, from, length)
+	})
+	if err != nil {
+		return fmt.Errorf("write zeros to %s: %w: %w", f.Name(), fault.Unavailable, err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("flush %s: %w: %w", f.Name(), fault.Unavailable, err)
+	}
+	return nil
+}
+
+// volumeGroup is what vgs reports.
+type volumeGroup struct {
+	Name         string `json:"vg_name"`
+	ID           string `json:"vg_uuid"`
+	Tags         string `json:"vg_tags"`
+	Extent       int64  `json:"vg_extent_size,string"`
+	Extents      int64  `json:"vg_extent_count,string"`
+	FreeExtents  int64  `json:"vg_free_count,string"`
+	MissingDisks int64  `json:"vg_missing_pv_count,string"`
+	FreeMetadata int64  `json:"vg_mda_free,string"` // bytes, of the disk with the least
+}
+
+const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_free_count,vg_missing_pv_count,vg_mda_free"
+
+// logicalVolume is what lvs reports. What does not apply to a volume is empty, and what is said of a device that is not there
+// is "unknown".
+type logicalVolume struct {
+	Name      string `json:"lv_name"`
+	ID        string `json:"lv_uuid"`
+	Size      int64  `json:"lv_size,string"`
+	Layout    string `json:"lv_layout"`
+	Role      string `json:"lv_role"`
+	Tags      string `json:"lv_tags"`
+	Active    string `json:"lv_active"`
+	Open      string `json:"lv_device_open"`
+	Suspended string `json:"lv_suspended"`
+	Loaded    string `json:"lv_inactive_table"`
+	Health    string `json:"lv_health_status"`
+	// broken: a killed command has left the device in the middle of a change, and that could not be mended.
+	broken error
+}
+
+const volumeFields = "lv_name,lv_uuid,lv_size,lv_layout,lv_role,lv_tags,lv_active,lv_device_open,lv_suspended,lv_inactive_table,lv_health_status"
+
+func (v logicalVolume) tags() []string { return strings.Split(v.Tags, ",") }
+
+func (v logicalVolume) has(tag string) bool { return slices.Contains(v.tags(), tag) }
+
+// checkAlone refuses a volume that an operator has made something else of, such as the origin of a snapshot, which LVM would remove
+// with it.
+func (v logicalVolume) checkAlone() error {
+	if v.Layout == "linear" && v.Role == "public" {
+		return nil
+	}
+	return fmt.Errorf("LVM calls its logical volume %s %s: it was changed by hand; undo that first: %w", v.Layout, v.Role, fault.VolumeInUse)
+}
+
+// beingChanged: a command that changes the device is under way, or was killed.
+func (v logicalVolume) beingChanged() bool {
+	return v.Suspended == "suspended" || v.Loaded == "inactive table present"
+}
+
+// creating: the volume has not been handed out, or the part has not been added to its volume.
+func (v logicalVolume) creating() bool { return v.has(creatingTag) }
+
+// beingZeroed: a program writes zeros to it now.
+func (v logicalVolume) beingZeroed() bool { return v.creating() && v.Open == "open" }
+
+// zeroed returns how many bytes are known to be zeros.
+func (v logicalVolume) zeroed() int64 {
+	for _, tag := range v.tags() {
+		if text, found := strings.CutPrefix(tag, zeroedTag); found {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err == nil && n > 0 && n <= v.Size {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// report runs a command that reports rows under a key.
+func report[T any](p *Pool, key, verb string, args ...string) ([]T, error) {
+	out, err := p.run(verb, append(args, "--reportformat", "json", "--units", "b", "--nosuffix")...)
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Report []map[string][]T `json:"report"`
+	}
+	if err := json.Unmarshal(out, &doc); err != nil || len(doc.Report) == 0 {
+		return nil, fmt.Errorf("read the report of lvm: %w: %w", fault.Unavailable, errors.Join(err, errors.New("no report")))
+	}
+	return doc.Report[0][key], nil
+}
+
+func bytesArg(n int64) string { return strconv.FormatInt(n, 10) + "b" }

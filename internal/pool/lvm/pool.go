@@ -1,0 +1,381 @@
+// Package lvm keeps the volumes of one node as linear logical volumes in a volume group of LVM. Volumes share nothing but the group's metadata,
+// which LVM replaces atomically.
+//
+//	volume group                tags cloudblock-node=NODE and cloudblock-pool=NAME: which node the pool belongs to, and its name
+//	cloudblock-<32 hex>         a volume
+//	cloudblock-growth-<32 hex>  the space by which that volume grows, until it reads as zeros
+//	their tags                  cloudblock-name=NAME, cloudblock-created=SECONDS and cloudblock-tag=NAME:VALUE: the record
+//	                            cloudblock-creating: it does not read as zeros yet, and its id was not returned
+//	                            cloudblock-zeroed=BYTES: how much of it does
+//	                            cloudblock-blank=BYTES: nothing was written to it since, and it has not grown
+//
+// LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a name.
+// The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at its
+// first stage, and LVM itself never does, because the volume has the flag for that.
+//
+// Every command is limited to the disks of a devices file that belongs to the pool, which an operator makes. What others write
+// on other disks of the node, with whatever name and identity, is never read.
+package lvm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+)
+
+// The names and tags of LVM. A tag may have letters, digits and _+.-/=!:&# and at most 1024 characters.
+const (
+	volumeLV       = "cloudblock-"
+	growthLV       = volumeLV + "growth-"
+	nodeTag        = "cloudblock-node="
+	poolTag        = "cloudblock-pool="
+	creatingTag    = "cloudblock-creating"
+	zeroedTag      = "cloudblock-zeroed=" // then a number of bytes
+	blankTag       = "cloudblock-blank="  // then its number of bytes
+	nameTag        = "cloudblock-name="
+	createdTag     = "cloudblock-created=" // then seconds since 1970
+	pairTag        = "cloudblock-tag="     // then a name, a colon and a value
+	maxTag         = 1024
+	maxGroupRecord = 32 << 10
+	defaultLockDir = "/run/cloudblock-csi"
+	defaultLVMDir  = "/etc/lvm"
+)
+
+// Pool is an open pool.
+type Pool struct {
+	pool.Objects
+	lock pool.Lock
+
+	dir, group string
+	devices    string // the devices file's name
+	devicesDir string
+	uuid       string // of the group, without hyphens
+	lvm        pool.LVM
+	observing  chan struct{} // has a place for one observe
+
+	progress func(pool.Progress)
+	// Close ends the zeroing of this process, which are jobs.
+	zeroing     context.Context
+	stopZeroing context.CancelFunc
+	jobs        sync.WaitGroup
+}
+
+// groupState is what a volume group holds at one moment.
+type groupState struct {
+	volumeGroup
+	volumes []logicalVolume
+}
+
+var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
+
+// Open opens the pool VG. It changes nothing but the tags that say which node the pool belongs to and what its name is.
+// fault.PoolUnusable if it is missing or not usable, which without a devices file is ErrNotHere too.
+func Open(ctx context.Context, cfg pool.Config) (*Pool, error) {
+	p, err := newPool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.dir = filepath.Join(cmp.Or(cfg.LockDir, defaultLockDir), p.group)
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder for the lock of pool %s: %w", p.Location(), pool.KindOf(err))
+	}
+	p.lock = pool.NewLock(p.dir)
+	return locked(ctx, p, func() (*Pool, error) { return p, p.load(cfg) })
+}
+
+// newPool checks a Config.
+func newPool(cfg pool.Config) (*Pool, error) {
+	group, _ := cfg.Group()
+	if !groupPlace.MatchString(group) {
+		return nil, fmt.Errorf("pool %q is not lvm:VG: %w", cfg.Dir, fault.InvalidArgument)
+	}
+	if err := cfg.CheckNode(); err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		group: group, devices: volumeLV + group, devicesDir: filepath.Join(cmp.Or(cfg.LVMDir, defaultLVMDir), "devices"),
+		lvm: cfg.LVM, observing: make(chan struct{}, 1), progress: cfg.Progress,
+	}
+	p.Objects = pool.NewObjects(cfg, cfg.Dir, pool.Calls{List: p.list, Get: p.get, Delete: p.delete, Usage: p.Usage})
+	if p.lvm == nil {
+		p.lvm = nodeLVM{}
+	}
+	p.zeroing, p.stopZeroing = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// load identifies the pool.
+func (p *Pool) load(cfg pool.Config) error {
+	if err := p.checkDevices(); err != nil {
+		return err
+	}
+	s, err := p.read()
+	if err != nil {
+		return err
+	}
+	node, name := s.tag(nodeTag), s.tag(poolTag)
+	if node == "" {
+		if cfg.MustExist {
+			return fmt.Errorf("%s is not a pool of volumes: %w", p.Location(), fault.PoolUnusable)
+		}
+		node, name = cfg.Node, cfg.OwnName()
+		if err := p.change("vgchange", "--addtag", nodeTag+node, "--addtag", poolTag+name, p.group); err != nil {
+			return err
+		}
+	}
+	if err := p.checkOwner(node, name, cfg); err != nil {
+		return err
+	}
+	p.SetOwner(node, name)
+	p.uuid = plain(s.ID)
+	return nil
+}
+
+// plain is a UUID of LVM as the kernel has it.
+func plain(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
+
+// checkDevices refuses a pool without a devices file: without one LVM would read every disk of the node, also those that pods
+// write to.
+func (p *Pool) checkDevices() error {
+	file := filepath.Join(p.devicesDir, p.devices)
+	_, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pool %s: it has no devices file, %s; make it on the node with `lvm lvmdevices --devicesfile %s --adddev DISK` for each disk of %s: %w: %w",
+			p.Location(), file, p.devices, p.group, fault.PoolUnusable, pool.ErrNotHere)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %s: read its devices file: %w", p.Location(), pool.KindOf(err))
+	}
+	return nil
+}
+
+// run runs a command on the pool's disks.
+func (p *Pool) run(verb string, args ...string) ([]byte, error) {
+	return p.lvm.Run(append([]string{verb, "--devicesfile", p.devices}, args...)...)
+}
+
+func (p *Pool) change(verb string, args ...string) error {
+	_, err := p.run(verb, args...)
+	return err
+}
+
+// target is a logical volume as commands name it.
+func (p *Pool) target(name string) string { return p.group + "/" + name }
+
+// tag returns what follows this in a tag of the group, or nothing.
+func (s groupState) tag(prefix string) string {
+	for tag := range strings.SplitSeq(s.Tags, ",") {
+		if value, found := strings.CutPrefix(tag, prefix); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// checkOwner refuses a pool of another node or with another name.
+func (p *Pool) checkOwner(node, name string, cfg pool.Config) error {
+	err := errors.Join(pool.CheckNode(node), pool.CheckName(name))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("its tags: %w: %w", fault.PoolUnusable, err)
+	case cfg.Node != "" && node != cfg.Node:
+		err = fmt.Errorf("it belongs to node %q, this is node %q: %w", node, cfg.Node, fault.PoolUnusable)
+	default:
+		err = cfg.CheckOwnName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", p.Location(), err)
+	}
+	return nil
+}
+
+// read reads the state of the pool. fault.PoolUnusable if it is not the one that was opened.
+func (p *Pool) read() (groupState, error) {
+	fail := func(err error) (groupState, error) { return groupState{}, fmt.Errorf("pool %s: %w", p.Location(), err) }
+	groups, err := report[volumeGroup](p, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
+	switch {
+	case err != nil:
+		return fail(err)
+	case len(groups) == 0:
+		return fail(fmt.Errorf("there is no such volume group on the disks of its devices file; are they there? %w", fault.PoolUnusable))
+	case len(groups) > 1:
+		return fail(fmt.Errorf("there are several volume groups with this name: %w", fault.PoolUnusable))
+	case p.uuid != "" && plain(groups[0].ID) != p.uuid:
+		return fail(fmt.Errorf("it is not the one that was opened; start the program again when the right disk is there: %w", fault.PoolUnusable))
+	case groups[0].Extent < 1 || groups[0].Extent%pool.SizeStep != 0 && pool.SizeStep%groups[0].Extent != 0:
+		return fail(fmt.Errorf("it has extents of %d bytes; make it with extents of whole MiB (vgcreate -s 4m): %w", groups[0].Extent, fault.PoolUnusable))
+	}
+	s := groupState{volumeGroup: groups[0]}
+	s.volumes, err = report[logicalVolume](p, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
+	if err != nil {
+		return fail(err)
+	}
+	return s, nil
+}
+
+// locked runs f under the pool's lock. When the context ends, f goes on and keeps the lock: a command of LVM is
+// never interrupted. Then the error is fault.Uncertain.
+func locked[T any](ctx context.Context, p *Pool, f func() (T, error)) (T, error) {
+	unlock, err := p.lock.Acquire(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return finish(ctx, p, unlock, f)
+}
+
+// observe reads the state without the lock. Where a disk that LVM reads hangs, one vgs hangs with it, however many calls ask,
+// and none of them waits for longer than its context.
+func (p *Pool) observe(ctx context.Context) (groupState, error) {
+	select {
+	case p.observing <- struct{}{}:
+		return finish(ctx, p, func() { <-p.observing }, p.read)
+	case <-ctx.Done():
+		return groupState{}, p.unfinished(ctx)
+	}
+}
+
+// finish runs f, and release after it, to their end, and waits for that as long as ctx lasts.
+func finish[T any](ctx context.Context, p *Pool, release func(), f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		release()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, p.unfinished(ctx)
+	}
+}
+
+func (p *Pool) unfinished(ctx context.Context) error {
+	return fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.Location(), fault.Uncertain, ctx.Err())
+}
+
+// within is locked with the state of the pool, in which no device is left as a command that was killed has left it.
+func within[T any](ctx context.Context, p *Pool, f func(s groupState) (T, error)) (T, error) {
+	return locked(ctx, p, func() (T, error) {
+		s, err := p.read()
+		if err != nil {
+			var none T
+			return none, err
+		}
+		p.mend(s)
+		return f(s)
+	})
+}
+
+// mend ends what killed commands have left half done with devices. LVM loads a device's new table and suspends it, commits the
+// group's metadata, and makes the table live. A device that stays suspended lets everything that reads or writes it wait for
+// ever. A table that stays loaded may be of a growth that was never committed, with extents that another volume gets, and
+// LVM's own refresh would make it live: it is dropped, and then the device gets what the metadata say. The caller holds the
+// pool's lock, and LVM's own lock makes lvs wait for the command of an operator.
+func (p *Pool) mend(s groupState) {
+	for i := range s.volumes {
+		v := &s.volumes[i]
+		if _, ours := parseLV(v.Name); !ours || !v.beingChanged() {
+			continue
+		}
+		if v.broken = p.lvm.Clear(p.kernelName(*v)); v.broken == nil {
+			v.broken = p.change("lvchange", "-y", "--refresh", p.target(v.Name))
+		}
+	}
+}
+
+// Close ends the zeroing of this process, and waits for it and for running commands of LVM, which have the lock. Another
+// call continues what is not zeroed.
+func (p *Pool) Close(ctx context.Context) error {
+	p.stopZeroing()
+	ended := make(chan struct{})
+	go func() {
+		p.jobs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return p.unfinished(ctx)
+	}
+	unlock, err := p.lock.Acquire(ctx)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
+// Dir returns the folder with the pool's lock, which has nothing that outlives a reboot.
+func (p *Pool) Dir() string { return p.dir }
+
+// SnapshotsBy returns NoSnapshots.
+func (p *Pool) SnapshotsBy() string { return pool.NoSnapshots }
+
+// FileName returns the name of a volume's logical volume.
+func (p *Pool) FileName(id pool.ID) string { return VolumeName(id) }
+
+// Check checks that the pool is there with all its disks. It does not wait for the lock.
+func (p *Pool) Check(ctx context.Context) error {
+	s, err := p.observe(ctx)
+	if err == nil && s.MissingDisks > 0 {
+		err = fmt.Errorf("pool %s lacks %d disks: volumes on the others can be used, but nothing is created, grown or deleted until they are back: %w",
+			p.Location(), s.MissingDisks, fault.PoolUnusable)
+	}
+	return err
+}
+
+// VolumeName returns the name of a volume's logical volume.
+func VolumeName(id pool.ID) string { return volumeLV + string(id) }
+
+// growthName returns the name of the space by which a volume grows.
+func growthName(id pool.ID) string { return growthLV + string(id) }
+
+// parseLV returns the volume that has or is extended by a logical volume of this name.
+func parseLV(name string) (pool.ID, bool) {
+	digits, found := strings.CutPrefix(name, growthLV)
+	if !found {
+		digits, found = strings.CutPrefix(name, volumeLV)
+	}
+	id, err := pool.ParseID(digits)
+	return id, found && err == nil
+}
+
+// Examine returns the error with which a pool would be refused, as far as reading shows it. It changes nothing.
+func Examine(cfg pool.Config) error {
+	p, err := newPool(cfg)
+	if err == nil {
+		err = p.checkDevices()
+	}
+	if err != nil {
+		return err
+	}
+	s, err := p.read()
+	if err != nil {
+		return err
+	}
+	if node := s.tag(nodeTag); node != "" {
+		if err := p.checkOwner(node, s.tag(poolTag), cfg); err != nil {
+			return err
+		}
+	}
+	if s.MissingDisks > 0 {
+		return fmt.Errorf("pool %s lacks %d disks: %w", p.Location(), s.MissingDisks, fault.PoolUnusable)
+	}
+	return p.full(s)
+}

@@ -1,0 +1,226 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+)
+
+const (
+	// zeroStep is how much is zeroed between two checks of whether the program ends.
+	zeroStep int64 = 256 << 20
+	// notePause is the time between two notes of the progress in LVM's metadata. A killed process repeats what came after.
+	notePause = 30 * time.Second
+	// progressPause is the time between two reports of progress.
+	progressPause = 5 * time.Second
+)
+
+func bytesOf(n int64) string { return strconv.FormatInt(n, 10) }
+
+// zeroJob makes a logical volume read as zeros. It goes on when the call that started it ends, and stops with the process.
+// Meanwhile it has the device open exclusively, which lvs shows: one with the tag for creating that is not open was left by a
+// process that has ended.
+type zeroJob struct {
+	volume logicalVolume
+	done   chan struct{}
+	at     atomic.Int64
+	err    error // set before done is closed
+}
+
+// zero starts a job, which calls then when all reads as zeros, with the lock held and the device gone. The caller holds the lock.
+func (p *Pool) zero(v logicalVolume, then func(logicalVolume) error) (*zeroJob, error) {
+	if err := p.activate(v); err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	}
+	disk, err := p.lvm.Open(p.device(v), p.kernelUUID(v))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
+	}
+	j := &zeroJob{volume: v, done: make(chan struct{})}
+	j.at.Store(v.zeroed())
+	p.jobs.Go(func() {
+		defer close(j.done)
+		err := p.writeZeros(j, disk)
+		// Close must not cancel this: it waits for it.
+		_, ended := locked(context.WithoutCancel(p.zeroing), p, func() (struct{}, error) {
+			// Closed under the lock, so that no other call takes a job that is over for one whose process has died.
+			var noted error
+			if err != nil {
+				noted = p.note(j)
+			}
+			ended := errors.Join(noted, disk.Close(), p.change("lvchange", "-y", "-an", p.target(v.Name)))
+			if err != nil || ended != nil {
+				return struct{}{}, ended
+			}
+			return struct{}{}, then(j.volume)
+		})
+		if err = errors.Join(err, ended); err != nil {
+			j.err = fmt.Errorf("write zeros to %s: %w: %w", p.target(v.Name), fault.Uncertain, err)
+		}
+		p.report(j, true)
+	})
+	return j, nil
+}
+
+// writeZeros goes from where an earlier job came to.
+func (p *Pool) writeZeros(j *zeroJob, disk pool.ZeroedDevice) error {
+	reported, noted := time.Now(), time.Now()
+	p.report(j, false)
+	for at := j.at.Load(); at < j.volume.Size; at = j.at.Load() {
+		if err := p.zeroing.Err(); err != nil {
+			return err
+		}
+		n := min(zeroStep, j.volume.Size-at)
+		if err := disk.Zero(at, n); err != nil {
+			return err
+		}
+		j.at.Store(at + n)
+		if time.Since(reported) > progressPause {
+			p.report(j, false)
+			reported = time.Now()
+		}
+		if time.Since(noted) > notePause {
+			if _, err := locked(p.zeroing, p, func() (struct{}, error) { return struct{}{}, p.note(j) }); err != nil {
+				return err
+			}
+			noted = time.Now()
+		}
+	}
+	return nil
+}
+
+// note writes down how far a job has come.
+func (p *Pool) note(j *zeroJob) error {
+	at := zeroedTag + bytesOf(j.at.Load())
+	if j.volume.has(at) {
+		return nil
+	}
+	args := []string{"--addtag", at}
+	var tags []string
+	for _, tag := range j.volume.tags() {
+		if strings.HasPrefix(tag, zeroedTag) {
+			args = append(args, "--deltag", tag)
+			continue
+		}
+		tags = append(tags, tag)
+	}
+	err := p.change("lvchange", append(args, p.target(j.volume.Name))...)
+	if err == nil {
+		j.volume.Tags = strings.Join(append(tags, at), ",")
+	}
+	return err
+}
+
+func (p *Pool) report(j *zeroJob, ended bool) {
+	if p.progress != nil {
+		p.progress(pool.Progress{Target: p.target(j.volume.Name), Done: j.at.Load(), Total: j.volume.Size, Ended: ended, Err: j.err})
+	}
+}
+
+// wait waits for a job. When the context ends first, the job goes on.
+func (p *Pool) wait(ctx context.Context, j *zeroJob) error {
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return fmt.Errorf("zeros are still being written to %s, %d of %d bytes are: %w: %w",
+			p.target(j.volume.Name), j.at.Load(), j.volume.Size, fault.Uncertain, ctx.Err())
+	}
+}
+
+// Grow makes a volume at least this large, in whole extents, and returns its size. It never shrinks. The space by which it
+// grows is a logical volume of its own until it reads as zeros, so that the volume's device never shows what its extents had
+// before. fault.OutOfRange when the space does not suffice; then nothing has changed. When the context ends, the zeroing goes
+// on: fault.Uncertain, and a repeat waits for it.
+func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) {
+	for {
+		var has int64
+		j, err := within(ctx, p, func(s groupState) (*zeroJob, error) {
+			e, err := p.whole(s, id)
+			if has = e.Size; err != nil || size <= has {
+				return nil, err
+			}
+			return p.grow(s, e, size)
+		})
+		switch {
+		case errors.Is(err, fault.Busy):
+			if ctxErr := wait.Sleep(ctx, pool.ZeroPoll); ctxErr != nil {
+				return 0, fmt.Errorf("grow volume %s: %w: %w", p.Handle(id), fault.Uncertain, err)
+			}
+			continue
+		case err != nil:
+			return 0, fmt.Errorf("grow volume %s from %d to %d bytes: %w", p.Handle(id), has, size, err)
+		case j == nil:
+			return has, nil
+		}
+		if err := p.wait(ctx, j); err != nil {
+			return 0, fmt.Errorf("grow volume %s: %w", p.Handle(id), err)
+		}
+	}
+}
+
+// grow starts the job for what a volume lacks, or continues that of a growth that was interrupted.
+func (p *Pool) grow(s groupState, e pool.Entry, size int64) (*zeroJob, error) {
+	if err := s.find(e.File).checkAlone(); err != nil {
+		return nil, err
+	}
+	name := growthName(e.ID)
+	g := s.find(name)
+	if g == nil {
+		want, err := pool.RoundUp(size)
+		switch want = s.roundUp(want); {
+		case err != nil:
+		case want > pool.LargestVolume:
+			err = fmt.Errorf("in whole extents of %d it has %d bytes, the maximum is %d: %w", s.Extent, want, pool.LargestVolume, fault.OutOfRange)
+		default:
+			err = p.checkSpace(s, want-e.Size, fault.PoolFull.Explain(fault.OutOfRange))
+		}
+		if err == nil {
+			err = p.makeLV(name, want-e.Size)
+		}
+		if err != nil {
+			return nil, err
+		}
+		made, err := p.made(name)
+		if err != nil {
+			return nil, err
+		}
+		g = &made
+	}
+	if g.beingZeroed() {
+		return nil, fmt.Errorf("zeros are being written to %s, %d of %d bytes are: %w", p.target(name), g.zeroed(), g.Size, fault.Busy)
+	}
+	return p.zero(*g, func(g logicalVolume) error { return p.extend(g, e.File) })
+}
+
+// extend gives the extents of a growth to its volume: exactly these, which read as zeros. After a kill in between they are
+// free, and the next growth writes zeros to others.
+func (p *Pool) extend(g logicalVolume, volume string) error {
+	type segment struct {
+		Extents string `json:"seg_pe_ranges"` // such as /dev/vda:100-199, several with spaces between them
+	}
+	segments, err := report[segment](p, "seg", "lvs", "--segments", "-o", "seg_pe_ranges", p.target(g.Name))
+	if err != nil {
+		return err
+	}
+	args := []string{"-y", "--alloc", "normal", "-L", "+" + bytesArg(g.Size), p.target(volume)}
+	none := len(args)
+	for _, segment := range segments {
+		args = append(args, strings.Fields(segment.Extents)...)
+	}
+	if len(args) == none {
+		return fmt.Errorf("lvm names no extents of %s: %w", p.target(g.Name), fault.Unavailable)
+	}
+	if err := p.remove(g.Name); err != nil {
+		return err
+	}
+	return p.change("lvextend", args...)
+}

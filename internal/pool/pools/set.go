@@ -1,0 +1,187 @@
+// Package pools opens the pools of one node and finds volumes and snapshots in them.
+package pools
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
+)
+
+// Set is the pools of one node, by their names. The id of a volume or a snapshot names its pool.
+//
+// A pool that cannot be used is missing. The others serve their volumes meanwhile. A call that concerns the missing pool opens it
+// again, or returns why it cannot be used. A pool that is ErrNotHere, and was not open in this process before, is left out: nodes
+// have the same configuration and different disks.
+type Set struct {
+	members map[string]*member
+	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
+	opening chan struct{}
+}
+
+// member is one pool of a set.
+type member struct {
+	cfg  pool.Config
+	pool atomic.Pointer[pool.Storage] // nil until it is open
+}
+
+// leftOut tells a pool that is not here from one that is missing, by the error of its open.
+func (m *member) leftOut(err error) bool { return errors.Is(err, pool.ErrNotHere) && !m.cfg.MustExist }
+
+// Open opens the pools of one node, which have different names and folders, and so different filesystems: each keeps its name
+// on its own. It fails if none can be used.
+func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
+	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
+	for _, cfg := range configs {
+		s.members[cmp.Or(cfg.Name, pool.DefaultName)] = &member{cfg: cfg}
+	}
+	usable, err := s.Pools(ctx)
+	if len(usable) > 0 {
+		return s, nil
+	}
+	for _, name := range s.names() {
+		if _, openErr := s.open(ctx, s.members[name]); s.members[name].leftOut(openErr) {
+			err = errors.Join(err, openErr)
+		}
+	}
+	return nil, err
+}
+
+func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
+
+// Pools returns the pools that can be used. The error says which are missing, and why. It leaves out those that are not here.
+func (s *Set) Pools(ctx context.Context) (usable []pool.Storage, missing error) {
+	var errs []error
+	for _, name := range s.names() {
+		p, err := s.open(ctx, s.members[name])
+		if s.members[name].leftOut(err) {
+			continue
+		}
+		if err == nil {
+			err = p.Check(ctx)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		usable = append(usable, p)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return usable, errors.Join(errs...)
+}
+
+// Check returns an error while a pool is missing.
+func (s *Set) Check(ctx context.Context) error {
+	_, missing := s.Pools(ctx)
+	return missing
+}
+
+// Close ends the work of this process in volume groups; see lvm.Pool.Close.
+func (s *Set) Close(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.Opened() {
+		if g, ok := p.(*lvm.Pool); ok {
+			errs = append(errs, g.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Named returns the pool with this name. fault.NotFound when none has the name.
+func (s *Set) Named(ctx context.Context, name string) (pool.Storage, error) {
+	if m := s.members[name]; m != nil {
+		return s.open(ctx, m)
+	}
+	return nil, fmt.Errorf("there is no pool %s on this node, there is %s: %w", name, strings.Join(s.names(), ", "), fault.NotFound)
+}
+
+// Of returns the pool that the id of a volume or a snapshot names. fault.PoolUnusable when this node does not have the pool or
+// cannot use it: what is in it exists.
+func (s *Set) Of(ctx context.Context, h pool.Handle) (pool.Storage, error) {
+	if m := s.members[h.Pool]; m != nil {
+		return s.open(ctx, m)
+	}
+	return nil, fmt.Errorf("%s is in the pool %s, there is %s; start with that pool in --local-pool: %w", h, h.Pool, strings.Join(s.names(), ", "), fault.PoolUnusable)
+}
+
+// FindByName returns the volume with this name, and its pool; see pool.Objects.FindByName. fault.Precondition when
+// none of the usable pools has the name and one is missing, fault.Conflict when several have it.
+func (s *Set) FindByName(ctx context.Context, name string) (pool.Storage, pool.Entry, error) {
+	return s.find(ctx, name, pool.Storage.FindByName)
+}
+
+// FindSnapshot is FindByName for a snapshot.
+func (s *Set) FindSnapshot(ctx context.Context, name string) (pool.Storage, pool.Entry, error) {
+	return s.find(ctx, name, pool.Storage.FindSnapshot)
+}
+
+func (s *Set) find(ctx context.Context, name string, in func(pool.Storage, context.Context, string) (pool.Entry, error)) (holder pool.Storage, found pool.Entry, err error) {
+	usable, missing := s.Pools(ctx)
+	for _, p := range usable {
+		e, err := in(p, ctx, name)
+		switch {
+		case errors.Is(err, fault.NotFound):
+			continue
+		case err != nil:
+			return nil, pool.Entry{}, err
+		case holder != nil:
+			return nil, pool.Entry{}, fmt.Errorf("the pools %s and %s both have the name %q: %w", holder.Name(), p.Name(), name, fault.Conflict)
+		}
+		holder, found = p, e
+	}
+	switch {
+	case holder != nil:
+		return holder, found, nil
+	case ctx.Err() != nil:
+		return nil, pool.Entry{}, ctx.Err()
+	case missing != nil:
+		return nil, pool.Entry{}, fmt.Errorf("the name %q is in no pool that can be used: %w: %w", name, fault.PoolUnusable, missing)
+	}
+	return nil, pool.Entry{}, fmt.Errorf("no pool has the name %q: %w", name, fault.NotFound)
+}
+
+// open returns the pool of a member, and opens it if it is not open yet.
+func (s *Set) open(ctx context.Context, m *member) (pool.Storage, error) {
+	if p := m.pool.Load(); p != nil {
+		return *p, nil
+	}
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.opening }()
+	if p := m.pool.Load(); p != nil {
+		return *p, nil
+	}
+	p, err := openPool(ctx, m.cfg)
+	if err != nil && len(s.members) > 1 {
+		err = fmt.Errorf("pool %s: %w", cmp.Or(m.cfg.Name, pool.DefaultName), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.pool.Store(&p)
+	return p, nil
+}
+
+// Opened returns the pools that were opened, also those that are missing by now.
+func (s *Set) Opened() []pool.Storage {
+	var pools []pool.Storage
+	for _, name := range s.names() {
+		if p := s.members[name].pool.Load(); p != nil {
+			pools = append(pools, *p)
+		}
+	}
+	return pools
+}
