@@ -1,9 +1,8 @@
-// Package mounter has what the packages below it share: format decides whether a device may be formatted and does it, mount
-// mounts, binds, grows and unmounts, luks encrypts, device finds the device of a volume.
+// Package mounter has the types that the packages below it share: format decides whether a device may be formatted and formats
+// it, mount mounts, binds, grows and unmounts, luks encrypts, device finds the device of a volume.
 //
-// None of them asks which cloud a device comes from: format, mount and luks get an open block device whose identity the
-// caller has proven. They keep no state of their own about volumes; what is true is read from the
-// device and from the kernel's mount table each time, so a killed program loses nothing.
+// None of them depends on a cloud: format, mount and luks take an open block device whose identity the caller has proven. They
+// keep no state about volumes but read the device and the kernel's mount table each time, so a killed program loses nothing.
 package mounter
 
 import (
@@ -23,8 +22,8 @@ const (
 	XFS  Filesystem = "xfs"
 )
 
-// LUKS stands for the header of an encrypted device, by blkid's name, where a format is decided. It is no filesystem
-// that a volume can be asked to have.
+// LUKS is blkid's name for the header of an encrypted device. The format gate handles it as a filesystem; no volume can ask
+// for it.
 const LUKS Filesystem = "crypto_LUKS"
 
 // ParseFilesystem reads a filesystem's name; the empty name is ext4.

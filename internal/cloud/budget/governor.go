@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	// firstPause is the pause after a refusal if the cloud does not say how long to wait; it doubles
-	// up to mostPause with each refusal in a row. mostTrusted bounds what the cloud may ask for.
+	// firstPause is the pause after a refusal if the cloud does not ask for one; it doubles with each refusal in a row, up to
+	// mostPause. mostTrusted bounds the pause that the cloud asks for.
 	firstPause, mostPause = time.Second, 30 * time.Second
 	mostTrusted           = time.Hour
-	// After a refusal requests are at least firstGap apart, twice as far after the next one, up to
-	// mostGap. Every request that is not refused takes a tenth off, and below leastGap it is over.
+	// After a refusal there is a gap of firstGap between requests. It doubles with each further refusal, up to mostGap, shrinks by
+	// a tenth with each request that is not refused, and ends below leastGap.
 	firstGap, mostGap, leastGap = 100 * time.Millisecond, 2 * time.Second, 20 * time.Millisecond
 )
 
 // ErrNotSent is in the error of a request that waited for the budget until its context ended.
 var ErrNotSent = errors.New("wait for the API budget")
 
-// Config is what a Governor needs.
+// Config configures a Governor.
 type Config struct {
-	// Name tells several Governors of one cloud apart in metrics and errors, such as "list". May
-	// be empty.
+	// Name distinguishes several Governors of one cloud in metrics and errors, such as "list". It may be empty.
 	Name string
-	// Windows are the limits. All of them hold. None: nothing is limited until the cloud refuses.
+	// Windows are the limits, which all apply. Without any, requests are limited only after the cloud has refused one.
 	Windows []Window
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	// Rand returns numbers in [0, 1) for jitter; nil means math/rand/v2.
 	Rand func() float64
 }
 
-// Governor hands out the budget. It has no goroutine of its own.
+// Governor admits requests within the budget. It has no goroutine.
 type Governor struct {
 	name    string
 	metrics *Metrics
@@ -48,24 +47,24 @@ type Governor struct {
 	windows []*window
 	waiting []*ticket // in the order of their arrival
 	timer   *time.Timer
-	// Until paused nothing is sent: the cloud said so. gap is the time between two requests that
-	// still holds from the last refusal, next when the next one may go.
+	// No request is admitted before paused. gap is the current minimum time between two requests after a refusal, and next is when
+	// the next one may be sent.
 	paused time.Time
 	gap    time.Duration
 	next   time.Time
-	// refusals is how many came in a row, words what the last one said.
+	// refusals is the number of refusals in a row, words the message of the last one.
 	refusals int
 	words    string
 }
 
-// A ticket is one request that waits.
+// ticket is a waiting request.
 type ticket struct {
 	priority Priority
 	arrived  time.Time
 	granted  chan struct{}
 }
 
-// New makes a Governor.
+// New returns a Governor.
 func New(cfg Config) *Governor {
 	g := &Governor{name: cfg.Name, metrics: cfg.Metrics, rand: cfg.Rand}
 	if g.rand == nil {
@@ -77,8 +76,8 @@ func New(cfg Config) *Governor {
 	return g
 }
 
-// Acquire waits until a request may be sent. If the context ends first, the error is
-// fault.Unavailable and ErrNotSent, wraps the context's and has the words of the last refusal: nothing was sent.
+// Acquire waits until a request may be sent. If the context ends first, the error is fault.Unavailable and ErrNotSent, wraps the
+// context's error and has the message of the last refusal.
 func (g *Governor) Acquire(ctx context.Context, p Priority) error {
 	if p = p.known(); p == Default {
 		p = Write
@@ -112,7 +111,7 @@ func (g *Governor) Acquire(ctx context.Context, p Priority) error {
 	return g.refuse(ctx)
 }
 
-// refuse is the error of a request that was not sent.
+// refuse returns the error for a request that was not sent.
 func (g *Governor) refuse(ctx context.Context) error {
 	name := g.name
 	if name != "" {
@@ -125,7 +124,7 @@ func (g *Governor) refuse(ctx context.Context) error {
 	return fmt.Errorf("%w%s: %w: %w: %s", ErrNotSent, name, fault.Unavailable, ctx.Err(), said)
 }
 
-// Learn takes in what an answer says. It is called after every request; the zero Rate is fine.
+// Learn updates the windows from an answer. Callers call it after every request, also with the zero Rate.
 func (g *Governor) Learn(r Rate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +146,7 @@ func (g *Governor) Learn(r Rate) {
 	g.grant()
 }
 
-// share lets the windows that are a part of the limit in the headers follow it.
+// share updates the windows that are a Fraction of the limit in the headers.
 func (g *Governor) share(limit int) {
 	for _, w := range g.windows {
 		if w.Fraction > 0 && !w.Fixed {
@@ -156,14 +155,14 @@ func (g *Governor) share(limit int) {
 	}
 }
 
-// Has reports whether a limit of so many requests is one of its windows.
+// Has reports whether a window has this limit.
 func (g *Governor) Has(limit int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.windows, func(w *window) bool { return w.Calls == limit })
 }
 
-// windowOf returns the window that the cloud speaks of, or nil.
+// windowOf returns the window that a Rate describes, or nil.
 func (g *Governor) windowOf(r Rate) *window {
 	var learn *window
 	for _, w := range g.windows {
@@ -177,7 +176,7 @@ func (g *Governor) windowOf(r Rate) *window {
 	return learn
 }
 
-// refused pauses. Requests that were under way together are refused together, and that counts once.
+// refused starts a pause. Refusals of requests that were sent at the same time count as one.
 func (g *Governor) refused(now time.Time, r Rate) {
 	g.words = r.Words
 	if now.Before(g.paused) {
@@ -205,7 +204,7 @@ func (g *Governor) refused(now time.Time, r Rate) {
 	}
 }
 
-// grant lets requests go, the most urgent first, and sets the timer for the rest.
+// grant admits requests by urgency and sets the timer for the others.
 func (g *Governor) grant() {
 	now := time.Now()
 	wait := time.Duration(-1)
@@ -241,8 +240,8 @@ func (g *Governor) grant() {
 	}
 }
 
-// urgency is the priority that a ticket has by now: it rises while it waits. A flood of creates that all
-// wait for the next minute's budget must not overtake the detaches, so it takes long to become their equal.
+// urgency is the current priority of a ticket, which rises while it waits. It takes long to reach that of a detach, so that many
+// creates that wait for the next minute's budget do not delay detaches.
 func (t *ticket) urgency(now time.Time) Priority {
 	waited := now.Sub(t.arrived)
 	if t.priority == Detach || waited >= starved {
@@ -251,12 +250,12 @@ func (t *ticket) urgency(now time.Time) Priority {
 	return max(Attach, t.priority-Priority(waited/rise))
 }
 
-// first returns the most urgent ticket, the oldest of several.
+// first returns the ticket with the highest urgency, the oldest if there are several.
 func (g *Governor) first(now time.Time) *ticket {
 	return slices.MinFunc(g.waiting, func(a, b *ticket) int { return int(a.urgency(now) - b.urgency(now)) })
 }
 
-// wait returns how long the ticket has to wait before it is worth looking again, or 0.
+// wait returns the time until the ticket may be admitted, or 0.
 func (g *Governor) wait(now time.Time, t *ticket) time.Duration {
 	if wait := max(g.paused.Sub(now), g.next.Sub(now)); wait > 0 {
 		return wait

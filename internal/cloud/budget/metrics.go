@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what Governors tell about themselves.
+// Metrics are the metrics of all Governors.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
@@ -39,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Requested counts a request. Route, method and code are words of which there are few.
+// Requested counts a request. Route, method and code must have few different values.
 func (m *Metrics) Requested(route, method, code string) {
 	if m != nil {
 		m.requests.WithLabelValues(route, method, code).Inc()

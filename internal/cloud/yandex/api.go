@@ -23,8 +23,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
-// channel sends the requests of the generated clients, each to the address of its service. The token, the budget and what is known of
-// a request that failed are here, because the layers above decide what is sent again (docs/adr/0016).
+// channel sends the requests of the generated clients, each to the address of its service. It adds the token, waits for the budget
+// and classifies failures; the layers above decide what is repeated (docs/adr/0016).
 type channel struct {
 	connections *connections
 	tokens      tokens
@@ -35,13 +35,13 @@ type channel struct {
 
 var _ grpc.ClientConnInterface = (*channel)(nil)
 
-// maxAnswer bounds an answer. The longest legal one is a page of 1,000 disks with 64 labels each.
+// maxAnswer is the maximum length of an answer. The longest valid one is a page of 1,000 disks with 64 labels each.
 const maxAnswer = 16 << 20
 
-// openServices are those that want no token.
+// openServices are the services that need no token.
 var openServices = []string{"/yandex.cloud.endpoint.", "/yandex.cloud.iam."}
 
-// newChannel makes the connections. It sends nothing.
+// newChannel prepares the connections. It sends nothing.
 func newChannel(cfg Config) (*channel, error) {
 	a := &channel{
 		governor: cfg.Governor("", cfg.Limits),
@@ -54,7 +54,7 @@ func newChannel(cfg Config) (*channel, error) {
 	}
 	exchange := iam.NewIamTokenServiceClient(a)
 	a.tokens = tokens{
-		secret: cfg.Token, machine: cfg.MachineToken, asking: newGate(),
+		secret: cfg.Token, machine: cfg.MachineToken, asking: newMutex(),
 		exchange: func(ctx context.Context, jwt string) (Token, error) {
 			made, err := exchange.Create(ctx, &iam.CreateIamTokenRequest{Identity: &iam.CreateIamTokenRequest_Jwt{Jwt: jwt}})
 			if err != nil {
@@ -70,15 +70,15 @@ func newChannel(cfg Config) (*channel, error) {
 type steering struct {
 	grpc.EmptyCallOption
 
-	// write is of a request that changes something; nil: it only reads, with priority.
+	// write is set for a request that changes something; a read has a priority.
 	write    *ops.Write
 	priority budget.Priority
 }
 
-// by makes a request the one that a Write steers.
+// by marks a request as that of a Write.
 func by(w *ops.Write) grpc.CallOption { return steering{write: w, priority: w.Priority} }
 
-// priority gives a read a priority other than that of reads which a call waits for.
+// priority sets the priority of a read; without it, a read has budget.Read.
 func priority(p budget.Priority) grpc.CallOption { return steering{priority: p} }
 
 func steeringOf(opts []grpc.CallOption) steering {
@@ -90,12 +90,12 @@ func steeringOf(opts []grpc.CallOption) steering {
 	return steering{priority: budget.Read}
 }
 
-// route names a request for people: DiskService/Create.
+// route is the short name of a method in metrics and messages: DiskService/Create.
 func route(method string) string { return method[strings.LastIndex(method, ".")+1:] }
 
-// Invoke sends a request when the budget allows, again only where the cloud refused it for the budget or the token,
-// and waits for its answer. An error of a read carries the answer's kind or fault.Unavailable. One of a write is
-// fault.Uncertain unless it is known that nothing was changed.
+// Invoke sends a request within the budget and waits for its answer. It repeats the request only if the cloud refused it because of
+// the budget or the token. An error of a read has the answer's kind or fault.Unavailable. An error of a write is fault.Uncertain
+// unless nothing was changed.
 func (a *channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	r := request{method: method, args: args, reply: reply, steering: steeringOf(opts), opts: opts}
 	for _, open := range openServices {
@@ -131,7 +131,7 @@ func (a *channel) Invoke(ctx context.Context, method string, args, reply any, op
 	}
 }
 
-// NewStream is never called: none of the services has a stream.
+// NewStream is never called: the services have no streams.
 func (a *channel) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, fmt.Errorf("streams: %w", fault.Unsupported)
 }
@@ -153,7 +153,7 @@ type request struct {
 	opts        []grpc.CallOption
 }
 
-// explained gives the failure of a request its kind.
+// explained classifies the failure of a request.
 func (r request) explained(err error) error {
 	switch a := answerOf(err); {
 	case a == nil:
@@ -165,7 +165,7 @@ func (r request) explained(err error) error {
 	}
 }
 
-// secret is what a request with this token must not show.
+// secret returns the part of a request that no message may contain.
 func (r request) secret(token string) string {
 	if exchange, is := r.args.(*iam.CreateIamTokenRequest); is {
 		return exchange.GetJwt()
@@ -222,19 +222,18 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	return newAnswer(status.Convert(err), header, r.secret(token))
 }
 
-// unwrapped is an error without its status, so that the client's is not taken for the cloud's.
+// unwrapped hides the gRPC status of an error of the client, so that it does not count as the cloud's.
 func unwrapped(err error) error { return errors.New(status.Convert(err).Message()) }
 
 type departedKey struct{}
 
-// departures notes of each request whether it has left: where there was no connection it has not, and nothing
-// was changed.
+// departures records whether a request was sent. Without a connection it was not, and nothing was changed.
 type departures struct{}
 
 // TagRPC returns the context as it is.
 func (departures) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC notes that a request has left.
+// HandleRPC records that a request was sent.
 func (departures) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if _, left := event.(*stats.OutHeader); !left {
 		return

@@ -1,8 +1,8 @@
 // Package yandex keeps volumes in Yandex Cloud: disks of one folder, which are bound to a zone and
 // attached to instances of that zone.
 //
-// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
-// out.
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// changes.
 package yandex
 
 import (
@@ -33,25 +33,25 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// Config says whose disks these are and how to reach the API. Folder is required too. What Token returns is what CheckCredentials accepts,
-// or nothing for the instance's own account. Endpoint is where the cloud lists the addresses of its services, as https://host[:port]; with
-// http://, for loopback addresses only, nothing is encrypted.
+// Config configures a Cloud. Folder is required too. Token returns what CheckCredentials accepts, or "" for the instance's own account.
+// Endpoint is where the cloud lists the addresses of its services, as https://host[:port], or without encryption as http:// for
+// loopback addresses.
 type Config struct {
 	block.Config
 
-	// MachineToken asks for a token of the instance's own account. Nil: there is none.
+	// MachineToken returns a token of the instance's own account; nil: there is none.
 	MachineToken func(ctx context.Context) (Token, error)
-	// RootCAs are the certificates that the API is trusted by; nil: the system's.
+	// RootCAs verify the API's certificates; nil: the system's.
 	RootCAs *x509.CertPool
 	// Dial connects to an address in place of the network; nil: the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Around is put around each request; nil: nothing.
+	// Around intercepts each request; may be nil.
 	Around grpc.UnaryClientInterceptor
 	// Folder is the id of the folder that the disks are in.
 	Folder string
-	// VendorNames attaches disks under the names that the vendor's driver gives them.
+	// VendorNames attaches disks with the device names of the vendor's driver.
 	VendorNames bool
-	// Operations is how many the cloud runs at a time in the folder. Zero means DefaultOperations.
+	// Operations is how many operations the cloud runs at a time in the folder; 0 means DefaultOperations.
 	Operations int
 }
 
@@ -59,8 +59,7 @@ const (
 	defaultEndpoint = "https://api.cloud.yandex.net:443"
 	// DefaultOperations is how many operations the cloud runs at a time in a folder. It is a quota that can be raised.
 	DefaultOperations = 15
-	// answerPing is after which silence a connection with a request under way is tested, and how long the
-	// test may take.
+	// answerPing is the keepalive time and timeout of a connection with a request in flight.
 	answerPing = 20 * time.Second
 	// perPage is the largest page of a list.
 	perPage = 1000
@@ -85,15 +84,14 @@ type Cloud struct {
 	orphanAge, interval  time.Duration
 	log                  *zap.Logger
 
-	// seenOperations are those that creates were answered with, deleted the snapshots that callers have deleted.
+	// seenOperations are the operations that answered creates, deleted the snapshots that callers have deleted.
 	seenOperations, deleted block.Cache[string, struct{}]
 	clones                  *block.Through[*compute.Snapshot]
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
 
-// New returns the folder that the credentials open. It sends nothing yet. What it does in the background
-// ends with ctx or Close.
+// New returns a Cloud. It sends nothing. Its background work ends with ctx or Close.
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if err := cfg.Complete(zoneWord.MatchString, defaultEndpoint, nil); err != nil { // limits are not documented
 		return nil, err
@@ -127,7 +125,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends what is under way in the background within the life of ctx. Calls must have ended.
+// Close stops the background work and waits for it as long as ctx lasts. Calls must have ended.
 func (c *Cloud) Close(ctx context.Context) error {
 	err := c.ops.Close(ctx)
 	if closeErr := c.channel.connections.close(); closeErr != nil {
@@ -136,7 +134,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 	return err
 }
 
-// Capabilities says what the cloud can do. How many disks an instance can have depends on the instance.
+// Capabilities returns what the cloud can do. The attach limit depends on the instance.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Attach: true, Expand: true, Modify: true, Snapshots: true, Clones: true, Health: true,
@@ -149,13 +147,13 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 	}
 }
 
-// Capacity answers fault.Unsupported: the cloud does not say how much space it has.
+// Capacity returns fault.Unsupported: the API does not report free space.
 func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
-// Check reads one disk and one snapshot, and so names which of them the account may not read. Whether it may change
-// anything no read shows.
+// Check lists one disk and one snapshot, and names the list that the account may not read. No read shows whether it may change
+// anything.
 func (c *Cloud) Check(ctx context.Context) error {
 	_, disks := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: 1}, priority(budget.List))
 	if disks != nil && fault.Of(disks) != fault.Denied {
@@ -169,7 +167,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 	return err
 }
 
-// CheckRegion reads whether the backend's own zone has disks; it is fault.NoZone if not.
+// CheckRegion returns fault.NoZone if the backend's zone has no disks.
 func (c *Cloud) CheckRegion(ctx context.Context) error {
 	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: usualType})
 	if err == nil && !slices.Contains(kind.GetZoneIds(), c.zone) {
@@ -178,27 +176,26 @@ func (c *Cloud) CheckRegion(ctx context.Context) error {
 	return err
 }
 
-// Token is what opens the API, for a while.
+// Token is an IAM token.
 type Token struct {
 	Text string
-	// Expires is when it ends; zero: that is not known.
+	// Expires is when it expires; zero: unknown.
 	Expires time.Time
 }
 
 const (
-	// maxSecret is far more than a token or an authorized key has.
+	// maxSecret is far longer than any token or authorized key.
 	maxSecret = 16 << 10
-	// exchangeTimeout bounds one exchange of a key for a token.
+	// exchangeTimeout is the time limit for getting a token.
 	exchangeTimeout = 20 * time.Second
-	// maxUsed bounds how long a token is used: one for which the rights of its account have changed is
-	// replaced within this time.
+	// maxUsed is how long a token is used at most, so that changed rights of its account take effect.
 	maxUsed = time.Hour
-	// pauseAfterFailure is between two attempts to get a newer token while the old one is still good.
+	// pauseAfterFailure is the time between two attempts to get a new token while the old one is still valid.
 	pauseAfterFailure = 30 * time.Second
 )
 
-// CheckCredentials accepts the text of a credentials file: an authorized key of a service account as JSON, or
-// an IAM token. It never repeats any of it.
+// CheckCredentials checks the content of a credentials file: an authorized key of a service account as JSON, or an IAM token. Its error
+// has no part of it.
 func CheckCredentials(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -218,7 +215,7 @@ func CheckCredentials(text string) (string, error) {
 
 func isKey(secret string) bool { return strings.HasPrefix(secret, "{") }
 
-// keyOf reads an authorized key.
+// keyOf parses an authorized key.
 func keyOf(secret string) (credentials.ExchangeableCredentials, error) {
 	key, err := iamkey.ReadFromJSONBytes([]byte(secret))
 	switch {
@@ -234,26 +231,26 @@ func keyOf(secret string) (credentials.ExchangeableCredentials, error) {
 	return signer, nil
 }
 
-// tokens hands out the token for each request. A secret that was replaced is used at once.
+// tokens returns the token for each request. It uses a replaced secret at once.
 type tokens struct {
-	// secret returns what the credentials file holds; empty means the machine's own account.
+	// secret returns the content of the credentials file; "" means the instance's own account.
 	secret func() (string, error)
-	// machine asks for a token of the machine's account. exchange gets one for a signed statement.
+	// machine returns a token of the instance's own account, exchange one for a signed JWT.
 	machine  func(ctx context.Context) (Token, error)
 	exchange func(ctx context.Context, jwt string) (Token, error)
 
-	asking  gate // of those that use what follows
+	asking  mutex // guards what follows
 	of      string
 	current Token
 	renew   time.Time
 }
 
-// A gate lets one in at a time, in no order.
-type gate chan struct{}
+// mutex admits one goroutine at a time. Waiting for it ends with a context.
+type mutex chan struct{}
 
-func newGate() gate { return make(gate, 1) }
+func newMutex() mutex { return make(mutex, 1) }
 
-func (g gate) enter(ctx context.Context) error {
+func (g mutex) enter(ctx context.Context) error {
 	select {
 	case g <- struct{}{}:
 		return nil
@@ -262,9 +259,9 @@ func (g gate) enter(ctx context.Context) error {
 	}
 }
 
-func (g gate) leave() { <-g }
+func (g mutex) leave() { <-g }
 
-// get returns a token that is good as far as is known. not is one that is not: the API has refused it.
+// get returns a token. not is a token that the API has refused.
 func (t *tokens) get(ctx context.Context, not string) (string, error) {
 	secret, err := t.secret()
 	if err != nil {
@@ -297,7 +294,7 @@ func (t *tokens) get(ctx context.Context, not string) (string, error) {
 	return fresh.Text, nil
 }
 
-// ask gets a new token. It ends with the call that asks; the next call asks again.
+// ask gets a new token. It ends with its call; the next call tries again.
 func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// throughSnapshots makes clones.
+// throughSnapshots clones disks through temporary snapshots.
 func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[*compute.Snapshot] {
 	return &block.Through[*compute.Snapshot]{
 		Leftovers: left, Name: c.temporaryName, Make: c.makeTemporary, Find: c.findTemporary, Whole: c.wholeSnapshot, Delete: c.deleteSnapshot,
@@ -22,7 +22,7 @@ func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[*compute.
 	}
 }
 
-// clone makes a disk as a copy of another.
+// clone creates a disk as a copy of another.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of disk %s", req.Name, req.Source.Volume)
 	if err := c.nameIsFree(ctx, req); err != nil { // before the long way is taken
@@ -39,8 +39,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *
 	})
 }
 
-// nameIsFree answers fault.Conflict where the request's name is held already. If that is by the copy, it has been
-// made then.
+// nameIsFree returns fault.Conflict if a disk has the request's name already, which may be the finished clone.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) error {
 	same, err := c.disksNamed(ctx, c.cloudName(req.Name))
 	if err != nil || len(same) == 0 {
@@ -55,7 +54,7 @@ func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) e
 	return fmt.Errorf("disk %s has the name %s: %w", same[0].GetId(), same[0].GetName(), fault.Conflict)
 }
 
-// makeTemporary makes the snapshot for a clone.
+// makeTemporary creates the temporary snapshot of a clone.
 func (c *Cloud) makeTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, error) {
 	labels, err := c.owner.Labels(req.Name, nil, cloud.Source{}, cloud.Tag{Key: labelTemporary, Value: "clone"})
 	if err != nil {
@@ -70,8 +69,8 @@ func (c *Cloud) makeTemporary(ctx context.Context, req cloud.CreateVolumeRequest
 	})
 }
 
-// temporaryExists reports whether the temporary snapshot of an already finished create still exists. A deletion that runs
-// may fail and leave it, so another is made only after that has ended.
+// temporaryExists reports whether the temporary snapshot of an already finished create still exists. It waits for a running deletion,
+// which may fail and leave the snapshot.
 func (c *Cloud) temporaryExists(ctx context.Context, made createResult) (bool, error) {
 	snap, err := c.findSnapshot(ctx, cloud.SnapshotID(made.id))
 	switch {
@@ -87,7 +86,7 @@ func (c *Cloud) temporaryExists(ctx context.Context, made createResult) (bool, e
 	return false, c.DeleteSnapshot(ctx, cloud.SnapshotID(made.id)) // it was never whole
 }
 
-// wholeSnapshot returns a snapshot that an earlier call has begun when it can be restored.
+// wholeSnapshot waits until a snapshot of an earlier call can be restored, and returns it.
 func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*compute.Snapshot, error) {
 	id := cloud.SnapshotID(snap.GetId())
 	if snap.GetStatus() == compute.Snapshot_CREATING {
@@ -106,7 +105,7 @@ func (c *Cloud) wholeSnapshot(ctx context.Context, snap *compute.Snapshot) (*com
 	return nil, fmt.Errorf("snapshot %s, which an earlier call has begun, is %s: %w", id, snap.GetStatus(), fault.Unavailable)
 }
 
-// findTemporary returns the temporary snapshot of a request.
+// findTemporary returns the temporary snapshot of a request, or nil.
 func (c *Cloud) findTemporary(ctx context.Context, req cloud.CreateVolumeRequest) (*compute.Snapshot, bool, error) {
 	same, err := c.snapshotsNamed(ctx, c.temporaryName(req.Name))
 	at := slices.IndexFunc(same, func(s *compute.Snapshot) bool {
@@ -122,8 +121,8 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 	return s.GetLabels()[labelTemporary] != "" && c.owner.MadeHere(s.GetLabels())
 }
 
-// Sweep removes temporary snapshots of this cluster that no call can still need: old ones of clones that were
-// interrupted and never asked for again. One from which a disk is being made stays for as long as that takes.
+// Sweep deletes old temporary snapshots of this cluster, whose clones were interrupted and never requested again. It keeps a snapshot
+// from which a disk is being created.
 func (c *Cloud) Sweep(ctx context.Context) error {
 	all, err := c.allSnapshots(ctx, budget.List, "")
 	if err != nil {
@@ -150,7 +149,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 	return c.clones.Sweep(ctx, left)
 }
 
-// beingCopied are the snapshots that disks are being made from.
+// beingCopied returns the snapshots from which disks are being created.
 func (c *Cloud) beingCopied(ctx context.Context) (map[string]bool, error) {
 	disks, err := c.allDisks(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// services are the families of services and what the cloud calls the address of each.
+// services are the families of services with the cloud's name for the address of each.
 var services = map[string]string{
 	"/yandex.cloud.compute.":   "compute",
 	"/yandex.cloud.iam.":       "iam",
@@ -36,18 +36,18 @@ type connections struct {
 	plaintext bool
 	inMemory  bool
 
-	asking gate                        // of those that use what follows
+	asking mutex                       // guards what follows
 	of     map[string]*grpc.ClientConn // by the service's id; nil until the list was read
 }
 
-// newConnections makes the connection to the endpoint, and sends nothing. The list is read over conn.
+// newConnections prepares the connection to the endpoint and sends nothing. read reads the list over it.
 func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, error) {
 	address, err := addressOf(cfg.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	cs := &connections{
-		list: endpoint.NewApiEndpointServiceClient(conn), asking: newGate(), inMemory: cfg.Dial != nil,
+		list: endpoint.NewApiEndpointServiceClient(conn), asking: newMutex(), inMemory: cfg.Dial != nil,
 		plaintext: strings.HasPrefix(cfg.Endpoint, "http://"),
 		dialing: []grpc.DialOption{
 			transportOf(cfg), grpc.WithStatsHandler(departures{}), grpc.WithUserAgent(cfg.UserAgent),
@@ -64,7 +64,7 @@ func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, er
 	return cs, err
 }
 
-// open makes the connection to an address, which is established by the first request.
+// open prepares the connection to an address; the first request establishes it.
 func (cs *connections) open(address string) (*grpc.ClientConn, error) {
 	if cs.inMemory {
 		address = "passthrough:///" + address
@@ -76,7 +76,7 @@ func (cs *connections) open(address string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// to returns the connection to where a method is served.
+// to returns the connection for a method.
 func (cs *connections) to(ctx context.Context, method string) (*grpc.ClientConn, error) {
 	for family, id := range services {
 		if strings.HasPrefix(method, family) {
@@ -104,7 +104,7 @@ func (cs *connections) service(ctx context.Context, id string) (*grpc.ClientConn
 	return cs.home, nil
 }
 
-// read asks the endpoint for the addresses.
+// read gets the addresses from the endpoint.
 func (cs *connections) read(ctx context.Context) (of map[string]*grpc.ClientConn, err error) {
 	list, err := cs.list.List(ctx, &endpoint.ListApiEndpointsRequest{})
 	if a := answerOf(err); a != nil && a.code == codes.Unimplemented {
@@ -133,7 +133,7 @@ func (cs *connections) read(ctx context.Context) (of map[string]*grpc.ClientConn
 	return of, nil
 }
 
-// close ends all connections. Requests must have ended.
+// close closes all connections. Requests must have ended.
 func (cs *connections) close() error {
 	err := cs.home.Close()
 	for _, conn := range cs.of {

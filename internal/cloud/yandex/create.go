@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateVolume makes a disk with one write, and returns it when it is READY.
+// CreateVolume creates a disk with one write and returns it when it is READY.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	zones, err := c.CheckCreate(req, c.zone)
 	var body *compute.CreateDiskRequest
@@ -62,8 +62,8 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (*compute.CreateDiskRe
 	return body, nil
 }
 
-// createIn creates in the first of the zones that can serve. Another one is tried only when the refusal is,
-// or may be, about the zone.
+// createIn creates the disk in the first zone that can have it. It tries the next zone only if the refusal is, or may be, about the
+// zone.
 func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest, zones []string) (cloud.Volume, error) {
 	vol, err := block.InZones(zones, func(zone string) (cloud.Volume, error) {
 		body.ZoneId = zone
@@ -94,8 +94,8 @@ func (c *Cloud) createIn(ctx context.Context, req cloud.CreateVolumeRequest, bod
 	return vol, wrap(err, "create volume %q", req.Name)
 }
 
-// checkSource reads the snapshot of a refused create. It reports whether the disk has to be larger, which
-// body then says; the error is about the snapshot.
+// checkSource reads the snapshot of a refused create. It reports whether the disk has to be larger, and sets the size in body. An
+// error is about the snapshot.
 func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest, limit cloud.Bytes) (larger bool, err error) {
 	if body.GetSnapshotId() == "" {
 		return false, nil
@@ -117,8 +117,8 @@ func (c *Cloud) checkSource(ctx context.Context, body *compute.CreateDiskRequest
 	return true, nil
 }
 
-// refused says why a zone has refused a create: fault.NoZone where it could not have served it, because it has no disks of that type, or
-// the placement group is elsewhere. nil: it could have.
+// refused returns why a zone refused a create: fault.NoZone if it has no disks of that type, or if the placement group is in another
+// zone; nil if the refusal is not about the zone.
 func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, refusal error) error {
 	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: body.GetTypeId()})
 	if a := answerOf(err); a != nil && (a.code == codes.NotFound || a.code == codes.InvalidArgument) {
@@ -146,8 +146,8 @@ func (c *Cloud) refused(ctx context.Context, body *compute.CreateDiskRequest, re
 	return nil
 }
 
-// createOne makes one disk and returns it when it is READY. fault.Conflict where the name is held, by whatever
-// disk; then nothing of this call is left.
+// createOne creates a disk and returns it when it is READY. fault.Conflict if another disk has the name; then this call leaves
+// nothing.
 func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, body *compute.CreateDiskRequest) (cloud.Volume, error) {
 	k := idempotentCreate{
 		name: fmt.Sprintf("create volume %q of %s in %s as %s", req.Name, cloud.Bytes(body.GetSize()), body.GetZoneId(), body.GetTypeId()),
@@ -172,8 +172,8 @@ func (c *Cloud) createOne(ctx context.Context, req cloud.CreateVolumeRequest, bo
 	return c.created(ctx, req, body.GetName(), cloud.VolumeID(id))
 }
 
-// diskExists reports whether the disk of an already finished create still exists. Where it is gone, and the request has
-// another disk, that one is the request's: fault.Conflict.
+// diskExists reports whether the disk of an already finished create still exists. If it is gone and the request has another disk, it
+// returns fault.Conflict.
 func (c *Cloud) diskExists(ctx context.Context, req cloud.CreateVolumeRequest, made createResult) (bool, error) {
 	d, err := c.findDisk(ctx, cloud.VolumeID(made.id), budget.Read)
 	switch {
@@ -196,9 +196,9 @@ func (c *Cloud) diskExists(ctx context.Context, req cloud.CreateVolumeRequest, m
 	return false, nil
 }
 
-// created answers with the disk that a create has made, or, where its name has others for the same request, with none
-// and an error that names them: names may not be unique in this cloud, and idempotency keys are forgotten some day. An
-// answer once given must never change, and its disk never go, so nothing is removed either.
+// created returns the disk of a create. If other disks have its name for the same request, it returns an error that lists them:
+// names may not be unique in this cloud, and it forgets idempotency keys. Each of the disks may have been returned before, so
+// created deletes none.
 func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name string, id cloud.VolumeID) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
 	same, err := c.disksNamed(ctx, name)
@@ -227,8 +227,8 @@ func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name
 	return vol, nil
 }
 
-// discard deletes what a create that the cloud gave up has left, if anything, and returns why; fault.Uncertain where
-// that fails. The disk has never been ready, so there is nothing on it.
+// discard deletes what a failed create has left and returns its failure; fault.Uncertain if the delete fails. The disk was never
+// ready, so it holds no data.
 func (c *Cloud) discard(ctx context.Context, id cloud.VolumeID, why error) error {
 	d, err := c.findDisk(ctx, id, budget.Read)
 	if err != nil {

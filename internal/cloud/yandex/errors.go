@@ -15,38 +15,36 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The API says with a code what went wrong, and one code stands for several things. These are all the texts
-// that are looked for; facts with sources are in docs/backends.
+// One code of the API has several meanings, so the driver matches these texts. The facts with their sources are in docs/backends.
 const (
-	// textActive: ResourceExhausted, as many operations are running in the folder as the cloud allows.
+	// textActive: ResourceExhausted, the maximum number of operations is running in the folder.
 	textActive = "active operations"
-	// textSlots: ResourceExhausted, the instance has as many disks as it can have.
+	// textSlots: ResourceExhausted, the instance is at its attach limit.
 	textSlots = "attached disks"
-	// textAttached: FailedPrecondition, the disk would have to be free, or its instance stopped.
+	// textAttached: FailedPrecondition, the disk must be detached or its instance stopped.
 	textAttached = "attached to"
-	// textTooLarge begins the words of this program's own gRPC client for an answer beyond maxAnswer. Their code is
-	// that of a quota.
+	// textTooLarge begins the message of the gRPC client for an answer longer than maxAnswer. It has the code of a quota.
 	textTooLarge = "grpc: received message "
 )
 
-// textsThrottled are those of ResourceExhausted for want of the API's own budget.
+// textsThrottled are the texts of ResourceExhausted when the API's own budget is used up.
 var textsThrottled = []string{"rate limit", "too many requests", "requests per"}
 
-// maxWords bounds what is repeated of an answer.
+// maxWords is how much of the cloud's message an error repeats.
 const maxWords = 300
 
-// answer is what the cloud said when it refused or failed, to a request or at the end of an operation.
+// answer is the error of the cloud to a request, or at the end of an operation.
 type answer struct {
 	code  codes.Code
 	words string
-	// requestID is what the cloud's support asks for, if there is one.
+	// requestID is the id for the cloud's support, if there is one.
 	requestID string
-	// operation is the one that has failed, or empty: it was the request that was refused.
+	// operation is the failed operation; empty: the request was refused.
 	operation string
 }
 
-// newAnswer takes in a status. What is said of a quota stands in the details. Words that hold the token, as a proxy's
-// may that repeats the request, are dropped: errors reach the claim's namespace.
+// newAnswer reads a status. The details tell which quota is exceeded. A message with the token, as from a proxy that repeats the
+// request, is dropped, because errors appear as events in the claim's namespace.
 func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
 	a := &answer{code: s.Code(), words: line(s.Message(), token), requestID: requestIDOf(header, token)}
 	for _, detail := range s.Details() {
@@ -62,7 +60,7 @@ func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
 	return a
 }
 
-// line is a text of the cloud in one short line without the token.
+// line returns a text of the cloud as one short line without the token.
 func line(text, token string) string {
 	if token != "" && strings.Contains(text, token) || strings.Contains(text, "Bearer ") {
 		return "(it repeats the request)"
@@ -71,7 +69,7 @@ func line(text, token string) string {
 	return text[:min(len(text), maxWords)]
 }
 
-// requestIDOf is what the cloud's support asks for, or nothing.
+// requestIDOf returns the id for the cloud's support, or "".
 func requestIDOf(header metadata.MD, token string) string {
 	for _, name := range []string{"x-request-id", "x-server-trace-id"} {
 		if ids := header.Get(name); len(ids) > 0 {
@@ -81,7 +79,7 @@ func requestIDOf(header metadata.MD, token string) string {
 	return ""
 }
 
-// failureOf is the error of an operation that has ended, or nil. The next attempt may succeed, but for want of space.
+// failureOf returns the error of a finished operation, or nil. A repeat may succeed, unless the error is about space.
 func failureOf(op *operation.Operation) error {
 	if op.GetError() == nil {
 		return nil
@@ -94,7 +92,7 @@ func failureOf(op *operation.Operation) error {
 	return fmt.Errorf("%w: %w", fault.Unavailable, a)
 }
 
-// Error repeats the cloud's words and the id that its support asks for.
+// Error returns the cloud's message and the id for its support.
 func (a *answer) Error() string {
 	text := fmt.Sprintf("the cloud answers %s %q", a.code, a.words)
 	if a.operation != "" {
@@ -109,8 +107,8 @@ func (a *answer) Error() string {
 // FromCloud marks it for package fault.
 func (a *answer) FromCloud() {}
 
-// Refused reports whether the cloud looked at the object and said no; see package ops. What is about the token, a
-// quota or the budget is not.
+// Refused reports whether the cloud refused because of the object's state, as opposed to the token, a quota or the budget; see package
+// ops.
 func (a *answer) Refused() bool {
 	switch a.code {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
@@ -122,10 +120,10 @@ func (a *answer) Refused() bool {
 	}
 }
 
-// says reports whether the words have a text, which is in lower case.
+// says reports whether the message contains a text, which is in lower case.
 func (a *answer) says(text string) bool { return strings.Contains(strings.ToLower(a.words), text) }
 
-// vague reports whether the code may come from half way: of a server that did something, or from a proxy.
+// vague reports whether the code leaves open what was done: it may be from a proxy, or from a server that failed half-way.
 func (a *answer) vague() bool {
 	switch a.code {
 	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DeadlineExceeded, codes.Canceled, codes.DataLoss:
@@ -135,25 +133,25 @@ func (a *answer) vague() bool {
 	}
 }
 
-// throttled reports whether a request was refused for want of the API's own budget.
+// throttled reports whether the cloud refused a request because the API's own budget is used up.
 func (a *answer) throttled() bool {
 	return a.code == codes.ResourceExhausted && a.operation == "" && slices.ContainsFunc(textsThrottled, a.says)
 }
 
-// answerOf returns the cloud's answer behind an error, or nil if there was none.
+// answerOf returns the cloud's answer in an error, or nil.
 func answerOf(err error) *answer {
 	var a *answer
 	errors.As(err, &a)
 	return a
 }
 
-// saysNone reports whether the cloud answers that there is no such object.
+// saysNone reports whether the cloud answers that the object does not exist.
 func saysNone(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.code == codes.NotFound
 }
 
-// wrap puts what was done before an error; nil stays nil.
+// wrap prefixes an error with what was attempted; nil stays nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -161,8 +159,8 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// kindOf is the table of codes and kinds. What NotFound and FailedPrecondition are about is known to the
-// caller, who may read the state and answer something else.
+// kindOf maps codes to kinds. Callers know which object NotFound and FailedPrecondition are about, and may read its state and return
+// another kind.
 func kindOf(a *answer) fault.Kind {
 	switch a.code {
 	case codes.InvalidArgument:

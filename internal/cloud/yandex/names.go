@@ -20,36 +20,34 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// names is what the cloud documents for disks and snapshots.
+// names are the cloud's documented rules for names of disks and snapshots.
 var names = cloud.NameRule{MinLen: 1, MaxLen: 63, Underscore: true, StartLetter: true, EndAlnum: true}
 
-// devicePrefix begins the link that udev makes for a disk, and its device name follows. The device name is
-// also what the disk says about itself.
+// devicePrefix is the prefix of the link that udev makes for a disk; the disk's device name follows. The disk reports the device name
+// as its serial.
 var devicePrefix = profile.Yandex.LinkPrefix
 
 var (
-	// objectWord is what the ids of disks, snapshots, instances and folders look like: 20 letters and digits so
-	// far, and the cloud takes 50.
+	// objectWord matches the ids of disks, snapshots, instances and folders: 20 letters and digits so far; the API accepts 50.
 	objectWord = regexp.MustCompile(`^[a-z0-9]{1,50}$`)
 	zoneWord   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,49}$`)
 	deviceWord = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,19}$`)
 )
 
-// objectID reports whether the cloud can have made this id. Others never become part of a request.
+// objectID reports whether this can be an id of the cloud. Others are never sent.
 func objectID[T ~string](id T) bool { return objectWord.MatchString(string(id)) }
 
-// cloudName is the cloud's name for a request name.
+// cloudName returns the object's name in the cloud for the name of a request.
 func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
 
-// temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
-// repeat finds it.
+// temporaryName returns the name of the temporary snapshot of a clone. It depends on the request only, so a repeat finds the snapshot.
 func (c *Cloud) temporaryName(request string) string {
 	return names.Map(c.prefix, "clone-"+cloud.FullHash(request))
 }
 
-// deviceName is the name under which a disk is attached: its id, which is unique and fits. An id that does
-// not fit would be the first of its kind; it gets the name that the vendor's driver makes, and so do all in the
-// place of that driver, since its node program may still look for them.
+// deviceName returns the device name with which a disk is attached: its id, which is unique and, so far, short enough. A longer id gets
+// the name that the vendor's driver would use. With VendorNames all disks do, because the vendor's node program may still look for
+// them.
 func (c *Cloud) deviceName(disk cloud.VolumeID) string {
 	if !c.vendorNames && deviceWord.MatchString(string(disk)) {
 		return string(disk)
@@ -57,10 +55,10 @@ func (c *Cloud) deviceName(disk cloud.VolumeID) string {
 	return profile.YandexVendorDevice(string(disk))
 }
 
-// deviceOf is how an instance recognises a disk that is attached under this name.
+// deviceOf returns how an instance identifies a disk that is attached with this device name.
 func deviceOf(name string) cloud.Device { return cloud.Device{Name: devicePrefix + name, Serial: name} }
 
-// What is created under an idempotency key.
+// The kinds of objects that are created with an idempotency key.
 const (
 	keyDisk      = "disk"
 	keySnapshot  = "snapshot"
@@ -70,16 +68,16 @@ const (
 // keySpace is the name space of the idempotency keys.
 var keySpace = uuid.NewSHA1(uuid.Nil, []byte("cloudblock-csi idempotency keys"))
 
-// idempotencyKey is the key of a create. It follows from the folder, the cluster and the name of the request, and from nothing that
-// a flag or a class can change. after is the operation that used the key before up (see create), or empty.
+// idempotencyKey returns the key of a create. It depends on the folder, the cluster and the name of the request only, and not on flags
+// or classes. after is the operation of the previous key (see create), or empty.
 func (c *Cloud) idempotencyKey(kind, request, after string) string {
 	return uuid.NewSHA1(keySpace, fmt.Appendf(nil, "%q", []string{c.folder, c.owner.Cluster, kind, request, after})).String()
 }
 
-// maxPrefix leaves room for a hash of 80 bits and something readable.
+// maxPrefix leaves space for a hash of 80 bits and a readable part.
 const maxPrefix = 32
 
-// CheckPrefix refuses a prefix of names that the cloud would not take as it is.
+// CheckPrefix refuses a prefix of names that the cloud would refuse.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -91,7 +89,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckZone refuses what cannot be a zone. None is fine.
+// CheckZone refuses what cannot be a zone; "" is allowed.
 func CheckZone(zone string) error {
 	if zone != "" && !zoneWord.MatchString(zone) {
 		return fmt.Errorf("%q is not the name of a zone, such as ru-central1-a: %w", zone, fault.InvalidArgument)
@@ -99,7 +97,7 @@ func CheckZone(zone string) error {
 	return nil
 }
 
-// CheckFolder refuses what cannot be the id of a folder. None is fine.
+// CheckFolder refuses what cannot be the id of a folder; "" is allowed.
 func CheckFolder(id string) error {
 	if id != "" && !objectID(id) {
 		return fmt.Errorf("%q is not the id of a folder, which has lower-case letters and digits: %w", strings.ToValidUTF8(id, "?"), fault.InvalidArgument)
@@ -107,15 +105,15 @@ func CheckFolder(id string) error {
 	return nil
 }
 
-// The labels of this backend alone. Those that every cloud has are in package tags.
+// The labels of this backend. Those of all clouds are in package tags.
 const (
-	// labelTemporary marks the snapshot through which a clone goes.
+	// labelTemporary marks the temporary snapshot of a clone.
 	labelTemporary = tags.Own + "temporary"
-	// labelParameters says which parameters the class gave; the disk itself has their values.
+	// labelParameters lists the parameters that the class set; the disk itself has their values.
 	labelParameters = tags.Own + "parameters"
 )
 
-// What the cloud documents for labels.
+// The cloud's documented limits of labels.
 const (
 	maxLabel  = 63
 	maxLabels = 64
@@ -137,8 +135,8 @@ func CheckTags(tags []cloud.Tag) error {
 	return nil
 }
 
-// labelOf returns the value of a tag as the cloud takes it. The names of Kubernetes' objects are taken as far
-// as the cloud allows their letters and has room; anything else must fit as it is.
+// labelOf returns the value of a tag as a label. Names of Kubernetes objects are made to fit the cloud's characters and length;
+// anything else must fit as it is.
 func labelOf(t cloud.Tag) (string, error) {
 	value := t.Value
 	if strings.HasPrefix(t.Key, tags.Own) && t.Key != tags.Cluster {
@@ -155,8 +153,7 @@ func labelOf(t cloud.Tag) (string, error) {
 	return value, nil
 }
 
-// labelSafe makes lower-case letters of capitals, puts '_' for what the cloud does not allow and cuts what is
-// too long.
+// labelSafe makes letters lower-case, replaces characters that the cloud does not allow by '_', and truncates.
 func labelSafe(value string) string {
 	value = strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -170,12 +167,12 @@ func labelSafe(value string) string {
 	return value[:min(len(value), maxLabel)]
 }
 
-// ownerOf is the cluster with this id.
+// ownerOf returns the cluster with this id.
 func ownerOf(cluster string) tags.Owner {
 	return tags.Owner{Value: labelOf, Max: maxLabels, Cluster: cluster}
 }
 
-// labelLease is for how long labels that were read may be written back: a change by another client between is lost.
+// labelLease is how long labels that were read may be written back. A change by another client in between would be lost.
 const labelLease = 2 * time.Second
 
 // ModifyVolume puts labels on a disk. The API replaces all labels of a disk, so the request is sent right after a read.
@@ -224,7 +221,7 @@ func withLabels(d *compute.Disk, wanted map[string]string) map[string]string {
 	return labels
 }
 
-// decideModify says what the state means for labels that are refused, or not sent yet.
+// decideModify decides by a disk's state about a change of labels that was refused or not sent yet.
 func decideModify(d *compute.Disk, wanted map[string]string, refusal error) error {
 	labels := withLabels(d, wanted)
 	switch {

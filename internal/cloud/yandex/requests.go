@@ -27,7 +27,7 @@ var traits = block.Traits{
 	},
 }
 
-// Attach makes the disk one of the instance's.
+// Attach attaches a disk to an instance.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	device, err := c.Verbs.Attach(ctx, id, node)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return device, nil
 }
 
-// attachError keeps fault.Exhausted for slots, which send the pod to another node: a quota of the folder is the
-// same on all of them.
+// attachError returns fault.Exhausted only for the attach limit, for which the pod moves to another node: a quota of the folder applies
+// to all nodes.
 func attachError(err error) error {
 	a := answerOf(err)
 	if fault.Of(err) == fault.Exhausted && (a == nil || !a.says(textSlots)) {
@@ -116,7 +116,7 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 	return started(r.c.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: string(id)}, by(w)))
 }
 
-// findInstance reads an instance; nil: there is none.
+// findInstance reads an instance; nil if there is none.
 func (c *Cloud) findInstance(ctx context.Context, id string) (*compute.Instance, error) {
 	instance, err := c.instances.Get(ctx, &compute.GetInstanceRequest{InstanceId: id})
 	switch {
@@ -135,7 +135,7 @@ const maxKeys = 8
 
 // createResult is the answer to a create.
 type createResult struct {
-	// id is the object's, and operation the id of the operation that makes it.
+	// id is the id of the object, and operation that of the operation that creates it.
 	id, operation string
 	// finished: the operation was already done when the cloud answered, so it may belong to an earlier call. failure is
 	// its error.
@@ -145,9 +145,9 @@ type createResult struct {
 
 // idempotentCreate is a create under an idempotency key.
 type idempotentCreate struct {
-	// name and kind are the Op's, what and request are what the key follows from.
+	// name and kind are those of the Op; the key depends on what and request.
 	name, kind, what, request string
-	// wait: the call returns when the operation has ended.
+	// wait: the call waits for the end of the operation.
 	wait bool
 	send func(ctx context.Context, w *ops.Write) (*operation.Operation, error)
 	// exists reports whether the object that an already finished operation made still exists. It deletes what a failed
@@ -155,10 +155,10 @@ type idempotentCreate struct {
 	exists func(ctx context.Context, made createResult) (bool, error)
 }
 
-// create sends a create. A key that the cloud knows is answered with the operation that it began once, whatever became
-// of that: one that runs is joined, and what one has made is the answer. Where it failed, or what it made is gone, the
-// key is used up, and the next one follows from that operation, so that every controller finds the same. An error may
-// come with the id of what the failed operation was to make.
+// create sends a create. If the cloud knows the key, it answers with the operation that the key began. create waits for one that runs,
+// and returns the object of one that is done. If that operation failed, or its object is gone, the key is used up; the next key is
+// derived from that operation, so all controllers use the same. With an error create may return the id of the object that the
+// failed operation was to create.
 func (c *Cloud) create(ctx context.Context, k idempotentCreate) (id string, err error) {
 	key := c.idempotencyKey(k.what, k.request, "")
 	for n := 0; ; n++ {
@@ -201,7 +201,7 @@ func (k idempotentCreate) submit(ctx context.Context, w *ops.Write) (made create
 	return made, made.operation, nil
 }
 
-// createdBy is the id of what a create makes, which is known at once.
+// createdBy returns the id of the object that a create makes, which the operation has from its start.
 func createdBy(op *operation.Operation) (id string, err error) {
 	if meta, err := op.GetMetadata().UnmarshalNew(); err == nil {
 		switch of := meta.(type) {
@@ -217,7 +217,7 @@ func createdBy(op *operation.Operation) (id string, err error) {
 	return id, nil
 }
 
-// failedWith reports whether an error is that of an operation which ended without having done it.
+// failedWith reports whether an error is that of a failed operation.
 func failedWith(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.operation != "" && fault.Of(err) != fault.Uncertain

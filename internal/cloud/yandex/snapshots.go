@@ -16,18 +16,17 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// description is written on everything made.
+// description is the description of all objects that the driver creates.
 const description = "Created by cloudblock-csi"
 
-// CreateSnapshot makes a snapshot of a disk and returns while the cloud is still copying: the instant is
-// that of the call, and writing may go on.
+// CreateSnapshot creates a snapshot of a disk as of this moment and returns while the cloud still copies.
 //
-// The snapshot that a request was answered with once is its snapshot for ever. external-snapshotter asks again until it
-// is ready, keeps the first id and takes over only whether the answer is ready (updateSnapshotContentStatus in its
-// pkg/sidecar-controller/snapshot_controller.go, v8.6.0). Another snapshot in place of one that the cloud has given up
-// would make a backup look good that does not exist. So the request fails from then on, with a kind that is final there
-// (isCSIFinalError): after another kind the sidecar would not let go of a VolumeSnapshot that its user deletes
-// (shouldDelete). The record of the loss is what the cloud leaves of the snapshot, or else its idempotency key.
+// A request keeps the snapshot that was returned for it first. external-snapshotter repeats the request until it is ready, keeps the
+// first id and reads only from later answers whether it is ready (updateSnapshotContentStatus in
+// pkg/sidecar-controller/snapshot_controller.go, v8.6.0). If another snapshot replaced one that the cloud has failed, the
+// VolumeSnapshot would become ready with an id that does not exist. So the request fails from then on, with a kind that is final for
+// the sidecar (isCSIFinalError): with another kind a user could not delete the VolumeSnapshot (shouldDelete). What the cloud leaves of
+// the snapshot, or else its idempotency key, is the record of the failure.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q of disk %.80s", req.Name, req.Volume)
 	if err := checkSnapshot(req); err != nil {
@@ -54,7 +53,7 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 	return snapshotOf(snap), nil
 }
 
-// earlierSnapshot returns the snapshot that an earlier call for a request has begun and that is not ready yet, or nil.
+// earlierSnapshot returns the snapshot of an earlier call for a request that is not ready yet, or nil.
 func (c *Cloud) earlierSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (*compute.Snapshot, error) {
 	same, err := c.snapshotsNamed(ctx, c.cloudName(req.Name))
 	if err != nil {
@@ -74,8 +73,8 @@ func (c *Cloud) earlierSnapshot(ctx context.Context, req cloud.CreateSnapshotReq
 	return ours[0], nil
 }
 
-// snapshotExists reports whether the snapshot of an already finished create still exists. One that is gone without having
-// been deleted here is lost for good.
+// snapshotExists reports whether the snapshot of an already finished create still exists. One that is gone, and was not deleted by this
+// program, is lost.
 func (c *Cloud) snapshotExists(ctx context.Context, req cloud.CreateSnapshotRequest, made createResult) (bool, error) {
 	if _, deleted := c.deleted.Get(made.id); deleted {
 		return false, nil
@@ -92,7 +91,7 @@ func (c *Cloud) snapshotExists(ctx context.Context, req cloud.CreateSnapshotRequ
 	return snap.GetStatus() != compute.Snapshot_DELETING, nil
 }
 
-// takeSnapshot sends a create and reads what it makes.
+// takeSnapshot sends the create and reads the snapshot.
 func (c *Cloud) takeSnapshot(ctx context.Context, k idempotentCreate, body *compute.CreateSnapshotRequest) (*compute.Snapshot, error) {
 	k.kind = "snapshot"
 	k.send = func(ctx context.Context, w *ops.Write) (*operation.Operation, error) {
@@ -115,7 +114,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, k idempotentCreate, body *comp
 	return snap, nil
 }
 
-// errLost is the answer for a request whose snapshot will never be.
+// errLost is the error for a request whose snapshot is lost.
 func errLost(request, id string, why error) error {
 	err := fmt.Errorf("%w: snapshot %s, which was made for the request %q, is not there: the cloud has given it up, or it was deleted by hand; "+
 		"a request never gets another snapshot: delete the VolumeSnapshot, and make a new one; "+
@@ -127,7 +126,7 @@ func errLost(request, id string, why error) error {
 	return err
 }
 
-// errDuplicateSnapshots is the answer for a request that several snapshots were made for.
+// errDuplicateSnapshots is the error for a request with several snapshots.
 func errDuplicateSnapshots(request string, snaps []*compute.Snapshot) error {
 	ids := make([]string, 0, len(snaps))
 	for _, s := range snaps {
@@ -148,8 +147,8 @@ func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	}
 }
 
-// FindSnapshot returns the snapshot made under this request name. One that the cloud has given up is none, and holds
-// the name; several are left to the operator, as in FindVolume.
+// FindSnapshot returns the snapshot of a request. A failed snapshot is not returned, but it holds the name. Several are left to the
+// operator, as in FindVolume.
 func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	same, err := c.snapshotsNamed(ctx, c.cloudName(name))
 	if err != nil {
@@ -180,7 +179,7 @@ func (c *Cloud) snapshotsNamed(ctx context.Context, name string) ([]*compute.Sna
 	return same, nil
 }
 
-// GetSnapshot returns the present state of a snapshot.
+// GetSnapshot returns the current state of a snapshot.
 func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	if !objectID(id) {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", id, fault.NotFound)
@@ -192,7 +191,7 @@ func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	return snapshotOf(snap), nil
 }
 
-// readSnapshot reads one snapshot. fault.NotFound when there is none.
+// readSnapshot reads a snapshot; fault.NotFound if there is none.
 func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute.Snapshot, error) {
 	snap, err := c.snapshots.Get(ctx, &compute.GetSnapshotRequest{SnapshotId: string(id)})
 	switch {
@@ -204,7 +203,7 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute
 	return snap, nil
 }
 
-// findSnapshot is readSnapshot with a nil for a snapshot that does not exist.
+// findSnapshot reads a snapshot; nil if there is none.
 func (c *Cloud) findSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute.Snapshot, error) {
 	snap, err := c.readSnapshot(ctx, id)
 	if saysNone(err) {
@@ -213,12 +212,12 @@ func (c *Cloud) findSnapshot(ctx context.Context, id cloud.SnapshotID) (*compute
 	return snap, err
 }
 
-// snapshotsFor returns those of some snapshots that this cluster made for a request.
+// snapshotsFor selects the snapshots that this cluster created for a request.
 func (c *Cloud) snapshotsFor(request string, of []*compute.Snapshot) []*compute.Snapshot {
 	return slices.DeleteFunc(slices.Clone(of), func(s *compute.Snapshot) bool { return !c.owner.MadeFor(request, s.GetLabels()) })
 }
 
-// DeleteSnapshot removes a snapshot.
+// DeleteSnapshot deletes a snapshot.
 func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	return c.deleteSnapshot(ctx, id, budget.Write)
 }
@@ -247,8 +246,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 	return err
 }
 
-// discardSnapshot deletes what a snapshot that the cloud gave up has left, if anything, and returns why;
-// fault.Uncertain where that fails.
+// discardSnapshot deletes what a failed create of a snapshot has left and returns its failure; fault.Uncertain if the delete fails.
 func (c *Cloud) discardSnapshot(ctx context.Context, id cloud.SnapshotID, why error) error {
 	snap, err := c.findSnapshot(ctx, id)
 	switch {

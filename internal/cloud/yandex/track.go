@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// freshOperation is how long an operation that was answered may be missing: reads may come from a replica that
-	// lags behind. The SDK forgives as much.
+	// freshOperation is how long a new operation may be missing, because a read may be served by a stale replica. The SDK tolerates
+	// the same.
 	freshOperation = 10 * time.Second
-	// maxInterval bounds what the cloud may ask for between two reads of an operation.
+	// maxInterval is the maximum time between two reads of an operation, whatever the cloud asks for.
 	maxInterval = 10 * time.Second
-	// The list of an object's operations goes back two weeks, the newest first, and each entry has the whole object as
-	// its response. One that is still running is hardly older than recentOperation.
+	// The list of an object's operations goes back two weeks, newest first, and each entry contains the whole object. A running
+	// operation is not older than recentOperation.
 	operationsPerPage, maxOperationPages = 50, 20
 	recentOperation                      = time.Hour
-	// trackPriority is that of reads of operations: until one is seen to have ended its instance is held, also for a
-	// detach that waits there.
+	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the instance has
+	// ended.
 	trackPriority = budget.Detach
 )
 
@@ -47,12 +47,12 @@ func snapshotKey(id cloud.SnapshotID) string { return prefixSnapshot + string(id
 // tracker follows operations by their ids.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads how operations stand, all at once.
+// Outcomes reads the states of operations concurrently.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	return ops.Each(ctx, of, map[string]ops.Outcome{}, t.outcome)
 }
 
-// outcome reads one operation. An error is about this read, and a later one may succeed.
+// outcome reads one operation. An error concerns only this read; a later one may succeed.
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	var header metadata.MD
 	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(trackPriority), grpc.Header(&header))
@@ -72,7 +72,7 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	return ops.Outcome{Done: true, Err: failureOf(now), Took: max(0, now.GetModifiedAt().AsTime().Sub(now.GetCreatedAt().AsTime()))}, nil
 }
 
-// intervalOf is how long the cloud asks to wait before the next read; 0: it does not say.
+// intervalOf returns the time that the cloud asks to wait before the next read; 0: none.
 func intervalOf(header metadata.MD) time.Duration {
 	values := header.Get("x-operation-poll-interval")
 	if len(values) == 0 {
@@ -127,7 +127,7 @@ func (t tracker) list(ctx context.Context, object, token string) ([]*operation.O
 	return nil, "", nil // a name, of what is being made
 }
 
-// started is the operation that the answer to a write names.
+// started returns the operation in the answer to a write.
 func started(op *operation.Operation, err error) (string, error) {
 	if err == nil && op.GetId() == "" {
 		err = fmt.Errorf("%w: the cloud's answer names no operation", fault.Uncertain)

@@ -15,26 +15,26 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The sizes that the cloud documents.
+// The cloud's documented sizes.
 const (
 	minDisk = 4 * cloud.MiB
 	maxDisk = 26 * cloud.TiB
-	// defaultDisk is what the vendor's driver made where nothing was asked for.
+	// defaultDisk is the size for a request without one, as in the vendor's driver.
 	defaultDisk = 5 * cloud.GiB
-	// usualStep divides the sizes of most types, wideStep those of the types that are made of whole drives.
+	// usualStep is the step of the sizes of most types, wideStep that of the types in wide.
 	usualStep = 4 * cloud.MiB
 	wideStep  = 93 * cloud.GiB
-	// usualBlock is the block size where none was asked for; with each doubling the largest disk doubles.
+	// usualBlock is the default block size; the maximum size of a disk is proportional to the block size.
 	usualBlock      = 4 * cloud.KiB
 	maxBlock        = 128 * cloud.KiB
 	maxInUsualBlock = 8 * cloud.TiB
 )
 
-// wide are the types of whole drives. A type that is not known yet is taken for a usual one; the cloud says
-// if it is not.
+// wide are the types whose disks are made of whole drives. An unknown type counts as a usual one; the cloud refuses a size that does not
+// fit.
 var wide = []string{"network-ssd-nonreplicated", "network-ssd-io-m3"}
 
-// stepOf is what divides the sizes of a type.
+// stepOf returns the step of the sizes of a type.
 func stepOf(diskType string) cloud.Bytes {
 	if slices.Contains(wide, diskType) {
 		return wideStep
@@ -42,7 +42,7 @@ func stepOf(diskType string) cloud.Bytes {
 	return usualStep
 }
 
-// largestOf is the size of the largest disk of a type with a block size, which is fixed for its life.
+// largestOf returns the maximum size of a disk with this type and block size. The block size never changes.
 func largestOf(diskType string, block cloud.Bytes) cloud.Bytes {
 	if slices.Contains(wide, diskType) {
 		return maxDisk / wideStep * wideStep
@@ -50,7 +50,7 @@ func largestOf(diskType string, block cloud.Bytes) cloud.Bytes {
 	return min(maxInUsualBlock/usualBlock*max(block, usualBlock), maxDisk)
 }
 
-// fitted rounds a size up to what a disk of a type can have. A limit of 0 is none.
+// fitted rounds a size up to the step of a type. A limit of 0 means none.
 func fitted(size, limit cloud.Bytes, diskType string, block cloud.Bytes) (cloud.Bytes, error) {
 	step, largest := stepOf(diskType), largestOf(diskType, block)
 	rounded := (max(size, minDisk) + step - 1) / step * step
@@ -76,18 +76,17 @@ const (
 	paramType      = "type"
 )
 
-// parameters are those of a class, decoded.
+// parameters are the decoded parameters of a class.
 type parameters struct {
 	diskType string
 	block    cloud.Bytes // 0: the cloud's own
 	kmsKey   string
 	group    string // the placement group; "": none
-	// asked is the record of what the class gave, for a label: a disk has a type and a block size whether the class named them
-	// or not.
+	// asked lists which parameters the class set, for a label: a disk has a type and a block size in any case.
 	asked string
 }
 
-// usualType is what the cloud makes where no type is asked for.
+// usualType is the cloud's default type.
 const usualType = "network-hdd"
 
 var (
@@ -146,7 +145,7 @@ func parse(list []cloud.Parameter) (p parameters, err error) {
 	return p, nil
 }
 
-// placement is the part of a create that is about the placement group, or nil.
+// placement returns the placement policy of a create, or nil.
 func (p *parameters) placement() *compute.DiskPlacementPolicy {
 	if p.group == "" {
 		return nil
@@ -154,7 +153,7 @@ func (p *parameters) placement() *compute.DiskPlacementPolicy {
 	return &compute.DiskPlacementPolicy{PlacementGroupId: p.group}
 }
 
-// blockOf reads a block size, in bytes or as 64Ki; -1 if it is none.
+// blockOf parses a block size, in bytes or as 64Ki; -1 if it is invalid.
 func blockOf(text string) cloud.Bytes {
 	if !blockWord.MatchString(text) {
 		return -1
@@ -173,8 +172,8 @@ func blockOf(text string) cloud.Bytes {
 	return -1
 }
 
-// parametersOf returns what the class gave when the disk was made, sorted by name. The values are the disk's own where it
-// shows them, and on labels else.
+// parametersOf returns the parameters with which a disk was created, sorted by name. It reads the values from the disk's fields, or else
+// from its labels.
 func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
 	add := func(name, value string) { list = append(list, cloud.Parameter{Name: name, Value: value}) }
 	for mark := range strings.SplitSeq(d.GetLabels()[labelParameters], "/") {
@@ -197,13 +196,13 @@ func parametersOf(d *compute.Disk) (list []cloud.Parameter) {
 	return list
 }
 
-// idOf is the id of a disk.
+// idOf returns the id of a disk.
 func idOf(d *compute.Disk) cloud.VolumeID { return cloud.VolumeID(d.GetId()) }
 
-// sizeOf is the size of a disk.
+// sizeOf returns the size of a disk.
 func sizeOf(d *compute.Disk) cloud.Bytes { return cloud.Bytes(d.GetSize()) }
 
-// ownStep is what the contract tells of the steps that a disk grows in: nothing of the usual ones.
+// ownStep returns the step of a disk's size for cloud.Volume: 0 for the usual one.
 func ownStep(d *compute.Disk) cloud.Bytes {
 	if step := stepOf(d.GetTypeId()); step != usualStep {
 		return step
@@ -211,7 +210,7 @@ func ownStep(d *compute.Disk) cloud.Bytes {
 	return 0
 }
 
-// volumeOf translates a disk.
+// volumeOf returns a disk as a cloud.Volume.
 func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         idOf(d),
@@ -233,7 +232,7 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 	return vol
 }
 
-// healthOf is what is wrong with a disk: with one in the state ERROR, the API says, "a problem", and it "cannot operate".
+// healthOf returns what is wrong with a disk. The API documents the state ERROR as a problem with which the disk "cannot operate".
 func healthOf(d *compute.Disk) cloud.Health {
 	if d.GetStatus() != compute.Disk_ERROR {
 		return cloud.Health{}
@@ -244,7 +243,7 @@ func healthOf(d *compute.Disk) cloud.Health {
 	}
 }
 
-// sourceOf is what a disk was made from. A clone goes through a snapshot, which is not what was asked for.
+// sourceOf returns the source of a disk. That of a clone is the requested disk and not the temporary snapshot.
 func sourceOf(d *compute.Disk) cloud.Source {
 	if id := d.GetLabels()[tags.FromVolume]; id != "" {
 		return cloud.Source{Volume: cloud.VolumeID(id)}
@@ -252,7 +251,7 @@ func sourceOf(d *compute.Disk) cloud.Source {
 	return cloud.Source{Snapshot: cloud.SnapshotID(cmp.Or(d.GetLabels()[tags.FromSnapshot], d.GetSourceSnapshotId()))}
 }
 
-// oldestFirst is the order in which disks were made. Every controller has to see the same one.
+// oldestFirst orders disks by their creation, equally in all controllers.
 func oldestFirst(a, b *compute.Disk) int {
 	if order := a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()); order != 0 {
 		return order
@@ -260,7 +259,7 @@ func oldestFirst(a, b *compute.Disk) int {
 	return strings.Compare(a.GetId(), b.GetId())
 }
 
-// snapshotOf translates a snapshot. It can be restored in every zone, so it names none.
+// snapshotOf returns a snapshot as a cloud.Snapshot. It has no zone, because it can be restored in all.
 func snapshotOf(s *compute.Snapshot) cloud.Snapshot {
 	mark := tags.MarkOfLabels(s.GetLabels())
 	mark.Temporary = mark.Driver && s.GetLabels()[labelTemporary] != ""

@@ -16,8 +16,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// FindVolume returns the disk made under this request name, when it is READY. Several are left to the operator, since
-// each of them may have been returned, and so is a disk in ERROR: whether there is anything on it is not known.
+// FindVolume returns the disk of a request when it is READY. Several disks are left to the operator, because each may have been returned
+// before, and so is a disk in ERROR, because it may hold data.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	same, err := c.disksNamed(ctx, c.cloudName(name))
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	return c.whenReady(ctx, d)
 }
 
-// whenReady reads a disk that was found again, when nothing is under way with it any more and it can be attached. The size that shows until
-// then may be one that a growth takes back (failure C5).
+// whenReady waits until no operation of a disk is running, and returns the disk if it can be attached. Until then its size may be that
+// of a growth that fails (failure C5).
 func (c *Cloud) whenReady(ctx context.Context, found *compute.Disk) (cloud.Volume, error) {
 	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
@@ -52,7 +52,7 @@ func (c *Cloud) whenReady(ctx context.Context, found *compute.Disk) (cloud.Volum
 	return c.volumeOf(d), nil
 }
 
-// notReady says what is wrong with a disk that cannot be attached.
+// notReady returns the error for a disk that cannot be attached.
 func notReady(d *compute.Disk) error {
 	if d.GetStatus() == compute.Disk_CREATING || d.GetStatus() == compute.Disk_DELETING {
 		return fmt.Errorf("disk %s (%s) is in the state %s: %w", d.GetId(), d.GetName(), d.GetStatus(), fault.Unavailable)
@@ -61,7 +61,7 @@ func notReady(d *compute.Disk) error {
 		d.GetId(), d.GetName(), d.GetStatus(), fault.Unavailable)
 }
 
-// errDuplicates is the answer for a request that several disks were made for.
+// errDuplicates is the error for a request with several disks.
 func errDuplicates(disks []*compute.Disk) error {
 	ids := make([]string, 0, len(disks))
 	for _, d := range disks {
@@ -71,7 +71,7 @@ func errDuplicates(disks []*compute.Disk) error {
 		"delete the one that no PersistentVolume has as its volumeHandle: %w", strings.Join(ids, " and "), disks[0].GetName(), fault.Unavailable)
 }
 
-// readDisk reads one disk. fault.NotFound when there is none.
+// readDisk reads a disk; fault.NotFound if there is none.
 func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*compute.Disk, error) {
 	d, err := c.disks.Get(ctx, &compute.GetDiskRequest{DiskId: string(id)}, priority(p))
 	switch {
@@ -83,7 +83,7 @@ func (c *Cloud) readDisk(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	return d, nil
 }
 
-// findDisk is readDisk with a nil for a disk that does not exist.
+// findDisk reads a disk; nil if there is none.
 func (c *Cloud) findDisk(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*compute.Disk, error) {
 	d, err := c.readDisk(ctx, id, p)
 	if saysNone(err) {
@@ -108,24 +108,24 @@ func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, e
 	return same, nil
 }
 
-// disksFor returns those of some disks that this cluster made for a request.
+// disksFor selects the disks that this cluster created for a request.
 func (c *Cloud) disksFor(request string, of []*compute.Disk) []*compute.Disk {
 	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.owner.MadeFor(request, d.GetLabels()) })
 }
 
 const (
-	// maxPasses is how often a list of several pages is read before it counts as one that cannot be read.
+	// maxPasses is how many times a list of several pages is read before complete returns an error.
 	maxPasses = 4
-	// maxPages and maxEntries bound a list, whatever the cloud says of its end.
+	// maxPages and maxEntries bound a list whose end never comes.
 	maxPages, maxEntries = 200, 40_000
 )
 
-// pageReader reads the page of a list that a token stands for, and returns the next one's.
+// pageReader reads the page with this token and returns the token of the next page.
 type pageReader[T any] func(ctx context.Context, token string) ([]T, string, error)
 
-// complete reads all pages of a list. What the cloud's tokens stand for is not documented, so an entry that goes away may move another
-// one from a page that is still to be read onto one that was. A list of several pages counts only when the next reading has everything that
-// it had: then nothing went away while it was read. The result has every entry that existed all the time, or is an error (failure P5).
+// complete reads all pages of a list. The meaning of the cloud's page tokens is not documented, so a deletion may move an entry from a
+// later page to one that was read already. complete reads a list of several pages again until a reading has all entries of the one
+// before: then nothing was deleted meanwhile. The result has every entry that existed all the time, or is an error (failure P5).
 func complete[T any](ctx context.Context, id func(T) string, read pageReader[T]) ([]T, error) {
 	var before []T
 	for pass := range maxPasses {
@@ -162,8 +162,7 @@ func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages in
 	return nil, 0, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
 }
 
-// allDisks reads all disks of the folder, whatever made them: the attacher compares the list with what should be
-// attached.
+// allDisks reads all disks of the folder, including those of others: the attacher compares the list with the attachments.
 func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 	all, err := complete(ctx, (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
 		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token}, priority(budget.List))
@@ -172,8 +171,7 @@ func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 	return all, wrap(err, "list the disks of folder %s", c.folder)
 }
 
-// ListVolumes returns one page of all disks of the folder, those that instances boot from too, ordered by their ids,
-// which never change.
+// ListVolumes returns one page of all disks of the folder, including boot disks, ordered by their ids.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	part, next, err := api.Listing[*compute.Disk]{
 		Of: "disks of " + c.folder, ID: (*compute.Disk).GetId, Compare: strings.Compare, Read: c.allDisks,

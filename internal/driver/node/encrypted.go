@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// checkEncrypted refuses a mount of the volume that is encrypted where the volume is not, or the reverse.
+// checkEncrypted refuses a mount of an encryption mapping if the volume is not encrypted, and a mount of the disk if it is.
 func checkEncrypted(u use, dev *device.Device, at mount.State) error {
 	if at.Use != mount.Ours || u.context.LUKS == (at.Mount.Device != dev.Number()) {
 		return nil
@@ -26,12 +26,11 @@ func checkEncrypted(u use, dev *device.Device, at mount.State) error {
 		at.Path, !u.context.LUKS, fault.Conflict)
 }
 
-// clearMappings closes the mappings of an encrypted volume that is not staged: those of its name, whatever they stand on,
-// and those on its disk. A mapping that an earlier stage left is never used again: opening it anew proves the disk below it
-// and the key.
+// clearMappings closes the mappings of an encrypted volume that is not staged: those with its name, on whatever device, and
+// those on its disk. A stage never reuses a mapping of an earlier stage: opening the disk again proves the disk and the key.
 //
-// A mapping whose node is bound somewhere stays: dm-crypt does not count such a bind as a use, but a pod has it, and the
-// number would be the next mapping's.
+// A mapping whose device node is bound somewhere stays open: a pod uses it, though dm-crypt does not count the bind, and the
+// kernel would give its number to the next mapping.
 func (s *Server) clearMappings(ctx context.Context, table *mount.Table, dev *device.Device, u use) error {
 	if !u.context.LUKS {
 		return nil
@@ -112,7 +111,7 @@ func isDiscard(option string) bool {
 	return option == "discard" || strings.HasPrefix(option, "discard=")
 }
 
-// formatInside makes the filesystem behind the header, if the header says that none was ever completed there.
+// formatInside makes the filesystem in the mapping, if the header records that no mkfs was ever completed there.
 func (s *Server) formatInside(call, work context.Context, dev *device.Device, mapping *luks.Mapping, u use) error {
 	unformatted, err := s.crypt.Unformatted(work, dev.File(), u.volume)
 	if err != nil {
@@ -131,8 +130,8 @@ func (s *Server) formatInside(call, work context.Context, dev *device.Device, ma
 		}
 	}
 	if unformatted && !u.readOnly {
-		// Before anything is written by a pod: with the token, what it writes would not count as data. For a call that has
-		// ended too: with the token, the next one would format again.
+		// The token is removed before a pod can write, because with the token the next stage would format again. It is removed
+		// even if the call has ended.
 		if err := s.crypt.SetFormatted(work, dev.File()); err != nil {
 			return err
 		}
@@ -153,9 +152,9 @@ func (s *Server) used(dev *device.Device, at mount.State) (_ mounter.BlockDevice
 	return mapping, mapping.Close, nil
 }
 
-// mappings returns the encrypted mappings that are the volume's: those of its name, whether their disk is here or not, and,
-// to which a vendor's driver gives other names, those that are staged at its paths and those on the disk of that number if
-// the volume is known to be encrypted.
+// mappings returns the volume's encryption mappings: those with its name, even if their disk is gone. A vendor's driver names
+// its mappings differently, so mappings that are staged at the volume's paths count too, and for a volume that is known to be
+// encrypted those on the disk with this number.
 func (s *Server) mappings(table *mount.Table, spec device.Spec, number uint64, paths ...string) ([]host.Crypt, error) {
 	all, err := s.sysfs.Crypts()
 	if err != nil || len(all) == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// NodeExpandVolume makes a staged or published volume as large as asked for: the device where this
-// node can, then the filesystem. Without a size the filesystem fills the device. Nothing ever
-// shrinks, and a volume that is large enough is answered without a change.
+// NodeExpandVolume grows a staged or published volume to the requested size: the device if this node can grow it, then the
+// filesystem. Without a size the filesystem fills the device. It never shrinks anything, and it changes nothing of a volume
+// that is large enough.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	id, path, staging := req.GetVolumeId(), req.GetVolumePath(), req.GetStagingTargetPath()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -88,7 +88,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	if mapping, ok := used.(*luks.Mapping); ok {
-		// The disk, the mapping, the filesystem: each is grown whether or not an earlier call grew the one below it.
+		// An earlier call may have grown only some of the disk, the mapping and the filesystem, so each is checked.
 		if err := s.crypt.Grow(ctx, mapping, driver.NewSecret(req.GetSecrets()[driver.SecretLUKS])); err != nil {
 			return 0, err
 		}
@@ -113,14 +113,14 @@ func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.Capa
 	}
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required > size {
-		// Asked before anything grows, because it could not be taken back.
+		// Checked before anything grows, because a growth cannot be undone.
 		if limit > 0 && required > limit/s.sizeStep*s.sizeStep {
 			return 0, fmt.Errorf("capacity_range: limit_bytes: no multiple of %d bytes lies between %d and %d: %w",
 				s.sizeStep, required, limit, fault.OutOfRange)
 		}
 		if size, err = s.devices.Grow(ctx, dev.Spec(), required); err != nil {
 			if fault.Of(err) == fault.Exhausted {
-				// The code that tells the resizer to stop: nothing on this node can make it fit.
+				// This code stops the resizer: nothing on this node can make the size fit.
 				return 0, fmt.Errorf("capacity_range: required_bytes %d: %w: %w", required, fault.OutOfRange, err)
 			}
 			return 0, err

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// recorded fills in which disk a volume is, from what was recorded when it was staged, if the spec has no more than its
-// id. known reports whether there is a record.
+// recorded completes a spec that has only the volume's id with the disk that was recorded when the volume was staged. known
+// reports whether there is a record.
 func (s *Server) recorded(spec device.Spec) (_ device.Spec, known bool) {
 	record, known := s.records.Recall(spec.Volume)
 	spec.Encrypted = spec.Encrypted || record.Encrypted
@@ -21,8 +21,7 @@ func (s *Server) recorded(spec device.Spec) (_ device.Spec, known bool) {
 	return spec, known
 }
 
-// lookup finds the volume's device if it is on this machine now; nil, nil if it is not. An id that no volume can have
-// stays an error.
+// lookup finds the volume's device; nil, nil if it is not on this machine. A malformed id is an error.
 func (s *Server) lookup(ctx context.Context, spec device.Spec) (*device.Device, error) {
 	spec, _ = s.recorded(spec)
 	dev, err := s.devices.Lookup(ctx, spec)
@@ -45,15 +44,15 @@ func (s *Server) find(ctx context.Context, table *mount.Table, spec device.Spec,
 	case dev == nil || known || (spec.Name == "" && spec.Serial == ""):
 		return dev, nil
 	}
-	// Only the request says that the disk is this volume's.
+	// Nothing but the request links this disk to the volume.
 	if err := s.checkUnowned(ctx, dev); err != nil {
 		return nil, err
 	}
 	return dev, nil
 }
 
-// mountedAt finds the disk of a volume without a name, a serial and a record, as after a vendor's driver was replaced by
-// this one with pods running: the disk that is mounted at its paths, unless that is on record as another volume's.
+// mountedAt finds the disk of a volume that has no name, serial or record, as after this driver has replaced a vendor's with
+// pods running. It is the disk that is mounted at the volume's paths, unless that is recorded as another volume's.
 func (s *Server) mountedAt(ctx context.Context, table *mount.Table, volume string, paths ...string) (*device.Device, error) {
 	for _, path := range paths {
 		at, err := table.At(path, 0)
@@ -82,9 +81,9 @@ func (s *Server) mountedAt(ctx context.Context, table *mount.Table, volume strin
 	return nil, nil //nolint:nilnil // as in lookup
 }
 
-// identify returns the volume's recorded disk and the number of its device; 0: it is not on this machine. It only compares
-// numbers and opens no device that is on record, so a volume whose disk hangs or can no longer be proven can still be
-// unpublished and unstaged.
+// identify returns the volume's recorded disk and its device number; 0: it is not on this machine. It compares numbers and
+// opens no recorded device, so a volume whose disk hangs, or whose identity can no longer be proven, can still be unpublished
+// and unstaged.
 func (s *Server) identify(ctx context.Context, table *mount.Table, volume string, paths ...string) (device.Spec, uint64, error) {
 	spec, known := s.recorded(device.Spec{Volume: volume})
 	number, err := s.devices.Number(ctx, spec)
@@ -101,7 +100,7 @@ func (s *Server) identify(ctx context.Context, table *mount.Table, volume string
 	return dev.Spec(), dev.Number(), dev.Close()
 }
 
-// checkUnowned closes and refuses a device that is on record as another volume's.
+// checkUnowned closes and refuses a device that is recorded as another volume's.
 func (s *Server) checkUnowned(ctx context.Context, dev *device.Device) error {
 	owners, err := s.owners(ctx, dev)
 	if err == nil && len(owners) > 0 {
@@ -113,8 +112,8 @@ func (s *Server) checkUnowned(ctx context.Context, dev *device.Device) error {
 	return nil
 }
 
-// owners returns the other volumes that a device is on record as the disk of. It opens none of their devices: one that
-// hangs must not keep this volume from its calls.
+// owners returns the other volumes that have this device in their records. It opens none of their devices, because one may
+// hang, and that must not block this volume.
 func (s *Server) owners(ctx context.Context, dev *device.Device) ([]string, error) {
 	specs, err := s.records.Others(dev.Spec().Volume)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// Backend tells what only this node's source of devices knows about their health.
+// Backend knows of a volume's health what only the source of its device knows, such as a pool.
 type Backend interface {
-	// Volume returns what is wrong with a volume; fault.NotFound when this node has none of this id.
+	// Volume returns what is wrong with a volume; fault.NotFound if this node has no volume with this id.
 	Volume(ctx context.Context, id string) ([]mount.Trouble, error)
-	// Storage returns what is wrong for all volumes: Inaccessible or Degraded.
+	// Storage returns what is wrong with the storage of all volumes: Inaccessible or Degraded.
 	Storage(ctx context.Context) ([]mount.Trouble, error)
 }
 
@@ -29,15 +29,15 @@ const reasonDeviceGone = "DeviceGone"
 // ConditionReasons are the reasons that Metrics.Condition gets.
 func ConditionReasons() []string { return append(mount.TroubleReasons(), reasonDeviceGone) }
 
-// volumeHealth are CSI's words for the severities.
+// volumeHealth maps severities to the values of CSI.
 var volumeHealth = map[mount.Severity]csi.VolumeHealthErrorType{
 	mount.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
 	mount.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
 	mount.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
 }
 
-// NodeGetVolumeHealth says what is wrong with a volume as seen from this node: with what it is made of,
-// with its device, and with its filesystem where that is mounted. The volume need not be staged.
+// NodeGetVolumeHealth returns what is wrong with a volume on this node: with its storage, its device, and its filesystem if
+// that is mounted. The volume need not be staged.
 func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	id := req.GetVolumeId()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -115,8 +115,8 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 	}), nil
 }
 
-// stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its filesystem, which is
-// the staging path, if there is one. The caller closes the device.
+// stagedAt returns the volume's device, nil if it is not on this machine, and the oldest mount of its filesystem, if any: that
+// is the staging path. The caller closes the device.
 func (s *Server) stagedAt(ctx context.Context, table *mount.Table, volume string, paths ...string) (*device.Device, string, error) {
 	dev, err := s.find(ctx, table, device.Spec{Volume: volume}, paths...)
 	if err != nil || dev == nil {
@@ -153,7 +153,7 @@ func (s *Server) troublesAt(ctx context.Context, at mount.State) ([]mount.Troubl
 	return nil, nil
 }
 
-// NodeGetStorageHealth says what is wrong with where this node's volumes come from.
+// NodeGetStorageHealth returns what is wrong with the storage of this node's volumes.
 func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
 	if s.backend == nil {
 		return nil, fmt.Errorf("the health of a cloud does not show here: %w", fault.Unsupported)
@@ -175,7 +175,7 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 	return answer, nil
 }
 
-// checkAlive refuses a mount of the volume whose filesystem does not work any more, and counts it.
+// checkAlive refuses and counts a mount whose filesystem no longer works.
 func (s *Server) checkAlive(ctx context.Context, at mount.State) error {
 	err := s.mounts.Responds(ctx, at.Mount)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package node serves CSI's Node service: it stages, publishes, grows and measures volumes on the
 // machine it runs on.
 //
-// Each call reads the kernel's mount table once and decides from it what is staged and published. A mount counts only
-// if it is of the very device that is the volume, so a restart, a crash or another program's umount never makes an
-// answer wrong. The only state of this package, where the volume's id is not enough, is which disk a staged volume is.
+// Each call reads the kernel's mount table once and derives from it what is staged and published. A mount counts only if its
+// device is the volume's, so answers stay right after a restart, a crash, or an umount by another program. The package keeps
+// one thing on disk: which disk a staged volume is, where the volume's id does not identify it.
 package node
 
 import (
@@ -25,42 +25,41 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// Config is what a Server is made of. The fields up to Mounter are required.
+// Config has the parts of a Server. The fields up to Mounter are required.
 type Config struct {
 	Names driver.Names
 	Info  driver.NodeInfo
-	// MaxVolumes is asked at each NodeGetInfo; nil: Info.MaxVolumes.
+	// MaxVolumes returns the attach limit for each NodeGetInfo; nil: Info.MaxVolumes.
 	MaxVolumes func() (int64, error)
 	Devices    device.Resolver
 	Mounter    *mount.Mounter
-	// Records keeps which disk each staged volume is; nil where the resolver knows by the volume's id.
+	// Records stores which disk each staged volume is; nil where the volume's id identifies it.
 	Records *device.Records
-	// Formats keeps which volumes a mkfs has begun on; nil: one that was killed is never repeated.
+	// Formats stores on which volumes a mkfs has begun; nil: a mkfs that was killed is never repeated.
 	Formats *device.Formats
-	// SizeStep is what Devices.Grow rounds sizes up to; 0: to nothing.
+	// SizeStep is the step to which Devices.Grow rounds sizes up; 0: no rounding.
 	SizeStep int64
-	// NeverWritten proves that no byte of a device was ever written; nil where the resolver cannot tell.
+	// NeverWritten proves that no byte of a device was ever written; nil where nothing can.
 	NeverWritten func(ctx context.Context, dev *device.Device) (bool, error)
-	// MarkWritten notes that a device is about to be written; set with NeverWritten.
+	// MarkWritten records that a device is about to be written; set together with NeverWritten.
 	MarkWritten func(ctx context.Context, dev *device.Device) error
-	// DeadMount gets the path of every mount that is found to be of a disk that has gone; may be nil.
+	// DeadMount is called with the path of every mount whose disk is gone; may be nil.
 	DeadMount func(path string)
-	// Backend knows more about the volumes' health; may be nil.
+	// Backend adds to the health of volumes; may be nil.
 	Backend Backend
-	// Metrics gets what an operator counts; may be nil.
+	// Metrics may be nil.
 	Metrics Metrics
 }
 
-// Metrics counts what happens to volumes.
+// Metrics receives the measurements of volumes.
 type Metrics interface {
-	// Begin adds an operation that holds a volume, until end is called.
+	// Begin adds an operation on a volume that runs until end is called.
 	Begin() (end func())
-	// Condition sets what is wrong with a volume that is served, by the reasons of its health; none: nothing is, or the
-	// volume is not staged any more.
+	// Condition sets the reasons of a volume's health; none: nothing is wrong, or the volume is no longer staged.
 	Condition(volume string, reasons []string)
 }
 
-// noMetrics counts nothing.
+// noMetrics ignores everything.
 type noMetrics struct{}
 
 func (noMetrics) Begin() (end func())        { return func() {} }
@@ -112,7 +111,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Wait returns when no work of an ended call runs any more, or when ctx ends.
+// Wait returns when the work of all ended calls has finished, or when ctx ends.
 func (s *Server) Wait(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {
@@ -127,9 +126,9 @@ func (s *Server) Wait(ctx context.Context) error {
 	}
 }
 
-// runDetached runs work that must not be interrupted, such as mkfs: the call ends when ctx does, the work runs to its
-// end with a context that does not, and release is called only then. So the volume stays locked while anything works
-// on it, and the next call is fault.Busy until it joins.
+// runDetached runs work that must not be interrupted, such as mkfs. The call ends with ctx; the work gets a context that does
+// not end, and release is called when it has finished. Until then the volume stays locked, and other calls for it return
+// fault.Busy.
 func (s *Server) runDetached(ctx context.Context, release func(), work func(context.Context) error) error {
 	done, end := make(chan error, 1), s.metrics.Begin()
 	s.running.Go(func() {
@@ -140,7 +139,7 @@ func (s *Server) runDetached(ctx context.Context, release func(), work func(cont
 		defer end()
 		defer func() {
 			if p := recover(); p != nil {
-				// The value is not logged: it might be, or hold, a part of the request.
+				// The value is not logged, because it may contain a part of the request.
 				driver.LogOf(ctx).Error("panic", zap.String("type", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
 				err = errors.New("internal error: the handler panicked; the log has the details")
 			}
@@ -162,7 +161,7 @@ func (s *Server) runDetached(ctx context.Context, release func(), work func(cont
 // something to verify and unstage something to release.
 func blockFile(staging string) string { return filepath.Join(staging, "device") }
 
-// inField puts the name of a request's field before what is wrong with it.
+// inField prefixes an error with the name of the request's field.
 func inField(field string, err error) error {
 	if err == nil {
 		return nil
@@ -170,7 +169,7 @@ func inField(field string, err error) error {
 	return fmt.Errorf("%s: %w", field, err)
 }
 
-// checkPath accepts a path of a request that is safe to work on.
+// checkPath refuses a path of a request that is not safe to use.
 func (s *Server) checkPath(field, path string) error {
 	if err := driver.CheckPath(field, path); err != nil {
 		return err
@@ -178,11 +177,10 @@ func (s *Server) checkPath(field, path string) error {
 	return inField(field, s.mounts.CheckPath(path))
 }
 
-// maxLayers is how often one volume may be mounted over itself at one path before an unmount is taken for one that
-// does nothing.
+// maxLayers is how many mounts of one volume at one path are unmounted before the unmounts count as having no effect.
 const maxLayers = 16
 
-// at returns what is mounted at a path, compared with the device of that number; 0 is no device.
+// at returns what is mounted at a path, compared with the device of this number; 0 is no device.
 func (s *Server) at(table *mount.Table, path string, number uint64) (mount.State, error) {
 	at, err := table.At(path, number)
 	if at.Use == mount.Dead {
@@ -191,7 +189,7 @@ func (s *Server) at(table *mount.Table, path string, number uint64) (mount.State
 	return at, err
 }
 
-// NodeGetInfo says which machine this is, where, and how many volumes it can have now.
+// NodeGetInfo returns the node's id, topology and current attach limit.
 func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	info := s.info
 	var err error
@@ -201,7 +199,7 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	return driver.NodeGetInfo(s.names, info), nil
 }
 
-// NodeGetCapabilities says what this service can do.
+// NodeGetCapabilities lists the RPCs of this service.
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: driver.NodeCapabilities(s.backend != nil)}, nil
 }

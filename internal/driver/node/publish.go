@@ -98,7 +98,7 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 	return s.mounts.Bind(ctx, staged, at, mount.BindOptions{ReadOnly: u.readOnly, Options: u.flags})
 }
 
-// staged returns the volume's mount at the staging path, which must be one that serves the request.
+// staged returns the volume's mount at the staging path, and refuses one that does not fit the request.
 func (s *Server) staged(ctx context.Context, table *mount.Table, dev *device.Device, u use, staging string) (mount.State, error) {
 	path := staging
 	if u.block {
@@ -129,8 +129,8 @@ func (s *Server) staged(ctx context.Context, table *mount.Table, dev *device.Dev
 	return at, s.checkAlive(ctx, at)
 }
 
-// NodeUnpublishVolume undoes NodePublishVolume: it unmounts the target and removes it, but only if it
-// is then empty. What is mounted there and is not this volume is left alone.
+// NodeUnpublishVolume undoes NodePublishVolume: it unmounts the target and removes it if it is then empty. It leaves mounts of
+// anything but this volume in place.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -168,8 +168,8 @@ func (s *Server) unpublish(ctx context.Context, id, target string) error {
 	return s.mounts.RemoveTarget(target)
 }
 
-// unmountOurs unmounts whatever of this volume is mounted at path, which is one of its own, and returns the mount table as
-// it is then. What is not of this volume stays, and is an error.
+// unmountOurs unmounts every mount of this volume at path, one of the volume's own paths, and returns the mount table
+// afterwards. A mount of anything else stays and is an error.
 func (s *Server) unmountOurs(ctx context.Context, table *mount.Table, id, path string) (*mount.Table, error) {
 	for range maxLayers {
 		at, err := s.at(table, path, 0)
@@ -179,8 +179,9 @@ func (s *Server) unmountOurs(ctx context.Context, table *mount.Table, id, path s
 		case at.Use == mount.Free:
 			return table, nil
 		case at.Use == mount.Dead, at.Block:
-			// The bind of a device's node holds no data. At a path of ours it is ours whatever device it leads to by
-			// now: who may write to a loop device may take its file away, and its number may pass to another volume.
+			// A bind of a device node holds no data, and at the volume's own path it is the volume's, whatever device the node
+			// leads to now: a program that can write to a loop device can detach its file, and the kernel then gives the number
+			// to another volume.
 		default:
 			_, number, err := s.identify(ctx, table, id, path)
 			if err != nil {
@@ -194,8 +195,8 @@ func (s *Server) unmountOurs(ctx context.Context, table *mount.Table, id, path s
 					at.Mount.Source, at.Mount.FSType, path, fault.Precondition)
 			}
 		}
-		// What the pods wrote goes to the disk now: where another mount of the filesystem is left, an unmount writes
-		// nothing. Of a disk that fails or has gone, what is lost is lost; the rest of the way stays open.
+		// Written back here, because an unmount writes nothing while the filesystem is mounted elsewhere too. An error does not
+		// stop the unpublish: what a failed disk cannot take is lost anyway.
 		if err := mount.Flush(at); err != nil {
 			driver.LogOf(ctx).Error("what was written last may not be on the disk", zap.Error(err))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// use is what a stage or publish request asks for, checked and decoded.
+// use is a stage or publish request, checked and decoded.
 type use struct {
 	volume     string
 	spec       device.Spec
@@ -29,7 +29,7 @@ type use struct {
 	key        driver.Secret // of an encrypted volume, only when it is staged
 }
 
-// useRequest is what stage and publish requests have in common.
+// useRequest has the fields that stage and publish requests share.
 type useRequest interface {
 	GetVolumeId() string
 	GetVolumeCapability() *csi.VolumeCapability
@@ -37,7 +37,7 @@ type useRequest interface {
 	GetPublishContext() map[string]string
 }
 
-// decodeUse checks everything of a request but its paths. It touches nothing.
+// decodeUse checks a request except for its paths. It reads nothing of the machine.
 func (s *Server) decodeUse(req useRequest) (use, error) {
 	id, capability := req.GetVolumeId(), req.GetVolumeCapability()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -84,8 +84,7 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	return u, nil
 }
 
-// checkVolumePath accepts a path that a staged or published volume can have. At any other path there is
-// no volume, and for that the specification has a code of its own.
+// checkVolumePath refuses a path at which no volume can be staged or published with the code that CSI has for that.
 func (s *Server) checkVolumePath(path string) error {
 	err := s.checkPath("volume_path", path)
 	if err != nil && path != "" {
@@ -94,7 +93,7 @@ func (s *Server) checkVolumePath(path string) error {
 	return err
 }
 
-// checkTargetPath accepts a target path in a folder that exists.
+// checkTargetPath refuses a target path whose folder does not exist.
 func (s *Server) checkTargetPath(field, path string) error {
 	if err := s.checkPath(field, path); err != nil {
 		return err
@@ -102,7 +101,7 @@ func (s *Server) checkTargetPath(field, path string) error {
 	return checkFolder(field, filepath.Dir(path))
 }
 
-// checkStagingFolder accepts a staging path that is a folder.
+// checkStagingFolder refuses a staging path that is not a folder.
 func (s *Server) checkStagingFolder(field, path string) error {
 	if err := s.checkPath(field, path); err != nil {
 		return err
@@ -110,8 +109,8 @@ func (s *Server) checkStagingFolder(field, path string) error {
 	return checkFolder(field, path)
 }
 
-// checkFolder accepts a folder that exists. CSI has the orchestrator make it, and making it here would
-// hide that kubelet's folder is not the one that this program sees.
+// checkFolder refuses a folder that does not exist. The orchestrator makes it, says CSI; making it here would hide that this
+// program sees another folder than kubelet.
 func checkFolder(field, path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -19,10 +19,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// NodeStageVolume finds the volume's device, proves that it is the right one, makes a filesystem if
-// the device is proven blank, and mounts it at the staging path. A raw block volume is staged as a
-// bind of its device node. Of an encrypted volume it is the mapping that is formatted, mounted and bound.
-// When it fails, what this call did is undone, and nothing else.
+// NodeStageVolume finds the volume's device, proves that it is the volume's, makes a filesystem if the device is proven blank,
+// and mounts it at the staging path. A raw block volume is staged as a bind of its device node. For an encrypted volume the
+// mapping takes the place of the disk. After an error it undoes what this call did and nothing else.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	const field = "staging_target_path"
 	u, err := s.decodeUse(req)
@@ -56,7 +55,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-// open finds the device, and says whether it was this call that brought it to the machine.
+// open finds the device. attached reports whether this call made it appear on the machine.
 func (s *Server) open(ctx context.Context, spec device.Spec) (dev *device.Device, attached bool, err error) {
 	dev, lookupErr := s.lookup(ctx, spec) // its error may pass while Open waits
 	attached = dev == nil && lookupErr == nil
@@ -67,7 +66,7 @@ func (s *Server) open(ctx context.Context, spec device.Spec) (dev *device.Device
 	}
 	if dev, err = s.devices.Open(ctx, spec); err != nil {
 		if attached {
-			// It may have come and then turned out not to be what was promised.
+			// The device may have appeared and then failed the check of its identity.
 			s.release(context.WithoutCancel(ctx), device.Spec{Volume: spec.Volume})
 		}
 		return nil, false, err
@@ -75,19 +74,18 @@ func (s *Server) open(ctx context.Context, spec device.Spec) (dev *device.Device
 	return dev, attached, nil
 }
 
-// release releases a device after a stage that failed. The call returns the stage's own error; a device that stays is
-// found and used by the next stage, or released by unstage.
+// release releases a device after a stage that failed. Its error is only logged: the call returns the stage's, and a device
+// that stays is used by the next stage or released by unstage.
 func (s *Server) release(ctx context.Context, spec device.Spec) {
 	if err := s.devices.Release(ctx, spec); err != nil {
 		driver.LogOf(ctx).Warn("device stays after a stage that failed", zap.Error(err))
 	}
 }
 
-// stageRecorded records which disk the volume is before anything of it is mounted, so that unstage finds it whatever
-// happens then.
+// stageRecorded records which disk the volume is before it mounts anything, so that unstage finds the disk whatever happens.
 //
-// A disk that is on record as another volume's is refused while anything uses it: only the request says whose it is.
-// One that is not in use was recorded for a volume that is gone, or by a machine that died.
+// It refuses a disk that is recorded as another volume's while anything uses it, because nothing but the request links it to
+// this one. The record of a disk that nothing uses is stale: its volume is gone, or the machine crashed.
 func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u use, staging string) error {
 	owners, err := s.owners(work, dev)
 	if err != nil {
@@ -112,7 +110,7 @@ func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u
 		}
 		return err
 	}
-	// With another owner what is mounted now is not ours: that volume was being staged at the same time.
+	// With another owner, what is mounted now is that volume's, which was being staged at the same time.
 	if used, tableErr := s.holders(dev); tableErr == nil && (len(used) == 0 || len(owners) > 0) {
 		// There is nothing to unstage, and perhaps no call will.
 		err = errors.Join(err, s.records.Forget(u.volume))
@@ -120,7 +118,7 @@ func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u
 	return err
 }
 
-// holders returns what uses the device now.
+// holders returns what uses the device.
 func (s *Server) holders(dev *device.Device) ([]string, error) {
 	table, err := s.mounts.Table()
 	if err != nil {
@@ -129,7 +127,7 @@ func (s *Server) holders(dev *device.Device) ([]string, error) {
 	return table.Holders(dev.Number())
 }
 
-// stage does with work what must not be interrupted, and begins nothing new once call has ended.
+// stage runs with the context work, which does not end, and begins no new step once call has ended.
 func (s *Server) stage(call, work context.Context, dev *device.Device, u use, staging string) error {
 	p, err := s.placeOf(work, dev, u, staging)
 	switch {
@@ -156,7 +154,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 	return s.put(work, dev, u, p)
 }
 
-// put mounts the device, which is the disk or the encrypted mapping on it, or binds its node.
+// put mounts the device, a disk or the mapping of an encrypted one, or binds its node.
 func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p place) error {
 	if u.block {
 		return s.mounts.BindNode(ctx, dev, p.at, u.readOnly)
@@ -164,14 +162,14 @@ func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p plac
 	return s.mounts.Mount(ctx, dev, p.at, mount.Request{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
 }
 
-// place is where a volume is staged, and what is there before.
+// place is where a volume is to be staged, and what is mounted there already.
 type place struct {
 	table *mount.Table
 	at    mount.State
 }
 
-// placeOf returns the place of a volume in its staging folder: the folder itself, or the block file. It refuses a folder
-// in which the volume is staged with the other access type, or, with a mapping or without, as what it is not.
+// placeOf returns the place of a volume in its staging folder: the folder itself, or the block file. It refuses a folder in
+// which the volume is staged with the other access type, or with an encryption mapping if it has none, or without its own.
 func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging string) (place, error) {
 	own := staging
 	if u.block {
@@ -203,9 +201,9 @@ func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging
 	return p, checkEncrypted(u, dev, p.at)
 }
 
-// clearDead unmounts the dead mounts that a removed disk left at path, so that the volume can be staged there on dev:
-// nothing that was written to them can reach a disk any more. If dev itself is not among the machine's disks, the list of
-// disks cannot be trusted and nothing is unmounted. It returns the mount table that the stage is decided from.
+// clearDead unmounts the dead mounts that a removed disk left at path, so that the volume can be staged there on dev. Nothing
+// that was written to them can reach a disk any more. If dev itself is not among the machine's disks, the list of disks is
+// wrong, and it unmounts nothing. It returns the mount table afterwards.
 func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string) (*mount.Table, error) {
 	for range maxLayers {
 		table, err := s.mounts.Table()
@@ -232,11 +230,11 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 	return nil, fmt.Errorf("%s holds more than %d mounts of disks that have gone: %w", path, maxLayers, fault.Precondition)
 }
 
-// formatDisk makes what a disk that is not in use has to have, if it has nothing: the filesystem, the header of an
-// encrypted volume, or nothing at all.
+// formatDisk makes the filesystem, or the header of an encrypted volume, on a blank disk that is not in use. For a raw block
+// volume it makes nothing.
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
 	if u.block && !u.context.LUKS {
-		// A format opens the disk exclusively by itself, to see what is on it.
+		// A format opens the disk exclusively itself before it reads what is on it.
 		if err := errors.Join(host.CheckUnused(work, dev.File(), dev.Number()), format.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
 			return err
 		}
@@ -279,7 +277,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	if err := s.format(work, dev, u, req); err != nil {
 		return err
 	}
-	// Before the first mount: with the record, what a pod writes would not count as data.
+	// The record is removed before the first mount, because with it what a pod writes could be formatted over.
 	if err := s.formats.End(u.volume); err != nil {
 		return err
 	}
@@ -288,11 +286,11 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 			return err
 		}
 	}
-	// The call may have ended, and kubelet may have given the pod up.
+	// The call may have ended, and kubelet may no longer want the pod.
 	return call.Err()
 }
 
-// format makes what the request says, if the gate allows it.
+// format makes the requested filesystem, if the gate allows it.
 func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req format.Request) error {
 	_, err := s.formatter.EnsureFormatted(ctx, dev, req)
 	if err != nil && u.context.NeverFormat != "" {
@@ -301,7 +299,7 @@ func (s *Server) format(ctx context.Context, dev mounter.BlockDevice, u use, req
 	return err
 }
 
-// formatBegun returns what the record of a format that was cut off is worth for the device.
+// formatBegun returns what the format record of the volume proves of this device.
 func (s *Server) formatBegun(dev *device.Device, filesystem mounter.Filesystem) (format.Begun, error) {
 	switch onRecord, ofDevice, err := s.formats.Begun(dev, string(filesystem)); {
 	case err != nil || !onRecord:
@@ -312,7 +310,7 @@ func (s *Server) formatBegun(dev *device.Device, filesystem mounter.Filesystem) 
 	return format.BegunBefore, nil
 }
 
-// written notes that a device is about to be written.
+// written records that a device is about to be written.
 func (s *Server) written(ctx context.Context, dev *device.Device) error {
 	if s.markWritten == nil {
 		return nil
@@ -320,7 +318,7 @@ func (s *Server) written(ctx context.Context, dev *device.Device) error {
 	return s.markWritten(ctx, dev)
 }
 
-// history says what the resolver can prove about the writes to a device.
+// history returns what the resolver can prove about earlier writes to a device.
 func (s *Server) history(ctx context.Context, dev *device.Device) (format.History, error) {
 	if s.neverWritten == nil {
 		return format.HistoryUnknown, nil
@@ -332,8 +330,8 @@ func (s *Server) history(ctx context.Context, dev *device.Device) (format.Histor
 	return format.NeverWritten, nil
 }
 
-// checkUnused accepts a device that nothing in this mount namespace uses, and a staging folder that holds nothing. A volume has one staging path; a folder with files in it was written to while no volume was mounted,
-// and mounting over them would hide them.
+// checkUnused refuses a device that something in this mount namespace uses, because a volume has one staging path, and a
+// staging folder with files in it: they were written while no volume was mounted there, and a mount would hide them.
 func (s *Server) checkUnused(table *mount.Table, dev *device.Device, staging string) error {
 	used, err := table.Holders(dev.Number())
 	if err != nil {

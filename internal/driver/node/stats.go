@@ -61,7 +61,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}}, nil
 }
 
-// noteCondition records for the metrics what is wrong with a mounted volume.
+// noteCondition sets the health of a mounted volume in the metrics.
 func (s *Server) noteCondition(ctx context.Context, id string, at mount.State) {
 	found, err := s.mounts.Troubles(ctx, at.Mount)
 	if err = errors.Join(err, ctx.Err()); err != nil {
@@ -75,7 +75,7 @@ func (s *Server) noteCondition(ctx context.Context, id string, at mount.State) {
 	s.metrics.Condition(id, reasons)
 }
 
-// noteGone records for the metrics that a volume is mounted at a path, and its disk is gone.
+// noteGone sets in the metrics that a volume is mounted and its disk is gone.
 func (s *Server) noteGone(table *mount.Table, id, path string) {
 	for _, path := range []string{path, blockFile(path)} {
 		if at, err := table.At(path, 0); err == nil && at.Use == mount.Dead {

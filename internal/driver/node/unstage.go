@@ -13,8 +13,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// NodeUnstageVolume undoes NodeStageVolume. It answers OK only when nothing on this machine holds
-// the volume's device, because the orchestrator then takes the device away.
+// NodeUnstageVolume undoes NodeStageVolume. It answers OK only when nothing on this machine uses the volume's device, because
+// the orchestrator then detaches it.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -27,7 +27,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	if err != nil {
 		return nil, err
 	}
-	// Writing back what is still in memory may take longer than the call; the volume stays locked until it ends.
+	// Writing back dirty pages may take longer than the call; the volume stays locked until it ends.
 	err = s.runDetached(ctx, release, func(work context.Context) error { return s.unstage(work, id, staging) })
 	if err != nil {
 		err = explainUnstage(err)
@@ -37,7 +37,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// explainUnstage gives its reason to a refusal that has none of its own: something on this machine uses the volume.
+// explainUnstage adds the reason, that something on this machine uses the volume, to a refusal without one.
 func explainUnstage(err error) error {
 	kind, reason := fault.Of(err), fault.ReasonOf(err)
 	if (kind == fault.Busy || kind == fault.Precondition) && (reason == fault.NoReason || reason == fault.DeviceInUse) {
@@ -64,13 +64,13 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 		return err
 	}
 	if number != 0 {
-		// When it is unmounted, only this leads a repeat to the disk and to the mapping on it.
+		// After the unmount nothing else leads a repeated call to the disk and its mapping.
 		spec.Encrypted = spec.Encrypted || len(mappings) > 0
 		if err := s.records.Remember(spec); err != nil {
 			return err
 		}
 	}
-	// The filesystem first: below it a path ending in the block file's name would be a user's file.
+	// The filesystem first: in it, a file with the name of the block file would be a user's.
 	for _, path := range []string{staging, node} {
 		if table, err = s.unmountOurs(ctx, table, id, path); err != nil {
 			return err
@@ -92,9 +92,9 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	return s.records.Forget(id)
 }
 
-// checkUnpublished refuses a volume that is in use elsewhere than at its staging paths: its disk, if it has a number, or a
-// mapping of it, whose disk may have gone. A bind of a mapping's node does not keep it from being closed, and then its number
-// would be the next mapping's.
+// checkUnpublished refuses a volume whose disk or mapping is in use elsewhere than at its staging paths. The disk of a mapping
+// may be gone. A bind of a mapping's device node does not keep the mapping open, and the kernel would give its number to the
+// next one.
 func (s *Server) checkUnpublished(table *mount.Table, number uint64, mappings []host.Crypt, staging ...string) error {
 	var devices []uint64
 	mine := staging

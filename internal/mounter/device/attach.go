@@ -24,11 +24,11 @@ import (
 const (
 	// racePause is the pause after another process took the free loop device first.
 	racePause = 5 * time.Millisecond
-	// maxRaces is how many times in a row that is believed to be chance.
+	// maxRaces is how many times in a row it may happen.
 	maxRaces = 200
 )
 
-// attach makes a loop device of the image. The kernel keeps the open file, and with it the lock.
+// attach makes a loop device of the image. The kernel keeps the file open, and with it the lock.
 func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.File, error) {
 	for range maxRaces {
 		name, err := l.freeLoop()
@@ -39,7 +39,7 @@ func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.F
 		if !errors.Is(err, unix.EBUSY) && !isGone(err) {
 			return f, err
 		}
-		// Another process was given the same free device and was faster.
+		// Another process got the same free device and attached first.
 		if err := wait.Sleep(ctx, racePause); err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func (l *Loop) attachTo(ctx context.Context, name string, image *os.File, blockS
 		_ = f.Close()
 		return nil, fmt.Errorf("attach %s to %s (needs Linux 5.8 or newer): %w: %w", image.Name(), f.Name(), fault.Unavailable, err)
 	}
-	// From here on the device has a file; without discard switched off it must not stay.
+	// The device has a file now. It must not stay attached unless discard is switched off.
 	if err := l.noDiscard(name); err != nil {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0)
 		return nil, errors.Join(err, f.Close())
@@ -71,8 +71,8 @@ func (l *Loop) attachTo(ctx context.Context, name string, image *os.File, blockS
 	return f, nil
 }
 
-// freeLoop returns a loop device without a file whose node is bind-mounted nowhere. A pod can detach its raw block
-// device through the node it was given; if another volume got that number, the pod would have that volume.
+// freeLoop returns a loop device that has no file and whose node is bind-mounted nowhere. A pod can detach its raw block volume
+// through the device node that it has; if another volume got that number, the pod could read and write that volume.
 func (l *Loop) freeLoop() (string, error) {
 	taken, err := l.boundNodes()
 	if err != nil {
@@ -142,8 +142,8 @@ func (l *Loop) boundNodes() (map[string]bool, error) {
 	return bound, nil
 }
 
-// setUp brings an attached device into the state that this driver needs. A program that has the device open, such as
-// a pod with a raw block volume, can change each of these settings.
+// setUp sets all settings of an attached device that this driver depends on. A program that has the device open, such as a pod
+// with a raw block volume, can change each of them.
 func (l *Loop) setUp(f *os.File, size int64) error {
 	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
 	if err != nil {
@@ -203,8 +203,8 @@ func (l *Loop) checkSys() error {
 	return nil
 }
 
-// keepReserved switches discard off on the loop devices that a pool's own filesystem lies on. A trim of that filesystem, such
-// as fstrim.timer's, would punch holes into the file below: the pool would promise space that the disk gives to others.
+// keepReserved switches discard off on the loop devices below a pool's own filesystem. A trim of that filesystem, such as
+// fstrim.timer's, would punch holes into the backing file, and other files could then take the space that the pool reserves.
 func (l *Loop) keepReserved(p *files.Pool) error {
 	below, err := files.LoopsBelow(p.Dir(), l.sysDir)
 	if err != nil {
@@ -259,7 +259,7 @@ func setCapacity(f *os.File, size int64) error {
 	return nil
 }
 
-// prove returns an error unless what the kernel reads from and writes to is the volume's image, whole.
+// prove returns an error unless the device maps the volume's whole image.
 func (l *Loop) prove(f *os.File, id pool.ID) error {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if err != nil {

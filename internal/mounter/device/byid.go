@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// ByIDConfig says where the machine's disks are. The zero value is the usual places.
+// ByIDConfig is where the machine's disks are. Empty fields mean the usual places.
 type ByIDConfig struct {
 	// DeviceDir holds udev's links: /dev/disk/by-id. When it is not below /dev/disk, as in tests,
 	// loop devices are accepted.
@@ -25,21 +25,21 @@ type ByIDConfig struct {
 	SysDir string
 	// DevDir holds the device nodes: /dev.
 	DevDir string
-	// LinkPrefix begins the link of every volume of the cloud. A disk without such a link is the
-	// machine's own and never taken for a volume, whatever a request says. Empty: any disk may be one.
+	// LinkPrefix begins the link of every volume of the cloud. A disk without such a link is the machine's own and is never
+	// used as a volume, whatever a request says. Empty: any disk may be a volume.
 	LinkPrefix string
 	// MayBeVolume reports whether a disk with such a link may be a volume, by its serial. It is for clouds
 	// where the machine's own disks have links of the same form. Nil: LinkPrefix decides.
 	MayBeVolume func(serial string) bool
 	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below
-	// plugins or pods of KubeletDir is the machine's own and never taken for a volume.
+	// plugins or pods of KubeletDir is the machine's own and never used as a volume.
 	Mounts string
-	// KubeletDir is the kubelet's folder, without symlinks. Empty: any folder that has a plugins or pods in it.
+	// KubeletDir is kubelet's folder, without symlinks. Empty: any folder that contains plugins or pods.
 	KubeletDir string
 }
 
-// ByID finds disks that a cloud attaches. The link in the device directory is a hint, since udev is
-// late at times and leaves links of disks that have gone; the disk's own serial decides.
+// ByID finds disks that a cloud attaches. The link in the device directory is only a hint, because udev may be late and may
+// leave links of disks that are gone; the disk's own serial decides.
 type ByID struct {
 	deviceDir, sysDir, devDir string
 	linkPrefix, mounts        string
@@ -79,8 +79,8 @@ func belowDevDisk(dir string) bool {
 	return strings.HasPrefix(filepath.Clean(dir)+"/", "/dev/disk/")
 }
 
-// rescanEvery is how often a disk that is not there is looked for when nothing reports a change:
-// the device directory need not exist yet, and sysfs reports nothing.
+// rescanEvery is how often Open looks for a disk while nothing reports a change: the device directory may not exist yet, and
+// sysfs reports nothing.
 const rescanEvery = 250 * time.Millisecond
 
 // Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size, and that no other
@@ -119,10 +119,10 @@ func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
 	}
 }
 
-// errNotYet marks what may be different at the next read.
+// errNotYet marks an error that the next read may not have.
 var errNotYet = errors.New("may appear later")
 
-// Lookup finds the disk if it is there now.
+// Lookup finds the disk without waiting.
 func (b *ByID) Lookup(ctx context.Context, spec Spec) (*Device, error) {
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
@@ -146,8 +146,8 @@ func (b *ByID) lookup(ctx context.Context, spec Spec) (*Device, error) {
 		return nil, err
 	}
 	path := filepath.Join(b.devDir, kernel)
-	// For reading: what writes opens it again. Some kernels refuse to mount a disk that is open for writing, and
-	// udev probes a disk anew after each close of a descriptor that could write.
+	// Opened for reading; a format opens the disk again. Some kernels refuse to mount a disk that is open for writing, and
+	// udev probes a disk after each close of a writable descriptor.
 	f, err := b.guard.open(ctx, kernel, openBound, func(context.Context) (*os.File, error) {
 		return os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	})
@@ -159,8 +159,8 @@ func (b *ByID) lookup(ctx context.Context, spec Spec) (*Device, error) {
 	})
 }
 
-// verify proves once more that the open disk is the one of the spec. It also refuses when the link that
-// led here leads elsewhere by now: the machine's disks have changed meanwhile.
+// verify proves once more that the open disk is the one of the spec. It also refuses a disk whose link now leads to another
+// disk: the machine's disks have changed meanwhile.
 func (b *ByID) verify(ctx context.Context, d *Device, kernel string, byLink bool) error {
 	changed := func(why string) error {
 		return fmt.Errorf("device %s of volume %s: %w: %s: %w", d.path, d.spec.Volume, fault.Unavailable, why, errNotYet)
@@ -187,9 +187,8 @@ func (b *ByID) linked(name string) string {
 	return filepath.Base(target)
 }
 
-// find returns the kernel's name of the disk of the spec: the one its link leads to or, where that one
-// is not it, the one among all disks that has this identity. It opens no disk. A disk that the machine has mounted is
-// refused.
+// find returns the kernel's name of the disk of the spec: the one that its link leads to or, if that has another identity, the
+// one disk of the machine that has this one. It opens no disk, and it refuses a disk that the machine has mounted.
 func (b *ByID) find(ctx context.Context, spec Spec) (kernel string, byLink bool, err error) {
 	if kernel, byLink, err = b.search(ctx, spec); err == nil {
 		err = b.checkFree(kernel)
@@ -230,9 +229,9 @@ func errSeveral(kernels []string) error {
 	return fmt.Errorf("disks %s all have its identity: %w", strings.Join(kernels, ", "), fault.DeviceIdentity)
 }
 
-// alone returns an error if other disks have the identity of the spec too, wherever the link leads: a volume
-// that was renamed while it was attached keeps its old name here, and another may have that name by now. What a
-// loop device has for an identity is the name of a file, which many folders may have.
+// alone returns an error if several disks have the identity of the spec. A volume that was renamed while it was attached keeps
+// its old name on this machine, and another volume may have that name now. The identity of a loop device is the name of its
+// file, which may exist in many folders.
 func (b *ByID) alone(ctx context.Context, d *Device) error {
 	if strings.HasPrefix(filepath.Base(d.path), "loop") {
 		return nil
@@ -281,13 +280,13 @@ func (b *ByID) prove(ctx context.Context, kernel string, spec Spec) error {
 	return nil
 }
 
-// isVolume reports whether a disk with hardware may be a volume of the cloud, by its identity.
+// isVolume reports whether a disk may be a volume of the cloud, by its identity.
 func (b *ByID) isVolume(id identity) bool {
 	return (b.linkPrefix == "" || id.linkBegins(b.linkPrefix)) && (b.mayBeVolume == nil || slices.ContainsFunc(id.serials, b.mayBeVolume))
 }
 
-// identity reads the identity of a disk. The kernel asks a virtio disk anew for its serial, so a disk that
-// hangs may not answer.
+// identity reads the identity of a disk. The kernel asks a virtio disk for its serial at each read, so this may block on a disk
+// that hangs.
 func (b *ByID) identity(ctx context.Context, kernel string) (identity, error) {
 	read := make(chan identity, 1) // not a variable: a call that has lost its caller still sets it
 	err := b.guard.run(ctx, "identity of "+kernel, openBound, func(context.Context) error {
@@ -306,7 +305,7 @@ func (b *ByID) exists(kernel string) bool {
 	return err == nil
 }
 
-// Grow returns the disk's size as it is: growing is the cloud's business.
+// Grow returns the disk's size: the controller grows it, in the cloud.
 func (b *ByID) Grow(ctx context.Context, spec Spec, _ int64) (int64, error) {
 	dev, err := b.Lookup(ctx, spec)
 	if err != nil {
@@ -316,8 +315,8 @@ func (b *ByID) Grow(ctx context.Context, spec Spec, _ int64) (int64, error) {
 	return size, errors.Join(err, dev.Close())
 }
 
-// watch reports that something in dir may have changed. Where that cannot be watched nothing is
-// ever reported; callers also read again by themselves. stop ends it and waits for its end.
+// watch reports that something in dir may have changed. It reports nothing where inotify fails, so callers also read at
+// intervals. stop ends it and waits until it has ended.
 func watch(dir string) (changes <-chan struct{}, stop func()) {
 	nothing := func() {}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

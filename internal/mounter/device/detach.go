@@ -16,13 +16,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// errInUse: a mount in whatever mount namespace, or an exclusive open, holds the device.
+// errInUse: the device is mounted in some mount namespace or open exclusively.
 var errInUse = errors.New("it is mounted or in exclusive use")
 
 // goneWait is how long Release waits for other programs, such as udev's probing, to close the device.
 const goneWait = 5 * time.Second
 
-// flush writes what is cached for a volume's loop device. It may take long, so it comes before the pool's lock.
+// flush writes back the cache of a volume's loop device. It may take long, so it runs before the pool's lock is acquired.
 func (l *Loop) flush(ctx context.Context, id pool.ID) error {
 	candidates, err := l.candidates(id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *Loop) flush(ctx context.Context, id pool.ID) error {
 	return nil
 }
 
-// detach takes the image off its loop devices and returns their names. Under the pool's lock.
+// detach detaches the image from its loop devices and returns their names. The caller holds the pool's lock.
 func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +67,8 @@ func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 	return detached, nil
 }
 
-// clear makes the kernel close the file of a loop device. The exclusive open comes first: it fails while the
-// device is mounted, where the kernel would only detach it at some later close.
+// clear makes the kernel close the file of a loop device. It opens the device exclusively first, which fails while the device
+// is mounted; the kernel would only mark a mounted device to be detached at a later close.
 func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
 	f, err := l.openNode(c.name, os.O_RDONLY|unix.O_EXCL)
 	switch {
@@ -86,7 +86,7 @@ func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
 	case err != nil:
 		return fmt.Errorf("open %s: %w: %w", c.name, fault.Unavailable, err)
 	}
-	// The kernel acts when the last program closes the device, which is this line unless others have it.
+	// The kernel detaches at the last close, which is this one unless other programs have the device open.
 	defer func() { _ = f.Close() }()
 	if !c.unlinked {
 		if err := standsOn(f, image); err != nil {
@@ -117,7 +117,7 @@ func (l *Loop) checkFile(c candidate, image inode) error {
 	return errors.Join(standsOn(f, image), f.Close())
 }
 
-// waitGone proves that a loop device has let go of the image.
+// waitGone waits until a loop device no longer has the image as its file.
 func (l *Loop) waitGone(ctx context.Context, name string, id pool.ID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, goneWait, fault.Busy)
 	defer cancel()

@@ -1,8 +1,7 @@
 // Package device finds the block device of a volume and proves that it is the right one.
 //
-// A name in a directory is only a hint: the disk's own identity decides. What is proven stays
-// proven through one open descriptor, which serves identity, probe and format; a path is never
-// resolved a second time between a proof and what relies on it.
+// A name in a directory is only a hint: the disk's own identity decides. The check of the identity, the probe and the format all
+// use one open descriptor, so no path is resolved again between a proof and what relies on it.
 package device
 
 import (
@@ -20,17 +19,17 @@ import (
 )
 
 const (
-	// openBound is how long opening a device may take: the kernel does it at once unless I/O of the disk hangs.
+	// openBound is the time limit for opening a device. The kernel needs longer only if I/O of the disk hangs.
 	openBound = 10 * time.Second
-	// flushBound is how long writing a device's cached data may take.
+	// flushBound is the time limit for writing back a device's cache.
 	flushBound = 2 * time.Minute
 )
 
-// A device that was unmounted a moment ago, or that a program probes or a starting container has a copy of, is released
-// within this time.
+// A device that was just unmounted, that a program probes, or whose mount a starting container has copied, becomes free within
+// this time.
 var untilReleased = wait.Every(50*time.Millisecond, 20)
 
-// guard runs what the kernel may never return from, one call at a time for each device.
+// guard runs system calls that may never return, one at a time for each device.
 type guard struct{ wait.Guard }
 
 func (g *guard) open(ctx context.Context, name string, bound time.Duration, do func(ctx context.Context) (*os.File, error)) (*os.File, error) {
@@ -49,15 +48,15 @@ func unanswered(name string, err error) error {
 	return err
 }
 
-// Spec is which disk a volume is and what it must be.
+// Spec identifies the disk of a volume.
 type Spec struct {
 	// Volume is the CSI volume id; for the pool it names the file.
 	Volume string
 	// Name is the base name of the link in the device directory; empty when it is not known.
 	Name string
-	// Serial is what the disk itself must say; empty when it is not known.
+	// Serial is the serial that the disk must report; empty when it is not known.
 	Serial string
-	// Size is how many bytes were promised, a lower bound; 0 when it is not known.
+	// Size is the minimum size in bytes; 0 when it is not known.
 	Size int64
 	// Encrypted volumes are used through a mapping on the disk.
 	Encrypted bool
@@ -72,9 +71,8 @@ type Device struct {
 	verify func(ctx context.Context, d *Device) error
 }
 
-// newDevice wraps the open descriptor of a block device. It takes the descriptor over: when it
-// returns an error the descriptor is closed. verify proves the identity again; Size is checked
-// by Device itself.
+// newDevice wraps the open descriptor of a block device and closes it when it returns an error. verify proves the identity
+// again; the Device itself checks the size.
 func newDevice(f *os.File, path string, spec Spec, verify func(ctx context.Context, d *Device) error) (*Device, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -94,13 +92,13 @@ func (d *Device) File() *os.File { return d.file }
 // Path returns the kernel's name of the device, such as /dev/loop3.
 func (d *Device) Path() string { return d.path }
 
-// Number returns the device number (st_rdev of the device node).
+// Number returns the device number, st_rdev of the device node.
 func (d *Device) Number() uint64 { return d.number }
 
-// Spec returns what the device was opened for.
+// Spec returns the spec for which the device was opened.
 func (d *Device) Spec() Spec { return d.spec }
 
-// Size asks the kernel for the device's size now, through the open descriptor.
+// Size returns the device's current size in bytes, read through the open descriptor.
 func (d *Device) Size() (int64, error) {
 	size, err := sizeOf(d.file)
 	if err != nil {
@@ -109,7 +107,7 @@ func (d *Device) Size() (int64, error) {
 	return size, nil
 }
 
-// Verify proves again that this is the disk of the spec and that it is not smaller than promised.
+// Verify proves again that this is the disk of the spec and not smaller than Spec.Size.
 func (d *Device) Verify(ctx context.Context) error {
 	if d.verify != nil {
 		if err := d.verify(ctx, d); err != nil {
@@ -119,7 +117,7 @@ func (d *Device) Verify(ctx context.Context) error {
 	return d.checkSize()
 }
 
-// checkSize returns an error if the device is smaller than promised.
+// checkSize returns an error if the device is smaller than Spec.Size.
 func (d *Device) checkSize() error {
 	if d.spec.Size == 0 {
 		return nil
@@ -155,20 +153,16 @@ type Resolver interface {
 	// Open finds the device, waits for it to appear until ctx ends, and proves its identity.
 	// The pool's resolver attaches the loop device if it is not there yet.
 	Open(ctx context.Context, spec Spec) (*Device, error)
-	// Lookup is Open without attaching and without waiting: fault.NotFound when the device is
-	// not there now.
+	// Lookup is Open without attaching and without waiting: fault.NotFound when the device is not there.
 	Lookup(ctx context.Context, spec Spec) (*Device, error)
-	// Number returns the number of the device from sysfs: it opens no device, so a disk
-	// that hangs does not stop it. For specs of other volumes than the one that a call is about. fault.NotFound when
-	// the device is not there now.
+	// Number returns the device number from sysfs. It opens no device, so a disk that hangs does not block it; calls use it
+	// for volumes other than their own. fault.NotFound when the device is not there.
 	Number(ctx context.Context, spec Spec) (uint64, error)
-	// ByNumber opens the device that has this number, if it may be the volume: fault.NotFound when
-	// it cannot. The caller has seen the device where the volume is staged or published, and knows
-	// no more of the volume than its id.
+	// ByNumber opens the device with this number, if it may be the volume's: fault.NotFound when it cannot be. The caller has
+	// found the device mounted where the volume is staged or published, and has only the volume's id.
 	ByNumber(ctx context.Context, volume string, number uint64) (*Device, error)
-	// Release gives the device back after nothing uses it any more. Called when there is
-	// nothing to release it returns nil.
+	// Release releases the device once nothing uses it. Without a device it returns nil.
 	Release(ctx context.Context, spec Spec) error
-	// Grow makes the device at least size bytes where this node can, and returns its size.
+	// Grow makes the device at least size bytes long if this node can grow it, and returns its size.
 	Grow(ctx context.Context, spec Spec, size int64) (int64, error)
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// Foreign counts the machine's disks that are no volumes of the cloud, such as those that it boots and swaps
-// from: they take places of a machine too, on the bus that the cloud's disks are on. It is the same whatever
-// volumes are attached.
+// Foreign counts the machine's disks that are not volumes of the cloud, such as its boot and swap disks, on the bus of the
+// cloud's disks: they count towards the machine's attach limit too. The number does not depend on which volumes are attached.
 func (b *ByID) Foreign() (int64, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
@@ -64,7 +63,7 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 	if b.linkPrefix == "" {
 		return true, nil
 	}
-	// Who makes it is enough to know the cloud's volumes, and is there before the rest of an identity is.
+	// The vendor alone identifies the cloud's volumes, and sysfs has it before the rest of the identity.
 	vendor, vendorErr := readText(filepath.Join(dir, "device", "vendor"))
 	model, modelErr := readText(filepath.Join(dir, "device", "model"))
 	if vendorErr == nil && modelErr == nil && strings.HasPrefix("scsi-0"+underscores(vendor+" "+model)+"_", b.linkPrefix) {
@@ -93,8 +92,8 @@ func (b *ByID) checkFree(kernel string) error {
 	return nil
 }
 
-// mountedByMachine reports whether the machine uses a disk, or a part of it, for something else than volumes. In
-// a container that shows too: files such as /etc/hosts come from the disk that the machine runs on.
+// mountedByMachine reports whether the machine has a disk, or a part of it, mounted outside kubelet's folders. A container can see
+// this too: files such as /etc/hosts are bind mounts from the machine's own disk.
 func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 	numbers, sources := map[string]bool{}, map[string]bool{}
 	disks, err := b.stackedOn(kernel)
@@ -125,8 +124,8 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 	return false, nil
 }
 
-// stackedOn returns the sysfs folders of a disk, of its partitions, and of what is built on any of these: volumes
-// of LVM, encrypted disks, arrays.
+// stackedOn returns the sysfs folders of a disk, its partitions, and the devices on top of these: logical volumes, encryption
+// mappings, RAID arrays.
 func (b *ByID) stackedOn(kernel string) (dirs []string, err error) {
 	const deepest = 16 // no machine stacks so many, and no link may lead in a circle
 	next := []string{kernel}
@@ -154,9 +153,9 @@ func (b *ByID) stackedOn(kernel string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// Release proves that no program on this machine has the disk mounted or in exclusive use any more, in whatever mount
-// namespace, and writes what is cached to it: the cloud is about to detach it. fault.Busy while a program has
-// it. A disk that is not here any more needs nothing.
+// Release proves that the disk is mounted in no mount namespace of this machine and not open exclusively, and writes back its
+// cache, because the controller is about to detach it. fault.Busy while a program uses the disk. Without the disk it does
+// nothing.
 func (b *ByID) Release(ctx context.Context, spec Spec) error {
 	dev, err := b.Lookup(ctx, Spec{Volume: spec.Volume, Name: spec.Name, Serial: spec.Serial})
 	if errors.Is(err, fault.NotFound) {
@@ -168,8 +167,8 @@ func (b *ByID) Release(ctx context.Context, spec Spec) error {
 	return errors.Join(dev.flushAlone(ctx), dev.Close())
 }
 
-// flushAlone writes what is cached to a disk that no other program holds. A filesystem that is mounted somewhere, which
-// this program need not see, keeps data of its own that no flush of the disk writes.
+// flushAlone writes back the cache of a disk that no other program uses. A filesystem that is mounted in another mount namespace
+// would have dirty data that a flush of the disk does not write.
 func (d *Device) flushAlone(ctx context.Context) error {
 	var alone *os.File
 	busy := func(err error) bool { return errors.Is(err, unix.EBUSY) }
@@ -187,14 +186,14 @@ func (d *Device) flushAlone(ctx context.Context) error {
 	return d.flush(alone)
 }
 
-// holderOf says what may have a device that is in exclusive use, and the command that finds it.
+// holderOf names what may use a device that is open exclusively, and the command that finds it.
 func holderOf(number uint64) string {
 	return fmt.Sprintf("a program with mounts of its own has it (on the machine, `grep -l ' %d:%d ' /proc/[0-9]*/mountinfo` finds it; end it, "+
 		"and let its volumes have mountPropagation: HostToContainer), or LVM or an array is built on it", unix.Major(number), unix.Minor(number))
 }
 
-// flush writes what is cached and releases the disk: for good, since a child that another goroutine has just
-// forked holds a copy of every descriptor until it executes its program.
+// flush writes back the cache and closes the disk. It waits until no child process has a copy of the descriptor: a child that
+// another goroutine forks has one until it executes its program.
 func (d *Device) flush(alone *os.File) error {
 	err := alone.Sync()
 	syscall.ForkLock.RLock()

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
 )
 
-// group finds the volumes of one volume group of LVM: device-mapper devices. A volume is in use exactly as long as its
-// device lives. The kernel has its identity: the name with the volume's id, and the UUID with that of the volume group.
+// group finds the volumes of one volume group, which are device-mapper devices. A volume is in use exactly as long as its device
+// exists. The kernel reports its identity: a name that contains the volume's id, and a UUID that contains the volume group's.
 type group struct {
 	pool *lvm.Pool // nil: any, for Number
 	// blank has the kernel's view of the devices.
@@ -49,7 +49,7 @@ func (l *group) Lookup(ctx context.Context, spec Spec) (*Device, error) {
 	return l.open(ctx, spec, id)
 }
 
-// open opens the device for reading and proves what it is. While it is open, its number is not another one's.
+// open opens the device for reading and proves its identity. The kernel does not reuse its number while it is open.
 func (l *group) open(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
 	name, err := l.find(spec, id)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *group) find(spec Spec, id pool.ID) (string, error) {
 	return found, nil
 }
 
-// is reports whether the device with this name of the kernel is a volume's.
+// is reports whether the kernel's device with this name is the volume's.
 func (l *group) is(kernel string, id pool.ID) bool {
 	name, err := readText(filepath.Join(l.blank.sysDir, kernel, "dm", "name"))
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *group) is(kernel string, id pool.ID) bool {
 	return l.pool.IsDevice(id, name, uuid)
 }
 
-// Number returns the number of a volume's device by what sysfs says, without opening it.
+// Number returns the number of a volume's device from sysfs, without opening it.
 func (l *group) Number(_ context.Context, spec Spec) (uint64, error) {
 	id, err := l.blank.parse(spec)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *group) Grow(ctx context.Context, spec Spec, size int64) (int64, error) 
 	return grown, errors.Join(err, dev.Close())
 }
 
-// NeverWritten reports whether nothing was written to the device since all of it was made to read as zeros.
+// NeverWritten reports whether nothing was written to the device since the pool zeroed it.
 func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	id, err := l.blank.parse(d.Spec())
 	if err != nil {
@@ -189,7 +189,7 @@ func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return l.pool.NeverWritten(ctx, id)
 }
 
-// MarkWritten notes that the device is about to be written.
+// MarkWritten records that the device is about to be written.
 func (l *group) MarkWritten(ctx context.Context, d *Device) error {
 	id, err := l.blank.parse(d.Spec())
 	if err != nil {

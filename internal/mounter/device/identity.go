@@ -11,22 +11,21 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// virtioSerial is how many bytes of a serial virtio-blk has room for; the rest is cut off in
-// silence (VIRTIO_BLK_ID_BYTES).
+// virtioSerial is the length to which virtio-blk truncates a serial (VIRTIO_BLK_ID_BYTES).
 const virtioSerial = 20
 
 // errUnknown: the identity of a disk is missing or cannot be read.
 var errUnknown = errors.New("the disk's own identity cannot be read")
 
-// identity is what sysfs has about who a disk is.
+// identity is the identity of a disk in sysfs.
 type identity struct {
-	// serials are what a spec's serial is compared with.
+	// serials are compared with a spec's serial.
 	serials []string
 	// links are the names that udev gives to a disk of this identity.
 	links []string
-	// cut: longer serials and names arrive cut to 20 bytes.
+	// cut: serials and names are truncated to 20 bytes.
 	cut bool
-	// loop: this is a loop device, which has no identity but its file's name.
+	// loop: this is a loop device; its only identity is the name of its file.
 	loop bool
 }
 
@@ -107,7 +106,7 @@ func nvmeIdentity(dir string) (identity, error) {
 // underscores writes one underscore for each run of white space, as udev does in link names.
 func underscores(s string) string { return strings.Join(strings.Fields(s), "_") }
 
-// readText reads a sysfs attribute without its padding. An empty one is an error: it names no disk.
+// readText reads a sysfs attribute without its padding. An empty one is an error.
 func readText(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -120,8 +119,8 @@ func readText(path string) (string, error) {
 	return text, nil
 }
 
-// proves reports whether this is the identity that the spec wants. The serial decides; a spec
-// without one is proven by the link's name, which udev made of the same identity.
+// proves reports whether this is the identity of the spec. The serial decides; without one in the spec the link's name decides,
+// which udev derives from the same identity.
 func (id identity) proves(spec Spec) bool {
 	want, have := spec.Serial, id.serials
 	if want == "" || id.loop {
@@ -141,8 +140,7 @@ func (id identity) linkBegins(prefix string) bool {
 	return slices.ContainsFunc(id.links, func(link string) bool { return strings.HasPrefix(link, prefix) })
 }
 
-// cutSerial shortens what a spec expects to what a virtio disk has room to say. White space at the
-// new end is lost on the way through sysfs.
+// cutSerial truncates a spec's serial as a virtio disk does. sysfs drops white space at the new end.
 func cutSerial(want string) string {
 	serial, isLink := strings.CutPrefix(want, "virtio-")
 	serial = strings.TrimRight(serial[:min(len(serial), virtioSerial)], " ")
@@ -164,8 +162,7 @@ var errBadVPD = errors.New("page 0x83 cannot be read")
 
 // vpdNames returns the names that a SCSI disk gives itself in VPD page 0x83, as SPC-4 section 7.8.6
 // lays it out: the vendor-specific ones, which is where the clouds put a volume's name, and the
-// T10 ones without their vendor. A page that is cut off or does not add up is an error: half an
-// identity is none.
+// T10 ones without their vendor. A truncated or inconsistent page is an error.
 func vpdNames(page []byte) (vendorSpecific, t10 []string, err error) {
 	if len(page) < 4 || page[1] != 0x83 {
 		return nil, nil, errBadVPD

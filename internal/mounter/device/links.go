@@ -19,8 +19,8 @@ import (
 // partition ends the link of a part of a disk.
 var partition = regexp.MustCompile(`-part[0-9]+$`)
 
-// CheckLinks returns an error for each link of a volume that leads to no disk, or to a disk of another name, and the number
-// of links that are right. fs.ErrNotExist without a device directory, which udev makes with the first link.
+// CheckLinks returns an error for each volume's link that leads to no disk or to a disk with another identity, and the number of
+// correct links. fs.ErrNotExist without a device directory: udev makes it with the first link.
 func (b *ByID) CheckLinks(ctx context.Context) (right int, err error) {
 	links, err := os.ReadDir(b.deviceDir)
 	if err != nil {
@@ -52,8 +52,8 @@ func (b *ByID) CheckLinks(ctx context.Context) (right int, err error) {
 // CheckSys returns an error if the settings of loop devices below a directory of sysfs cannot be written.
 func CheckSys(dir string) error { return (&Loop{sysDir: dir}).checkSys() }
 
-// Volumes returns how many of this machine's disks are volumes of the cloud. A disk that says nothing of itself does not
-// count, and loop devices do in tests only.
+// Volumes returns how many of this machine's disks are volumes of the cloud. It does not count disks without an identity; it
+// counts loop devices in tests only.
 func (b *ByID) Volumes(ctx context.Context) (int64, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *ByID) Volumes(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// linkedDisks returns the disks to which a link of a volume leads, by the kernel's names.
+// linkedDisks returns the kernel's names of the disks to which links of volumes lead.
 func (b *ByID) linkedDisks() (map[string]bool, error) {
 	links, err := os.ReadDir(b.deviceDir)
 	if err != nil && !os.IsNotExist(err) {
@@ -99,7 +99,7 @@ func (b *ByID) linkedDisks() (map[string]bool, error) {
 	return disks, nil
 }
 
-// Number returns the number of the disk of the spec by its link and what sysfs says, without opening any disk.
+// Number returns the device number of the spec's disk from its link and sysfs, without opening any disk.
 func (b *ByID) Number(ctx context.Context, spec Spec) (uint64, error) {
 	if err := checkName(spec.Name); err != nil {
 		return 0, err
@@ -122,9 +122,8 @@ func (b *ByID) Number(ctx context.Context, spec Spec) (uint64, error) {
 	return number, nil
 }
 
-// ByNumber opens the disk that has this device number, if it is a whole disk with an identity of its
-// own, which the spec of the device then names. It does not prove that the disk is the volume: the
-// caller knows that from what is mounted where.
+// ByNumber opens the disk with this device number if it is a whole disk with an identity, which becomes the device's spec. It
+// does not prove that the disk is the volume's: the caller knows that from the mounts.
 func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
 	dir := fmt.Sprintf("%s/dev/block/%d:%d", b.sysDir, unix.Major(number), unix.Minor(number))
 	target, err := os.Readlink(dir)
@@ -136,7 +135,7 @@ func (b *ByID) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 	}
 	kernel := filepath.Base(target)
 	if !b.exists(kernel) {
-		// The cloud's disks are used whole; a partition is of the machine itself.
+		// The driver uses whole disks; a partition belongs to the machine.
 		return nil, fmt.Errorf("volume %s: %w: %s is not a whole disk", volume, fault.NotFound, kernel)
 	}
 	id, err := b.identity(ctx, kernel)

@@ -16,13 +16,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// errNoLoop: the image has no loop device now.
+// errNoLoop: the image has no loop device.
 var errNoLoop = errors.New("no loop device")
 
-// errOtherFile: the loop device stands on another file than the image.
+// errOtherFile: the loop device has another file than the image.
 var errOtherFile = errors.New("attached to another file")
 
-// inode is what makes a file that file, under whatever name.
+// inode identifies a file, whatever its name.
 type inode struct{ dev, ino uint64 }
 
 func inodeOf(name string) (inode, error) {
@@ -33,14 +33,13 @@ func inodeOf(name string) (inode, error) {
 	return inode{st.Dev, st.Ino}, nil
 }
 
-// candidate is a loop device whose backing file is called like a volume's image.
+// candidate is a loop device whose backing file has the name of a volume's image.
 type candidate struct {
 	name     string
 	unlinked bool // the file was removed from its folder
 }
 
-// candidates lists the loop devices that may be a volume's by the text in sysfs. It opens no device: one that is not
-// the volume's may hang.
+// candidates lists the loop devices that may be a volume's, from sysfs. It opens no device, because another volume's may hang.
 func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
 	disks, err := os.ReadDir(l.sysDir)
 	if err != nil {
@@ -112,8 +111,8 @@ func closeAll(files []*os.File) (err error) {
 	return err
 }
 
-// standsOn asks the kernel whether an open loop device stands on a file. Names prove nothing: a file can have several,
-// and the folder another path where the device was attached.
+// standsOn reports whether a file is the backing file of an open loop device, as the kernel says. Names prove nothing: a file can
+// have several, and its folder another path in the mount namespace where the device was attached.
 func standsOn(f *os.File, image inode) error {
 	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
 	if err != nil {
@@ -125,7 +124,7 @@ func standsOn(f *os.File, image inode) error {
 	return nil
 }
 
-// isGone: a loop device without a file, or one that was removed altogether.
+// isGone reports whether an error means that a loop device has no file or was removed.
 func isGone(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }
@@ -144,8 +143,7 @@ func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*o
 	})
 }
 
-// openNode opens the node of a device, and makes it where it is missing: the /dev of a
-// container does not follow the kernel.
+// openNode opens the node of a device and makes it if it is missing, because nothing makes new nodes in the /dev of a container.
 func (l *Loop) openNode(name string, flags int) (*os.File, error) {
 	path := filepath.Join(l.devDir, name)
 	number, err := l.number(name)
@@ -172,7 +170,7 @@ func (l *Loop) openNode(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// number returns the device number of a device as the kernel lists it.
+// number returns the number of a device from sysfs.
 func (l *Loop) number(name string) (uint64, error) {
 	data, err := os.ReadFile(filepath.Join(l.sysDir, name, "dev"))
 	if err != nil {

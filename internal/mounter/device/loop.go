@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
-// LoopConfig is where the kernel's view of the devices is. Empty folders mean the usual ones.
+// LoopConfig is where the kernel lists devices and mounts. Empty fields mean the usual places.
 type LoopConfig struct {
 	// SysDir is where the kernel lists block devices: /sys/block.
 	SysDir string
@@ -26,12 +26,11 @@ type LoopConfig struct {
 	Mounts string
 }
 
-// Loop finds the volumes of one pool: files that it makes loop devices of.
+// Loop finds the volumes of one pool, which are files, and makes loop devices of them.
 //
-// A volume is in use exactly as long as its loop device lives. The descriptor that the kernel gets for
-// it carries a shared flock, which therefore ends with the device and not with this process, and
-// which the pool asks before it removes a volume. All attaching and detaching happens under the
-// pool's lock: two loop devices of one file would be two caches of one disk.
+// A volume is in use exactly as long as its loop device exists. The kernel's descriptor of the file has a shared flock, which ends
+// with the device and not with this process; the pool checks it before it deletes a volume. Loop attaches and detaches under the
+// pool's lock, because two loop devices of one file would be two caches of one disk.
 type Loop struct {
 	pool   *files.Pool
 	node   string
@@ -55,9 +54,9 @@ func newLoop(node string, cfg LoopConfig) Loop {
 	}
 }
 
-// Open returns the loop device of a volume and makes it if there is none. Before that it finishes an
-// interrupted growth and reserves again what the image has lost. Settings of a device that is there, such as an
-// offset that a pod gave it, are reset. fault.NotFound when there is no such volume on this node.
+// Open returns the loop device of a volume and makes it if there is none. Before that it completes an interrupted growth and
+// reserves space that the image has lost. It resets the settings of a device that exists, such as an offset that a pod has set.
+// fault.NotFound when there is no such volume on this node.
 func (l *Loop) Open(ctx context.Context, spec Spec) (*Device, error) {
 	id, err := l.parse(spec)
 	if err != nil {
@@ -105,15 +104,15 @@ func (l *Loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r p
 	return l.prepare(ctx, f, r.Size)
 }
 
-// prepare is setUp within openBound. It takes f over. Until the other descriptor is set up f is open: with autoclear the
-// last close detaches the device.
+// prepare is setUp within openBound. It closes f, but only after the other descriptor is set up: with autoclear the last close
+// detaches the device.
 func (l *Loop) prepare(ctx context.Context, f *os.File, size int64) (*os.File, error) {
 	defer func() { _ = f.Close() }()
 	return l.open(ctx, filepath.Base(f.Name()), os.O_RDONLY, func(f *os.File) error { return l.setUp(f, size) })
 }
 
-// Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing, and accepts the
-// device whatever its settings are; the Verify of the device refuses settings that hide a part of the volume.
+// Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing and accepts any settings of
+// the device; Device.Verify refuses settings that hide a part of the volume.
 func (l *Loop) Lookup(ctx context.Context, spec Spec) (*Device, error) {
 	id, err := l.parse(spec)
 	if err != nil {
@@ -143,7 +142,7 @@ func errNoDevice(spec Spec) error {
 	return fmt.Errorf("volume %s has no loop device now: %w", spec.Volume, fault.NotFound)
 }
 
-// Number returns the number of a volume's loop device by what sysfs says, without opening it.
+// Number returns the number of a volume's loop device from sysfs, without opening it.
 func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
 	id, err := l.parse(spec)
 	if err != nil {
@@ -179,9 +178,8 @@ func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Dev
 	return dev, err
 }
 
-// Release detaches the loop device and proves that it is gone, then reserves again what the image has
-// lost meanwhile. fault.Busy while another program has the device open or mounted. Nothing attached, or no
-// such volume: no error.
+// Release detaches the loop device, proves that it is detached, and reserves space that the image has lost meanwhile. fault.Busy
+// while another program has the device open or mounted. Without a device or a volume it does nothing.
 func (l *Loop) Release(ctx context.Context, spec Spec) error {
 	id, err := l.parse(spec)
 	if err != nil {
@@ -199,19 +197,19 @@ func (l *Loop) Release(ctx context.Context, spec Spec) error {
 		})
 	})
 	for _, name := range detached {
-		// Not under the lock: another program's probing of the device may take a moment.
+		// Not under the lock, because another program may probe the device for a moment.
 		err = errors.Join(err, l.waitGone(ctx, name, id))
 	}
 	if err != nil {
 		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
-	// The volume is free whatever comes of this; the next Open does it too, and insists.
+	// An error is only logged: the volume is released, and the next Open reserves the space or fails.
 	_ = l.pool.Reserve(ctx, id)
 	return nil
 }
 
-// Grow reserves more space for a volume, then makes its image and its loop device larger. It returns
-// the size that the volume has then. fault.OutOfRange when the pool has too little space; nothing changed.
+// Grow reserves space for a volume, then grows its image and its loop device, and returns its size. fault.OutOfRange when the pool
+// has too little space; then nothing has changed.
 func (l *Loop) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
 	id, err := l.parse(spec)
 	if err != nil {
@@ -235,11 +233,10 @@ func (l *Loop) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
 	return grown, f.Close()
 }
 
-// MarkWritten does nothing: an image shows by itself what was written.
+// MarkWritten does nothing: the extents of an image show what was written.
 func (l *Loop) MarkWritten(context.Context, *Device) error { return nil }
 
-// NeverWritten reports whether the pool proves that no byte of the device was ever written, so that all
-// of it reads as zeros.
+// NeverWritten reports whether the pool proves that no byte of the device was ever written. Then all of it reads as zeros.
 func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	id, err := l.parse(d.Spec())
 	if err != nil {
@@ -248,7 +245,7 @@ func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	// A write may still be in the device's cache only, where the image does not show it.
+	// The image does not show writes that are only in the device's cache.
 	if err := d.File().Sync(); err != nil {
 		return false, fmt.Errorf("flush %s of volume %s: %w: %w", d.Path(), d.Spec().Volume, fault.Unavailable, err)
 	}
@@ -261,7 +258,7 @@ func (l *Loop) parse(spec Spec) (pool.ID, error) {
 	return h.ID, err
 }
 
-// parseHandle reads the volume id of a spec, which came from outside, and checks it against the name.
+// parseHandle parses the volume id of a spec, which is untrusted, and checks that the name fits it.
 func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
 	h, err := pool.ParseHandle(spec.Volume)
 	switch {
@@ -275,7 +272,7 @@ func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
 	return h, nil
 }
 
-// device wraps an open loop device. It takes f over.
+// device wraps an open loop device and owns f from then on.
 func (l *Loop) device(f *os.File, spec Spec, id pool.ID) (*Device, error) {
 	return newDevice(f, f.Name(), spec, func(_ context.Context, d *Device) error {
 		return l.prove(d.file, id)

@@ -14,10 +14,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
-// Pools finds the volumes of all pools of a node. A volume in a missing pool is fault.Precondition, never fault.NotFound; its number is known all the same.
+// Pools finds the volumes of all pools of a node. For a volume in a missing pool it returns fault.Precondition and never
+// fault.NotFound. Number works without the pool.
 type Pools struct {
 	pools *pools.Set
-	// blank is a Loop without a pool. Its parts that the pools share are the kernel's.
+	// blank is a Loop without a pool, for calls that only read the kernel's devices.
 	blank Loop
 }
 
@@ -26,9 +27,9 @@ var _ poolResolver = (*Pools)(nil)
 // poolResolver finds the volumes of one pool.
 type poolResolver interface {
 	Resolver
-	// NeverWritten reports whether the pool proves that all of a device reads as zeros.
+	// NeverWritten reports whether the pool proves that no byte of a device was ever written.
 	NeverWritten(ctx context.Context, d *Device) (bool, error)
-	// MarkWritten notes that a device is about to be written, where the pool's proof is a note.
+	// MarkWritten records that a device is about to be written, where NeverWritten depends on a record.
 	MarkWritten(ctx context.Context, d *Device) error
 }
 
@@ -37,8 +38,8 @@ func NewPools(pools *pools.Set, node string, cfg LoopConfig) *Pools {
 	return &Pools{pools: pools, blank: newLoop(node, cfg)}
 }
 
-// Check proves that all pools are there and can be written, and that the settings of loop devices can be if a pool
-// needs them. It switches discard off below pools that were mounted since.
+// Check proves that all pools are there and writable, and, if a pool needs loop devices, that their settings can be written. It
+// switches discard off below pools that were mounted since the last Check.
 func (l *Pools) Check(ctx context.Context) error {
 	usable, missing := l.pools.Pools(ctx)
 	if !slices.ContainsFunc(usable, isFiles) {
@@ -87,7 +88,8 @@ func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
 	return number, err
 }
 
-// elsewhere returns the open pool that has what the id names in another one, or nil. Devices have the digits of an id only.
+// elsewhere returns another open pool that has a volume with the same digits as this id, or nil. The names of devices have only
+// the digits of an id and not its pool.
 func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 	for _, p := range l.pools.Opened() {
 		err := errors.New("the pool that the id names")
@@ -142,7 +144,7 @@ func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return one.NeverWritten(ctx, d)
 }
 
-// MarkWritten notes that a device is about to be written. Files show that themselves.
+// MarkWritten records that a device is about to be written, if its pool needs that.
 func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
 	one, err := l.of(ctx, d.Spec())
 	if err != nil {

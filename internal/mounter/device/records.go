@@ -18,14 +18,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Records keeps, in a folder of this node, which disk each staged volume is. The orchestrator sends that
-// when a volume is staged and never again: everything later names the volume only. A record outlives
-// this program and the machine, and it is a hint like any other name: the disk it leads to must prove
-// that it is the one. A nil *Records remembers nothing, which is right where the volume's id is enough.
+// Records stores in a folder of this node which disk each staged volume is. The orchestrator sends that when a volume is staged;
+// later requests have only the volume's id. A record stays over restarts of the program and the machine. Like any name it is
+// only a hint: the disk must prove its identity. A nil *Records stores nothing, for backends whose ids identify the disk.
 type Records struct{ dir string }
 
-// NewRecords returns the records in a folder, which is made when the first one is written. It must be
-// one that outlives the program's container, such as that of its socket.
+// NewRecords returns the records in a folder, which the first Remember makes. The folder must stay when the container is
+// replaced, as that of the socket does.
 func NewRecords(dir string) *Records { return &Records{dir: dir} }
 
 // record is the content of a file.
@@ -44,8 +43,7 @@ const (
 	maxRecord    = 1 << 16
 )
 
-// Remember writes down which disk a volume is, durably. A spec with neither name nor serial is
-// not written.
+// Remember records durably which disk a volume is, unless the spec has neither a name nor a serial.
 func (r *Records) Remember(spec Spec) error {
 	if r == nil || (spec.Name == "" && spec.Serial == "") {
 		return nil
@@ -66,7 +64,7 @@ func (r *Records) Remember(spec Spec) error {
 	return nil
 }
 
-// replaceFile writes a file of a folder so that after a power loss it is there as before or as now.
+// replaceFile writes a file atomically: after a power loss it has the old or the new content.
 func replaceFile(folder, name string, data []byte) error {
 	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -90,7 +88,7 @@ func syncFolder(folder string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Recall returns what was written down about a volume. An unreadable record counts as missing.
+// Recall returns the recorded disk of a volume. An unreadable record counts as missing.
 func (r *Records) Recall(volume string) (Spec, bool) {
 	if r == nil {
 		return Spec{}, false
@@ -117,7 +115,7 @@ func readRecord(path string) (Spec, bool) {
 	return Spec{Volume: known.Volume, Name: known.Name, Serial: known.Serial, Encrypted: known.Encrypted}, true
 }
 
-// Others returns what was written down about all volumes but this one.
+// Others returns the recorded disks of all other volumes.
 func (r *Records) Others(volume string) ([]Spec, error) {
 	if r == nil {
 		return nil, nil
@@ -151,22 +149,22 @@ func (r *Records) Forget(volume string) error {
 
 func (r *Records) path(volume string) string { return fileOf(r.dir, volume, recordExt) }
 
-// fileOf names the file of a volume by a hash, because an id may hold whatever the cloud likes.
+// fileOf returns the path of a volume's record. Its name is a hash, because an id may have any characters.
 func fileOf(folder, volume, ext string) string {
 	sum := sha256.Sum256([]byte(volume))
 	return filepath.Join(folder, hex.EncodeToString(sum[:16])+ext)
 }
 
-// Formats keeps, in a folder of this node, which volumes a mkfs has begun on. A record is written before the mkfs and
-// removed before the first mount, so one that is there says that a format was cut off.
+// Formats stores in a folder of this node on which volumes a mkfs has begun. A record is written before the mkfs and removed
+// before the first mount, so a record that exists means that a format was interrupted.
 //
-// It lets the gate format again only the disk that it is about, as it was then: of the same identity, of the same boot of
-// this machine, and with the kernel's sequence number of that very appearance of the disk. A record of an earlier boot, of an
-// earlier attachment, of an older disk of the same id or from a copy of this machine's folder matches nothing: while
-// nobody watched, the disk may have been in use elsewhere. A nil *Formats remembers nothing.
+// With a record the gate may format a disk again only if it is the same disk, in the same boot of this machine, and with the
+// same sequence number, which the kernel gives to each appearance of a disk. A record of an earlier boot or attachment, of an
+// older disk with the same id, or from a copy of this folder does not match, because the disk may have been in use elsewhere
+// since. A nil *Formats stores nothing.
 type Formats struct{ dir string }
 
-// NewFormats returns the format records in a folder, which is made when the first one is written.
+// NewFormats returns the format records in a folder, which the first Begin makes.
 func NewFormats(dir string) *Formats { return &Formats{dir: dir} }
 
 // formatRecord is the content of a file.
@@ -185,7 +183,7 @@ const (
 	bootID             = "/proc/sys/kernel/random/boot_id"
 )
 
-// recordOf describes a format that begins now.
+// recordOf returns the record of a format that begins now.
 func recordOf(dev *Device, filesystem string) (formatRecord, error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
@@ -227,8 +225,8 @@ func (f *Formats) Begin(dev *Device, filesystem string) error {
 	return nil
 }
 
-// Begun reports whether a format of the volume is on record, and whether it is one of this very device and filesystem. A
-// record that makes no sense is of no device.
+// Begun reports whether the volume has a format record, and whether it matches this device and filesystem. An unreadable record
+// matches none.
 func (f *Formats) Begun(dev *Device, filesystem string) (onRecord, ofDevice bool, err error) {
 	if f == nil {
 		return false, false, nil
@@ -246,7 +244,7 @@ func (f *Formats) Begun(dev *Device, filesystem string) (onRecord, ofDevice bool
 	return true, json.Unmarshal(data, &known) == nil && known == now && now.Sequence != 0 && now.Boot != "", nil
 }
 
-// End removes the record durably. Nothing of the volume may be mounted or handed out before.
+// End removes the record durably. Call it before the volume is mounted or bound anywhere.
 func (f *Formats) End(volume string) error {
 	if f == nil {
 		return nil

@@ -10,23 +10,23 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// blkidNothing is blkid's exit code for "nothing found". It says so for a device that it cannot
-// read too, so it counts only together with a read of our own.
+// blkidNothing is blkid's exit code for "nothing found". blkid also returns it for a device that it cannot read, so the gate
+// reads the device too.
 const (
 	blkidNothing   = 2
 	blkidAmbiguous = 8
 )
 
-// identity is what blkid saw on a device.
+// identity is what blkid found on a device.
 type identity struct {
 	filesystem string // TYPE: a filesystem, a RAID or LVM member, swap, LUKS
 	partitions string // PTTYPE
 }
 
-// nothing says whether blkid found nothing.
+// nothing reports whether blkid found nothing.
 func (i identity) nothing() bool { return i == identity{} }
 
-// String names what was found.
+// String returns what was found, for messages.
 func (i identity) String() string {
 	switch {
 	case i.nothing():
@@ -39,8 +39,8 @@ func (i identity) String() string {
 	return i.filesystem + " and a " + i.partitions + " partition table"
 }
 
-// parseBlkid reads the output of blkid -o export. host.Output that names no type at all is refused: it
-// was printed because something was found.
+// parseBlkid parses the output of blkid -o export. It refuses output without any type, because blkid prints only what it has
+// found.
 func parseBlkid(out string) (identity, error) {
 	var id identity
 	for line := range strings.Lines(out) {
@@ -63,8 +63,7 @@ func parseBlkid(out string) (identity, error) {
 	return id, nil
 }
 
-// blkid asks blkid what is on the device behind dev. It reads the device itself and no cache of
-// earlier answers, and gets the descriptor, so no name is resolved.
+// blkid runs blkid on an open device. It bypasses blkid's cache, and it passes the descriptor, so no name is resolved.
 func (f *Formatter) blkid(ctx context.Context, dev *os.File) (identity, error) {
 	out, err := f.programs.Run(ctx, host.Command{
 		Name: "blkid", Args: []string{"-p", "-o", "export", host.ChildFile}, Files: []*os.File{dev},

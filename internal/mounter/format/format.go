@@ -13,96 +13,92 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// Formatter makes and checks filesystems. It is safe for concurrent use, but the caller lets only one call at a time
-// work on a device.
+// Formatter makes and checks filesystems. It is safe for concurrent use with different devices.
 type Formatter struct{ programs host.Runner }
 
 // New returns a Formatter that runs programs by a Runner.
 func New(programs host.Runner) *Formatter { return &Formatter{programs} }
 
-// Request says what EnsureFormatted may do.
+// Request is what EnsureFormatted makes and under which conditions.
 type Request struct {
-	// Volume is the id of the volume that the device is.
+	// Volume is the volume's id.
 	Volume string
-	// Filesystem is what the caller expects on the device, or wants to be made.
+	// Filesystem is what the device must have, and what is made on a blank one.
 	Filesystem mounter.Filesystem
-	// MkfsOptions are appended to our own.
+	// MkfsOptions are appended to the driver's own.
 	MkfsOptions []string
-	// Size is how many bytes were promised; 0 when it is not known.
+	// Size is the minimum size in bytes; 0 when it is not known.
 	Size int64
-	// Forbidden devices are never formatted: the use is read-only, or the volume's attributes forbid it.
+	// Forbidden: the device is never formatted, because the use is read-only or the volume's attributes forbid it.
 	Forbidden bool
 	// HasContent is set for a volume made from a snapshot or another volume. It is formatted only where
 	// History proves that the copy is blank too.
 	HasContent bool
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
-	// FormatNonZero lets a BlankCreated volume that does not read as zeros be formatted, as long
-	// as blkid finds nothing on it.
+	// FormatNonZero allows a BlankCreated volume that does not read as zeros to be formatted, if blkid finds nothing on it.
 	FormatNonZero bool
-	// History is what is known about the writes to the device. It must be read before EnsureFormatted
-	// opens the device, since the answer NeverWritten only ever turns into Written.
+	// History is what is known about earlier writes to the device. The caller reads it before EnsureFormatted opens the device:
+	// NeverWritten may become Written later, but never the reverse.
 	History History
-	// Begin, if set, is called before anything is written to the device. It records, off the device, that a format begins.
+	// Begin, if set, is called before the first write to the device. It records elsewhere that a format begins.
 	Begin func(ctx context.Context) error
-	// Begun says what such a record of an earlier call is worth.
+	// Begun is what such a record of an earlier call proves.
 	Begun Begun
 	// Encrypt makes the header on the disk where Filesystem is LUKS.
 	Encrypt func(ctx context.Context, disk *os.File) error
-	// Note is set where a note off the device says whether its format has ended.
+	// Note is set if a note that is not on the device tells whether its format is complete.
 	Note Note
 }
 
-// Begun is what is on record about a format of the volume that has begun and is not known to have ended.
+// Begun is what is recorded of a format of the volume that has begun and may not have ended.
 type Begun int
 
 // The records.
 const (
-	// NotBegun: nothing is on record.
+	// NotBegun: there is no record.
 	NotBegun Begun = iota
-	// BegunOnDevice: the format of this very device, which has not left this machine since, and of which nothing was
-	// mounted or handed out since. What is on it and has no signature is what the mkfs left.
+	// BegunOnDevice: a format of this device, which has stayed on this machine and was not mounted or published since. What it
+	// holds, if there is no signature, is from the interrupted mkfs.
 	BegunOnDevice
-	// BegunBefore: a format of the volume, but of another disk, filesystem, boot or attachment. It allows nothing.
+	// BegunBefore: a format of the volume, but of another disk or filesystem, or in another boot or attachment. It allows nothing.
 	BegunBefore
 )
 
-// Note is what a note off the device, such as a token in the LUKS header below it, says about its format.
+// Note is what a note that is not on the device, such as the token in the LUKS header below it, tells about its format.
 type Note int
 
 // The notes.
 const (
-	// NoNote: the device itself is judged.
+	// NoNote: the device itself decides.
 	NoNote Note = iota
-	// Unformatted: no format has ended, so nothing on the device is data. It need not read as zeros.
+	// Unformatted: no format was completed, so the device holds no data, even if it does not read as zeros.
 	Unformatted
-	// Formatted: a format has ended, or the device is not ours to format.
+	// Formatted: a format was completed, or this driver must not format the device.
 	Formatted
 )
 
-// History says whether a device was ever written.
+// History tells whether a device was ever written.
 type History int
 
 // The histories.
 const (
-	// HistoryUnknown: a cloud's disk. That it is blank is judged by reading a part of it.
+	// HistoryUnknown: a cloud's disk. It counts as blank if the parts that are read are zeros.
 	HistoryUnknown History = iota
 	// NeverWritten: no byte was ever written, so all of them read as zeros.
 	NeverWritten
-	// Written: NeverWritten could be proven here and is not. However blank the device reads, mkfs needs
+	// Written: the device was written, or NeverWritten could not be proven. Even if the device reads as zeros, mkfs needs
 	// BegunOnDevice or FormatNonZero.
 	Written
 )
 
-// EnsureFormatted returns the filesystem that is on the device, and makes it first if the gate allows
-// it: mkfs runs only on a device that was read without an error, on which blkid and our own read find
-// nothing, that opens exclusively, and that is still proven to be the volume's. A device with anything
-// else on it is fault.Precondition, one that is in use fault.Busy: a volume that is mounted in this
-// mount namespace needs no format, and mounting a disk that another namespace has mounted would give a
-// pod the files of the machine itself.
+// EnsureFormatted returns the filesystem on the device, and makes it first if the gate allows that: mkfs runs only on a device
+// that was read without an error, on which blkid and the gate's own read find nothing, that opens exclusively, and whose identity
+// is proven again. A device with anything else on it is fault.Precondition. One that is in use is fault.Busy: a volume that is
+// mounted in this mount namespace needs no format, and a disk that is mounted in another may be the machine's own.
 //
-// A mkfs does not end with ctx. One that was killed is repeated where it is on record as begun on this device and left no
-// signature. Where it left one nothing tells it from a filesystem that is whole and in use: that is fault.FormatUnfinished.
+// A mkfs does not end with ctx. A mkfs that was killed is repeated if a record proves that it began on this device and it left no
+// signature. With a signature it cannot be told from a complete filesystem with data: that is fault.FormatUnfinished.
 func (f *Formatter) EnsureFormatted(ctx context.Context, dev mounter.BlockDevice, req Request) (mounter.Filesystem, error) {
 	if req.Filesystem != mounter.LUKS {
 		if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
@@ -143,7 +139,7 @@ func (f *Formatter) ensureFormatted(ctx context.Context, dev mounter.BlockDevice
 	return req.Filesystem, work.run(context.WithoutCancel(ctx))
 }
 
-// decide reports whether the device has what is asked for; if not, and without an error, mkfs may run.
+// decide reports whether the device has the requested filesystem. If not, and without an error, mkfs may run.
 func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, req Request) (usable bool, err error) {
 	id, err := f.blkid(ctx, x.File)
 	if err != nil {
@@ -162,8 +158,7 @@ func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, re
 	return false, gate(ctx, x, size, req)
 }
 
-// found judges a device by what blkid and the primary superblocks say. It is neither usable nor an error where both say
-// that nothing is there.
+// found judges a device by blkid and the primary superblocks. If both find nothing, it returns false without an error.
 func found(id identity, super mounter.Filesystem, req Request) (usable bool, err error) {
 	switch {
 	case req.Begun == BegunOnDevice && id.is(req.Filesystem):
@@ -183,14 +178,14 @@ func found(id identity, super mounter.Filesystem, req Request) (usable bool, err
 		fault.FormatDamaged, id, super, advice)
 }
 
-// unfinished refuses a device on which a format was cut off.
+// unfinished refuses a device on which a format was interrupted.
 func unfinished(req Request, why string) error {
 	return fmt.Errorf("%w: a format of the volume as %s began and did not end, %s; this node has mounted nothing of it since: "+
 		"if nobody else has used the volume, delete its claim and make a new one", fault.FormatUnfinished, req.Filesystem, why)
 }
 
-// decideNoted is decide for a device whose note stands elsewhere. Behind encryption a blank disk reads as random bytes,
-// so zeros prove nothing: blkid decides.
+// decideNoted is decide for a device with a Note. Through encryption a blank disk reads as random bytes, so blkid alone
+// decides.
 func decideNoted(id identity, req Request) (usable bool, err error) {
 	switch {
 	case req.Note == Formatted && id == identity{filesystem: string(req.Filesystem)}:
@@ -209,10 +204,10 @@ func decideNoted(id identity, req Request) (usable bool, err error) {
 	return false, nil
 }
 
-// minEncrypted is the smallest device that is encrypted: the header takes the first 16 MiB of it.
+// minEncrypted is the minimum size of an encrypted device: the header takes 16 MiB.
 const minEncrypted = 64 * mib
 
-// gate decides whether mkfs may run; nil means that it may.
+// gate returns an error unless mkfs may run.
 func gate(ctx context.Context, x host.Exclusive, size int64, req Request) error {
 	switch {
 	case req.Filesystem == mounter.LUKS && size < minEncrypted:
@@ -231,8 +226,8 @@ func gate(ctx context.Context, x host.Exclusive, size int64, req Request) error 
 	return blank(req, nonZero)
 }
 
-// blank allows mkfs on a device that was never written, or where that cannot be proven, on one that
-// reads as zeros wherever it was probed, and again on one on which it is on record as begun.
+// blank allows mkfs on a device that was never written; where that cannot be known, on a device that reads as zeros wherever it
+// is probed; and on a device with the record of an interrupted format.
 func blank(req Request, nonZero int64) error {
 	switch {
 	case req.FormatNonZero && req.BlankCreated, req.Begun == BegunOnDevice:
@@ -247,7 +242,7 @@ func blank(req Request, nonZero int64) error {
 	return nil
 }
 
-// nonZeroAdvice names the way out for a volume that formatNonZero applies to.
+// nonZeroAdvice is the remedy for a volume to which formatNonZero applies.
 func nonZeroAdvice(req Request) string {
 	switch {
 	case !req.BlankCreated:
@@ -258,7 +253,7 @@ func nonZeroAdvice(req Request) string {
 	return "; if nothing on it is needed, create a new volume"
 }
 
-// is says whether blkid found only fs. To blkid an unfinished ext4 may be ext2 or ext3.
+// is reports whether blkid found fs and nothing else. blkid may call an unfinished ext4 ext2 or ext3.
 func (i identity) is(fs mounter.Filesystem) bool {
 	if i.partitions != "" {
 		return false
@@ -266,7 +261,7 @@ func (i identity) is(fs mounter.Filesystem) bool {
 	return i.filesystem == string(fs) || fs == mounter.Ext4 && strings.HasPrefix(i.filesystem, "ext")
 }
 
-// checkedSize reads the size from the descriptor and compares it with the promise.
+// checkedSize reads the size from the descriptor and refuses one below Request.Size.
 func checkedSize(dev mounter.BlockDevice, promised int64) (int64, error) {
 	size, err := dev.Size()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// CheckOffline runs e2fsck. A filesystem that is mounted elsewhere is left alone.
+// CheckOffline runs e2fsck, unless the filesystem is mounted elsewhere.
 func (f *Formatter) CheckOffline(ctx context.Context, dev mounter.BlockDevice) error {
 	x, err := host.Hold(ctx, dev.File())
 	if errors.Is(err, host.ErrInUse) {
@@ -25,12 +25,12 @@ func (f *Formatter) CheckOffline(ctx context.Context, dev mounter.BlockDevice) e
 	return f.check(ctx, dev.File())
 }
 
-// e2fsckUncorrected is the lowest exit code of e2fsck that leaves the filesystem unfit; below it
-// are 0, clean, and the bits 1 and 2, repaired.
+// e2fsckUncorrected is the lowest exit code of e2fsck for errors that it did not repair. 0 is clean, the bits 1 and 2 are
+// repaired.
 const e2fsckUncorrected = 4
 
-// check repairs what e2fsck repairs without a decision (-p); everything else is left to a person. Only
-// ext4 has something to do before a mount: fsck.xfs does nothing on purpose, the kernel replays the log.
+// check repairs what e2fsck repairs without questions (-p) and refuses everything else. Only ext4 is checked before a mount:
+// fsck.xfs does nothing by design, the kernel replays the log.
 func (f *Formatter) check(ctx context.Context, dev *os.File) error {
 	out, err := host.RunAlone(context.WithoutCancel(ctx), f.programs, host.Command{Name: "e2fsck", Args: []string{"-p", host.ChildFile}, Files: []*os.File{dev}})
 	if err != nil {

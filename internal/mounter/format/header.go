@@ -24,8 +24,8 @@ func hasOurSubsystem(r io.ReaderAt) (bool, error) {
 	return string(text) == LUKSSubsystem, nil
 }
 
-// CheckPlain refuses the header of an encrypted volume of ours on a disk that is to be a raw block device without encryption:
-// its user would write over the key. A header of its user's own is data, and so is a start that cannot be read.
+// CheckPlain refuses a raw block volume without encryption whose disk has a header of this driver: the user would overwrite the
+// key. A header that the user wrote counts as data, and so does a start of the disk that cannot be read.
 func CheckPlain(dev mounter.BlockDevice) error {
 	head := make([]byte, probeBlock)
 	if err := host.ReadFull(dev.File(), head, 0); err != nil {
@@ -42,8 +42,8 @@ func CheckPlain(dev mounter.BlockDevice) error {
 		dev.Path(), fault.FormatContent)
 }
 
-// CheckOwnHeader refuses a LUKS header without our subsystem, on a disk that is a copy: the copied volume was not encrypted by
-// us, and its user wrote the header. One that was forged with the subsystem passes.
+// CheckOwnHeader refuses a LUKS header without this driver's subsystem on a disk that is a copy: the source was not encrypted by
+// this driver, and its user wrote the header. It cannot detect a header that was forged with the subsystem.
 func CheckOwnHeader(dev mounter.BlockDevice) error {
 	ours, err := hasOurSubsystem(dev.File())
 	if err != nil || ours {

@@ -14,15 +14,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// mkfs is a mkfs that has passed the gate, with all it needs to run.
+// mkfs is a mkfs that the gate has allowed.
 type mkfs struct {
 	f    *Formatter
 	file *os.File // the device, a descriptor of its own for writing
 	req  Request
 }
 
-// prepare proves for the last time that the device is the volume's and has its size, and has it recorded that the format
-// begins.
+// prepare proves the device's identity and size for the last time and records that the format begins.
 func (f *Formatter) prepare(ctx context.Context, dev mounter.BlockDevice, x host.Exclusive, size int64, req Request) (*mkfs, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -94,13 +93,11 @@ func (k *mkfs) make(ctx context.Context) error {
 	return nil
 }
 
-// mkfsCommand composes the command. Force, because the gate has already decided and mkfs would
-// stop at the remains of its killed predecessor. No discard: on a pool it gives the reserved space
-// back, on a cloud disk it takes minutes and gains nothing, the disk being blank.
+// mkfsCommand returns the command. With force, because the gate has decided, and mkfs would stop at what a killed mkfs has
+// written. Without discard: on a pool it would free reserved space, on a cloud's disk it takes minutes, and the disk is blank.
 //
-// ext4 gets no blocks reserved for root (-m 0), as the large drivers do: the pod that owns the
-// volume often is not root, and 5 % of what was paid for would be out of its reach. An ext4 that finds
-// itself damaged becomes read-only (-e remount-ro) instead of writing on.
+// ext4 reserves no blocks for root (-m 0), as the large drivers do: pods often do not run as root and could not use these 5 %.
+// On errors it becomes read-only (-e remount-ro) and does not write on.
 //
 // xfs gets no large extent counters unless the class asks for them: mkfs.xfs 6.5 and newer sets them, and a
 // kernel before 5.19 refuses to mount what has them, so the volume could not move to such a node.

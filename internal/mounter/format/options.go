@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// argument says what stands behind an option of a mkfs program.
+// argument describes the argument of an option of a mkfs program.
 type argument struct {
 	takes bool
 	// keys, where set, are the only words allowed in a value of the form key=x,key=x.
@@ -23,9 +23,8 @@ var (
 
 func list(keys ...string) argument { return argument{takes: true, keys: keys} }
 
-// mkfsOptions lists what a class may pass to each mkfs. Everything else is refused, because a mkfs
-// can be told to use a second device, to read a file of the node, to write at an offset or not to
-// write at all, and because a UUID that a class fixes would be the same on all of its volumes.
+// mkfsOptions lists what a class may pass to each mkfs. Others are refused: some make mkfs use a second device, read a file of
+// the node, write at an offset or not write at all, and a UUID from a class would be the same on all of its volumes.
 var mkfsOptions = map[mounter.Filesystem]map[string]argument{
 	mounter.Ext4: {
 		"-b": value, "-C": value, "-e": value, "-g": value, "-G": value, "-i": value, "-I": value,
@@ -62,7 +61,7 @@ func ValidateMkfsOptions(fs mounter.Filesystem, options []string) error {
 // mkfsOption is one option with its value.
 type mkfsOption struct{ name, value string }
 
-// parseMkfsOptions splits options as getopt would. An error has the number of the word, never the word.
+// parseMkfsOptions splits options as getopt does. An error has the number of the word, never the word itself.
 func parseMkfsOptions(fs mounter.Filesystem, options []string) ([]mkfsOption, error) {
 	var out []mkfsOption
 	for i := 0; i < len(options); i++ {
@@ -107,7 +106,7 @@ func splitOption(word string) (name, attached string, has bool) {
 	return "", "", false
 }
 
-// checkKeys says what is wrong with a value, or nothing.
+// checkKeys returns what is wrong with a value, or "".
 func checkKeys(keys []string, val string) string {
 	if val == "" || strings.ContainsRune(val, 0) {
 		return "has an empty or unreadable value"
@@ -123,7 +122,7 @@ func checkKeys(keys []string, val string) string {
 	return ""
 }
 
-// splitExtended takes the values of -E out of valid options of mkfs.ext4.
+// splitExtended separates the values of -E from the other options of mkfs.ext4, which are valid.
 func splitExtended(options []string) (rest, extended []string) {
 	parsed, _ := parseMkfsOptions(mounter.Ext4, options) // they were validated on the way in
 	for _, o := range parsed {

@@ -7,8 +7,8 @@ const (
 	tib = int64(1) << 40
 )
 
-// superblockPlaces lists where formats keep superblocks between the two ends of a device, which are read whole. What is
-// there may be all that is left of a disk whose start was overwritten. The sources are the formats' own descriptions:
+// superblockPlaces lists where formats keep superblocks between the two ends of a device, which are read in full. A backup there
+// may be all that is left of a filesystem whose start was overwritten. The sources are the formats' own descriptions:
 // ext4 in the kernel's Documentation, xfs_fs.h and ctree.h of xfsprogs and btrfs-progs, the LUKS2 on-disk format and
 // libblkid's probes.
 func superblockPlaces(size int64) []int64 {
@@ -35,8 +35,8 @@ func extBackups() []int64 {
 	return out
 }
 
-// xfsSecondaries lists where the superblocks of the first allocation groups are, for the numbers
-// of groups that mkfs.xfs chooses by itself and 4 KiB blocks.
+// xfsSecondaries lists where the superblocks of the first allocation groups are, for 4 KiB blocks and the numbers of groups that
+// mkfs.xfs chooses by default.
 func xfsSecondaries(size int64) []int64 {
 	const bs = 4 * kib
 	var out []int64

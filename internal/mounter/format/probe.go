@@ -17,8 +17,8 @@ const (
 	probeBlock = 4 * kib
 	// probeEnds is how much of both ends is read in full.
 	probeEnds = mib
-	// behindHeader is where the data begins on a disk with a LUKS2 header of the usual size: a filesystem has its
-	// superblock right behind it, as ciphertext.
+	// behindHeader is where the data begins after a LUKS2 header of the usual size: there is the superblock of a filesystem, as
+	// ciphertext.
 	behindHeader = 16 * mib
 	// probeSamples is how many blocks between the ends are read in addition to the known places.
 	probeSamples = 128
@@ -27,9 +27,9 @@ const (
 // Extent is a range of bytes on the device.
 type Extent struct{ From, To int64 }
 
-// probe reads both ends, every known superblock place, where data begins behind a LUKS header, and samples between. It
-// returns the offset of the first byte that is not zero, -1 for none: the device is blank as far as it was read. Any read
-// that fails fails the probe: a device that cannot be read is never blank.
+// probe reads both ends, every known place of a superblock, the start of the data after a LUKS header, and samples between. It
+// returns the offset of the first byte that is not zero, or -1 if all were. A failed read fails the probe: a device that cannot be
+// read is never blank.
 func probe(ctx context.Context, r io.ReaderAt, size int64) (nonZero int64, err error) {
 	buf := make([]byte, probeEnds)
 	nonZero = -1
@@ -57,7 +57,7 @@ func ProbeExtents(size int64) []Extent {
 		all = append(all, Extent{at, at + 1})
 	}
 	for n := int64(1); n <= probeSamples; n++ {
-		// Not at round fractions: those are where formats have their gaps.
+		// Not at round fractions, where formats often have gaps.
 		at := size/(probeSamples+1)*n + n*37*kib
 		all = append(all, Extent{at, at + probeBlock})
 	}
@@ -78,8 +78,8 @@ func ProbeExtents(size int64) []Extent {
 	return merged
 }
 
-// primaries are the magics of the superblocks that this package makes. blkid passes over one whose checksum is wrong, and
-// a damaged filesystem of the volume is no blank device.
+// primaries are the magics of the superblocks that this package makes. blkid ignores a superblock with a wrong checksum, but a
+// device with a damaged filesystem is not blank.
 var primaries = map[mounter.Filesystem]struct {
 	at    int
 	magic string

@@ -11,11 +11,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// What a header may ask for. A pod can write a header and have a copy of it opened, and the header decides what that costs:
-// cryptsetup would derive for years, or take more memory than the node program has.
+// Limits of a header. A pod can write a header and have a copy of its volume opened, and the header determines the cost: cryptsetup
+// could derive for years or use more memory than the node program has.
 //
-// Work is counted in KiB that argon2 fills: two cores fill about 2 GiB in a second, and derive about 700,000 iterations of
-// PBKDF2 in that time. Format's header has about 3 GiB of work, cryptsetup's default one less than 16 GiB.
+// Work is in KiB that argon2 fills: two cores fill about 2 GiB in a second; PBKDF2 does about 700,000 iterations in that time.
+// Format's header has about 3 GiB of work, cryptsetup's default less than 16 GiB.
 const (
 	maxMemory     = 1 << 20 // KiB: cryptsetup's default, which other drivers' headers have
 	maxThreads    = 4       // cryptsetup's own maximum
@@ -28,19 +28,19 @@ const (
 
 	workOfIteration = maxWork / maxIterations
 
-	// A header that asks for no more than ownMemory and ownWork has the place of the driver's own headers. Who made it is
-	// not asked: all that names its maker can be forged.
+	// A header within ownMemory and ownWork uses the slot of the driver's own headers, whoever made it: any mark of its maker
+	// can be forged.
 	ownMemory = 64 << 10
 	ownWork   = 16 << 20
 )
 
-// cipher begins the ciphers that a header may name: with cipher_null nothing is encrypted.
+// cipher is the prefix of the ciphers that a header may have: cipher_null would encrypt nothing.
 const cipher = "aes-"
 
-// hashes are those that a header may name. Others may be slow, or make the kernel load a module.
+// hashes are those that a header may have. Others may be slow or make the kernel load a module.
 var hashes = []string{"sha1", "sha256", "sha512"}
 
-// kdf says how a key is derived: by argon2, with a time, a memory in KiB and threads, or by PBKDF2, with iterations.
+// kdf is how a key is derived: by argon2, with a time, a memory in KiB and threads, or by PBKDF2, with iterations.
 type kdf struct {
 	Type       string `json:"type"`
 	Time       int64  `json:"time"`
@@ -50,7 +50,7 @@ type kdf struct {
 	Hash       string `json:"hash"`
 }
 
-// keyslot is one key of a header.
+// keyslot is a key slot of a header.
 type keyslot struct {
 	Type    string `json:"type"`
 	KeySize int64  `json:"key_size"`
@@ -68,13 +68,14 @@ type keyslot struct {
 	KDF kdf `json:"kdf"`
 }
 
-// cost is what a passphrase that opens no slot costs: all of them are tried.
+// cost is the cost of a wrong passphrase, with which cryptsetup tries all key slots.
 type cost struct{ memory, work int64 }
 
-// own reports whether it is no more than that of the driver's own headers.
+// own reports whether the cost is within that of the driver's own headers.
 func (c cost) own() bool { return c.memory <= ownMemory && c.work <= ownWork }
 
-// cost checks what a header asks for before a passphrase is tried. What it does not know it refuses with fault.LUKSHeader.
+// cost checks a header before a passphrase is tried and returns its cost. It refuses what it does not know with
+// fault.LUKSHeader.
 func (h header) cost() (cost, error) {
 	all, err := h.sum()
 	if err == nil && all.work > maxWork {
@@ -111,7 +112,7 @@ func (h header) sum() (all cost, err error) {
 	return all, nil
 }
 
-// checkOpening refuses what would be opened without the passphrase, or change the disk.
+// checkOpening refuses a header that would open without the passphrase or change the disk.
 func (h header) checkOpening() error {
 	for id, t := range h.Tokens {
 		if len(t.Keyslots) > 0 {

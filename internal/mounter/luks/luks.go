@@ -1,7 +1,7 @@
 // Package luks makes, opens, grows and closes encrypted devices with cryptsetup.
 //
-// It decides nothing about what is on a disk: the gate of package format says whether a header may be made. The passphrase
-// goes to cryptsetup by its standard input, whole and as it is, and nowhere else.
+// It does not decide whether a header may be made; the gate of package format does. The passphrase goes unchanged to the standard
+// input of cryptsetup and nowhere else.
 package luks
 
 import (
@@ -20,23 +20,23 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
-// Key is a passphrase that no log shows.
+// Key is a passphrase that logs do not show.
 type Key interface{ Reveal() string }
 
-// Cryptsetup runs the program of that name. It keeps no state about volumes.
+// Cryptsetup runs cryptsetup. It keeps no state about volumes.
 type Cryptsetup struct {
 	programs host.Runner
 	sysfs    host.Sysfs
-	// own and costly have a place each for one program that derives a key: a costly header may ask for up to 1 GiB of memory,
-	// and the node program has a limit. One that costs no more than the driver's own does not wait behind it.
+	// own and costly each admit one cryptsetup that derives a key: a costly header may take up to 1 GiB of the node program's
+	// memory limit, and the driver's own headers do not wait for it.
 	own, costly chan struct{}
 }
 
-// maxWait is how long a volume waits for its turn to derive a key, as long as the kubelet waits for a call. A cryptsetup
-// whose disk hangs never ends, and the volumes that wait behind it must not keep their locks, or they could not be unstaged.
+// maxWait is how long a volume waits to derive its key, which is kubelet's timeout of a call. A cryptsetup whose disk hangs never
+// ends, and the waiting volumes must release their locks, or they could not be unstaged.
 const maxWait = 2 * time.Minute
 
-// maxOpen is how long a cryptsetup derives the key of a volume that it opens: several times what a header may cost.
+// maxOpen is the time limit for opening a volume: several times the maximum cost of a header.
 const maxOpen = 2 * time.Minute
 
 // New returns a Cryptsetup that runs programs by a Runner.
@@ -54,7 +54,7 @@ const (
 // disk is the path by which cryptsetup reaches the first of its Command.Files.
 const disk = "/proc/self/fd/3"
 
-// Check reports whether this machine has what opens encrypted devices. fault.ProgramMissing says what is missing.
+// Check returns fault.ProgramMissing if this machine cannot open encrypted devices.
 func (c Cryptsetup) Check() error {
 	if _, err := exec.LookPath("cryptsetup"); err != nil {
 		return fmt.Errorf("the volume is encrypted with LUKS, and cryptsetup is not installed: %w: %w", fault.ProgramMissing, err)
@@ -65,13 +65,14 @@ func (c Cryptsetup) Check() error {
 	return nil
 }
 
-// Name is device-mapper's name of the mapping of a volume. Ids have characters that such names have not.
+// Name returns device-mapper's name for the mapping of a volume. It is a hash, because ids have characters that device-mapper does
+// not allow.
 func Name(volume string) string {
 	sum := sha256.Sum256([]byte(volume))
 	return "cloudblock-" + hex.EncodeToString(sum[:16])
 }
 
-// token is our token in a header. While it is there, no filesystem was ever completed behind it.
+// token is this driver's token in a header. While it is there, no filesystem was completed in the mapping.
 type token struct {
 	Type     string   `json:"type"`
 	Keyslots []string `json:"keyslots"`
@@ -87,8 +88,8 @@ const (
 // is lost.
 //
 // The sectors have 512 bytes, as the disk's own, so that a raw block volume and a later growth work as without
-// encryption. The derivation of the key needs 64 MiB of memory, not up to 1 GiB as by cryptsetup's default: the node
-// program has a limit. The passphrase is meant to be random, so its strength does not rest on the derivation.
+// encryption. The derivation of the key takes 64 MiB of memory, because the node program has a limit; cryptsetup's default is up to
+// 1 GiB. Passphrases should be random, so that their strength does not depend on the derivation.
 func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key Key) error {
 	err := derive(ctx, c.own, func() error {
 		return c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
@@ -106,8 +107,8 @@ func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key 
 	return c.run(ctx, on, string(text), "token", "import", "--token-id", tokenID, "--json-file", "-", disk)
 }
 
-// Unformatted reports whether the header says that no filesystem was completed behind it for this volume. The token of
-// another volume, as in the copy of one that was being formatted, says nothing.
+// Unformatted reports whether the header has the token of this volume: no filesystem was completed. The token of another volume, as
+// in a copy of one that was being formatted, does not count.
 func (c Cryptsetup) Unformatted(ctx context.Context, on *os.File, volume string) (bool, error) {
 	h, err := c.header(ctx, on)
 	if err != nil {
@@ -122,7 +123,7 @@ func (c Cryptsetup) SetFormatted(ctx context.Context, on *os.File) error {
 	return c.run(ctx, on, "", "token", "remove", "--token-id", tokenID, disk)
 }
 
-// header is what is needed of a LUKS2 header, by the names of its on-disk format.
+// header has the needed fields of a LUKS2 header, with the names of the on-disk format.
 type header struct {
 	Keyslots map[string]keyslot `json:"keyslots"`
 	Digests  map[string]kdf     `json:"digests"`
@@ -153,7 +154,7 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 	return h, nil
 }
 
-// derive runs what derives a key from a passphrase: one at a time for each place.
+// derive runs a cryptsetup that derives a key, one at a time for each slot.
 func derive(ctx context.Context, place chan struct{}, run func() error) error {
 	waiting, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
@@ -166,7 +167,7 @@ func derive(ctx context.Context, place chan struct{}, run func() error) error {
 	return run()
 }
 
-// place is where a header waits for its turn.
+// place returns the slot for which a header waits.
 func (c Cryptsetup) place(h cost) chan struct{} {
 	if h.own() {
 		return c.own
@@ -184,7 +185,7 @@ func (c Cryptsetup) run(ctx context.Context, on *os.File, stdin string, args ...
 	return err
 }
 
-// output runs cryptsetup, which like mkfs is not broken off when the call's context ends.
+// output runs cryptsetup, which like mkfs is not killed when the call's context ends.
 func (c Cryptsetup) output(ctx context.Context, cmd host.Command) (host.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return host.Output{}, fmt.Errorf("%w: %w", fault.Unavailable, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// Mapping is the open device behind which the disk is decrypted. Closing it closes the descriptor, not the mapping.
+// Mapping is the open device of an encryption mapping. Close closes the descriptor, not the mapping.
 type Mapping struct {
 	host.Crypt
 	below mounter.BlockDevice
@@ -25,9 +25,9 @@ type Mapping struct {
 
 var _ mounter.BlockDevice = (*Mapping)(nil)
 
-// OpenOptions say how a mapping is made.
+// OpenOptions are the options of Open.
 type OpenOptions struct {
-	// Discard lets discards through to the disk, which shows there which blocks are unused.
+	// Discard passes discards on to the disk, which reveals there which blocks are unused.
 	Discard  bool
 	ReadOnly bool
 }
@@ -35,8 +35,8 @@ type OpenOptions struct {
 // noTokens keeps cryptsetup from loading a plugin for the header's tokens. header.cost refuses those of its own kinds.
 const noTokens = "--disable-external-tokens"
 
-// Open makes the mapping of a volume on its disk. It is broken off when ctx ends. A header that asks for too much is
-// fault.LUKSHeader, a passphrase that opens no key slot is fault.InvalidArgument.
+// Open makes the mapping of a volume on its disk. cryptsetup is killed when ctx ends. A header that exceeds the limits is
+// fault.LUKSHeader, a wrong passphrase is fault.InvalidArgument.
 func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume string, key Key, o OpenOptions) (*Mapping, error) {
 	h, err := c.header(ctx, below.File())
 	var asks cost
@@ -48,7 +48,7 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 	}
 	args := []string{"open", "--type", "luks2", noTokens, "--key-file", "-"}
 	if !asks.own() {
-		// With the openings of other programs too, one at a time. The lock is the machine's, and would hold up our own.
+		// One at a time with other programs of the machine too. Own headers go without this lock, so they never wait for it.
 		args = append(args, "--serialize-memory-hard-pbkdf")
 	}
 	if o.Discard {
@@ -83,7 +83,8 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 	return nil, err
 }
 
-// open runs an opening, which changes nothing on the disk: it is killed when its call has ended, and what it made is removed.
+// open runs a cryptsetup that opens. It changes nothing on the disk, so it is killed when the call has ended, and what it made is
+// removed.
 func (c Cryptsetup) open(ctx context.Context, on *os.File, key Key, name string, args []string) error {
 	limited, cancel := context.WithTimeout(ctx, maxOpen)
 	defer cancel()
@@ -98,9 +99,8 @@ func (c Cryptsetup) open(ctx context.Context, on *os.File, key Key, name string,
 	return err
 }
 
-// removeEmpty removes a mapping that has no table, and reports whether there was one: a cryptsetup that was killed leaves
-// it, and its name is taken. The kernel lists a mapping in sysfs when it gets its first table; one that is listed is not
-// touched.
+// removeEmpty removes a mapping without a table and reports whether there was one: a killed cryptsetup leaves it, and it occupies
+// the name. The kernel lists a mapping in sysfs once it has a table; removeEmpty does not touch a listed one.
 func (c Cryptsetup) removeEmpty(ctx context.Context, name string) bool {
 	if there, err := c.there(name); err != nil || there {
 		return false
@@ -113,7 +113,7 @@ func (c Cryptsetup) dmsetupRemove(ctx context.Context, name string) (host.Output
 	return c.programs.Run(context.WithoutCancel(ctx), host.Command{Name: "dmsetup", Args: []string{"remove", name}})
 }
 
-// there reports whether device-mapper has a mapping of this name.
+// there reports whether device-mapper has a mapping with this name.
 func (c Cryptsetup) there(name string) (bool, error) {
 	_, err := c.named(name)
 	if errors.Is(err, errNoMapping) {
@@ -124,7 +124,7 @@ func (c Cryptsetup) there(name string) (bool, error) {
 
 var errNoMapping = errors.New("device-mapper has no such mapping")
 
-// named returns the mapping of this name.
+// named returns the mapping with this name.
 func (c Cryptsetup) named(name string) (host.Crypt, error) {
 	all, err := c.sysfs.Crypts()
 	if err != nil {
@@ -137,7 +137,7 @@ func (c Cryptsetup) named(name string) (host.Crypt, error) {
 	return all[i], nil
 }
 
-// Over opens the device of a mapping that is there, if it stands on this very disk.
+// Over opens the device of an existing mapping if its disk is this one.
 func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, error) {
 	all, err := c.sysfs.Crypts()
 	if err != nil {
@@ -161,7 +161,7 @@ func (c Cryptsetup) Over(below mounter.BlockDevice, number uint64) (*Mapping, er
 	return m, nil
 }
 
-// stands proves that the mapping, as it was listed, stands on the disk and on no other.
+// stands proves that the disk, and no other, is below the listed mapping.
 func (m *Mapping) stands() error {
 	if !slices.Equal(m.Below, []uint64{m.below.Number()}) {
 		return fmt.Errorf("mapping %s does not stand on %s, or its disk has gone: %w", m.Name, m.below.Path(), fault.DeviceIdentity)
@@ -178,7 +178,7 @@ func (m *Mapping) Path() string { return m.file.Name() }
 // Number returns the device number.
 func (m *Mapping) Number() uint64 { return m.Crypt.Number }
 
-// Size asks the kernel for the size now.
+// Size returns the current size in bytes.
 func (m *Mapping) Size() (int64, error) {
 	size, err := m.file.Seek(0, 2)
 	if err != nil {
@@ -187,7 +187,7 @@ func (m *Mapping) Size() (int64, error) {
 	return size, nil
 }
 
-// Verify proves that the disk below is still the volume's, and that the mapping stands on it.
+// Verify proves that the disk is still the volume's and below the mapping.
 func (m *Mapping) Verify(ctx context.Context) error {
 	disk, err := m.sysfs.DiskOf(m.Number())
 	if err != nil {
@@ -202,7 +202,7 @@ func (m *Mapping) Verify(ctx context.Context) error {
 // Close closes the descriptor.
 func (m *Mapping) Close() error { return m.file.Close() }
 
-// Close takes a mapping down; fault.Busy while it is in use. One that is not there needs nothing.
+// Close closes a mapping; fault.Busy while it is in use. Without the mapping it does nothing.
 func (c Cryptsetup) Close(ctx context.Context, name string) error {
 	out, err := c.output(ctx, host.Command{Args: []string{"close", name}})
 	if err == nil {
@@ -211,8 +211,8 @@ func (c Cryptsetup) Close(ctx context.Context, name string) error {
 	if out.ExitCode != exitNoDevice {
 		return fmt.Errorf("close mapping %s: %w", name, err)
 	}
-	// The same code for a mapping that is not there, for one whose making was interrupted before its table was in use, and
-	// for device-mapper that cannot be reached.
+	// cryptsetup has one code for a missing mapping, for one that was interrupted before its table was live, and for a
+	// device-mapper that cannot be reached.
 	if there, err := c.there(name); err != nil || !there {
 		return err
 	}
@@ -225,10 +225,10 @@ func (c Cryptsetup) Close(ctx context.Context, name string) error {
 	return fmt.Errorf("mapping %s stays, dmsetup remove ended with code %d: %w: %s", name, out.ExitCode, fault.Unavailable, out.Tail())
 }
 
-// sector is what a mapping may lack of its disk: sizes are counted in sectors of up to 4 KiB.
+// sector is by how much a mapping may be shorter than its disk: sizes are in sectors of up to 4 KiB.
 const sector = 4 << 10
 
-// Grow makes the mapping as large as its disk. One that is needs no key; else a missing one is fault.LUKSKey.
+// Grow makes the mapping as large as its disk. If it is smaller, a missing key is fault.LUKSKey.
 func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 	h, err := c.header(ctx, m.below.File())
 	if err != nil {
@@ -250,7 +250,7 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 		return c.run(ctx, nil, key.Reveal(), "resize", noTokens, "--key-file", "-", m.Name)
 	}); {
 	case errors.Is(err, fault.InvalidArgument):
-		// The secret can be put right, and the kubelet takes an invalid argument of a growth for final.
+		// The secret can be corrected, but an InvalidArgument of a growth is final for kubelet.
 		return fmt.Errorf("grow mapping %s: %w: no key of it has the passphrase in the secret: %w", m.Name, fault.LUKSKey, err)
 	case err != nil:
 		return fmt.Errorf("grow mapping %s: %w", m.Name, err)

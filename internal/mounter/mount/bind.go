@@ -11,17 +11,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// BindOptions says how Bind mounts.
+// BindOptions are the options of Bind.
 type BindOptions struct {
 	ReadOnly bool
-	// Options that belong to a mount, such as noexec, are used; those of a filesystem took effect
-	// when it was mounted.
+	// Options: Bind applies those of a mount, such as noexec. Those of a filesystem took effect when it was mounted.
 	Options []string
 }
 
-// Bind makes the filesystem that is mounted at staged appear at a directory, which it makes. A bind that is there
-// already is kept if it is as requested; everything else there is fault.Conflict. Where no filesystem of the volume is
-// mounted at staged it refuses: the directory there is part of the node's own disk.
+// Bind binds the filesystem that is mounted at staged to a directory, which it makes. It keeps an existing bind that is as
+// requested; anything else there is fault.Conflict. It refuses if no filesystem of the volume is mounted at staged, because the
+// directory there would be on the node's own disk.
 func (m *Mounter) Bind(ctx context.Context, staged, at State, o BindOptions) error {
 	if err := m.bind(ctx, staged, at, o); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", staged.Path, at.Path, err)
@@ -38,7 +37,7 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 		return err
 	}
 	asked := access{flags: flagsOf(options), readOnly: readOnly || o.ReadOnly}
-	// A bind has the access of the mount that it is made of, and what is asked for in addition.
+	// A bind has the restrictions of the mount that it is made of, and the requested ones.
 	inherited := staged.Mount.access()
 	want := access{flags: asked.flags | inherited.flags, readOnly: asked.readOnly || inherited.readOnly}
 	switch {
@@ -60,17 +59,16 @@ func (m *Mounter) bind(ctx context.Context, staged, at State, o BindOptions) err
 		return err
 	}
 	defer func() { _ = unix.Close(tree) }()
-	// What was cloned counts, not what the table had: staged may have been unmounted in between.
+	// The cloned mount is checked, not the one in the table: staged may have been unmounted in between.
 	if number, err := treeDevice(tree); err != nil || number != staged.Mount.Device {
 		return errors.Join(fmt.Errorf("%s changed while it was bound; stage the volume again: %w", staged.Path, fault.Precondition), err)
 	}
 	return m.place(ctx, tree, at, asked, target.ensureDir)
 }
 
-// BindNode makes the device's node appear at a file, which it makes. A bind that is there already is kept if it is as
-// requested; everything else there is fault.Conflict. A read-only bind keeps the node itself from being changed; that
-// a container does not write to the disk through it is up to its device rules, because the kernel does not look at the
-// mount when a device is opened.
+// BindNode binds the device's node to a file, which it makes. It keeps an existing bind that is as requested; anything else there
+// is fault.Conflict. A read-only bind protects only the node itself. Writes to the disk through it are up to the container's
+// device rules, because the kernel ignores the mount when a device is opened.
 func (m *Mounter) BindNode(ctx context.Context, dev mounter.BlockDevice, at State, readOnly bool) error {
 	if err := m.bindNode(ctx, dev, at, readOnly); err != nil {
 		return fmt.Errorf("bind device %s to %s: %w", dev.Path(), at.Path, err)
@@ -91,7 +89,7 @@ func (m *Mounter) bindNode(ctx context.Context, dev mounter.BlockDevice, at Stat
 	default:
 		return nil
 	}
-	// The descriptor whose identity was proven, and no name: a name may have passed to another disk.
+	// By the descriptor whose identity was proven: a name may belong to another disk by now.
 	tree, err := detachedTree(int(dev.File().Fd()), "")
 	if err != nil {
 		return err
@@ -104,9 +102,8 @@ func (m *Mounter) bindNode(ctx context.Context, dev mounter.BlockDevice, at Stat
 	return m.place(ctx, tree, at, access{readOnly: readOnly}, target.ensureFile)
 }
 
-// place gives a detached mount its access and then moves it to its path. So the path holds either nothing or the
-// finished mount: no pod ever writes through a read-only one that is half made, and a call that was killed leaves
-// nothing that the next one must judge.
+// place sets the attributes of a detached mount and then moves it to its path. So the path has either no mount or a complete one:
+// no pod can write through a mount that is about to become read-only, and a killed call leaves nothing half done.
 func (m *Mounter) place(ctx context.Context, tree int, at State, asked access, ensure func(target) (bool, error)) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -135,7 +132,7 @@ func (m *Mounter) place(ctx context.Context, tree int, at State, asked access, e
 	return nil
 }
 
-// attributes are the flags in the words of mount_setattr(2).
+// attributes returns the flags as mount_setattr(2) has them.
 func (a access) attributes() uint64 {
 	var attr uint64
 	for _, f := range mountFlags {
@@ -149,8 +146,8 @@ func (a access) attributes() uint64 {
 	return attr
 }
 
-// detachedTree clones the mount that path, or the descriptor dir where path is empty, is on. The clone is in no mount
-// table until it is moved to a place, and it vanishes with its descriptor.
+// detachedTree clones the mount of path, or of the descriptor dir if path is empty. The clone is in no mount table until it is
+// moved to a path, and it ends with its descriptor.
 func detachedTree(dir int, path string) (int, error) {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT)
 	if path == "" {
@@ -172,7 +169,7 @@ func treeDevice(tree int) (uint64, error) {
 	return st.Dev, nil
 }
 
-// newMountError explains what an old kernel or a seccomp profile answers.
+// newMountError explains the errors of an old kernel or a seccomp profile.
 func newMountError(err error) error {
 	if errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("%w: open_tree, mount_setattr and move_mount are needed (Linux 5.12 or newer): %w", fault.ProgramMissing, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// mountFlags are the options that belong to a mount, not to a filesystem, and can therefore be
-// compared with what the kernel says about it. relatime is left out: it is the kernel's default.
+// mountFlags are the options of a mount, as opposed to those of a filesystem, so they can be compared with the mount table. relatime
+// is not among them, because it is the kernel's default.
 var mountFlags = []struct {
 	set, unset string
 	flag       uintptr
@@ -25,15 +25,14 @@ var mountFlags = []struct {
 	{"nodiratime", "diratime", unix.MS_NODIRATIME, unix.MOUNT_ATTR_NODIRATIME},
 }
 
-// A class may set the options below and no other: mount(8) and the kernel know options that name a second device or
-// a file of the node, mount a part of the filesystem, change its propagation, skip its journal or stop the machine.
+// A class may set these options only: others name a second device or a file of the node, mount a part of the filesystem, change
+// its propagation, skip its journal or stop the machine.
 var (
-	// flagOptions are understood by mount(8) for every filesystem and take no value: with one, such as ro=recursive,
-	// they mean something else.
+	// flagOptions apply to every filesystem and take no value. With a value, as in ro=recursive, mount(8) does something else.
 	flagOptions = strings.Fields(`defaults ro rw atime noatime diratime nodiratime relatime norelatime strictatime nostrictatime
 		lazytime nolazytime suid nosuid dev nodev exec noexec sync async dirsync`)
 
-	// labelOptions are SELinux labels. Theirs are the only values with quotes, because a label may contain commas.
+	// labelOptions are SELinux labels. Only their values may have quotes, because a label may contain commas.
 	labelOptions = []string{"context", "fscontext", "defcontext", "rootcontext"}
 
 	// filesystemOptions are passed to the kernel, with a value or without.
@@ -52,8 +51,8 @@ var (
 	errorPolicies = []string{"remount-ro", "continue"}
 )
 
-// ParseMountOptions splits the flags as mount(8) splits its -o, refuses what a class may not set and takes ro and rw
-// out. An error never repeats a value, because flags may hold secrets.
+// ParseMountOptions splits the flags as mount(8) splits its -o, refuses what a class may not set and removes ro and rw. An error
+// never contains a value, because flags may contain secrets.
 func ParseMountOptions(fs mounter.Filesystem, flags []string) (rest []string, readOnly bool, err error) {
 	if fs, err = mounter.ParseFilesystem(string(fs)); err != nil {
 		return nil, false, err
@@ -74,7 +73,7 @@ func ParseMountOptions(fs mounter.Filesystem, flags []string) (rest []string, re
 	return rest, readOnly, nil
 }
 
-// checkMountOption returns what is wrong with an option, or nothing.
+// checkMountOption returns what is wrong with an option, or "".
 func checkMountOption(fs mounter.Filesystem, key, value string, hasValue bool) string {
 	switch {
 	case strings.ContainsFunc(key, func(r rune) bool { return !valueRune(r) }):
@@ -112,8 +111,8 @@ func unquote(value string) string {
 	return value
 }
 
-// splitMountOptions splits at commas outside of double quotes. mount(8) reads one text, so a quote that one element
-// opens is closed by the next.
+// splitMountOptions splits at commas outside of double quotes. mount(8) gets the elements as one text, so a quote that one element
+// opens ends in a later one.
 func splitMountOptions(options []string) []string {
 	quoted := false
 	return strings.FieldsFunc(strings.Join(options, ","), func(r rune) bool {
@@ -122,15 +121,15 @@ func splitMountOptions(options []string) []string {
 	})
 }
 
-// withPolicy adds what a filesystem is mounted with unless the class names it.
+// withPolicy adds the driver's default options unless the class sets them.
 func withPolicy(fs mounter.Filesystem, options []string) []string {
 	switch {
 	case fs == mounter.XFS:
-		// A volume and its clone have the same UUID and may meet on one node. What nouuid gives up,
-		// the refusal to mount one filesystem by two ways, we have by the device's number.
+		// A volume and its clone have the same UUID and may be on one node. The check that nouuid disables, against mounting one
+		// filesystem twice, is done by the device number.
 		return append([]string{"nouuid"}, options...)
 	case fs == mounter.Ext4 && !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "errors=") }):
-		// The superblock's own policy may be to go on writing into damage, or in a crafted image to stop the machine.
+		// The default in the superblock may be to continue after an error, or in a crafted image to stop the machine.
 		return append([]string{"errors=remount-ro"}, options...)
 	}
 	return options

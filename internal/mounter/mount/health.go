@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Severity is how bad something is.
+// Severity is how severe a Trouble is.
 type Severity int
 
 // The severities.
@@ -30,7 +30,7 @@ const (
 // Trouble is something wrong with a mounted filesystem.
 type Trouble struct {
 	Severity Severity
-	// Reason is one word in CamelCase that does not change from release to release.
+	// Reason is one word in CamelCase. It is the same in all releases.
 	Reason string
 	// Message is for people.
 	Message string
@@ -48,11 +48,11 @@ func TroubleReasons() []string {
 	return []string{reasonDead, reasonReadOnly, reasonErrors}
 }
 
-// answerTime is how long a filesystem has to list its root before it counts as dead.
+// answerTime is the time limit for listing the root of a filesystem, after which it counts as dead.
 const answerTime = 5 * time.Second
 
-// Troubles returns what is wrong with a mounted filesystem, as far as it shows without reading all of it. Nothing is
-// written.
+// Troubles returns what is wrong with a mounted filesystem, as far as that can be known without reading all of it. It writes
+// nothing.
 func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 	var found []Trouble
 	add := func(severity Severity, reason, message string, args ...any) {
@@ -73,8 +73,8 @@ func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
 	return found, nil
 }
 
-// Responds proves that a mounted filesystem still answers: one whose device failed or was taken away stays in the mount
-// table and gives errors, or nothing at all. It is fault.MountDead.
+// Responds returns fault.MountDead for a mounted filesystem that does not answer: after its device failed or was removed, it stays
+// in the mount table and returns errors, or blocks.
 func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	path := at.Mountpoint
 	if slices.Contains(splitMountOptions([]string{at.VFSOptions}), "shutdown") {
@@ -102,14 +102,14 @@ func listOne(path string) error {
 	return nil
 }
 
-// readOnlyByError says whether the kernel has made a filesystem read-only that was mounted writable.
+// readOnlyByError reports whether the kernel has made a filesystem read-only after an error.
 func readOnlyByError(info Mount) bool {
 	filesystem := splitMountOptions([]string{info.VFSOptions})
 	return slices.Contains(splitMountOptions([]string{info.Options}), "rw") &&
 		(slices.Contains(filesystem, "ro") || slices.Contains(filesystem, "emergency_ro"))
 }
 
-// ext4Errors is how many errors ext4 has recorded since it was last checked.
+// ext4Errors returns how many errors ext4 has recorded since the last fsck.
 func ext4Errors(info Mount) int {
 	link, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", info.Major, info.Minor))
 	if err != nil {

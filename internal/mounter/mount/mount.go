@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// Request says how a device is to be mounted.
+// Request is a mount of a device.
 type Request struct {
 	Filesystem mounter.Filesystem
 	// Options are those of mount -o.
@@ -21,9 +21,8 @@ type Request struct {
 	ReadOnly bool
 }
 
-// Mount checks the filesystem, mounts it where at is and grows it to the size of its device. The directory is made
-// where it is missing. A mount of the device that is there already is kept if it is as requested; everything else
-// there is fault.Conflict.
+// Mount checks the filesystem, mounts it at the directory of at, which it makes, and grows it to the size of its device. It keeps
+// an existing mount of the device that is as requested; anything else there is fault.Conflict.
 func (m *Mounter) Mount(ctx context.Context, dev mounter.BlockDevice, at State, req Request) error {
 	if err := m.mount(ctx, dev, at, req); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", dev.Path(), at.Path, err)
@@ -52,14 +51,14 @@ func (m *Mounter) mount(ctx context.Context, dev mounter.BlockDevice, at State, 
 		return err
 	}
 	if err := m.growStaged(ctx, dev, at.Path, req.Filesystem); err != nil {
-		// Never a kind that is final for the kubelet: it would forget that the volume is mounted here.
+		// Never a kind that is final for kubelet, which would then forget that the volume is mounted here.
 		return fmt.Errorf("%w: it is mounted and stays so, but does not grow: %w", fault.Unavailable, err)
 	}
 	return nil
 }
 
-// mountAfresh checks, mounts and grows a filesystem where nothing is mounted. What fails leaves nothing mounted: to
-// the kubelet most errors mean that nothing is, and the volume would be detached below the mount.
+// mountAfresh checks, mounts and grows a filesystem where nothing is mounted. After an error nothing is mounted: most errors mean
+// that to kubelet, and the volume would be detached under the mount.
 func (m *Mounter) mountAfresh(ctx context.Context, dev mounter.BlockDevice, at State, req Request) error {
 	if !req.ReadOnly && req.Filesystem == mounter.Ext4 {
 		if err := m.format.CheckOffline(ctx, dev); err != nil {
@@ -76,8 +75,8 @@ func (m *Mounter) mountAfresh(ctx context.Context, dev mounter.BlockDevice, at S
 		return err
 	}
 	if err := m.runMount(ctx, dev, t, req); err != nil {
-		// Nothing was mounted by this call. What may be there is another program's and stays; with a kind that is not
-		// final for the kubelet, the next call finds it.
+		// This call has mounted nothing. A mount that is there is another program's and stays. The kind is not final for kubelet,
+		// so the next call finds it.
 		if freeErr := t.free(); freeErr != nil {
 			return fmt.Errorf("%w: %s", freeErr, err.Error())
 		}
@@ -99,8 +98,8 @@ func (m *Mounter) mountAfresh(ctx context.Context, dev mounter.BlockDevice, at S
 	return t.remove(made, err)
 }
 
-// runMount runs mount(8), by way of mount-utils. It gets the directory by its descriptor, so no name on the way to it
-// is resolved again.
+// runMount runs mount(8) through mount-utils. It passes the directory as a descriptor, so no part of its path is resolved
+// again.
 func (m *Mounter) runMount(ctx context.Context, dev mounter.BlockDevice, t target, req Request) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -114,10 +113,10 @@ func (m *Mounter) runMount(ctx context.Context, dev mounter.BlockDevice, t targe
 	if req.ReadOnly {
 		options = append([]string{"ro"}, options...)
 	}
-	// The dot makes the kernel follow the descriptor's link, which it does not as the last part of a path.
+	// The dot makes the kernel follow the descriptor's link, which it would not do for the last part of a path.
 	place := fmt.Sprintf("/proc/%d/fd/%d/.", os.Getpid(), dir)
-	// The kernel does not give the name of the device to another disk while we hold this one open. The options are a
-	// user's, and sensitive: no log and no message repeats them.
+	// The kernel does not reuse the device's name while it is open here. The options are a user's and may contain secrets, so no
+	// log or message has them.
 	out, err := host.Alone(context.WithoutCancel(ctx), "mount", func() (host.Output, error) {
 		err := m.mounts.MountSensitiveWithoutSystemdWithMountFlags(
 			dev.Path(), place, string(req.Filesystem), nil, options, []string{"--no-canonicalize"})
@@ -134,7 +133,7 @@ func (m *Mounter) runMount(ctx context.Context, dev mounter.BlockDevice, t targe
 	return err
 }
 
-// mounted returns the mount that mount(8) has made.
+// mounted returns the mount that mount(8) made.
 func (m *Mounter) mounted(t target, dev mounter.BlockDevice) (Mount, error) {
 	id, err := t.mountID()
 	if err != nil {

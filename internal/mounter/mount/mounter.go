@@ -1,5 +1,5 @@
-// Package mount mounts filesystems and device nodes, binds them for pods, grows them and takes them down again. Table, in
-// table.go, is what each call decides by.
+// Package mount mounts filesystems, binds them and device nodes for pods, grows them and unmounts them. Each call decides by one
+// reading of the mount table; see Table.
 package mount
 
 import (
@@ -13,22 +13,21 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Config is what a Mounter needs from outside. The zero value is usable.
+// Config configures a Mounter. The zero value is usable.
 type Config struct {
-	// Dir is the kubelet's folder: nothing is mounted, unmounted, made or removed elsewhere. The way to it may lead
-	// through symbolic links, the way from it to a path may not. Empty means /.
+	// Dir is kubelet's folder. A Mounter mounts, unmounts, makes and removes nothing outside of it. The path of Dir may have
+	// symbolic links, paths below it may not. Empty means /.
 	Dir   string
 	Sysfs host.Sysfs
-	// Programs runs the programs; nil means real ones, found on PATH.
+	// Programs runs programs; nil means those on PATH.
 	Programs host.Runner
-	// Log gets what an operator may want to know later; may be nil.
+	// Log may be nil.
 	Log func(msg string, keysAndValues ...any)
 }
 
-// Mounter does the work. It is safe for concurrent use, but the caller lets only one call at a time
-// work on a device. A command that changes a disk is not broken off when the call's context ends,
-// because an fsck that is killed half-way is worse than one whose result is not awaited: the call
-// returns when the command has ended, and begins no other.
+// Mounter mounts the devices of one node. It is safe for concurrent use with different devices. It does not kill a command that
+// changes a disk when the call's context ends, because an fsck that is killed half-way does more harm: the call then returns
+// when the command has ended, and starts no other.
 type Mounter struct {
 	folder
 	Sysfs    host.Sysfs

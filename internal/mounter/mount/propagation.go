@@ -16,8 +16,8 @@ import (
 // mountedInContainers are the folders, from the kubelet's own on, that a container may have mounted from the node.
 var mountedInContainers = []string{".", "pods", "plugins/kubernetes.io/csi"}
 
-// CheckPropagation refuses a kubelet folder from which mounts do not reach the kubelet: one that is a mount point here,
-// as in a container, and is not shared with the node. A folder that is no mount point belongs to the kubelet's own tree.
+// CheckPropagation refuses a kubelet folder from which mounts do not propagate to kubelet: one that is a mount point here, as in a
+// container, and not shared. A folder that is not a mount point is in the same mount namespace as kubelet.
 func CheckPropagation(mountTable, kubeletDir string) error {
 	table, err := host.Mounts(mountTable)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
-// Grow grows the filesystem of the device that is mounted where at is to the size of the device. When there is nothing
-// to grow it does nothing. It never shrinks.
+// Grow grows the filesystem that is mounted at the directory of at to the size of its device. It never shrinks it.
 func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) error {
 	if at.Use != Ours || at.Block {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
@@ -32,8 +31,8 @@ func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) e
 var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
 	"which the node program lacks; give its container that capability", fault.GrowCapability)
 
-// growStaged is growMounted for a volume that is being staged. Where the kernel does not grow the filesystem, the
-// volume is used with the size that that has.
+// growStaged is growMounted for a volume that is being staged. If the kernel cannot grow the filesystem, the volume is used with
+// the filesystem's size.
 func (m *Mounter) growStaged(ctx context.Context, dev mounter.BlockDevice, path string, fs mounter.Filesystem) error {
 	err := m.growMounted(ctx, dev, path, fs)
 	if errors.Is(err, errNoCapability) {
@@ -68,12 +67,12 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 	return err
 }
 
-// fsSize is how large a mounted filesystem is. Less than rest may be left of the device: the kernel adds no group that could
-// hold little more than its own tables.
+// fsSize is the size of a mounted filesystem. Up to rest of the device may stay unused: the kernel adds no group that would have
+// room for little more than its own tables.
 type fsSize struct{ blocks, blockSize, rest int64 }
 
-// sizeOf asks a mounted filesystem for its size. What the device has of a mounted ext4's superblock is the kernel's own copy;
-// the superblock of an xfs on the disk may be older.
+// sizeOf returns the size of a mounted filesystem. For ext4 it reads the superblock from the device, whose cache is the kernel's own
+// copy; the superblock of xfs on the disk may be stale.
 func sizeOf(dev mounter.BlockDevice, path string, fs mounter.Filesystem) (fsSize, error) {
 	switch fs {
 	case mounter.Ext4:
@@ -151,7 +150,7 @@ func (m *Mounter) must(ctx context.Context, cmd host.Command) error {
 	return nil
 }
 
-// mayGrowExt4 says whether the kernel lets this process grow a mounted ext4.
+// mayGrowExt4 reports whether this process has the capability to grow a mounted ext4.
 func mayGrowExt4() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

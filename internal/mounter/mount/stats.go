@@ -8,13 +8,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Stats is how full a filesystem is.
+// Stats is the usage of a filesystem.
 type Stats struct {
 	TotalBytes, UsedBytes, AvailableBytes    int64
 	TotalInodes, UsedInodes, AvailableInodes int64
 }
 
-// FilesystemStats asks the filesystem at path.
+// FilesystemStats returns the usage of the filesystem at path.
 func FilesystemStats(path string) (Stats, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -20,7 +20,7 @@ type Table struct {
 	entries []*mountinfo.Info
 }
 
-// Use says what is mounted at a path, compared with one block device.
+// Use is what is mounted at a path, compared with one block device.
 type Use int
 
 // The uses.
@@ -31,9 +31,9 @@ const (
 	Foreign            // anything else
 )
 
-// State is what a Table holds about a path.
+// State is a path with what is mounted there.
 type State struct {
-	// Path is the path without the symbolic links that lead to the kubelet's folder, as the kernel reports it.
+	// Path is the path as in the mount table, with the symbolic links to kubelet's folder resolved.
 	Path  string
 	asked string // the path as it was asked for
 	Use   Use
@@ -65,8 +65,8 @@ func (m *Mounter) Table() (*Table, error) {
 	return &Table{m, entries}, nil
 }
 
-// At returns what is mounted at a path, compared with the block device of that number; 0 is no device. Only numbers
-// are compared, never names: a name may have passed to another disk.
+// At returns what is mounted at a path, compared with the block device of this number; 0 is no device. It compares numbers and
+// not names, because a name may belong to another disk by now.
 func (t *Table) At(path string, dev uint64) (State, error) {
 	s := State{Path: t.m.realPath(path), asked: path}
 	info, ok := t.topmost(s.Path)
@@ -135,9 +135,9 @@ func newMount(info *mountinfo.Info) Mount {
 	return Mount{Info: *info, Device: unix.Mkdev(uint32(info.Major), uint32(info.Minor))}
 }
 
-// MountOf returns the mount that a path is on, which may be any path of this machine.
+// MountOf returns the mount of any path of this machine.
 func (t *Table) MountOf(path string) (Mount, error) {
-	// A dead filesystem cannot be looked at, but its mount point stands in the table.
+	// A path on a dead filesystem cannot be opened, but its mount point is in the table.
 	if info, ok := t.topmost(path); ok {
 		return newMount(info), nil
 	}
@@ -157,7 +157,7 @@ func (t *Table) MountOf(path string) (Mount, error) {
 	return at, nil
 }
 
-// NotOurs is the error of a path whose mount is in the way.
+// NotOurs is the error for a path with a mount of something else.
 func (s State) NotOurs() error {
 	if s.Use == Dead {
 		return fmt.Errorf("the mount there is of a disk (%s) that is gone from this machine; stop the pods that use it and unmount it: %w",
@@ -166,7 +166,7 @@ func (s State) NotOurs() error {
 	return fmt.Errorf("%s (%s) is mounted there, which is not this volume: %w", s.Mount.Source, s.Mount.FSType, fault.Conflict)
 }
 
-// access is what a mount lets its users do.
+// access is what a mount allows.
 type access struct {
 	flags    uintptr
 	readOnly bool
@@ -174,8 +174,8 @@ type access struct {
 
 func (m Mount) access() access { return access{flags: flagsOf(m.AllOptions()), readOnly: m.ReadOnly()} }
 
-// gives is the error of a mount of the volume that gives another access than the one wanted. It is never changed to
-// fit: a pod may be using it.
+// gives is the error for a mount of the volume with another access than the requested one. The mount is never changed, because a
+// pod may use it.
 func (s State) gives(want access) error {
 	switch has := s.Mount.access(); {
 	case has.readOnly != want.readOnly:

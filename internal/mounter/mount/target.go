@@ -15,19 +15,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// folder is the kubelet's: nothing is mounted, unmounted, made or removed elsewhere.
+// folder is kubelet's folder.
 type folder string
 
-// target is a path below the kubelet's folder, held by a descriptor of the folder that it is in. Whatever happens to
-// the names on the way, what is made, mounted, unmounted and removed through it is in that folder.
+// target is a path below kubelet's folder with an open descriptor of its parent. Operations through the target act in that parent,
+// even if a part of the path is replaced meanwhile.
 type target struct {
 	path string
 	dir  int
 	name string
 }
 
-// open resolves a path without following a symbolic link below the kubelet's folder. The caller closes it. A folder on
-// the way that is missing is fs.ErrNotExist.
+// open resolves a path without following symbolic links below kubelet's folder. The caller closes it. fs.ErrNotExist without the
+// parent.
 func (f folder) open(path string) (target, error) {
 	if !strings.HasPrefix(path, "/") || path == "/" || path != filepath.Clean(path) || strings.ContainsRune(path, 0) {
 		return target{}, fmt.Errorf("path %q is not an absolute path below / in its shortest form (no .., no //, no / at the end): %w",
@@ -59,8 +59,8 @@ func (f folder) open(path string) (target, error) {
 
 func (t target) close() { _ = unix.Close(t.dir) }
 
-// CheckPath refuses a path that is not below the kubelet's folder, not clean, or leads through a symbolic link: what is
-// mounted or removed must be where the caller says. Parts that do not exist are fine.
+// CheckPath refuses a path that is not below kubelet's folder, not clean, or has a symbolic link, so that a mount or a removal
+// happens at this path. Parts that do not exist are allowed.
 func (f folder) CheckPath(path string) error {
 	t, err := f.open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func (f folder) CheckPath(path string) error {
 	return nil // a dead mount cannot be looked at, but can be unmounted
 }
 
-// realPath returns a path as the kernel's mount table has it: without the links that lead to the kubelet's folder.
+// realPath returns a path as in the mount table: with the symbolic links to kubelet's folder resolved.
 func (f folder) realPath(path string) string {
 	below, ok := strings.CutPrefix(path, string(f)+"/")
 	if !ok || f == "/" {
@@ -118,7 +118,7 @@ func mountID(fd int) (int, error) {
 	return 0, fmt.Errorf("read the id of a mount: the kernel reports none: %w", fault.Unavailable)
 }
 
-// ensureDir makes the directory, or takes an empty one on which nothing is mounted. made reports which.
+// ensureDir makes the directory or accepts an empty one on which nothing is mounted. made reports whether it made it.
 func (t target) ensureDir() (made bool, err error) {
 	switch err := unix.Mkdirat(t.dir, t.name, 0o750); {
 	case err == nil:
@@ -140,7 +140,7 @@ func (t target) ensureDir() (made bool, err error) {
 	defer func() { _ = dir.Close() }()
 	switch names, err := dir.Readdirnames(1); {
 	case len(names) > 0:
-		// A mount would hide them, and the program that wrote them would take them for saved.
+		// A mount would hide the files, and the program that wrote them would think that they are on the volume.
 		return false, fmt.Errorf("%s holds files that a mount would hide (%s, ...): %w", t.path, names[0], fault.Conflict)
 	case err != nil && !errors.Is(err, io.EOF):
 		return false, fmt.Errorf("look into %s: %w: %w", t.path, fault.Unavailable, err)
@@ -148,7 +148,7 @@ func (t target) ensureDir() (made bool, err error) {
 	return false, nil
 }
 
-// ensureFile makes the empty file, or takes an empty one on which nothing is mounted.
+// ensureFile makes the empty file or accepts an empty one on which nothing is mounted.
 func (t target) ensureFile() (made bool, err error) {
 	fd, err := unix.Openat(t.dir, t.name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o640)
 	switch {
@@ -183,7 +183,7 @@ func (t target) free() error {
 	return err
 }
 
-// remove removes what a failed call has made there.
+// remove removes what a failed call has made at the target.
 func (t target) remove(made bool, cause error) error {
 	if !made {
 		return cause
@@ -195,7 +195,7 @@ func (t target) remove(made bool, cause error) error {
 }
 
 // RemoveTarget removes an unmounted directory or file that is empty. A missing one is no error.
-// Nothing is ever removed from inside a directory: what is there may be data.
+// It never removes anything in a directory, which may be data.
 func (f folder) RemoveTarget(path string) error {
 	t, err := f.open(path)
 	if errors.Is(err, fs.ErrNotExist) {

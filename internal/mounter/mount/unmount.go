@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Flush writes everything of the filesystem that is mounted at a path to its device: an unmount does so only where no
-// other mount of that filesystem is left. A path where no filesystem is mounted needs nothing.
+// Flush writes back the filesystem that is mounted at a path, if any: an unmount does so only if the filesystem is mounted nowhere
+// else.
 func Flush(at State) error {
 	if at.Use == Free || at.Block {
 		return nil
@@ -28,8 +28,8 @@ func Flush(at State) error {
 	return nil
 }
 
-// Unmount unmounts what the state holds, and nothing that was mounted over it meanwhile or lies below it. A mount that
-// is in use stays as it is and is fault.Busy.
+// Unmount unmounts the mount of the state, but nothing that was mounted over it meanwhile or below it. A mount that is in use is
+// fault.Busy and stays.
 func (m *Mounter) Unmount(ctx context.Context, at State) error {
 	if at.Use == Free {
 		return nil
@@ -45,7 +45,7 @@ func (m *Mounter) Unmount(ctx context.Context, at State) error {
 	return t.unmount(ctx, at.Mount.ID)
 }
 
-// unmount unmounts the mount of that id, which is topmost at the target.
+// unmount unmounts the mount with this id, which must be the topmost at the target.
 func (t target) unmount(ctx context.Context, id int) error {
 	top, err := t.mountID()
 	if err == nil && top != id {
@@ -65,14 +65,14 @@ func (t target) unmount(ctx context.Context, id int) error {
 	return nil
 }
 
-// untilUnmounted is how often a mount that is in use is unmounted: a statfs, or a reading of all mounts, uses it for a
-// moment only.
+// untilUnmounted repeats the unmount of a mount that is in use: a statfs, or a reading of all mounts, uses it only for a
+// moment.
 var untilUnmounted = wait.Every(20*time.Millisecond, 10)
 
 func (t target) unmountTop(ctx context.Context) error {
 	busy := func(err error) bool { return errors.Is(err, unix.EBUSY) }
 	return untilUnmounted.Retry(ctx, busy, func() error {
-		// umount(8) would resolve the path anew, and its links; this follows none below the descriptor.
+		// umount(8) would resolve the path and its links again; this resolves nothing below the descriptor.
 		return unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", t.dir, t.name), unix.UMOUNT_NOFOLLOW)
 	})
 }
