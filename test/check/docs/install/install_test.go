@@ -134,8 +134,7 @@ func TestHelmTakesTheCommands(t *testing.T) {
 		t.Errorf("found only %d commands", len(all))
 	}
 	for _, c := range all {
-		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"tool", "helm"}, c.Args...), "--help")...)
-		cmd.Dir = filepath.Join(root, "test/check/charts")
+		cmd := exec.CommandContext(t.Context(), pinned(t, "test/check/charts", "helm"), append(c.Args, "--help")...)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "\nFlags:\n") {
 			t.Errorf("%s: helm %s: %v\n%s", c.Document, strings.Join(c.Args, " "), err, out)
 		}
@@ -168,13 +167,29 @@ func chart(t *testing.T, cloud, dir string) string {
 // program runs a tool of one of the modules.
 func program(t *testing.T, module string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool"}, args...)...)
-	cmd.Dir = filepath.Join(root, module)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), pinned(t, module, args[0]), args[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// built has the tools by their names: `go tool` itself takes a second each time.
+var built = map[string]string{}
+
+// pinned returns the program of a tool, which the go.mod of a module pins.
+func pinned(t *testing.T, module, name string) string {
+	t.Helper()
+	if built[name] == "" {
+		cmd := exec.CommandContext(t.Context(), "go", "tool", "-n", name)
+		cmd.Dir = filepath.Join(root, module)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("build %s: %v", name, err)
+		}
+		built[name] = strings.TrimSpace(string(out))
+	}
+	return built[name]
 }
 
 func wants(t *testing.T, rendered string, all []string) {
