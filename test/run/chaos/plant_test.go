@@ -247,10 +247,10 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Without a planted bug nothing is wrong.
+// Without a planted bug nothing is wrong, and no data race is found. make chaos runs more seeds, without the race detector.
 func TestNothingIsWrong(t *testing.T) {
 	for name, played := range scenes {
-		for seed := range uint64(12) {
+		for seed := range uint64(4) {
 			plan := NewPlan(seed+1, 1+int(seed%2), played.snapshots)
 			if out := execute(t, plan, setup{scene: played}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
