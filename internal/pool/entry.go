@@ -7,9 +7,9 @@ type Kind string
 const (
 	// Whole is a volume or a snapshot with its record and its image.
 	Whole Kind = "volume"
-	// UnderWay is a volume that a live process makes read as zeros.
+	// UnderWay is a volume that a running process is zeroing.
 	UnderWay Kind = "create under way"
-	// Unfinished is a volume that an interrupted create has left, which the next create for its name continues. Its id was not returned.
+	// Unfinished is a volume of an interrupted create, whose id was not returned. The next create for its name completes it.
 	Unfinished Kind = "unfinished create"
 	// NoRecord is an image whose record is missing.
 	NoRecord Kind = "image without record"
@@ -41,7 +41,7 @@ type Entry struct {
 	Problem string
 }
 
-// Ref returns what the entry is of.
+// Ref identifies the entry's volume or snapshot.
 func (e Entry) Ref() Ref {
 	if e.Snapshot {
 		return SnapshotRef(e.ID)

@@ -15,8 +15,7 @@ import (
 // its volume group has no devices file. Nodes have the same configuration and different disks.
 var ErrNotHere = errors.New("the node does not have this pool now")
 
-// KindOf puts the kind before an error of the filesystem. An error that has one, or is the
-// context's, stays as it is.
+// KindOf adds its kind to an error of the filesystem. It returns an error that has a kind, or is the context's, unchanged.
 func KindOf(err error) error {
 	kind := error(fault.Unavailable)
 	switch {

@@ -41,13 +41,13 @@ func ParseID(s string) (ID, error) {
 // ImageName returns the base name of the file that holds the volume's bytes.
 func (id ID) ImageName() string { return string(id) + ".img" }
 
-// DefaultName is the name of the pool that a class means which names none.
+// DefaultName is the pool of a class that names none.
 const DefaultName = "default"
 
 // snapshotPrefix distinguishes the id of a snapshot from that of a volume.
 const snapshotPrefix = "snap-"
 
-// Handle is where a volume or a snapshot is. As CSI callers see them, the id of a volume is <node>/<pool>/<id> and that of a
+// Handle identifies a volume or a snapshot on all nodes. In CSI the id of a volume is <node>/<pool>/<id> and that of a
 // snapshot <node>/<pool>/snap-<id>.
 type Handle struct {
 	Node, Pool string

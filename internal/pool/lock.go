@@ -14,14 +14,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// untilFree is how a lock is tried that another process holds.
+// untilFree repeats the attempt to get a lock that another process holds.
 var untilFree = wait.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 
-// Lock is flock(2) on a file, which orders the changes of a pool between processes and within one.
+// Lock serializes the changes of a pool, between processes by flock(2) on a file, and within one.
 type Lock struct {
 	path string
-	// admits lets one goroutine of this process at a time to the lock file. It is a channel, not a mutex,
-	// so that waiting for it ends with the context.
+	// admits one goroutine of this process at a time. It is a channel, so that waiting for it ends with the context.
 	admits chan struct{}
 }
 

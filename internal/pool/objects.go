@@ -10,14 +10,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Objects is what all kinds of pools share: the pool's names, and calls that differ for volumes and snapshots only in
-// where they look.
+// Objects is the part that all kinds of pools share: the pool's names, and the calls that are the same for volumes and snapshots.
 type Objects struct {
 	label, node, location string
 	calls                 Calls
 }
 
-// Calls is how a kind of pool reads and deletes its volumes and snapshots.
+// Calls are the operations of one kind of pool on its volumes and snapshots.
 type Calls struct {
 	List   func(ctx context.Context, in Folder) ([]Entry, error)
 	Get    func(ctx context.Context, ref Ref) (Entry, error)
@@ -25,15 +24,15 @@ type Calls struct {
 	Usage  func(ctx context.Context) (Usage, error)
 }
 
-// NewObjects returns what a pool at this location shares with others. The pool of a Config without a name has none until SetOwner.
+// NewObjects returns the Objects of a pool at this location. SetOwner completes it once the pool was read.
 func NewObjects(cfg Config, location string, calls Calls) Objects {
 	return Objects{label: cfg.Name, location: location, calls: calls}
 }
 
-// SetOwner sets which node the pool belongs to, and its name, as the pool itself says it.
+// SetOwner sets the pool's node and name, which the pool itself has stored.
 func (o *Objects) SetOwner(node, name string) { o.node, o.label = node, name }
 
-// ZeroPoll is the time between two looks at what another process zeroes. A look is two commands of LVM.
+// ZeroPoll is the time between two reads of a volume that another process is zeroing. A read is two commands of LVM.
 const ZeroPoll = 2 * time.Second
 
 // Name returns the pool's name in classes and ids.
@@ -42,10 +41,10 @@ func (o *Objects) Name() string { return o.label }
 // Node returns the name of the node that the pool belongs to.
 func (o *Objects) Node() string { return o.node }
 
-// Location returns where the pool is, as --local-pool has it.
+// Location returns the folder or lvm:VG of --local-pool.
 func (o *Objects) Location() string { return o.location }
 
-// Handle returns where a volume or a snapshot of this pool is.
+// Handle returns the handle of a volume or a snapshot of this pool.
 func (o *Objects) Handle(id ID) Handle { return Handle{Node: o.node, Pool: o.label, ID: id} }
 
 // Describe returns the name of an object for messages.
@@ -56,7 +55,7 @@ func (o *Objects) Describe(ref Ref) string {
 	return "volume " + o.Handle(ref.ID).String()
 }
 
-// Free returns how many bytes of new volumes fit. Never negative.
+// Free returns the available space for new volumes in bytes. It is never negative.
 func (o *Objects) Free(ctx context.Context) (int64, error) {
 	u, err := o.calls.Usage(ctx)
 	return u.Free, err
@@ -70,7 +69,7 @@ func (o *Objects) ListSnapshots(ctx context.Context) ([]Entry, error) {
 	return o.calls.List(ctx, Snapshots)
 }
 
-// Get returns the entry of a volume. fault.NotFound when there is neither a record nor its data.
+// Get returns the entry of a volume; fault.NotFound if there is neither its record nor its data.
 func (o *Objects) Get(ctx context.Context, id ID) (Entry, error) {
 	return o.calls.Get(ctx, VolumeRef(id))
 }
@@ -80,15 +79,15 @@ func (o *Objects) GetSnapshot(ctx context.Context, id ID) (Entry, error) {
 	return o.calls.Get(ctx, SnapshotRef(id))
 }
 
-// Delete removes the volume with exactly this id, also if its record or its image is missing.
-// fault.NotFound when there is neither, fault.Precondition when it is in use, or damaged so
-// that an operator has to decide. fault.Uncertain when the disk failed in the middle; a repeated call continues. A logical volume without a record is left to the operator.
+// Delete deletes the volume with exactly this id, even if its record or its image is missing. fault.NotFound if both are,
+// fault.Precondition if it is in use, or if it is damaged or a logical volume without a record, which an operator has to decide.
+// fault.Uncertain if the disk failed during the delete; a repeated call continues it.
 func (o *Objects) Delete(ctx context.Context, id ID) error {
 	return o.calls.Delete(ctx, VolumeRef(id), false)
 }
 
-// Remove is Delete for an operator: it removes damaged volumes too. It refuses a volume in use, a record
-// of a newer version, and an image that is not a regular file.
+// Remove is Delete for an operator: it deletes damaged volumes too. It refuses a volume in use, a record of a newer version, and an
+// image that is not a regular file.
 func (o *Objects) Remove(ctx context.Context, id ID) error {
 	return o.calls.Delete(ctx, VolumeRef(id), true)
 }
@@ -103,7 +102,8 @@ func (o *Objects) RemoveSnapshot(ctx context.Context, id ID) error {
 	return o.calls.Delete(ctx, SnapshotRef(id), true)
 }
 
-// FindByName returns the volume that was created under this name, and waits while it is made to read as zeros. fault.NotFound when there is none, fault.Precondition when there is only its record.
+// FindByName returns the volume with this name, and waits while it is being zeroed. fault.NotFound if there is none,
+// fault.Precondition if there is only its record.
 func (o *Objects) FindByName(ctx context.Context, name string) (Entry, error) {
 	return o.find(ctx, Volumes, name)
 }
@@ -161,7 +161,7 @@ func (o *Objects) Refuse(e Entry) error {
 		o.Describe(e.Ref()), e.Kind, e.Problem, fault.VolumeDamaged)
 }
 
-// CheckFree refuses a name that an object in the same folder has.
+// CheckFree refuses a name that another volume, or another snapshot, has.
 func (o *Objects) CheckFree(entries []Entry, in Folder, name string) error {
 	for _, e := range Named(entries, name) {
 		if e.Ref().Folder == in {
@@ -171,7 +171,7 @@ func (o *Objects) CheckFree(entries []Entry, in Folder, name string) error {
 	return nil
 }
 
-// NoCopies refuses a snapshot, or a volume with a source, in a pool that has neither.
+// NoCopies returns the refusal of a snapshot, or of a volume with a source, in a pool that supports neither.
 func (o *Objects) NoCopies(r Record, why string) error {
 	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on an xfs, or a backup of the files: %w",
 		strings.TrimSuffix(string(r.Ref().Folder), "s"), r.Name, o.location, why, fault.NoCopies)

@@ -1,6 +1,6 @@
-// Package pool is what the pools of one node have in common, whatever keeps their volumes: the ids and records of volumes and
-// snapshots, requests, the lock. Package files keeps volumes as files of a filesystem, package lvm as logical volumes of a volume
-// group, and package pools opens the pools of a node and finds a volume in them.
+// Package pool has the types that all pools of a node share: ids and records of volumes and snapshots, requests, the lock. Package
+// files stores volumes as files of a filesystem, package lvm as logical volumes of a volume group, and package pools opens the
+// pools of a node and finds volumes in them.
 package pool
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	// Node is the name of the node that the pool belongs to. A pool of another node is refused.
 	// Empty only with MustExist: whatever node pool.json names.
 	Node string
-	// MustExist refuses a filesystem without a pool instead of creating one. In a pools.Set the pool is missing where it is ErrNotHere.
+	// MustExist refuses a filesystem without a pool instead of creating one. In a pools.Set a pool that is ErrNotHere then counts as missing.
 	MustExist bool
 	// MountTable is the kernel's; empty means host.MountTable.
 	MountTable string
@@ -49,10 +49,10 @@ type Config struct {
 	Progress func(Progress)
 }
 
-// Group returns the volume group of a Config, and whether it is that of one.
+// Group returns the volume group of a Config; false if the pool is a filesystem.
 func (c Config) Group() (name string, ok bool) { return strings.CutPrefix(c.Dir, "lvm:") }
 
-// CheckNode refuses a configuration without a node, which a pool that exists names itself.
+// CheckNode refuses a Config without a valid node. With MustExist the node may be empty, because the pool has stored it.
 func (c Config) CheckNode() error {
 	if c.Node == "" && c.MustExist {
 		return nil
@@ -60,7 +60,7 @@ func (c Config) CheckNode() error {
 	return CheckNode(c.Node)
 }
 
-// CheckOwnName refuses a pool that was made under another name: the ids of its volumes have that one.
+// CheckOwnName refuses a pool that was made with another name, which the ids of its volumes contain.
 func (c Config) CheckOwnName(has string) error {
 	if want := c.OwnName(); want != "" && want != has {
 		return fmt.Errorf("its name is %q, not %q; mount the right disk, or call it %s in --local-pool: %w", has, want, has, fault.PoolUnusable)
@@ -68,7 +68,7 @@ func (c Config) CheckOwnName(has string) error {
 	return nil
 }
 
-// OwnName returns the name that the pool has to have, or nothing if that is any.
+// OwnName returns the required name of the pool; "" means any.
 func (c Config) OwnName() string {
 	if c.MustExist {
 		return c.Name
@@ -80,25 +80,25 @@ func (c Config) OwnName() string {
 type LVM interface {
 	// Run runs a command, without a time limit, and returns its output. The volume group is that of --devicesfile.
 	Run(args ...string) ([]byte, error)
-	// Open opens the device of a logical volume exclusively, by its path below /dev and the UUID that the kernel has for it.
-	// fault.Busy while another program has it open so.
+	// Open opens the device of a logical volume exclusively, by its path below /dev, and checks its UUID in the kernel. fault.Busy
+	// while another program has it open exclusively.
 	Open(path, uuid string) (ZeroedDevice, error)
-	// Clear drops the table that a command has loaded for a device and not made live. The device is named as the kernel names it.
+	// Clear drops the inactive table of a device, by the kernel's name of the device.
 	Clear(device string) error
 }
 
-// ZeroedDevice is a block device on which zeros are written: Zero makes a range read as zeros, durably.
+// ZeroedDevice is an open block device. Zero makes a range of it read as zeros, durably.
 type ZeroedDevice = interface {
 	io.Closer
 	Zero(from, length int64) error
 }
 
-// Progress is how far the writing of zeros to a volume has come.
+// Progress is the progress of the zeroing of a volume.
 type Progress struct {
-	// Target names the volume as messages do.
+	// Target is the name of the logical volume.
 	Target      string
 	Done, Total int64
-	// Ended is set in the last report only; Err is the outcome.
+	// Ended is set in the last report, which has the outcome in Err.
 	Ended bool
 	Err   error
 }

@@ -55,7 +55,7 @@ func (r Record) Tag(name string) string {
 	return ""
 }
 
-// maxNameLen bounds a name far above what CSI allows.
+// maxNameLen is far above the limit of CSI.
 const maxNameLen = 1024
 
 // CheckObjectName refuses what cannot be the name of a volume or a snapshot.
@@ -72,7 +72,7 @@ func CheckObjectName(name string) error {
 	return nil
 }
 
-// Ref returns what the record is of.
+// Ref identifies the record's volume or snapshot.
 func (r Record) Ref() Ref {
 	if r.Volume != "" {
 		return SnapshotRef(r.ID)
@@ -80,7 +80,7 @@ func (r Record) Ref() Ref {
 	return VolumeRef(r.ID)
 }
 
-// SourceOf returns what a volume was copied from.
+// SourceOf returns the source of a volume.
 func (r Record) SourceOf() From {
 	switch ref, _ := ParseSource(r.Source); ref.Folder {
 	case Volumes:

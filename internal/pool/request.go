@@ -13,7 +13,7 @@ type From struct {
 	Volume, Snapshot ID
 }
 
-// Ref returns what the content is copied from.
+// Ref identifies the source.
 func (f From) Ref() Ref {
 	if f.Snapshot != "" {
 		return SnapshotRef(f.Snapshot)
@@ -27,9 +27,9 @@ type NewVolume struct {
 	Name string
 	// Size is rounded up to SizeStep, in a volume group to whole extents.
 	Size int64
-	// Limit is what the rounded size may be; 0: any.
+	// Limit is the maximum of the rounded size; 0: none.
 	Limit int64
-	// From is what the content is copied from. The size may be larger than the source's.
+	// From is the source of the content. The size may be larger than the source's.
 	From From
 	Tags []Pair
 }
@@ -48,7 +48,7 @@ func (v NewVolume) Record() (Record, error) {
 	return Record{ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: Now(), Tags: v.Tags}, nil
 }
 
-// Now is the time as records have it.
+// Now returns the time with the precision of records.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
 // NewSnapshot is a request for a snapshot of a volume.
@@ -67,7 +67,7 @@ func (req NewSnapshot) Record() (Record, error) {
 	return Record{ID: NewID(), Name: req.Name, State: Creating, Created: Now(), Volume: req.Volume, Tags: req.Tags}, nil
 }
 
-// RoundUp makes a size a multiple of SizeStep and refuses one outside the bounds.
+// RoundUp rounds a size up to a multiple of SizeStep and refuses one outside the bounds.
 func RoundUp(size int64) (int64, error) {
 	if size < SmallestVolume || size > LargestVolume {
 		return 0, fmt.Errorf("size %d is not between %d and %d: %w", size, SmallestVolume, LargestVolume, fault.OutOfRange)

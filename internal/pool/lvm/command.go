@@ -23,16 +23,16 @@ import (
 // nodeLVM is the LVM of this machine.
 type nodeLVM struct{}
 
-// lvmSettings are those of every command. Nothing of a change is archived in the node's /etc/lvm: with thousands of volumes
-// a day that fills its disk. No monitor is started. A disk that is missing or has another name now is not looked for among all
-// others, on which a pod may have written its identity. What a growth frees for a moment is not discarded: a disk need not
-// read as zeros afterwards. The reports are as the node's lvm.conf cannot change them.
+// lvmSettings are the settings of every command. LVM archives nothing in the node's /etc/lvm, which thousands of volumes a day would
+// fill, and starts no monitor. It does not search other disks for one that is missing or has another name, because a pod may have
+// written its identity to its own disk. It does not discard extents that a growth frees for a moment, because a disk may return
+// other bytes than zeros afterwards. The format of reports does not depend on the node's lvm.conf.
 const lvmSettings = `activation{monitoring=0} backup{archive=0} ` +
 	`devices{search_for_devnames="none" device_ids_refresh=0 issue_discards=0} report{binary_values_as_numeric=0 list_item_separator=","}`
 
-// Run runs the program lvm. The command is in a session of its own and no context ends it: one that is killed between the
-// suspension of a device and its resumption stops all I/O of that volume until the next call resumes it. Device nodes are
-// made by the command itself, because in a container it cannot wait for the node's udev.
+// Run runs lvm in a session of its own, and no context ends it: a command that is killed while a device is suspended blocks all I/O
+// of that volume until the next call resumes it. The command makes device nodes itself, because in a container it cannot wait for
+// the node's udev.
 func (nodeLVM) Run(args ...string) ([]byte, error) {
 	return runLVM("lvm", append(args, "--config", lvmSettings)...)
 }
@@ -60,7 +60,7 @@ func runLVM(program string, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// Open opens the device. The kernel lets one program at a time have it exclusively, and lets it go with that program.
+// Open opens the device exclusively, which the kernel allows to one program at a time.
 func (nodeLVM) Open(path, uuid string) (pool.ZeroedDevice, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -87,8 +87,8 @@ func (nodeLVM) Open(path, uuid string) (pool.ZeroedDevice, error) {
 
 type zeroedFile struct{ *os.File }
 
-// Zero asks the device to do it. Where it has no command for that the kernel writes the zeros (block/fops.c,
-// blkdev_fallocate: the same as BLKZEROOUT).
+// Zero lets the device write the zeros, or the kernel if the device has no command for that (block/fops.c, blkdev_fallocate: the same
+// as BLKZEROOUT).
 func (f zeroedFile) Zero(from, length int64) error {
 	err := pool.RetryEINTR(func() error {
 		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, from, length)
@@ -116,8 +116,7 @@ type volumeGroup struct {
 
 const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_free_count,vg_missing_pv_count,vg_mda_free"
 
-// logicalVolume is what lvs reports. What does not apply to a volume is empty, and what is said of a device that is not there
-// is "unknown".
+// logicalVolume is what lvs reports. A field that does not apply is empty; one about a missing device is "unknown".
 type logicalVolume struct {
 	Name      string `json:"lv_name"`
 	ID        string `json:"lv_uuid"`
@@ -130,7 +129,7 @@ type logicalVolume struct {
 	Suspended string `json:"lv_suspended"`
 	Loaded    string `json:"lv_inactive_table"`
 	Health    string `json:"lv_health_status"`
-	// broken: a killed command has left the device in the middle of a change, and that could not be mended.
+	// broken is why mend failed on a device that a killed command has left in the middle of a change.
 	broken error
 }
 
@@ -140,8 +139,7 @@ func (v logicalVolume) tags() []string { return strings.Split(v.Tags, ",") }
 
 func (v logicalVolume) has(tag string) bool { return slices.Contains(v.tags(), tag) }
 
-// checkAlone refuses a volume that an operator has made something else of, such as the origin of a snapshot, which LVM would remove
-// with it.
+// checkAlone refuses a volume that an operator has changed, such as the origin of a snapshot: LVM would remove the snapshot with it.
 func (v logicalVolume) checkAlone() error {
 	if v.Layout == "linear" && v.Role == "public" {
 		return nil
@@ -149,15 +147,15 @@ func (v logicalVolume) checkAlone() error {
 	return fmt.Errorf("LVM calls its logical volume %s %s: it was changed by hand; undo that first: %w", v.Layout, v.Role, fault.VolumeInUse)
 }
 
-// beingChanged: a command that changes the device is under way, or was killed.
+// beingChanged reports whether a command is changing the device, or was killed while it did.
 func (v logicalVolume) beingChanged() bool {
 	return v.Suspended == "suspended" || v.Loaded == "inactive table present"
 }
 
-// creating: the volume has not been handed out, or the part has not been added to its volume.
+// creating reports whether the id of the volume was not returned yet, or the growth was not added to its volume.
 func (v logicalVolume) creating() bool { return v.has(creatingTag) }
 
-// beingZeroed: a program writes zeros to it now.
+// beingZeroed reports whether a program is writing zeros to it.
 func (v logicalVolume) beingZeroed() bool { return v.creating() && v.Open == "open" }
 
 // zeroed returns how many bytes are known to be zeros.
@@ -173,7 +171,7 @@ func (v logicalVolume) zeroed() int64 {
 	return 0
 }
 
-// report runs a command that reports rows under a key.
+// report runs a command and returns the rows of its report with this key.
 func report[T any](p *Pool, key, verb string, args ...string) ([]T, error) {
 	out, err := p.run(verb, append(args, "--reportformat", "json", "--units", "b", "--nosuffix")...)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package lvm keeps the volumes of one node as linear logical volumes in a volume group of LVM. Volumes share nothing but the group's metadata,
-// which LVM replaces atomically.
+// Package lvm keeps the volumes of one node as linear logical volumes in a volume group of LVM. Volumes share nothing but the
+// group's metadata, which LVM replaces atomically.
 //
 //	volume group                tags cloudblock-node=NODE and cloudblock-pool=NAME: which node the pool belongs to, and its name
 //	cloudblock-<32 hex>         a volume
@@ -10,11 +10,11 @@
 //	                            cloudblock-blank=BYTES: nothing was written to it since, and it has not grown
 //
 // LVM makes a logical volume with its tags in one change and removes it in one, so there is no volume without a name.
-// The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at its
-// first stage, and LVM itself never does, because the volume has the flag for that.
+// The size is that of the logical volume. A volume is in use as long as it is active: the node program activates it at the first
+// stage, and LVM never does by itself, because the volume has the flag to skip that.
 //
-// Every command is limited to the disks of a devices file that belongs to the pool, which an operator makes. What others write
-// on other disks of the node, with whatever name and identity, is never read.
+// An operator makes a devices file for the pool, and every command is limited to its disks. LVM never reads other disks of the node,
+// on which pods may have written any name and identity.
 package lvm
 
 import (
@@ -64,13 +64,13 @@ type Pool struct {
 	observing  chan struct{} // has a place for one observe
 
 	progress func(pool.Progress)
-	// Close ends the zeroing of this process, which are jobs.
+	// jobs are the zeroing goroutines of this process. Close stops them.
 	zeroing     context.Context
 	stopZeroing context.CancelFunc
 	jobs        sync.WaitGroup
 }
 
-// groupState is what a volume group holds at one moment.
+// groupState is one reading of a volume group.
 type groupState struct {
 	volumeGroup
 	volumes []logicalVolume
@@ -78,8 +78,8 @@ type groupState struct {
 
 var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
 
-// Open opens the pool VG. It changes nothing but the tags that say which node the pool belongs to and what its name is.
-// fault.PoolUnusable if it is missing or not usable, which without a devices file is ErrNotHere too.
+// Open opens the pool of a volume group. It changes nothing but the tags with the pool's node and name. fault.PoolUnusable if the
+// group is missing or not usable; without a devices file the error is ErrNotHere too.
 func Open(ctx context.Context, cfg pool.Config) (*Pool, error) {
 	p, err := newPool(cfg)
 	if err != nil {
@@ -114,7 +114,7 @@ func newPool(cfg pool.Config) (*Pool, error) {
 	return p, nil
 }
 
-// load identifies the pool.
+// load reads the pool's node and name, and stores them in a new pool.
 func (p *Pool) load(cfg pool.Config) error {
 	if err := p.checkDevices(); err != nil {
 		return err
@@ -141,10 +141,10 @@ func (p *Pool) load(cfg pool.Config) error {
 	return nil
 }
 
-// plain is a UUID of LVM as the kernel has it.
+// plain returns a UUID of LVM in the kernel's form.
 func plain(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
 
-// checkDevices refuses a pool without a devices file: without one LVM would read every disk of the node, also those that pods
+// checkDevices refuses a pool without a devices file, because LVM would then read every disk of the node, including those that pods
 // write to.
 func (p *Pool) checkDevices() error {
 	file := filepath.Join(p.devicesDir, p.devices)
@@ -169,10 +169,10 @@ func (p *Pool) change(verb string, args ...string) error {
 	return err
 }
 
-// target is a logical volume as commands name it.
+// target returns the name of a logical volume for commands.
 func (p *Pool) target(name string) string { return p.group + "/" + name }
 
-// tag returns what follows this in a tag of the group, or nothing.
+// tag returns the rest of the group's tag with this prefix, or "".
 func (s groupState) tag(prefix string) string {
 	for tag := range strings.SplitSeq(s.Tags, ",") {
 		if value, found := strings.CutPrefix(tag, prefix); found {
@@ -199,7 +199,7 @@ func (p *Pool) checkOwner(node, name string, cfg pool.Config) error {
 	return nil
 }
 
-// read reads the state of the pool. fault.PoolUnusable if it is not the one that was opened.
+// read reads the volume group. fault.PoolUnusable if it is not the one that was opened.
 func (p *Pool) read() (groupState, error) {
 	fail := func(err error) (groupState, error) { return groupState{}, fmt.Errorf("pool %s: %w", p.Location(), err) }
 	groups, err := report[volumeGroup](p, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
@@ -223,8 +223,8 @@ func (p *Pool) read() (groupState, error) {
 	return s, nil
 }
 
-// locked runs f under the pool's lock. When the context ends, f goes on and keeps the lock: a command of LVM is
-// never interrupted. Then the error is fault.Uncertain.
+// locked runs f under the pool's lock. When the context ends it returns fault.Uncertain; f runs to its end and keeps the lock until
+// then, because a command of LVM is never interrupted.
 func locked[T any](ctx context.Context, p *Pool, f func() (T, error)) (T, error) {
 	unlock, err := p.lock.Acquire(ctx)
 	if err != nil {
@@ -234,8 +234,8 @@ func locked[T any](ctx context.Context, p *Pool, f func() (T, error)) (T, error)
 	return finish(ctx, p, unlock, f)
 }
 
-// observe reads the state without the lock. Where a disk that LVM reads hangs, one vgs hangs with it, however many calls ask,
-// and none of them waits for longer than its context.
+// observe reads the volume group without the lock. If a disk hangs, only one vgs hangs, however many calls observe, and each call waits
+// no longer than its context.
 func (p *Pool) observe(ctx context.Context) (groupState, error) {
 	select {
 	case p.observing <- struct{}{}:
@@ -245,7 +245,7 @@ func (p *Pool) observe(ctx context.Context) (groupState, error) {
 	}
 }
 
-// finish runs f, and release after it, to their end, and waits for that as long as ctx lasts.
+// finish runs f and then release to their end, and waits for them as long as ctx lasts.
 func finish[T any](ctx context.Context, p *Pool, release func(), f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -270,7 +270,7 @@ func (p *Pool) unfinished(ctx context.Context) error {
 	return fmt.Errorf("pool %s: a command of LVM is still running: %w: %w", p.Location(), fault.Uncertain, ctx.Err())
 }
 
-// within is locked with the state of the pool, in which no device is left as a command that was killed has left it.
+// within is locked with a reading of the volume group, after mend.
 func within[T any](ctx context.Context, p *Pool, f func(s groupState) (T, error)) (T, error) {
 	return locked(ctx, p, func() (T, error) {
 		s, err := p.read()
@@ -283,11 +283,11 @@ func within[T any](ctx context.Context, p *Pool, f func(s groupState) (T, error)
 	})
 }
 
-// mend ends what killed commands have left half done with devices. LVM loads a device's new table and suspends it, commits the
-// group's metadata, and makes the table live. A device that stays suspended lets everything that reads or writes it wait for
-// ever. A table that stays loaded may be of a growth that was never committed, with extents that another volume gets, and
-// LVM's own refresh would make it live: it is dropped, and then the device gets what the metadata say. The caller holds the
-// pool's lock, and LVM's own lock makes lvs wait for the command of an operator.
+// mend repairs devices that killed commands have left in the middle of a change. LVM loads a device's new table and suspends the
+// device, commits the group's metadata, and makes the table live. All I/O of a suspended device blocks for ever. A loaded table may
+// be that of a growth that was never committed, with extents that another volume gets later, and LVM's own refresh would make it
+// live. So mend drops the table and then refreshes the device from the metadata. The caller holds the pool's lock; LVM's own lock
+// makes lvs wait for the command of an operator.
 func (p *Pool) mend(s groupState) {
 	for i := range s.volumes {
 		v := &s.volumes[i]
@@ -300,8 +300,7 @@ func (p *Pool) mend(s groupState) {
 	}
 }
 
-// Close ends the zeroing of this process, and waits for it and for running commands of LVM, which have the lock. Another
-// call continues what is not zeroed.
+// Close stops the zeroing of this process, and waits for it and for running commands of LVM. Another process continues the zeroing.
 func (p *Pool) Close(ctx context.Context) error {
 	p.stopZeroing()
 	ended := make(chan struct{})
@@ -321,7 +320,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	return err
 }
 
-// Dir returns the folder with the pool's lock, which has nothing that outlives a reboot.
+// Dir returns the folder with the pool's lock. A reboot may empty it.
 func (p *Pool) Dir() string { return p.dir }
 
 // SnapshotsBy returns NoSnapshots.

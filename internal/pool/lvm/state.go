@@ -11,11 +11,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// metadataReserve is how much of the group's metadata area stays free: a volume with its tags takes some 1 KiB, and at the
-// most what maxGroupRecord allows; growths and tags of the volumes that are there need the rest.
+// metadataReserve is how much of the group's metadata area is kept free for growths and tags of existing volumes. A volume with its
+// tags takes about 1 KiB, at the maximum maxGroupRecord.
 const metadataReserve = 64 << 10
 
-// Usage returns what the pool holds. Free is in whole extents, and 0 where LVM would refuse a volume more.
+// Usage returns the usage of the pool. Free is in whole extents, and 0 if LVM would refuse another volume.
 func (p *Pool) Usage(ctx context.Context) (pool.Usage, error) {
 	return within(ctx, p, func(s groupState) (pool.Usage, error) {
 		u := pool.Usage{Size: s.Extents * s.Extent, Free: s.FreeExtents * s.Extent, Entries: s.entries()}
@@ -26,7 +26,7 @@ func (p *Pool) Usage(ctx context.Context) (pool.Usage, error) {
 	})
 }
 
-// full refuses one more volume where the group has no room for its description.
+// full refuses another volume if the group's metadata area has too little space for it.
 func (p *Pool) full(s groupState) error {
 	if s.FreeMetadata >= metadataReserve {
 		return nil
@@ -69,7 +69,7 @@ func (p *Pool) entry(s groupState, ref pool.Ref) (pool.Entry, error) {
 	return pool.Entry{}, fmt.Errorf("%s: %w", p.Describe(ref), fault.NotFound)
 }
 
-// whole is entry for what can be used.
+// whole returns the entry of a volume and refuses one that is not Whole.
 func (p *Pool) whole(s groupState, id pool.ID) (pool.Entry, error) {
 	e, err := p.entry(s, pool.VolumeRef(id))
 	if err == nil && e.Kind != pool.Whole {
@@ -135,7 +135,7 @@ func (p *Pool) InUse(ctx context.Context, e pool.Entry) (string, error) {
 
 func (p *Pool) device(v logicalVolume) string { return "/dev/" + p.target(v.Name) }
 
-// NeverWritten reports whether nothing was written to a volume since all of it was made to read as zeros.
+// NeverWritten reports whether nothing was written to a volume since it was zeroed.
 func (p *Pool) NeverWritten(ctx context.Context, id pool.ID) (bool, error) {
 	return within(ctx, p, func(s groupState) (bool, error) {
 		v := s.find(VolumeName(id))
@@ -143,12 +143,12 @@ func (p *Pool) NeverWritten(ctx context.Context, id pool.ID) (bool, error) {
 	})
 }
 
-// kernelName returns the name that the kernel has for the device of a logical volume.
+// kernelName returns the kernel's name of a logical volume's device.
 func (p *Pool) kernelName(v logicalVolume) string {
 	return strings.ReplaceAll(p.group, "-", "--") + "-" + strings.ReplaceAll(v.Name, "-", "--")
 }
 
-// kernelUUID returns the UUID that the kernel has for a logical volume: those of its volume group and its own, of 32 characters.
+// kernelUUID returns the kernel's UUID of a logical volume: the UUID of its volume group and its own, of 32 characters each.
 func (p *Pool) kernelUUID(v logicalVolume) string { return "LVM-" + p.uuid + plain(v.ID) }
 
 // IsDevice reports whether a device-mapper device with this name and UUID is that of a volume of the pool.
@@ -156,8 +156,8 @@ func (p *Pool) IsDevice(id pool.ID, name, uuid string) bool {
 	return MayBeDevice(id, name, uuid) && strings.HasPrefix(uuid, "LVM-"+p.uuid)
 }
 
-// MayBeDevice is IsDevice for whatever pool. The name ends with the 128 random bits of the id, in which LVM doubles each
-// hyphen. Longer UUIDs are those of parts of volumes.
+// MayBeDevice is IsDevice for any pool. The name ends with the 128 random bits of the id, in which LVM doubles each hyphen. Longer
+// UUIDs belong to parts of volumes.
 func MayBeDevice(id pool.ID, name, uuid string) bool {
 	return strings.HasSuffix(name, "-"+strings.ReplaceAll(VolumeName(id), "-", "--")) &&
 		strings.HasPrefix(uuid, "LVM-") && len(uuid) == len("LVM-")+2*32

@@ -11,9 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// Create makes a volume, without copies. It returns when all of the volume reads as zeros. When the context ends first, the
-// zeroing goes on: fault.Uncertain, and FindByName waits for it. A create whose process was killed is continued by the next
-// one for the name.
+// Create makes a volume and returns when all of it reads as zeros. When the context ends before that, it returns fault.Uncertain, the
+// zeroing goes on, and FindByName waits for it. The next Create for the name continues a create whose process was killed.
 func (p *Pool) Create(ctx context.Context, v pool.NewVolume) (pool.Record, error) {
 	r, err := v.Record()
 	if err != nil {
@@ -44,7 +43,7 @@ func (p *Pool) Create(ctx context.Context, v pool.NewVolume) (pool.Record, error
 	return r, nil
 }
 
-// allot returns the logical volume of a record, which becomes that of an interrupted create if that left one of the size.
+// allot makes the logical volume of a record, or takes over that of an interrupted create for the name if it has the size.
 func (p *Pool) allot(s groupState, r *pool.Record) (logicalVolume, error) {
 	entries := s.entries()
 	for _, e := range pool.Named(entries, r.Name) {
@@ -83,8 +82,7 @@ func (p *Pool) allot(s groupState, r *pool.Record) (logicalVolume, error) {
 	return p.made(VolumeName(r.ID))
 }
 
-// makeLV makes a logical volume with its tags. It is not active, LVM does not activate it by itself, and does not look at what
-// its extents had before.
+// makeLV makes a logical volume with its tags. LVM does not activate it, now or later, and does not read or wipe its extents.
 func (p *Pool) makeLV(name string, size int64, tags ...string) error {
 	args := []string{"-y", "-an", "-ky", "-Wn", "-Zn", "--type", "linear", "--alloc", "normal", "-n", name, "-L", bytesArg(size), "--addtag", creatingTag}
 	for _, tag := range tags {
@@ -93,7 +91,7 @@ func (p *Pool) makeLV(name string, size int64, tags ...string) error {
 	return p.change("lvcreate", append(args, p.group)...)
 }
 
-// made returns a logical volume that was made.
+// made reads a logical volume that was just made.
 func (p *Pool) made(name string) (logicalVolume, error) {
 	s, err := p.read()
 	if err != nil {
@@ -149,8 +147,7 @@ func (p *Pool) delete(ctx context.Context, ref pool.Ref, damagedToo bool) error 
 	return err
 }
 
-// Activate makes the device of a volume. It is in use until Deactivate. A device that is there gets the size that the
-// volume has.
+// Activate makes the device of a volume, which is in use until Deactivate. It updates the size of an existing device.
 func (p *Pool) Activate(ctx context.Context, id pool.ID) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		e, err := p.whole(s, id)
@@ -187,7 +184,7 @@ func (p *Pool) Deactivate(ctx context.Context, id pool.ID) error {
 	return err
 }
 
-// MarkWritten notes that a volume is about to be written: from then on NeverWritten is false.
+// MarkWritten records that a volume is about to be written. From then on NeverWritten is false.
 func (p *Pool) MarkWritten(ctx context.Context, id pool.ID) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		e, err := p.whole(s, id)

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// zeroStep is how much is zeroed between two checks of whether the program ends.
+	// zeroStep is how many bytes are zeroed between two checks for the end of the program.
 	zeroStep int64 = 256 << 20
-	// notePause is the time between two notes of the progress in LVM's metadata. A killed process repeats what came after.
+	// notePause is the time between two records of the progress in LVM's metadata. After a kill the zeroing goes on from the last.
 	notePause = 30 * time.Second
 	// progressPause is the time between two reports of progress.
 	progressPause = 5 * time.Second
@@ -25,9 +25,8 @@ const (
 
 func bytesOf(n int64) string { return strconv.FormatInt(n, 10) }
 
-// zeroJob makes a logical volume read as zeros. It goes on when the call that started it ends, and stops with the process.
-// Meanwhile it has the device open exclusively, which lvs shows: one with the tag for creating that is not open was left by a
-// process that has ended.
+// zeroJob zeroes a logical volume. It continues after the call that started it, until the process ends. It has the device open
+// exclusively, which lvs shows: a volume that has creatingTag and is not open was left by a process that has ended.
 type zeroJob struct {
 	volume logicalVolume
 	done   chan struct{}
@@ -35,7 +34,8 @@ type zeroJob struct {
 	err    error // set before done is closed
 }
 
-// zero starts a job, which calls then when all reads as zeros, with the lock held and the device gone. The caller holds the lock.
+// zero starts a job. When everything reads as zeros, the job removes the device and calls then under the pool's lock. The caller holds
+// the lock.
 func (p *Pool) zero(v logicalVolume, then func(logicalVolume) error) (*zeroJob, error) {
 	if err := p.activate(v); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err)
@@ -51,7 +51,7 @@ func (p *Pool) zero(v logicalVolume, then func(logicalVolume) error) (*zeroJob, 
 		err := p.writeZeros(j, disk)
 		// Close must not cancel this: it waits for it.
 		_, ended := locked(context.WithoutCancel(p.zeroing), p, func() (struct{}, error) {
-			// Closed under the lock, so that no other call takes a job that is over for one whose process has died.
+			// Closed under the lock, so that no other call mistakes a finished job for one whose process has died.
 			var noted error
 			if err != nil {
 				noted = p.note(j)
@@ -70,7 +70,7 @@ func (p *Pool) zero(v logicalVolume, then func(logicalVolume) error) (*zeroJob, 
 	return j, nil
 }
 
-// writeZeros goes from where an earlier job came to.
+// writeZeros continues where an earlier job has stopped.
 func (p *Pool) writeZeros(j *zeroJob, disk pool.ZeroedDevice) error {
 	reported, noted := time.Now(), time.Now()
 	p.report(j, false)
@@ -97,7 +97,7 @@ func (p *Pool) writeZeros(j *zeroJob, disk pool.ZeroedDevice) error {
 	return nil
 }
 
-// note writes down how far a job has come.
+// note records the progress of a job in LVM's metadata.
 func (p *Pool) note(j *zeroJob) error {
 	at := zeroedTag + bytesOf(j.at.Load())
 	if j.volume.has(at) {
@@ -125,7 +125,7 @@ func (p *Pool) report(j *zeroJob, ended bool) {
 	}
 }
 
-// wait waits for a job. When the context ends first, the job goes on.
+// wait waits for a job. The job continues when the context ends.
 func (p *Pool) wait(ctx context.Context, j *zeroJob) error {
 	select {
 	case <-j.done:
@@ -136,10 +136,10 @@ func (p *Pool) wait(ctx context.Context, j *zeroJob) error {
 	}
 }
 
-// Grow makes a volume at least this large, in whole extents, and returns its size. It never shrinks. The space by which it
-// grows is a logical volume of its own until it reads as zeros, so that the volume's device never shows what its extents had
-// before. fault.OutOfRange when the space does not suffice; then nothing has changed. When the context ends, the zeroing goes
-// on: fault.Uncertain, and a repeat waits for it.
+// Grow makes a volume at least this large, in whole extents, and returns its size. It never shrinks. The new space is a separate
+// logical volume until it is zeroed, so the volume's device never shows the old bytes of its extents. fault.OutOfRange if the space
+// does not suffice; then nothing has changed. When the context ends it returns fault.Uncertain, the zeroing goes on, and a repeat
+// waits for it.
 func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) {
 	for {
 		var has int64
@@ -167,7 +167,7 @@ func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) 
 	}
 }
 
-// grow starts the job for what a volume lacks, or continues that of a growth that was interrupted.
+// grow starts the zeroing of the new space of a volume, or continues that of an interrupted growth.
 func (p *Pool) grow(s groupState, e pool.Entry, size int64) (*zeroJob, error) {
 	if err := s.find(e.File).checkAlone(); err != nil {
 		return nil, err
@@ -201,8 +201,8 @@ func (p *Pool) grow(s groupState, e pool.Entry, size int64) (*zeroJob, error) {
 	return p.zero(*g, func(g logicalVolume) error { return p.extend(g, e.File) })
 }
 
-// extend gives the extents of a growth to its volume: exactly these, which read as zeros. After a kill in between they are
-// free, and the next growth writes zeros to others.
+// extend moves the zeroed extents of a growth to its volume. After a kill in between they are free, and the next growth zeroes
+// extents again.
 func (p *Pool) extend(g logicalVolume, volume string) error {
 	type segment struct {
 		Extents string `json:"seg_pe_ranges"` // such as /dev/vda:100-199, several with spaces between them

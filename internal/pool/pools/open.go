@@ -10,7 +10,7 @@ import (
 
 var _, _ pool.Storage = (*files.Pool)(nil), (*lvm.Pool)(nil)
 
-// IsFileName reports whether a name is the Storage.FileName of this volume, whatever pool it is in.
+// IsFileName reports whether a name is the Storage.FileName of this volume in any kind of pool.
 func IsFileName(id pool.ID, name string) bool {
 	return name == id.ImageName() || name == lvm.VolumeName(id)
 }

@@ -18,9 +18,9 @@ import (
 
 // Set is the pools of one node, by their names. The id of a volume or a snapshot names its pool.
 //
-// A pool that cannot be used is missing. The others serve their volumes meanwhile. A call that concerns the missing pool opens it
-// again, or returns why it cannot be used. A pool that is ErrNotHere, and was not open in this process before, is left out: nodes
-// have the same configuration and different disks.
+// A pool that cannot be used is missing. The other pools still work. A call for a missing pool tries to open it and returns why it
+// cannot be used. A pool that is ErrNotHere and was not open in this process before does not count as missing: nodes have the same
+// configuration and different disks.
 type Set struct {
 	members map[string]*member
 	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
@@ -33,11 +33,11 @@ type member struct {
 	pool atomic.Pointer[pool.Storage] // nil until it is open
 }
 
-// leftOut tells a pool that is not here from one that is missing, by the error of its open.
+// leftOut reports, by the error of its open, whether the node does not have the pool, as opposed to a missing pool.
 func (m *member) leftOut(err error) bool { return errors.Is(err, pool.ErrNotHere) && !m.cfg.MustExist }
 
-// Open opens the pools of one node, which have different names and folders, and so different filesystems: each keeps its name
-// on its own. It fails if none can be used.
+// Open opens the pools of one node. They have different names, and so different filesystems, because each stores its name. It fails if
+// none can be used.
 func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
 	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
 	for _, cfg := range configs {
@@ -57,7 +57,7 @@ func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
 
 func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
 
-// Pools returns the pools that can be used. The error says which are missing, and why. It leaves out those that are not here.
+// Pools returns the usable pools. The error tells which pools are missing and why; it omits those that the node does not have.
 func (s *Set) Pools(ctx context.Context) (usable []pool.Storage, missing error) {
 	var errs []error
 	for _, name := range s.names() {
@@ -86,7 +86,7 @@ func (s *Set) Check(ctx context.Context) error {
 	return missing
 }
 
-// Close ends the work of this process in volume groups; see lvm.Pool.Close.
+// Close stops the work of this process in volume groups; see lvm.Pool.Close.
 func (s *Set) Close(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.Opened() {
@@ -105,8 +105,8 @@ func (s *Set) Named(ctx context.Context, name string) (pool.Storage, error) {
 	return nil, fmt.Errorf("there is no pool %s on this node, there is %s: %w", name, strings.Join(s.names(), ", "), fault.NotFound)
 }
 
-// Of returns the pool that the id of a volume or a snapshot names. fault.PoolUnusable when this node does not have the pool or
-// cannot use it: what is in it exists.
+// Of returns the pool of a handle. fault.PoolUnusable if this node does not have the pool or cannot use it, and never fault.NotFound,
+// because the volume may exist.
 func (s *Set) Of(ctx context.Context, h pool.Handle) (pool.Storage, error) {
 	if m := s.members[h.Pool]; m != nil {
 		return s.open(ctx, m)
