@@ -13,15 +13,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
-// poolHealth reports the condition of the node's pools and of their volumes.
+// poolHealth reports the health of the node's pools and of their volumes.
 type poolHealth struct {
 	pools  *pools.Set
 	node   string
 	mounts *mount.Mounter
 }
 
-// Volume returns the troubles of a volume's record and image, with the reasons and messages of the controller.
-func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Trouble, error) {
+// Volume returns the health of a volume's record and image, with the reasons and messages of the controller.
+func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Health, error) {
 	handle, err := pool.ParseHandle(volume)
 	if err != nil || handle.Node != h.node {
 		return nil, errors.Join(fmt.Errorf("volume %.200q is not on node %s: %w", volume, h.node, fault.NotFound), err)
@@ -37,30 +37,30 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Trouble,
 	const hint = "; look at it with `cloudblock-controller volumes`"
 	switch entry.Kind {
 	case pool.NoRecord:
-		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
+		return []mount.Health{{Severity: mount.Inaccessible, Reason: "RecordMissing", Message: entry.Problem + "; the data is there, put the record back to use it"}}, nil
 	case pool.NoImage:
-		return []mount.Trouble{{Severity: mount.DataLoss, Reason: "ImageMissing", Message: entry.Problem + hint}}, nil
+		return []mount.Health{{Severity: mount.DataLoss, Reason: "ImageMissing", Message: entry.Problem + hint}}, nil
 	case pool.Newer:
-		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
+		return []mount.Health{{Severity: mount.Inaccessible, Reason: "RecordNewer", Message: entry.Problem}}, nil
 	case pool.Damaged:
 		if entry.Size == 0 {
-			return []mount.Trouble{{Severity: mount.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + hint}}, nil
+			return []mount.Health{{Severity: mount.DataLoss, Reason: "ImageEmpty", Message: entry.Problem + hint}}, nil
 		}
-		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "Damaged", Message: entry.Problem + hint}}, nil
+		return []mount.Health{{Severity: mount.Inaccessible, Reason: "Damaged", Message: entry.Problem + hint}}, nil
 	}
 	return nil, nil
 }
 
-// Storage returns the troubles of the pools' disks. While a pool can be used, what is wrong with another one is a
+// Storage returns the health of the pools' disks. While a pool can be used, what is wrong with another one is a
 // degradation.
-func (h poolHealth) Storage(ctx context.Context) ([]mount.Trouble, error) {
+func (h poolHealth) Storage(ctx context.Context) ([]mount.Health, error) {
 	usable, missing := h.pools.Pools(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var found []mount.Trouble
+	var found []mount.Health
 	if missing != nil {
-		found = append(found, mount.Trouble{Severity: mount.Inaccessible, Reason: "PoolUnavailable",
+		found = append(found, mount.Health{Severity: mount.Inaccessible, Reason: "PoolUnavailable",
 			Message: strings.ReplaceAll(missing.Error(), "\n", "; ")})
 	}
 	for _, p := range usable {
@@ -78,9 +78,9 @@ func (h poolHealth) Storage(ctx context.Context) ([]mount.Trouble, error) {
 	return found, nil
 }
 
-// disk returns the troubles of the disk of one pool.
-func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Trouble, error) {
-	var found []mount.Trouble
+// disk returns the health of the disk of one pool.
+func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Health, error) {
+	var found []mount.Health
 	if _, mounted := p.(*files.Pool); mounted {
 		table, err := h.mounts.Table()
 		if err != nil {
@@ -90,7 +90,7 @@ func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Trouble, 
 		if err != nil {
 			return nil, err
 		}
-		if found, err = h.mounts.Troubles(ctx, at); err != nil {
+		if found, err = h.mounts.Health(ctx, at); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +99,7 @@ func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Trouble, 
 		return nil, err
 	}
 	if free == 0 {
-		found = append(found, mount.Trouble{Severity: mount.Degraded, Reason: "PoolFull",
+		found = append(found, mount.Health{Severity: mount.Degraded, Reason: "PoolFull",
 			Message: fmt.Sprintf("the pool in %s has no space for another volume, snapshot or growth; existing volumes keep their reservations", p.Location())})
 	}
 	return found, nil

@@ -36,7 +36,7 @@ func TestHealthOfThePool(t *testing.T) {
 	must(t, err)
 	store := named.(*files.Pool)
 	h := poolHealth{pools: pools, node: "node-a", mounts: mount.New(mount.Config{})}
-	reasons := func(found []mount.Trouble, err error) string {
+	reasons := func(found []mount.Health, err error) string {
 		t.Helper()
 		must(t, err)
 		var all []string

@@ -17,9 +17,9 @@ import (
 type nodeMetrics struct {
 	telemetry.Running
 
-	dead       prometheus.Counter
-	conditions conditions
-	log        *zap.Logger
+	dead   prometheus.Counter
+	health healthMetrics
+	log    *zap.Logger
 }
 
 func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, error) {
@@ -34,7 +34,7 @@ func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, e
 		Name: "cloudblock_operation_oldest_seconds",
 		Help: "How long the oldest change under way has run; 0 when there is none.",
 	}, func() float64 { return m.Oldest().Seconds() })
-	for _, c := range []prometheus.Collector{m.dead, oldest, &m.conditions} {
+	for _, c := range []prometheus.Collector{m.dead, oldest, &m.health} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -42,10 +42,10 @@ func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, e
 	return m, nil
 }
 
-// Condition implements node.Metrics.
-func (m *nodeMetrics) Condition(volume string, reasons []string) {
-	if m.conditions.set(volume, reasons) {
-		m.log.Warn("the condition of a volume has changed", zap.String("volume_id", volume), zap.Strings("reasons", reasons))
+// Health implements node.Metrics.
+func (m *nodeMetrics) Health(volume string, reasons []string) {
+	if m.health.set(volume, reasons) {
+		m.log.Warn("the health of a volume has changed", zap.String("volume_id", volume), zap.Strings("reasons", reasons))
 	}
 }
 
@@ -55,8 +55,8 @@ func (m *nodeMetrics) deadMount(path string) {
 	m.log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
 }
 
-// conditions are what is wrong with the volumes that are served, as of their last measurement. Healthy ones are not in it.
-type conditions struct {
+// healthMetrics has the reasons of the unhealthy volumes as of their last measurement.
+type healthMetrics struct {
 	mu      sync.Mutex
 	volumes map[string][]string
 }
@@ -64,7 +64,7 @@ type conditions struct {
 var abnormalDesc = prometheus.NewDesc("cloudblock_volume_abnormal", "Volumes with which something is wrong, by reason.", []string{"reason"}, nil)
 
 // set reports whether the reasons are others than before.
-func (c *conditions) set(volume string, reasons []string) (changed bool) {
+func (c *healthMetrics) set(volume string, reasons []string) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed = !slices.Equal(c.volumes[volume], reasons)
@@ -80,12 +80,12 @@ func (c *conditions) set(volume string, reasons []string) (changed bool) {
 }
 
 // Describe implements prometheus.Collector.
-func (c *conditions) Describe(to chan<- *prometheus.Desc) { to <- abnormalDesc }
+func (c *healthMetrics) Describe(to chan<- *prometheus.Desc) { to <- abnormalDesc }
 
 // Collect implements prometheus.Collector.
-func (c *conditions) Collect(to chan<- prometheus.Metric) {
+func (c *healthMetrics) Collect(to chan<- prometheus.Metric) {
 	count := map[string]int{}
-	for _, reason := range node.ConditionReasons() {
+	for _, reason := range node.HealthReasons() {
 		count[reason] = 0
 	}
 	c.mu.Lock()

@@ -14,7 +14,7 @@ import (
 )
 
 // What an operator counts on a node, by the real program: refused formats by their reason, unstages of volumes that are in
-// use, and the condition of the volumes that are served.
+// use, and the health of the volumes that are served.
 func TestMetricsOfANode(t *testing.T) {
 	v := stagedVolume(t, "ext4")
 	id := v.store.Handle(v.id).String()

@@ -13,7 +13,7 @@ import (
 
 // A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start,
 // so that its first increase is seen.
-func TestConditionsAreCountedByReason(t *testing.T) {
+func TestHealthIsCountedByReason(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	observed, lines := observer.New(zap.WarnLevel)
 	m, err := newMetrics(registry, zap.New(observed))
@@ -23,13 +23,13 @@ func TestConditionsAreCountedByReason(t *testing.T) {
 	const dead, gone = `cloudblock_volume_abnormal{reason="FilesystemDead"}`, `cloudblock_volume_abnormal{reason="DeviceGone"}`
 	first := metrics.Of(t, registry)
 	first.Want(t, metrics.Samples{dead: 0, gone: 0, "cloudblock_operation_oldest_seconds": 0})
-	m.Condition("a", []string{"FilesystemDead", "FilesystemDead", "FilesystemErrors"})
-	m.Condition("b", []string{"FilesystemDead"})
-	m.Condition("c", nil)
+	m.Health("a", []string{"FilesystemDead", "FilesystemDead", "FilesystemErrors"})
+	m.Health("b", []string{"FilesystemDead"})
+	m.Health("c", nil)
 	if n := lines.Len(); n != 2 {
 		t.Errorf("%d lines are logged, want one for each change: %v", n, lines.All())
 	}
-	m.Condition("b", []string{"FilesystemDead"})
+	m.Health("b", []string{"FilesystemDead"})
 	all := metrics.Of(t, registry)
 	all.Want(t, metrics.Samples{
 		dead: 2, gone: 0, `cloudblock_volume_abnormal{reason="FilesystemErrors"}`: 1,
@@ -37,8 +37,8 @@ func TestConditionsAreCountedByReason(t *testing.T) {
 	if len(all) != len(first) {
 		t.Errorf("there are %d series, at the start %d", len(all), len(first))
 	}
-	m.Condition("a", []string{"DeviceGone"})
-	m.Condition("b", nil)
+	m.Health("a", []string{"DeviceGone"})
+	m.Health("b", nil)
 	metrics.Of(t, registry).Want(t, metrics.Samples{dead: 0, gone: 1})
 	if n := lines.Len(); n != 4 {
 		t.Errorf("%d lines are logged, want one for each change: %v", n, lines.All())

@@ -117,7 +117,7 @@ func pairs(tags []cloud.Tag) []pool.Pair {
 	return out
 }
 
-// health returns the condition of an entry of the pool.
+// health returns the health of an entry of the pool.
 func health(e pool.Entry) cloud.Health {
 	const hint = "; look at it with `cloudblock-controller volumes`"
 	switch e.Kind {

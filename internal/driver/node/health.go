@@ -18,16 +18,16 @@ import (
 // Backend knows of a volume's health what only the source of its device knows, such as a pool.
 type Backend interface {
 	// Volume returns what is wrong with a volume; fault.NotFound if this node has no volume with this id.
-	Volume(ctx context.Context, id string) ([]mount.Trouble, error)
+	Volume(ctx context.Context, id string) ([]mount.Health, error)
 	// Storage returns what is wrong with the storage of all volumes: Inaccessible or Degraded.
-	Storage(ctx context.Context) ([]mount.Trouble, error)
+	Storage(ctx context.Context) ([]mount.Health, error)
 }
 
 // reasonDeviceGone is the reason of the health of a volume whose disk is gone.
 const reasonDeviceGone = "DeviceGone"
 
-// ConditionReasons are the reasons that Metrics.Condition gets.
-func ConditionReasons() []string { return append(mount.TroubleReasons(), reasonDeviceGone) }
+// HealthReasons are the reasons that Metrics.Health gets.
+func HealthReasons() []string { return append(mount.HealthReasons(), reasonDeviceGone) }
 
 // volumeHealth maps severities to the values of CSI.
 var volumeHealth = map[mount.Severity]csi.VolumeHealthErrorType{
@@ -55,7 +55,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		}
 		paths = append(paths, path)
 	}
-	found, err := s.troubles(ctx, id, paths)
+	found, err := s.healthOf(ctx, id, paths)
 	if err != nil {
 		return nil, fmt.Errorf("health of volume %s: %w", id, err)
 	}
@@ -68,8 +68,8 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: answer}, nil
 }
 
-// troubles collects what is wrong with a volume, each reason once, the worst first.
-func (s *Server) troubles(ctx context.Context, id string, paths []string) (found []mount.Trouble, err error) {
+// healthOf collects what is wrong with a volume, each reason once, the worst first.
+func (s *Server) healthOf(ctx context.Context, id string, paths []string) (found []mount.Health, err error) {
 	if s.backend != nil {
 		if found, err = s.backend.Volume(ctx, id); err != nil {
 			return nil, err
@@ -101,16 +101,16 @@ func (s *Server) troubles(ctx context.Context, id string, paths []string) (found
 		if err != nil {
 			return nil, err
 		}
-		more, err := s.troublesAt(ctx, at)
+		more, err := s.healthAt(ctx, at)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, more...)
 	}
-	slices.SortStableFunc(found, func(a, b mount.Trouble) int {
+	slices.SortStableFunc(found, func(a, b mount.Health) int {
 		return cmp.Or(-cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Reason, b.Reason))
 	})
-	return slices.CompactFunc(found, func(a, b mount.Trouble) bool {
+	return slices.CompactFunc(found, func(a, b mount.Health) bool {
 		return a.Severity == b.Severity && a.Reason == b.Reason
 	}), nil
 }
@@ -138,17 +138,17 @@ func (s *Server) stagedAt(ctx context.Context, table *mount.Table, volume string
 	return dev, "", nil
 }
 
-// troublesAt returns what is wrong at one path where the volume is, or should be, staged or published.
-func (s *Server) troublesAt(ctx context.Context, at mount.State) ([]mount.Trouble, error) {
+// healthAt returns what is wrong at one path where the volume is, or should be, staged or published.
+func (s *Server) healthAt(ctx context.Context, at mount.State) ([]mount.Health, error) {
 	switch {
 	case at.Use == mount.Dead:
-		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
+		return []mount.Health{{Severity: mount.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
 			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil
 	case at.Use == mount.Foreign:
-		return []mount.Trouble{{Severity: mount.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
+		return []mount.Health{{Severity: mount.Inaccessible, Reason: "PathInUse", Message: fmt.Sprintf(
 			"%s (%s) is mounted at %s, which is not this volume", at.Mount.Source, at.Mount.FSType, at.Path)}}, nil
 	case at.Use == mount.Ours && !at.Block:
-		return s.mounts.Troubles(ctx, at.Mount)
+		return s.mounts.Health(ctx, at.Mount)
 	}
 	return nil, nil
 }

@@ -104,7 +104,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 }
 
 // Volume and Storage make the machine a node.Backend that knows which volumes exist.
-func (m *machine) Volume(ctx context.Context, id string) ([]mount.Trouble, error) {
+func (m *machine) Volume(ctx context.Context, id string) ([]mount.Health, error) {
 	handle, err := pool.ParseHandle(id)
 	if err == nil {
 		_, err = m.pool.Get(ctx, handle.ID)
@@ -115,7 +115,7 @@ func (m *machine) Volume(ctx context.Context, id string) ([]mount.Trouble, error
 	return nil, nil
 }
 
-func (m *machine) Storage(context.Context) ([]mount.Trouble, error) { return nil, nil }
+func (m *machine) Storage(context.Context) ([]mount.Health, error) { return nil, nil }
 
 // newDir returns a folder whose mounts and loop devices are taken down after the test.
 func newDir(t *testing.T) string {

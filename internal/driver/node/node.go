@@ -55,15 +55,15 @@ type Config struct {
 type Metrics interface {
 	// Begin adds an operation on a volume that runs until end is called.
 	Begin() (end func())
-	// Condition sets the reasons of a volume's health; none: nothing is wrong, or the volume is no longer staged.
-	Condition(volume string, reasons []string)
+	// Health sets the reasons of a volume's health; none: nothing is wrong, or the volume is no longer staged.
+	Health(volume string, reasons []string)
 }
 
 // noMetrics ignores everything.
 type noMetrics struct{}
 
-func (noMetrics) Begin() (end func())        { return func() {} }
-func (noMetrics) Condition(string, []string) {}
+func (noMetrics) Begin() (end func())     { return func() {} }
+func (noMetrics) Health(string, []string) {}
 
 // Server is the Node service.
 type Server struct {

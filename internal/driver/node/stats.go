@@ -51,7 +51,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
 	st, err := mount.FilesystemStats(at.Path)
-	s.noteCondition(ctx, id, at)
+	s.noteHealth(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -61,25 +61,25 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}}, nil
 }
 
-// noteCondition sets the health of a mounted volume in the metrics.
-func (s *Server) noteCondition(ctx context.Context, id string, at mount.State) {
-	found, err := s.mounts.Troubles(ctx, at.Mount)
+// noteHealth sets the health of a mounted volume in the metrics.
+func (s *Server) noteHealth(ctx context.Context, id string, at mount.State) {
+	found, err := s.mounts.Health(ctx, at.Mount)
 	if err = errors.Join(err, ctx.Err()); err != nil {
-		driver.LogOf(ctx).Debug("the condition of the volume is not known", zap.Error(err))
+		driver.LogOf(ctx).Debug("the health of the volume is not known", zap.Error(err))
 		return
 	}
 	var reasons []string
 	for _, t := range found {
 		reasons = append(reasons, t.Reason)
 	}
-	s.metrics.Condition(id, reasons)
+	s.metrics.Health(id, reasons)
 }
 
 // noteGone sets in the metrics that a volume is mounted and its disk is gone.
 func (s *Server) noteGone(table *mount.Table, id, path string) {
 	for _, path := range []string{path, blockFile(path)} {
 		if at, err := table.At(path, 0); err == nil && at.Use == mount.Dead {
-			s.metrics.Condition(id, []string{reasonDeviceGone})
+			s.metrics.Health(id, []string{reasonDeviceGone})
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Severity is how severe a Trouble is.
+// Severity is how severe a Health is.
 type Severity int
 
 // The severities.
@@ -27,8 +27,8 @@ const (
 	DataLoss                         // data is lost or probably so
 )
 
-// Trouble is something wrong with a mounted filesystem.
-type Trouble struct {
+// Health is something wrong with a mounted filesystem.
+type Health struct {
 	Severity Severity
 	// Reason is one word in CamelCase. It is the same in all releases.
 	Reason string
@@ -36,27 +36,27 @@ type Trouble struct {
 	Message string
 }
 
-// The reasons of the troubles of a filesystem.
+// The reasons of the health of a filesystem.
 const (
 	reasonDead     = "FilesystemDead"
 	reasonReadOnly = "FilesystemReadOnly"
 	reasonErrors   = "FilesystemErrors"
 )
 
-// TroubleReasons are the reasons that Troubles gives.
-func TroubleReasons() []string {
+// HealthReasons are the reasons of Health.
+func HealthReasons() []string {
 	return []string{reasonDead, reasonReadOnly, reasonErrors}
 }
 
 // answerTime is the time limit for listing the root of a filesystem, after which it counts as dead.
 const answerTime = 5 * time.Second
 
-// Troubles returns what is wrong with a mounted filesystem, as far as that can be known without reading all of it. It writes
+// Health returns what is wrong with a mounted filesystem, as far as that can be known without reading all of it. It writes
 // nothing.
-func (m *Mounter) Troubles(ctx context.Context, at Mount) ([]Trouble, error) {
-	var found []Trouble
+func (m *Mounter) Health(ctx context.Context, at Mount) ([]Health, error) {
+	var found []Health
 	add := func(severity Severity, reason, message string, args ...any) {
-		found = append(found, Trouble{severity, reason, fmt.Sprintf(message, args...)})
+		found = append(found, Health{severity, reason, fmt.Sprintf(message, args...)})
 	}
 	if err := m.Responds(ctx, at); err != nil {
 		add(Inaccessible, reasonDead, "%v", err)
