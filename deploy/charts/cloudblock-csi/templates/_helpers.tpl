@@ -111,8 +111,7 @@ subjects:
 
 {{/* Where both programs of local mount their pools. */}}
 {{- define "cloudblock.poolMounts" -}}
-- name: pool
-  mountPath: {{ .Values.local.pool }}
+- {name: pool, mountPath: {{ .Values.local.pool }}, mountPropagation: HostToContainer}
 {{- range .Values.local.morePools }}
 {{- if not (hasPrefix "lvm:" .dir) }}
 - {name: "pool-{{ .name }}", mountPath: {{ .dir }}, mountPropagation: HostToContainer}
