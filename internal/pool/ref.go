@@ -8,6 +8,7 @@ import (
 // Folder tells volumes from snapshots, and is the name of the subfolder that a pool of files has for them.
 type Folder string
 
+// The folders.
 const (
 	Volumes   Folder = "volumes"
 	Snapshots Folder = "snapshots"

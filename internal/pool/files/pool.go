@@ -330,7 +330,7 @@ func (p *Pool) Exclusively(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// examineFiles returns the error with which a pool would be refused, as far as reading shows it. It changes nothing.
+// Examine returns the error with which a pool would be refused, as far as reading shows it. It changes nothing.
 func Examine(ctx context.Context, cfg pool.Config) error {
 	p, err := newPool(cfg)
 	if err == nil {
