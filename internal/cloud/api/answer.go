@@ -12,36 +12,36 @@ import (
 	"unicode"
 )
 
-// requestIDHeader is where a cloud names a request for its support.
+// requestIDHeader has the id of a request for the cloud's support.
 const requestIDHeader = "X-Request-Id"
 
-// maxWords bounds what is repeated of an answer, which may be a page of HTML.
+// maxWords is how much of an answer an error repeats: it may be a page of HTML.
 const maxWords = 300
 
-// Answer is what a cloud said when it refused or failed.
+// Answer is an error of the cloud.
 type Answer struct {
 	Status int
-	// Words are the cloud's, in one line, without the token.
+	// Words are the cloud's message in one line, without the token.
 	Words string
-	// RequestID is what the cloud's support asks for, if there is one.
+	// RequestID is the id for the cloud's support, if there is one.
 	RequestID string
-	// Fields are the parts of the request that the words are about, where the API names them.
+	// Fields are the fields of the request that the message is about, if the API names them.
 	Fields []string
 }
 
-// Refusal is what the body of a refusal says.
+// Refusal is the parsed body of a refusal.
 type Refusal struct {
 	Words, RequestID string
 	Fields           []string
 }
 
-// NewAnswer returns an answer in one short line. Words that hold the token, as a proxy's may that repeats the
-// request, are dropped: errors reach the claim's namespace.
+// NewAnswer returns an Answer with a short message. A message with the token, as from a proxy that repeats the request, is dropped,
+// because errors appear as events in the claim's namespace.
 func NewAnswer(status int, words, requestID, token string) *Answer {
 	return &Answer{Status: status, Words: line(words, token), RequestID: line(requestID, token)}
 }
 
-// line is a text of the cloud in one short line without the token, and without what would steer a terminal.
+// line returns a text of the cloud as one short line without the token and without control characters.
 func line(s, token string) string {
 	if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
 		return "(it repeats the request)"
@@ -50,8 +50,8 @@ func line(s, token string) string {
 	return s[:min(len(s), maxWords)]
 }
 
-// answerOf reads a refusal, and reports whether its body is in the API's form. One that is not, such as the page of a
-// proxy, is repeated as it is.
+// answerOf reads a refusal, and reports whether its body has the API's form. Another body, such as the page of a proxy, becomes the
+// message as it is.
 func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool) {
 	parse := c.Refusal
 	if parse == nil {
@@ -80,14 +80,14 @@ func message(body []byte) (Refusal, bool) {
 	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil && said.Message != ""
 }
 
-// AnswerOf returns the cloud's answer behind an error, or nil if there was none.
+// AnswerOf returns the cloud's answer in an error, or nil.
 func AnswerOf(err error) *Answer {
 	var a *Answer
 	errors.As(err, &a)
 	return a
 }
 
-// Error repeats the cloud's words and the id that its support asks for.
+// Error returns the cloud's message and the id for its support.
 func (a *Answer) Error() string {
 	text := fmt.Sprintf("the cloud answers %d %q", a.Status, a.Words)
 	if a.RequestID != "" {
@@ -99,8 +99,8 @@ func (a *Answer) Error() string {
 // FromCloud marks it for package fault.
 func (a *Answer) FromCloud() {}
 
-// Refused reports whether the cloud looked at the object and said no; see package ops. What is about the
-// token, the quota or the budget is not.
+// Refused reports whether the cloud refused because of the object's state, as opposed to the token, the quota or the budget; see package
+// ops.
 func (a *Answer) Refused() bool {
 	switch a.Status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
@@ -110,11 +110,10 @@ func (a *Answer) Refused() bool {
 	}
 }
 
-// Says reports whether the words have a text, which is in lower case.
+// Says reports whether the message contains a text, which is in lower case.
 func (a *Answer) Says(text string) bool { return strings.Contains(strings.ToLower(a.Words), text) }
 
-// Number returns the number that an id is in a cloud that numbers its objects from 1, or false for an id that such a cloud
-// cannot have made.
+// Number parses an id in a cloud whose ids are numbers from 1; false for an id that such a cloud cannot have.
 func Number[T ~string](id T) (int, bool) {
 	n, err := strconv.Atoi(string(id))
 	return n, err == nil && n > 0 && strconv.Itoa(n) == string(id)

@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// The bounds of one answer, after decompression. The longest legal one is a page of 200 actions, each with its
-// region: some 600 KB. gRPC, by which the third cloud answers, has the same 4 MiB.
+// The maximum length of an answer, after decompression. The longest valid one is a page of 200 actions with their regions: about 600 KB.
+// gRPC has the same limit of 4 MiB.
 const (
 	maxBody  = 4 << 20
 	maxError = 64 << 10
 )
 
-// reading has a place for each answer that is read and decoded: 64 MiB together, in a container that has 256.
+// reading limits how many answers are read and decoded at once: 64 MiB together, in a container with 256.
 var reading = make(chan struct{}, 64<<20/maxBody)
 
-// Bounded is a transport whose answers end: reading a body beyond the bound is an error.
+// Bounded is a transport that limits the length of answers: reading a longer body is an error.
 type Bounded struct{ Base http.RoundTripper }
 
-// RoundTrip sends a request. Its answer has a place until it is closed, or the call of an SDK has returned (Through), and waits for one as
-// long as the request lasts.
+// RoundTrip sends a request. It waits for a slot of reading before the answer is read, and the answer keeps the slot until it is closed or
+// the call of an SDK has returned (Through).
 func (b Bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.Base.RoundTrip(req)
 	if err != nil {

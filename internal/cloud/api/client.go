@@ -1,5 +1,5 @@
-// Package api speaks with a cloud's API over HTTP and JSON: one request within the API budget, bounded
-// answers that are believed only when they say what they must, and the kinds of refusals.
+// Package api sends requests to a cloud's API over HTTP and JSON: one request at a time within the API budget, with answers of bounded
+// length that must have the required content, and with the kinds of refusals.
 package api
 
 import (
@@ -29,25 +29,25 @@ import (
 type Client struct {
 	// Endpoint is the API's address without a path.
 	Endpoint string
-	// Base sends; Bounded is put around it.
+	// Base is the transport; the Client wraps it in Bounded.
 	Base http.RoundTripper
-	// Token returns the API token, asked for with each request, so that a new one is used at once.
+	// Token returns the API token. It is called for each request, so that a new token is used at once.
 	Token func() (string, error)
-	// UserAgent names the program; "": Go's own.
+	// UserAgent is sent with each request; "": Go's default.
 	UserAgent string
-	// Governor has the budget of all requests.
+	// Governor is the budget of all requests.
 	Governor *budget.Governor
-	// Class returns what has the budget of some requests besides Governor. An answer is about the one that has its
-	// limit, or else about the class. Nil: the API counts all requests alike.
+	// Class returns a second budget for some requests. The rate-limit headers of an answer count for the budget that has their limit, or
+	// else for the class. Nil: there is one budget.
 	Class func(Request) *budget.Governor
-	// Route names a path without ids, for metrics.
+	// Route returns a path without ids, for metrics.
 	Route func(path string) string
-	// Throttled reports whether a 429 is the budget's, and not a rule about what was asked for.
+	// Throttled reports whether a 429 is about the budget, and not about the requested change.
 	Throttled func(Request, *http.Response, *Answer) bool
-	// Refusal reads the body of a refusal; false: it is not in the API's form. Nil: {"message":..,"request_id":..}. Where the
-	// API has codes, the words begin with the code and a colon, which Kind can then read.
+	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"message":..,"request_id":..}. If the API has
+	// codes, the message begins with the code and a colon, for Kind.
 	Refusal func(body []byte) (Refusal, bool)
-	// Kind is the API's table of answers and kinds.
+	// Kind maps answers to kinds.
 	Kind    func(*Answer) fault.Kind
 	Metrics *budget.Metrics
 	// Log gets a debug line for each request; nil: none.
@@ -56,7 +56,7 @@ type Client struct {
 
 // Request is one request.
 type Request struct {
-	// Doing begins errors, such as "read volume 1"; "": the caller says it.
+	// Doing is the prefix of errors, such as "read volume 1"; "": none.
 	Doing  string
 	Method string
 	Path   string
@@ -65,18 +65,17 @@ type Request struct {
 	Filter string
 	// Body is sent as JSON; nil: none.
 	Body any
-	// Write steers a request that changes something; nil: it only reads, with Priority.
+	// Write is set for a request that changes something; a read has a Priority.
 	Write    *ops.Write
 	Priority budget.Priority
-	// Received gets the headers of the answer; nil: they are not wanted.
+	// Received is called with the headers of the answer; may be nil.
 	Received *http.Header
-	// NoContent: only status 204 says that it was done.
+	// NoContent: only status 204 is success.
 	NoContent bool
 }
 
-// Do sends a request when the budget allows, again only where the cloud refused it for the budget, and decodes
-// the answer. An error of a read carries the answer's kind or fault.Unavailable. One of a write is
-// fault.Uncertain unless it is known that nothing was changed.
+// Do sends a request within the budget and decodes the answer. It repeats the request only if the cloud refused it because of the budget.
+// An error of a read has the answer's kind or fault.Unavailable. An error of a write is fault.Uncertain unless nothing was changed.
 func (c *Client) Do(ctx context.Context, r Request, into any) error {
 	var body []byte
 	if r.Body != nil {
@@ -113,7 +112,7 @@ func (c *Client) acquire(ctx context.Context, r Request, p budget.Priority) erro
 	return c.Governor.Acquire(ctx, p)
 }
 
-// learn takes in what an answer says, for the limit that it speaks of.
+// learn passes the rate-limit headers of an answer to their budget.
 func (c *Client) learn(r Request, rate budget.Rate) {
 	about := c.Governor
 	if c.Class != nil && (c.Class(r).Has(rate.Limit) || !c.Governor.Has(rate.Limit)) {
@@ -122,7 +121,7 @@ func (c *Client) learn(r Request, rate budget.Rate) {
 	about.Learn(rate)
 }
 
-// try sends a request once. again: the cloud refused it for the budget.
+// try sends a request once. again: the cloud refused it because of the budget.
 func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (again bool, err error) {
 	token, err := c.Token()
 	if err != nil {
@@ -138,7 +137,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	if err != nil {
 		return false, err
 	}
-	// The transport itself repeats a read whose connection has broken.
+	// The transport repeats a read itself if the connection breaks.
 	connections := 0
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		connections++
@@ -155,7 +154,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	if err != nil {
 		c.sent(ctx, r, began, "error")
 		c.learn(r, budget.Rate{})
-		// What was late at the moment of the connection may have been written.
+		// A request that was late when it got its connection may have been written.
 		if cause := context.Cause(ctx); cause != nil && (!connected || !errors.Is(cause, ops.ErrLate)) {
 			err = cause
 		}
@@ -220,11 +219,11 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 	if c.UserAgent != "" {
 		req.Header.Set("User-Agent", c.UserAgent)
 	}
-	// RoundTrip follows no redirect: the token stays at the address that it was meant for.
+	// RoundTrip follows no redirect, so the token is never sent to another address.
 	return Bounded{c.Base}.RoundTrip(req)
 }
 
-// read takes the answer to a request.
+// read reads the answer to a request.
 func (c *Client) read(resp *http.Response, r Request, token string, into any) error {
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case resp.StatusCode >= 300 || resp.StatusCode < 200:
@@ -250,7 +249,7 @@ func (c *Client) read(resp *http.Response, r Request, token string, into any) er
 	return nil
 }
 
-// explained gives the failure of a request its kind.
+// explained classifies the failure of a request.
 func (c *Client) explained(r Request, err error) error {
 	answer := AnswerOf(err)
 	var kind fault.Kind
@@ -271,7 +270,7 @@ func (c *Client) explained(r Request, err error) error {
 	return r.named(fmt.Errorf("%w: %w", kind, err))
 }
 
-// named says what an error is about, where that is known here.
+// named prefixes an error with Request.Doing.
 func (r Request) named(err error) error {
 	if r.Doing == "" {
 		return err
@@ -279,13 +278,13 @@ func (r Request) named(err error) error {
 	return fmt.Errorf("%s: %w", r.Doing, err)
 }
 
-// neverSent reports whether not even a connection was made.
+// neverSent reports whether there was no connection, so that the request was not sent.
 func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// DefaultTransport returns a transport that does not wait for ever.
+// DefaultTransport returns a transport with timeouts.
 func DefaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = ops.AnswerTimeout

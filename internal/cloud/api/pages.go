@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// maxPages and maxEntries bound a list, whatever the cloud says of its end.
+	// maxPages and maxEntries bound a list whose end never comes.
 	maxPages, maxEntries = 200, 40_000
-	// maxTries is how often two pages are read before the list counts as one that cannot be read.
+	// maxTries is how many times two pages are read before Complete returns an error.
 	maxTries = 10
 )
 
-// Pages reads a list in pages that are numbered from 1.
+// Pages is a list in pages that are numbered from 1.
 type Pages[T any] struct {
-	// Largest is the size of the largest page. Half of it is a size that the cloud takes, too.
+	// Largest is the maximum size of a page. The cloud also accepts half of it.
 	Largest int
-	// Read reads the page of a number where all have a size, and says whether it is the last. Behind the end of a list it is empty.
+	// Read reads the page with a number at a page size, and reports whether it is the last. A page after the end is empty.
 	Read func(ctx context.Context, number, size int) (page []T, last bool, err error)
 }
 
@@ -45,12 +45,11 @@ func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// Complete reads all pages of a list whose order does not change. Where a cloud numbers its pages, an entry that goes away moves all
-// behind it up by one, and one of them may move from a page that is still to be read onto one that was. So each page is of a size
-// that makes it begin before the end of what was read: while its first entry was read before, nothing was missed between. Where it was
-// not, the list is read on from further in front. It ends with a page that is shorter than asked for, because what a page says of the
-// next one may be younger than its entries. The result holds every entry that existed all the time, or is an error (failure P5); one
-// that went away meanwhile may be in it.
+// Complete reads all pages of a list with a stable order. With numbered pages, a deletion moves all later entries up by one, and one of
+// them may move from a later page to one that was read already. So Complete chooses a page size with which the next page overlaps the
+// entries that were read: if its first entry is known, none was missed in between. Otherwise it continues at an earlier page. The list
+// ends with a page that is shorter than its size; what a page tells about the next one may be newer than its entries. The result has
+// every entry that existed all the time, or is an error (failure P5); it may have entries that were deleted meanwhile.
 func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K) ([]T, error) {
 	var all []T
 	known := map[K]bool{}
@@ -87,8 +86,8 @@ func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// behind returns the page that begins before the end of the first entries of a list, with a twentieth of the largest page in common,
-// and goes as far as one can behind it.
+// behind returns the number and size of the page that overlaps the entries read so far by a twentieth of the largest page, and reaches as
+// far as possible beyond them.
 func (p Pages[T]) behind(read int) (number, size int) {
 	from, end := max(0, read-max(1, p.Largest/20)), 0
 	for s := p.Largest; s > p.Largest/2; s-- {
@@ -99,19 +98,19 @@ func (p Pages[T]) behind(read int) (number, size int) {
 	return number, size
 }
 
-// Listing is a list that callers read in parts.
+// Listing is a list that callers read page by page.
 type Listing[T any] struct {
-	// Of says in tokens which list of whose volumes it is: another one's tokens are stale.
+	// Of identifies the list in its tokens: tokens of another list are stale.
 	Of string
-	// ID is an entry's id, and Compare the order of ids.
+	// ID returns an entry's id, and Compare compares ids.
 	ID      func(T) string
 	Compare func(a, b string) int
 	// Read reads the whole list.
 	Read func(ctx context.Context) ([]T, error)
 }
 
-// Part reads the part of the list that a page asks for, in the order of the ids, and the token of the next one. A token has the last id of
-// the page before, so entries that come and go, that one included, move nothing. fault.StalePage before anything is sent.
+// Part returns one page of the list, ordered by id, and the token of the next page. A token contains the last id of the page before, so
+// creations and deletions, even of that entry, move nothing. fault.StalePage for a token of another list, before anything is sent.
 func (l Listing[T]) Part(ctx context.Context, page cloud.Page) (part []T, next string, err error) {
 	behind, _, _ := strings.Cut(page.Token, tokenMark)
 	if page.Token != l.token(behind) {
@@ -131,10 +130,10 @@ func (l Listing[T]) Part(ctx context.Context, page cloud.Page) (part []T, next s
 	return part, next, nil
 }
 
-// tokenMark stands in a token between an id and its check, and in no id.
+// tokenMark separates the id and the checksum in a token; no id contains it.
 const tokenMark = "."
 
-// token is that of the page which begins behind an id. It has a check because any number could be an id.
+// token returns the token of the page after an id. It has a checksum because any number could be an id.
 func (l Listing[T]) token(id string) string {
 	if id == "" {
 		return ""

@@ -16,38 +16,38 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Call is what is demanded of the one request that a call of an SDK makes. The first fields are the Request's.
+// Call describes the one request of an SDK's call and the required answer. The first fields are those of Request.
 type Call struct {
 	Doing     string
 	Write     *ops.Write
 	Priority  budget.Priority
 	NoContent bool
-	// Has are the keys that the answer must have, with a value that is not null, and Is values that keys must have, as JSON.
+	// Has are keys that the answer must have with a value other than null. Is are keys with their required values, as JSON.
 	Has []string
 	Is  map[string]string
-	// Empty: only the empty object says that it was done.
+	// Empty: only the empty object is success.
 	Empty bool
-	// Received is the Request's.
+	// Received is that of Request.
 	Received *http.Header
 }
 
-// errSecond is a request that an SDK makes by itself besides the one that it was called for, such as a retry or another page.
+// errSecond is the error of a second request within one Call, such as a retry or another page.
 var errSecond = errors.New("the SDK has made a second request in one call")
 
-// sending is a call under way.
+// sending is the state of a Call.
 type sending struct {
 	call Call
 
 	mu   sync.Mutex
 	sent bool
 	err  error
-	// leave gives up the place of the answer (Bounded), which the SDK decodes.
+	// leave releases the slot of the answer (Bounded), which the SDK decodes.
 	leave func()
 }
 
 type sendingKey struct{}
 
-// depart is the Write's MarkSent, whose context is not the call's, but still within it.
+// depart calls MarkSent of the Write, and keeps the Call in the context that this returns.
 func depart(ctx context.Context, w *ops.Write) (context.Context, error) {
 	s := ctx.Value(sendingKey{})
 	departed, err := w.MarkSent()
@@ -57,8 +57,8 @@ func depart(ctx context.Context, w *ops.Write) (context.Context, error) {
 	return context.WithValue(departed, sendingKey{}, s), nil
 }
 
-// Through calls an SDK whose transport is a Transport. What the SDK is given is a whole answer that is as the Call demands it, or an
-// error; and what happened to the request decides, whatever the SDK makes of it. An error has the kinds of Client.Do.
+// Through calls an SDK whose transport is a Transport. The SDK gets a complete answer with the required content, or an error. What happened
+// to the request decides about the result, not the SDK's error. An error has a kind as with Client.Do.
 func Through[T any](ctx context.Context, c Call, call func(ctx context.Context) (T, error)) (T, error) {
 	var none T
 	s := &sending{call: c, leave: func() {}}
@@ -78,7 +78,7 @@ func Through[T any](ctx context.Context, c Call, call func(ctx context.Context) 
 	return v, nil
 }
 
-// unknown is the kind where a request was answered and the answer is not understood.
+// unknown returns the kind for an answer that is not understood.
 func (c Call) unknown() fault.Kind {
 	if c.Write != nil {
 		return fault.Uncertain
@@ -86,8 +86,8 @@ func (c Call) unknown() fault.Kind {
 	return fault.Unavailable
 }
 
-// Transport sends the requests of an SDK by the Do of a Client: within the budget, with the token of the moment, to the
-// Client's Endpoint, and one in each Call. The SDK's own address and headers do not count, but for X-Filter.
+// Transport sends the requests of an SDK through Client.Do: within the budget, with the current token, to the Client's Endpoint, and one
+// in each Call. It ignores the SDK's address and headers, except for X-Filter.
 type Transport func(ctx context.Context, r Request, into any) error
 
 // RoundTrip sends one request of a Call.
@@ -137,7 +137,7 @@ func (do Transport) send(req *http.Request, s *sending) (body []byte, err error)
 	return answer, s.err
 }
 
-// check demands of an answer what the Call does.
+// check returns an error for an answer without the required content.
 func (c Call) check(answer []byte) error {
 	if c.NoContent {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// place is where a volume is, and the machine that it is wanted at or off.
+// place is the state of a volume and of the machine of an attach or a detach.
 type place struct {
 	vol     *Volume // nil: there is none
 	machine *Machine
-	// looked: the machine was read; else nothing is known of it.
+	// looked: the machine was read.
 	looked bool
 	device cloud.Device // by the answer to an attach
 }
 
-// placeOf reads a volume, and the machine where that decides.
+// placeOf reads a volume, and the machine if the decision depends on it.
 func (b *Verbs) placeOf(ctx context.Context, id cloud.VolumeID, machine cloud.NodeID, p budget.Priority, look func(v *Volume) bool) (at place, err error) {
 	at.vol, err = b.api.Volume(ctx, id, p)
 	if err == nil && at.vol != nil && (b.traits.MachineHasDisks || look(at.vol)) {
@@ -29,7 +29,7 @@ func (b *Verbs) placeOf(ctx context.Context, id cloud.VolumeID, machine cloud.No
 	return at, err
 }
 
-// Attach makes the volume a disk of the machine, and returns how the machine recognises it.
+// Attach attaches a volume to a machine, and returns how the machine identifies the disk.
 func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	switch {
 	case !b.traits.VolumeID(id):
@@ -61,7 +61,7 @@ func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return at.vol.Device, nil
 }
 
-// disk is a volume by the machine's record.
+// disk returns a volume in the machine's record.
 func (m *Machine) disk(id cloud.VolumeID) Disk {
 	if m == nil {
 		return Disk{}
@@ -69,7 +69,7 @@ func (m *Machine) disk(id cloud.VolumeID) Disk {
 	return m.Disks[id]
 }
 
-// decideAttach says what a refused attach means.
+// decideAttach decides about a refused attach; see ops.Op.Decide.
 func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal error) error {
 	v, m, word := at.vol, at.machine, b.traits.MachineWord
 	switch {
@@ -96,11 +96,11 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 	case m.Hindered != nil:
 		return fmt.Errorf("%w: %w", m.Hindered, refusal)
 	}
-	// The refusal was about a state that has changed since, or about something that the API does not show.
+	// The state has changed since the refusal, or its reason is something that the API does not show.
 	return fmt.Errorf("the %s is free, and nothing that the cloud shows of the %s is in the way now: %w: %w", b.traits.VolumeWord, word, fault.Busy, refusal)
 }
 
-// decideAttached says whether a volume that is attached where it is wanted can be used there.
+// decideAttached returns an error for a volume that is attached to the right machine and cannot be used there.
 func (b *Verbs) decideAttached(at place, refusal error) error {
 	if !b.traits.MachineHasDisks {
 		return nil
@@ -128,7 +128,7 @@ func (b *Verbs) bootDisk(refusal error) error {
 	return fmt.Errorf("it is the %s's boot disk: %w: %w", b.traits.MachineWord, fault.Precondition, refusal)
 }
 
-// Detach takes the volume off the machine, or off whatever machine ("").
+// Detach detaches a volume from a machine, or with "" from any.
 func (b *Verbs) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
 	switch {
 	case !b.traits.VolumeID(id):
@@ -141,7 +141,7 @@ func (b *Verbs) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return b.detach(ctx, id, node)
 }
 
-// detachAll takes the volume off whatever it is attached to, or is about to be.
+// detachAll detaches a volume from all machines to which it is attached or about to be.
 func (b *Verbs) detachAll(ctx context.Context, id cloud.VolumeID) error {
 	ctx, cancel := b.ops.Bounded(ctx)
 	defer cancel()
@@ -179,7 +179,7 @@ func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID
 	return err
 }
 
-// decideDetach says what the state means for a detach that is refused, or not sent yet (a Lease).
+// decideDetach decides about a detach that was refused, or with a Lease not sent yet; see ops.Op.Decide.
 func (b *Verbs) decideDetach(at place, from cloud.NodeID, settled bool, refusal error) error {
 	switch {
 	case at.vol == nil:
@@ -191,7 +191,7 @@ func (b *Verbs) decideDetach(at place, from cloud.NodeID, settled bool, refusal 
 	case !settled && b.traits.MachineHasDisks:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	case at.vol.on(from) && (!b.traits.MachineHasDisks && fault.Of(refusal) == fault.NotFound || at.looked && at.machine == nil):
-		// The machine is gone and the volume's record lags behind it (failure A11).
+		// The machine is gone, and the volume's record is stale (failure A11).
 		return fmt.Errorf("the %s still shows as attached to it; this ends by itself when the %s is gone: %w: %w",
 			b.traits.VolumeWord, b.traits.MachineWord, fault.Unavailable, refusal)
 	case at.machine.disk(at.vol.ID).Boot:

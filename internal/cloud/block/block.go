@@ -1,6 +1,6 @@
-// Package block has the verbs of block storage once, for every cloud whose volumes are attached to machines by requests:
-// what is safe in a change does not depend on the cloud. A backend says what its cloud is like (Traits) and sends the requests
-// (API); this package decides when they are sent and what a refusal means, and package ops carries the changes out.
+// Package block implements attach, detach, growth and deletion once for all clouds that attach volumes to machines: which changes are
+// safe does not depend on the cloud. A backend describes its cloud (Traits) and sends the requests (API). This package decides when
+// they are sent and what a refusal means, and package ops runs the changes.
 package block
 
 import (
@@ -18,15 +18,15 @@ import (
 type Volume struct {
 	cloud.Volume
 
-	// Changing: the volume itself shows that something is under way with it.
+	// Changing: the volume's own state shows that an operation is running.
 	Changing bool
-	// SizeOpen: its size may be that of a growth which has not ended, and is taken back if that fails.
+	// SizeOpen: the size may be that of a running growth, and is the old one again if that fails.
 	SizeOpen bool
-	// Hindered is why the volume cannot be changed now, such as a state that the cloud calls an error; nil: nothing is.
+	// Hindered is why the volume cannot be changed now, such as an error state; nil: it can.
 	Hindered error
-	// Fit returns the smallest size of at least size that it can grow to; nil: sizes are multiples of a GiB.
+	// Fit rounds a size up to one that the volume can have; nil: sizes are multiples of a GiB.
 	Fit func(size cloud.Bytes) (cloud.Bytes, error)
-	// Version differs where anything of the volume was changed, as far as the cloud shows it.
+	// Version changes with every change of the volume that the cloud shows.
 	Version string
 }
 
@@ -40,78 +40,78 @@ func (v *Volume) on(machine cloud.NodeID) bool {
 	return false
 }
 
-// Machine is what a read shows of a machine, as far as it says why a volume is not attached to it or detached from it.
+// Machine is what a read shows of a machine that may explain a refused attach or detach.
 type Machine struct {
 	Zone string
-	// Used of Slots are taken. Slots is 0 where only a refusal says that a machine is full.
+	// Used is how many of Slots volumes are attached. Slots is 0 if only a refusal shows the attach limit.
 	Used, Slots int
-	// Hindered is why the machine takes no change now; nil: nothing is.
+	// Hindered is why the machine accepts no change now; nil: it does.
 	Hindered error
-	// Disks are the volumes that it has by its own record (Traits.MachineHasDisks).
+	// Disks are the attached volumes in the machine's own record (Traits.MachineHasDisks).
 	Disks map[cloud.VolumeID]Disk
 }
 
-// Disk is how a machine has a volume.
+// Disk is an attached volume in a machine's record.
 type Disk struct {
-	// Device is how the machine recognises it, where that is not the volume's own.
+	// Device is how the machine identifies the disk, if that is not the volume's Device.
 	Device         cloud.Device
 	Boot, ReadOnly bool
 }
 
-// API is what a cloud's API can do. Each method sends one request. A change returns the id of the operation that it began, or
-// "" where it has ended with the answer.
+// API has the requests of a cloud. Each method sends one request. A change returns the id of the operation that it begins, or "" if it
+// is complete with the answer.
 type API interface {
-	// Volume reads a volume, and Machine a machine; nil: there is none, or soon will be none.
+	// Volume reads a volume, and Machine a machine; nil: it does not exist or is being deleted.
 	Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error)
 	Machine(ctx context.Context, id cloud.NodeID) (*Machine, error)
 
-	// Attach also returns how the machine recognises the volume. Its error is fault.Exhausted only where the machine is full.
+	// Attach also returns how the machine identifies the disk. Its error is fault.Exhausted only at the machine's attach limit.
 	Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (device cloud.Device, operation string, err error)
 	Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (operation string, err error)
 	Resize(ctx context.Context, w *ops.Write, v *Volume, size cloud.Bytes) (operation string, err error)
-	// Delete succeeds where there is no such volume any more.
+	// Delete succeeds without the volume.
 	Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (operation string, err error)
 }
 
 // Traits are the facts of a cloud.
 type Traits struct {
-	// VolumeWord and MachineWord are the cloud's own, such as "disk" and "instance".
+	// VolumeWord and MachineWord are the cloud's words, such as "disk" and "instance".
 	VolumeWord, MachineWord string
-	// VolumeID and MachineID report whether the cloud can have made an id. Others never become part of a request.
+	// VolumeID and MachineID report whether this can be an id of the cloud. Others are never sent.
 	VolumeID   func(cloud.VolumeID) bool
 	MachineID  func(cloud.NodeID) bool
 	SnapshotID func(cloud.SnapshotID) bool // nil: there are no snapshots
 	Zone       func(string) bool
-	// Largest is the size of the largest volume.
+	// Largest is the maximum size of a volume.
 	Largest cloud.Bytes
 
-	// ShowsChanges: a volume shows at once that it is about to be attached, or grows. Else it shows so in the end.
+	// ShowsChanges: a volume shows a running attach or growth from its start. Otherwise it shows them when they have ended.
 	ShowsChanges bool
-	// Lease, unless it is 0, is for a cloud whose detach names no machine, and which may delete what is attached: both are sent
-	// within this time after a read or not at all. It needs ShowsChanges.
+	// Lease, if not 0, is for a cloud whose detach names no machine, and which deletes attached volumes: both requests are sent within
+	// this time after a read or not at all. It needs ShowsChanges.
 	Lease time.Duration
-	// MachineHasDisks: a machine's record shows its volumes too, and its operations include theirs.
+	// MachineHasDisks: a machine's record shows its volumes, and its operations include theirs.
 	MachineHasDisks bool
-	// GrowsOnMachine: a machine makes one change at a time, and the growth of a volume that it has is one.
+	// GrowsOnMachine: the growth of an attached volume counts as a change of its machine, which has one at a time.
 	GrowsOnMachine bool
-	// ConfirmsLate: a machine sees that a volume has grown only when the volume is attached the next time.
+	// ConfirmsLate: a machine sees a growth only after the next attach of the volume.
 	ConfirmsLate bool
-	// NoGrowthAttached reports whether the cloud refuses a growth because the volume is attached; nil: it never does.
+	// NoGrowthAttached reports whether a refusal of a growth is because the volume is attached; nil: it never is.
 	NoGrowthAttached func(refusal error) bool
-	// Locks returns what besides an attachment keeps a volume from being deleted, in words; nil: nothing does.
+	// Locks returns what else prevents the deletion of a volume, for messages; nil: nothing does.
 	Locks func(ctx context.Context, id cloud.VolumeID) string
 }
 
-// Verbs are those methods of cloud.Cloud that change a volume.
+// Verbs are the methods of cloud.Cloud that change a volume.
 type Verbs struct {
 	traits Traits
 	api    API
 	ops    *ops.Runner
-	// reads are shared by all that ask within a moment.
+	// reads combines concurrent reads.
 	reads *ops.Reads[cloud.VolumeID, *Volume]
 }
 
-// New returns the verbs of a cloud. page reads all volumes with one request, or returns nil where one does not show all; it may be
+// New returns the Verbs of a cloud. page reads all volumes with one request, or returns nil if one request cannot show all; it may be
 // nil.
 func New(traits Traits, api API, runner *ops.Runner, page func(context.Context) (map[cloud.VolumeID]*Volume, error)) *Verbs {
 	b := &Verbs{traits: traits, api: api, ops: runner}
@@ -119,7 +119,7 @@ func New(traits Traits, api API, runner *ops.Runner, page func(context.Context) 
 	return b
 }
 
-// Get reads a volume, together with others that are asked for at the moment. fault.NotFound when there is none.
+// Get reads a volume, together with concurrent reads of others. fault.NotFound if there is none.
 func (b *Verbs) Get(ctx context.Context, id cloud.VolumeID) (*Volume, error) {
 	if !b.traits.VolumeID(id) {
 		return nil, b.noSuchID("", id)
@@ -131,7 +131,7 @@ func (b *Verbs) Get(ctx context.Context, id cloud.VolumeID) (*Volume, error) {
 	return v, err
 }
 
-// GetVolume returns the present state of a volume.
+// GetVolume returns the current state of a volume.
 func (b *Verbs) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	v, err := b.Get(ctx, id)
 	if err != nil {
@@ -140,18 +140,18 @@ func (b *Verbs) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	return v.Volume, nil
 }
 
-// noSuchID is an id that the cloud cannot have made.
+// noSuchID is the error for an id that the cloud cannot have.
 func (b *Verbs) noSuchID(doing string, id cloud.VolumeID) error {
 	return fmt.Errorf("%s%s %.80q: %w: no %s has such an id", doing, b.traits.VolumeWord, id, fault.NotFound, b.traits.VolumeWord)
 }
 
-// VolumeKey names a volume in ops, and in errors.
+// VolumeKey returns the name of a volume in ops and in errors.
 func (b *Verbs) VolumeKey(id cloud.VolumeID) string { return b.traits.VolumeWord + " " + string(id) }
 
-// MachineKey names a machine in ops, and in errors.
+// MachineKey returns the name of a machine in ops and in errors.
 func (b *Verbs) MachineKey(id cloud.NodeID) string { return b.traits.MachineWord + " " + string(id) }
 
-// related is the machine in ops where its operations may be about its volumes.
+// related returns the machine for ops.Op.Related, if its operations include those of its volumes.
 func (b *Verbs) related(id cloud.NodeID) string {
 	if !b.traits.MachineHasDisks {
 		return ""
@@ -159,7 +159,7 @@ func (b *Verbs) related(id cloud.NodeID) string {
 	return b.MachineKey(id)
 }
 
-// settled reads a volume once nothing is under way with it; nil: there is none.
+// settled reads a volume when none of its operations is running; nil: there is none.
 func (b *Verbs) settled(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error) {
 	for { // another controller may begin something before the read
 		v, err := ops.Settle(ctx, b.ops, b.VolumeKey(id), func(ctx context.Context) (*Volume, error) { return b.api.Volume(ctx, id, p) })

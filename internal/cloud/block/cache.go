@@ -2,17 +2,16 @@ package block
 
 import "sync"
 
-// maxCached bounds a Cache. Entries of objects that others delete stay in it.
+// maxCached is the maximum size of a Cache, because entries of objects that others delete stay.
 const maxCached = 20_000
 
-// Cache keeps what this process has read or done of each object. What a backend keeps in it saves requests and decides
-// nothing: an entry may be lost at any moment. The zero Cache is empty.
+// Cache has the last observed state of objects. It only saves requests: an entry may be lost at any moment. The zero Cache is empty.
 type Cache[K comparable, V any] struct {
 	mu sync.Mutex
 	of map[K]V
 }
 
-// Get returns the entry of a key.
+// Get returns the entry of a key, if there is one.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,47 +12,47 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Config says whose volumes a backend is about and how to reach the API. Token, Region and ClusterID are required.
+// Config configures a backend. Token, Region and ClusterID are required.
 type Config struct {
-	// Token returns what opens the API. It is asked for with each request, so that a new one is used at once.
+	// Token returns the credentials. It is called for each request, so that new ones are used at once.
 	Token func() (string, error)
 	// Endpoint is the API's address without a path; "" is the cloud's own.
 	Endpoint string
-	// Region is used when a request names none. Where volumes are bound to zones it is one.
+	// Region is the default of requests: a region, or a zone in a cloud whose volumes are bound to zones.
 	Region string
-	// ClusterID is written on everything made, and whatever carries another one is not ours.
+	// ClusterID marks everything that the driver creates. Objects with another one belong to another cluster.
 	ClusterID string
-	// NamePrefix begins the names of everything made.
+	// NamePrefix is the prefix of the names of everything that the driver creates.
 	NamePrefix string
-	// OperationTimeout bounds waits that no caller bounds. Zero means 5 minutes.
+	// OperationTimeout is the time limit of calls without a deadline. 0 means 5 minutes.
 	OperationTimeout time.Duration
-	// SweepEvery is how often what interrupted clones have left is looked for. Zero means an hour, a negative value never.
+	// SweepEvery is the time between two sweeps for leftovers of interrupted clones. 0 means an hour, a negative value never.
 	SweepEvery time.Duration
-	// OrphanAge is from which age such a leftover belongs to no call any more. Zero means a day: the clocks of the cloud and of
-	// another replica may differ by hours.
+	// OrphanAge is the age from which a leftover belongs to no call. 0 means a day, because the clocks of the cloud and of another
+	// replica may differ by hours.
 	OrphanAge time.Duration
-	// Tick is the shortest time between two reads of running operations. Zero: the backend's own.
+	// Tick is the minimum time between two reads of running operations. 0 means the backend's default.
 	Tick time.Duration
-	// Busy says how to wait while a machine or the cloud is busy with another change. Zero: package ops' own.
+	// Busy has the pauses while a machine or the cloud is busy with another change. Zero means the default of package ops.
 	Busy wait.Backoff
-	// Limits are the API's limits of all requests; nil: what the cloud documents.
+	// Limits are the API's limits of all requests; nil: the documented ones.
 	Limits []budget.Window
-	// Rand says how much pauses are left to chance; nil: math/rand/v2.
+	// Rand returns numbers in [0, 1) for jitter; nil means math/rand/v2.
 	Rand func() float64
-	// UserAgent names the program.
+	// UserAgent is sent with each request.
 	UserAgent string
 	// Log may be nil, and so may each of the metrics.
 	Log     *zap.Logger
 	Metrics Metrics
 }
 
-// Metrics are those of what all clouds share.
+// Metrics are the metrics that all clouds share.
 type Metrics struct {
 	Ops    *ops.Metrics
 	Budget *budget.Metrics
 }
 
-// Complete fills in what a Config leaves to choose. isRegion reports whether the cloud can have a region of that name.
+// Complete checks a Config and sets defaults. isRegion reports whether the cloud can have a region with this name.
 func (cfg *Config) Complete(isRegion func(string) bool, endpoint string, limits []budget.Window) error {
 	switch {
 	case cfg.Token == nil:
@@ -80,12 +80,12 @@ func (cfg *Config) Complete(isRegion func(string) bool, endpoint string, limits 
 	return nil
 }
 
-// Governor returns the budget of the requests that have some limits. Its name is for metrics.
+// Governor returns the budget of the requests with these limits. The name is for metrics.
 func (cfg *Config) Governor(name string, windows []budget.Window) *budget.Governor {
 	return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 }
 
-// Ops is what carries changes out, for ops.New. A tick is the time between two reads where the Config has none.
+// Ops returns the configuration for ops.New. tick is the default of Tick.
 func (cfg *Config) Ops(tracker ops.Tracker) ops.Config {
 	return ops.Config{Tracker: tracker, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CheckCreate refuses a request that no account of the cloud can carry out. It returns the zones of the request that the cloud can have, or
-// the backend's own where the request has none; fault.NoZone where none is left.
+// CheckCreate refuses a request that the cloud cannot serve in any account. It returns the zones of the request that the cloud can have,
+// or the backend's zone for a request without zones; fault.NoZone if none is left.
 func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []string, err error) {
 	zones = []string{own}
 	if len(req.Zones) > 0 {
@@ -32,7 +32,7 @@ func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []
 	return zones, nil
 }
 
-// InZones makes a volume in the first zone that can serve it. The next one is tried where create answers fault.NoZone.
+// InZones creates a volume in the first zone that can serve it. It tries the next zone if create returns fault.NoZone.
 func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, err error) {
 	for _, zone := range zones {
 		if v, err = create(zone); !errors.Is(err, fault.NoZone) {
@@ -42,8 +42,8 @@ func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, e
 	return v, fmt.Errorf("none of the zones %s can serve it: %w", strings.Join(zones, ", "), err)
 }
 
-// Find returns which of those that have the name of a request was made for it. fault.NotFound where there are none, and fault.Conflict
-// where it was none of them; called says which one that is.
+// Find returns the object of a request among those with its name. fault.NotFound if there are none, fault.Conflict if they belong to
+// others; called names them.
 func Find[V any](request string, same []V, madeFor func(V) bool, called func(V) string) (v V, err error) {
 	at := slices.IndexFunc(same, madeFor)
 	switch {

@@ -10,14 +10,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// remainder is what is known of a volume that is to go.
+// remainder is the state of a volume that is being deleted.
 type remainder struct {
 	vol   *Volume // nil: there is none
 	locks string  // read where a request was refused
 	sent  bool
 }
 
-// DeleteVolume removes a volume.
+// DeleteVolume deletes a volume.
 func (b *Verbs) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if !b.traits.VolumeID(id) {
 		return nil
@@ -26,17 +26,17 @@ func (b *Verbs) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	return err
 }
 
-// Removal says which volume is deleted.
+// Removal is the deletion of one volume.
 type Removal struct {
-	// Name begins errors. Two removals of one name are the same.
+	// Name is the prefix of errors. Removals with the same name are the same change.
 	Name     string
 	ID       cloud.VolumeID
 	Priority budget.Priority
-	// Only, unless it is nil, says of the volume as it is right before the request whether it is to go. It needs a Lease.
+	// Only, if not nil, decides by a read right before the request whether the volume is deleted. It needs a Lease.
 	Only func(v *Volume) bool
 }
 
-// Remove deletes a volume, and reports whether it was there.
+// Remove deletes a volume, and reports whether it existed.
 func (b *Verbs) Remove(ctx context.Context, r Removal) (removed bool, err error) {
 	if r.Only != nil && b.traits.Lease == 0 {
 		return false, fmt.Errorf("%s: only as it is: %w", r.Name, fault.Unsupported)
@@ -66,7 +66,7 @@ func (b *Verbs) Remove(ctx context.Context, r Removal) (removed bool, err error)
 	return rest.sent, err
 }
 
-// decideDelete says what the state means for a delete that is refused, or not sent yet (a Lease).
+// decideDelete decides about a delete that was refused, or with a Lease not sent yet; see ops.Op.Decide.
 func (b *Verbs) decideDelete(rest remainder, settled bool, refusal error) error {
 	v := rest.vol
 	because := func(why error) error {

@@ -19,7 +19,7 @@ func GiB(size cloud.Bytes) int64 {
 	return int64((size + cloud.GiB - 1) / cloud.GiB)
 }
 
-// ExpandVolume makes a volume larger, also while it is attached.
+// ExpandVolume grows a volume, also an attached one.
 func (b *Verbs) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
 	name := fmt.Sprintf("expand %s %.80s to %s", b.traits.VolumeWord, id, size)
 	switch {
@@ -35,7 +35,7 @@ func (b *Verbs) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.
 	return cloud.Expansion{Size: v.Size, NodeMustConfirm: b.traits.ConfirmsLate && len(v.AttachedTo) > 0}, nil
 }
 
-// grow returns the volume when it has the size and no growth of it is under way.
+// grow returns the volume when it has the size and no growth is running.
 func (b *Verbs) grow(ctx context.Context, name string, id cloud.VolumeID, size cloud.Bytes) (*Volume, error) {
 	ctx, cancel := b.ops.Bounded(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (b *Verbs) grow(ctx context.Context, name string, id cloud.VolumeID, size c
 	if err := b.resize(ctx, name, v, want); err != nil {
 		return nil, err
 	}
-	// The answer has the size that the cloud shows after the last step (failure C5).
+	// The size is the one that the cloud shows after the growth (failure C5).
 	switch v, err = b.api.Volume(ctx, id, budget.Read); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: it has grown; read it after that: %w", name, err)
@@ -93,7 +93,8 @@ func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.B
 	return err
 }
 
-// decideResize says what a refused growth means. A volume that is attached is no explanation: it usually grows there.
+// decideResize decides about a refused growth; see ops.Op.Decide. That the volume is attached is not a reason: most clouds grow attached
+// volumes.
 func (b *Verbs) decideResize(v *Volume, want cloud.Bytes, settled bool, refusal error) error {
 	attached := func() bool {
 		return len(v.AttachedTo) > 0 && b.traits.NoGrowthAttached != nil && b.traits.NoGrowthAttached(refusal)

@@ -2,14 +2,14 @@ package block
 
 import "sync"
 
-// InUse counts, by name, what calls of this process are working with, so that what tidies up in the background
-// keeps off it. Its zero value is ready.
+// InUse has the names of the objects that calls of this process are using, so that a sweep does not delete them. The zero value is ready
+// to use.
 type InUse struct {
 	mu    sync.Mutex
 	names map[string]int
 }
 
-// Begin says that a call works with what has this name, until end is called.
+// Begin marks the object with this name as in use until end is called.
 func (u *InUse) Begin(name string) (end func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -26,7 +26,7 @@ func (u *InUse) Begin(name string) (end func()) {
 	}
 }
 
-// Has reports whether a call works with what has this name.
+// Has reports whether a call is using the object with this name.
 func (u *InUse) Has(name string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 )
 
-// maxSwept bounds how many leftovers are removed in one go.
+// maxSwept is the maximum number of leftovers that one sweep deletes.
 const maxSwept = 20
 
-// Leftovers removes what interrupted clones have left of what they go through: temporary snapshots, or unfinished copies.
+// Leftovers deletes the temporary snapshots or unfinished copies of interrupted clones.
 type Leftovers struct {
-	// InUse has the names of those that calls of this process have.
+	// InUse has those that calls of this process are using.
 	InUse
 
 	ops *ops.Runner
@@ -23,30 +23,30 @@ type Leftovers struct {
 	log *zap.Logger
 }
 
-// NewLeftovers returns Leftovers. From which age one that is not in use belongs to no call any more, age says.
+// NewLeftovers returns Leftovers. age is the age from which a leftover belongs to no call.
 func NewLeftovers(runner *ops.Runner, age time.Duration, log *zap.Logger) *Leftovers {
 	return &Leftovers{ops: runner, age: age, log: log}
 }
 
-// Leftover is one of what clones go through.
+// Leftover is a temporary snapshot or an unfinished copy.
 type Leftover struct {
 	ID, Name string
-	// Age is for how long it has been as it is.
+	// Age is the time since its last change.
 	Age time.Duration
-	// Kept: a clone goes through it, whatever its age.
+	// Kept: a clone is using it, whatever its age.
 	Kept bool
-	// Remove removes it, and reports whether it was there and as it was listed.
+	// Remove deletes it, and reports whether it existed and was unchanged since the list.
 	Remove func(ctx context.Context) (removed bool, err error)
 }
 
-// Every sweeps at an interval from now on; not at all if that is negative.
+// Every sweeps at an interval; never if it is negative.
 func (l *Leftovers) Every(interval time.Duration, sweep func(ctx context.Context) error) {
 	if interval > 0 {
 		l.ops.Every(interval, sweep, func(err error) { l.log.Warn("could not remove what interrupted clones have left", zap.Error(err)) })
 	}
 }
 
-// Sweep removes those that no call can need any more, and counts the others.
+// Sweep deletes those that no call can need, and counts the others.
 func (l *Leftovers) Sweep(ctx context.Context, all []Leftover) error {
 	var failed []error
 	tried, swept := 0, 0

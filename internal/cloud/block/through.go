@@ -12,27 +12,27 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// tidyTimeout bounds the removal of a temporary snapshot after its call has ended.
+// tidyTimeout is the time limit for deleting a temporary snapshot after its call has ended.
 const tidyTimeout = 30 * time.Second
 
-// Through makes clones in a cloud that copies through snapshots only. There is a temporary one for a while, whose name follows from
-// the request's: a repeat finds it, and where none comes a sweep does.
+// Through clones volumes in a cloud that can copy only through snapshots. The name of the temporary snapshot depends on the request only,
+// so a repeat finds it; without a repeat a sweep deletes it.
 type Through[S any] struct {
 	*Leftovers
 
-	// Name is that of the temporary snapshot of a request.
+	// Name returns the name of the temporary snapshot of a request.
 	Name func(request string) string
-	// ID is that of a snapshot.
+	// ID returns the id of a snapshot.
 	ID func(S) cloud.SnapshotID
-	// Make makes the temporary snapshot of a request. Where its name is taken, Find may find the one that an earlier call made.
+	// Make creates the temporary snapshot of a request. If its name is taken, Find returns the snapshot of an earlier call, if any.
 	Make func(ctx context.Context, req cloud.CreateVolumeRequest) (S, error)
 	Find func(ctx context.Context, req cloud.CreateVolumeRequest) (snap S, found bool, err error)
-	// Whole waits until one that was found can be restored; nil: each that is shown can.
+	// Whole waits until a found snapshot can be restored; nil: every snapshot can be at once.
 	Whole  func(ctx context.Context, snap S) (S, error)
 	Delete func(ctx context.Context, id cloud.SnapshotID, p budget.Priority) error
 }
 
-// Clone makes a volume from the request's source volume. restore makes it from the temporary snapshot.
+// Clone creates a volume from the request's source volume. restore creates it from the temporary snapshot.
 func (t *Through[S]) Clone(ctx context.Context, req cloud.CreateVolumeRequest, restore func(ctx context.Context, snap S) (cloud.Volume, error)) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
 	defer t.Begin(t.Name(req.Name))()
@@ -45,7 +45,7 @@ func (t *Through[S]) Clone(ctx context.Context, req cloud.CreateVolumeRequest, r
 	case fault.Uncertain, fault.Unavailable, fault.Busy:
 		return cloud.Volume{}, err // the repeat needs the snapshot
 	case fault.NotFound:
-		// The source was there a moment ago. Another controller made the same clone, or failed to.
+		// The snapshot existed just before: another controller deleted it after the same clone, or after a failed attempt.
 		return cloud.Volume{}, fmt.Errorf("%s: %w: its temporary snapshot was removed: %w", doing, fault.Unavailable, err)
 	default:
 		t.Drop(ctx, snap) // the copy is whole, or will never be
@@ -53,7 +53,7 @@ func (t *Through[S]) Clone(ctx context.Context, req cloud.CreateVolumeRequest, r
 	}
 }
 
-// take makes the temporary snapshot, or finds the one that an earlier call made.
+// take creates the temporary snapshot, or finds that of an earlier call.
 func (t *Through[S]) take(ctx context.Context, req cloud.CreateVolumeRequest) (S, error) {
 	snap, err := t.Make(ctx, req)
 	switch fault.Of(err) {
@@ -75,15 +75,15 @@ func (t *Through[S]) take(ctx context.Context, req cloud.CreateVolumeRequest) (S
 	return snap, err
 }
 
-// DropFor removes what an earlier call for the same clone has left.
+// DropFor deletes the temporary snapshot of an earlier call for the same clone.
 func (t *Through[S]) DropFor(ctx context.Context, req cloud.CreateVolumeRequest) {
 	if snap, found, err := t.Find(ctx, req); err == nil && found {
 		t.Drop(ctx, snap)
 	}
 }
 
-// Drop removes a temporary snapshot, also when the call's context has ended. What fails again and again is left to the
-// repeat of the call and the sweep.
+// Drop deletes a temporary snapshot, also when the call's context has ended. If that keeps failing, a repeat of the call or a sweep
+// deletes it.
 func (t *Through[S]) Drop(ctx context.Context, snap S) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (t *Through[S]) Drop(ctx context.Context, snap S) {
 	}
 }
 
-// Leftover is a temporary snapshot for a Sweep.
+// Leftover returns a temporary snapshot as a Leftover.
 func (t *Through[S]) Leftover(snap S, name string, created time.Time, kept bool) Leftover {
 	return Leftover{
 		ID: string(t.ID(snap)), Name: name, Age: time.Since(created), Kept: kept,

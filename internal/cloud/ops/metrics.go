@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
-// Metrics are what a Runner tells about itself.
+// Metrics are the metrics of all Runners.
 type Metrics struct {
 	reads                  *prometheus.CounterVec
 	waiting, queuing, held prometheus.Gauge

@@ -1,14 +1,13 @@
-// Package ops carries out changes in a cloud: each one from its machine's queue to its outcome.
+// Package ops runs changes in a cloud, from the queue of the machine to the outcome.
 //
-// A backend describes a change as an Op: how to send it, how to read the object afresh, and what a state
-// means. Run does everything else, and is the only place that does: it queues the change behind those of
-// the same object and machine, sends the request, tracks the operation that the cloud began, and decides
-// a refusal from the state that is read after everything under way with the object has ended. It repeats
-// what was refused for a passing reason, reports fault.Uncertain where a request was sent and its outcome
-// is not known, and goes on with a change that was sent when its caller has gone.
+// A backend describes a change as an Op: how to send the request, how to read the object, and what its state means. Run does
+// everything else. It queues the change after others of the same object and machine, sends the request, and follows the operation
+// that the cloud begins. After a refusal it waits until no operation of the object is running, reads the state, and decides by that.
+// It repeats a request that was refused for a temporary reason, returns fault.Uncertain if a request was sent and its outcome is
+// unknown, and completes a change that was sent even when its caller has gone.
 //
-// What a process keeps here saves requests and carries no correctness: another controller works on the
-// same account.
+// The state that a process keeps here only saves requests; correctness never depends on it, because another controller may work on
+// the same account.
 package ops
 
 import (
@@ -25,70 +24,68 @@ import (
 // Op is one change of one object. S is what the backend needs to know of the object to decide, and what
 // Run returns.
 type Op[S any] struct {
-	// Name says what is changed, such as "attach volume 1 to droplet 2". It begins every error, and two Ops
-	// of one Object with one Name ask for the same.
+	// Name is the change, such as "attach volume 1 to droplet 2". Every error begins with it, and Ops with the same Object and
+	// Name are the same change.
 	Name string
-	// Kind groups operations that take about the same time, such as "attach".
+	// Kind groups operations of similar duration, such as "attach".
 	Kind string
-	// Object is what is changed: one change at a time.
+	// Object is the changed object. One change of it runs at a time.
 	Object string
-	// Machine is what runs one change at a time in the cloud; "": none.
+	// Machine is the machine whose changes the cloud runs one at a time; "": none.
 	Machine string
-	// Related is a second object, in the words of the Tracker, whose operations may affect this one, such as the machine
-	// in a cloud that lists attaches there; "": none.
+	// Related is a second object whose operations may affect this one, such as the machine in a cloud that lists attaches
+	// there. It is named as the Tracker names it; "": none.
 	Related string
 
-	// Priority and Key become those of the Write.
+	// Priority and Key are those of the Write.
 	Priority budget.Priority
 	Key      string
-	// Lease, unless it is zero, makes Run read and decide before each request, and send the request
-	// within this time after the state arrived or not at all. It is for an API whose request does not say
-	// which state it is meant for.
+	// Lease, if not zero, makes Run read the state and decide before each request, and send the request within this time after
+	// the read or not at all. It is for requests that do not contain the state for which they are meant.
 	Lease time.Duration
 
-	// Submit sends exactly one request. It returns the id of the operation that the cloud began, or "" when
-	// the change has ended with the answer, and what the answer shows of the object.
+	// Submit sends exactly one request. It returns the id of the operation that the cloud begins, or "" if the change is complete
+	// with the answer, and the object as the answer shows it.
 	Submit func(ctx context.Context, w *Write) (answer S, operation string, err error)
-	// State reads the object afresh. Nil: every refusal is final.
+	// State reads the object. Nil: every refusal is final.
 	State func(ctx context.Context) (S, error)
-	// Decide says what a state means: nil when it is as wanted, fault.Busy when the request is to be sent
-	// again, any other kind when that is useless. It is a pure function. settled reports that nothing was
-	// under way with the object when the state was read; without it only what no running operation can
-	// change may be concluded, and fault.Busy says that nothing can. refusal is the cloud's answer, or nil
-	// before the first request of an Op with a Lease.
+	// Decide returns what a state means: nil if it is the wanted one, fault.Busy if the request should be sent again, any other kind
+	// if that is useless. It is a pure function. settled: no operation of the object was running at the read; otherwise Decide
+	// may conclude only what no running operation can change, and returns fault.Busy for everything else. refusal is the cloud's
+	// answer, or nil before the first request of an Op with a Lease.
 	Decide func(state S, settled bool, refusal error) error
 }
 
-// Operation is what the cloud has taken on.
+// Operation is an operation that the cloud has begun.
 type Operation struct {
 	// Object and Kind are the Op's. Kind is empty for an operation of others.
 	Object, Kind string
-	// ID is in the words of the Tracker.
+	// ID is the id for the Tracker.
 	ID string
-	// Began is when the request was answered; zero for an operation that was found running.
+	// Began is when the request was answered; zero for an operation that this process did not begin.
 	Began time.Time
 	// request is the id of the request that waits for it.
 	request string
 }
 
-// Outcome is how an operation stands.
+// Outcome is the state of an operation.
 type Outcome struct {
-	// Done: it has ended. Err says that it failed and has changed nothing; without a kind it is fault.Unavailable.
-	// Err without Done says that the cloud does not show it.
+	// Done: the operation has ended. Then Err is its failure, after which nothing is changed; without a kind it is
+	// fault.Unavailable. Err without Done: the cloud does not show the operation.
 	Done bool
 	Err  error
-	// Took is how long it ran, by the cloud's own times; 0: the cloud does not say.
+	// Took is its duration by the cloud's own times; 0: unknown.
 	Took time.Duration
-	// Again is how long the cloud asks to wait before the next read; 0: it does not say.
+	// Again is the time that the cloud asks to wait before the next read; 0: none.
 	Again time.Duration
 }
 
-// Tracker reads how operations stand. Each cloud has one.
+// Tracker reads the states of operations. Each cloud has one.
 type Tracker interface {
 	// Running returns the operations of an object that have not ended. An object that does not exist has none.
 	Running(ctx context.Context, object string) ([]Operation, error)
-	// Outcomes reads several operations with as few requests as possible. An operation that the answer
-	// lacks runs on. The answer may hold others.
+	// Outcomes reads several operations with as few requests as possible. An operation that is missing in the result is still
+	// running. The result may have others.
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
 }
 
@@ -127,8 +124,7 @@ func Each(
 	return found, failed
 }
 
-// refused reports whether the cloud looked at the object and said no, so that its state tells why. What is
-// about the credentials, a quota or the budget is not.
+// refused reports whether the cloud refused because of the object's state, as opposed to the credentials, a quota or the budget.
 func refused(err error) bool {
 	var answer interface{ Refused() bool }
 	return errors.As(err, &answer) && answer.Refused()

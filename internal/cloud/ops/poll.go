@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// ageShare slows the reads of an operation down as it gets old: the next comes after this part of its age.
+	// ageShare slows the reads of an old operation down: the next read is after this fraction of its age.
 	ageShare = 8
-	// gain is how far one operation moves the mean of its kind and the deviation from it.
+	// gain is the weight of one operation in the mean of its kind and the deviation.
 	gain = 0.25
 	// The first read is due at the mean less this many deviations, plus firstShare of a tick, but at most maxFirst after the
 	// start: one operation that took minutes must not hide that the next one takes seconds.
 	deviations, firstShare = 1.25, 0.125
 	maxFirst               = 10 * time.Second
-	// maxPause bounds the pauses after reads that failed, which double from one tick.
+	// maxPause is the maximum pause after failed reads, which doubles from one tick.
 	maxPause = 10 * time.Second
-	// readTimeout bounds what a Tracker sends for one read: up to three requests in a row, each of which is answered within
-	// AnswerTimeout or not at all. Others wait for it.
+	// readTimeout is the time limit of one read, for which others wait: up to three requests in a row, each with AnswerTimeout.
 	readTimeout = 3 * AnswerTimeout
 )
 
-// poller reads how operations stand, for all that wait. While anybody waits there is one read a tick, of
-// all operations that are due, and never two at once.
+// poller reads the states of operations for all callers that wait. While there are any, it makes one read a tick, of all operations
+// that are due, and never two at once.
 type poller struct {
 	r *Runner
 
@@ -39,7 +38,7 @@ type poller struct {
 	next    time.Time // not before
 	fails   int       // in a row
 	failed  error     // the last one
-	// past is how long operations took, by kind; that of "" is of all kinds.
+	// past has the durations by kind; those of "" are of all kinds.
 	past map[string]*durations
 }
 
@@ -68,14 +67,13 @@ func newPoller(r *Runner) *poller {
 	return &poller{r: r, waiting: map[*waiter]bool{}, past: map[string]*durations{"": {}}}
 }
 
-// failedOperation is an operation that the cloud ended without having done it.
+// failedOperation is the failure of an operation.
 type failedOperation struct{ why error }
 
 func (f *failedOperation) Error() string { return f.why.Error() }
 func (f *failedOperation) Unwrap() error { return f.why }
 
-// wait returns when the operation has ended: nil, or a failedOperation. Any other error says that it could not
-// be followed to its end.
+// wait waits for the end of the operation and returns nil or a failedOperation. After any other error its outcome is unknown.
 func (p *poller) wait(ctx context.Context, op Operation) error {
 	op.request = telemetry.RequestOf(ctx)
 	w := p.enter(op)
@@ -122,7 +120,7 @@ func (p *poller) enter(op Operation) *waiter {
 	return w
 }
 
-// of returns the durations of a kind, or of all kinds where it has none yet.
+// of returns the durations of a kind, or of all kinds if it has none yet.
 func (p *poller) of(kind string) *durations {
 	if past := p.past[kind]; past != nil {
 		return past
@@ -130,7 +128,7 @@ func (p *poller) of(kind string) *durations {
 	return p.past[""]
 }
 
-// first is the age of an operation at its first read: before that hardly one of its kind has ended.
+// first returns the age of an operation at its first read. Few of its kind end before.
 func (p *poller) first(kind string) time.Duration {
 	past := p.of(kind)
 	late := firstShare * float64(p.r.cfg.Tick)
@@ -145,12 +143,12 @@ func (p *poller) leave(w *waiter) {
 	p.plan()
 }
 
-// tick is the time between two reads, up to a quarter longer by chance.
+// tick returns the time between two reads, with a jitter of up to a quarter.
 func (p *poller) tick() time.Duration {
 	return time.Duration((1 + p.r.cfg.Rand()/4) * float64(p.r.cfg.Tick))
 }
 
-// plan sets the timer to the next read.
+// plan sets the timer for the next read.
 func (p *poller) plan() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -170,8 +168,8 @@ func (p *poller) plan() {
 	p.timer = time.AfterFunc(time.Until(at), func() { p.r.spawn(p.read) })
 }
 
-// read asks for the operations that are due. Where one list has several, it is for those that will be by the next
-// tick too, and with two of them for all others.
+// read reads the operations that are due. If a list shows several, it also reads those that are due by the next tick, and with at least
+// two of these all others.
 func (p *poller) read() {
 	p.mu.Lock()
 	due, soon := []Operation{}, time.Now()
@@ -227,7 +225,7 @@ func (p *poller) read() {
 	p.plan()
 }
 
-// deliver hands out what was read, and says when the others are due again.
+// deliver gives the outcomes to their waiters and sets when the other operations are due again.
 func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
 	now := time.Now()
 	for w := range p.waiting {
@@ -245,7 +243,7 @@ func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
 	}
 }
 
-// learn takes in how long an operation took.
+// learn adds the duration of an operation.
 func (p *poller) learn(kind string, took time.Duration) {
 	if p.past[kind] == nil {
 		p.past[kind] = &durations{}

@@ -9,12 +9,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 )
 
-// queue lets the changes of one object, and those of one machine, happen one after the other in the order of
-// their arrival. Clouds run one change per machine at a time; a refusal costs a request and comes back in no
-// order. Others change the same machines too: their changes are a delay (Run).
+// queue runs the changes of one object, and those of one machine, one at a time in the order of their arrival. Clouds run one change
+// of a machine at a time, and a refusal costs a request and loses the order. For changes of others to the same machines, see Run.
 //
-// Where a cloud runs so many operations at a time, changes whose keys are free wait for a place among them, and
-// the most urgent one gets the next. Some places are kept for detaches and attaches.
+// If a cloud limits the number of running operations, changes whose keys are free wait for a slot, which the most urgent one gets.
+// Some slots are kept for detaches and attaches.
 type queue struct {
 	metrics  *Metrics
 	capacity int // 0: any number
@@ -25,15 +24,15 @@ type queue struct {
 	running int
 }
 
-// ticket is one change that waits for its keys.
+// ticket is a change that waits for its keys.
 type ticket struct {
 	priority budget.Priority
 	keys     []string
 	granted  chan struct{}
 }
 
-// acquire waits until the change has its keys, and returns what releases them. If ctx ends first, behind is
-// how many changes of the same keys came before.
+// acquire waits until the change has its keys, and returns the function that releases them. If ctx ends first, behind is the number of
+// changes before it with the same keys.
 func (q *queue) acquire(ctx context.Context, p budget.Priority, keys ...string) (release func(), behind int, err error) {
 	t := &ticket{priority: p, granted: make(chan struct{})}
 	for _, key := range keys {
@@ -82,7 +81,7 @@ func (q *queue) release(t *ticket) {
 	q.grant()
 }
 
-// grant gives keys to those that wait. A change that waits keeps its keys from those that came later.
+// grant gives keys to waiting changes. A waiting change blocks its keys for later ones.
 func (q *queue) grant() {
 	wanted := map[string]bool{}
 	var free []*ticket
@@ -111,8 +110,8 @@ func (q *queue) grant() {
 	}
 }
 
-// places is how many changes may run when one of this priority begins. A restore of a large snapshot may hold its place for
-// as long as a call waits, so a fifth is kept for detaches and attaches, for which pods wait.
+// places returns how many changes may run when one of this priority begins. A restore of a large snapshot may occupy its slot for as
+// long as a call waits, so a fifth is kept for detaches and attaches, for which pods wait.
 func (q *queue) places(p budget.Priority) int {
 	if p > budget.Attach {
 		return q.capacity - q.capacity/5

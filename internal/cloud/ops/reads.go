@@ -10,10 +10,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// gather is how long a question waits for others: short against what a request takes.
+// gather is how long a read waits for others: short compared with a request.
 const gather = 10 * time.Millisecond
 
-// Reads answers all that ask within a moment with one request, which is sent after the last of them asked.
+// Reads combines concurrent reads into one request, which is sent after the last of them was called.
 type Reads[K comparable, V any] struct {
 	r    *Runner
 	one  func(ctx context.Context, key K) (V, error)
@@ -23,7 +23,7 @@ type Reads[K comparable, V any] struct {
 	next *batch[K, V] // the one that gathers questions
 }
 
-// batch is one request for several questions.
+// batch is one request for several reads.
 type batch[K comparable, V any] struct {
 	ctx     context.Context // has the values of the first that asked
 	keys    map[K]bool
@@ -32,13 +32,13 @@ type batch[K comparable, V any] struct {
 	errs    map[K]error
 }
 
-// NewReads returns Reads. one reads one thing. many reads all things with one request, or returns nil where
-// one request does not show all; it may be nil. What its answer lacks is read with one.
+// NewReads returns Reads. one reads one object. many reads all objects with one request, or returns nil if one request cannot show
+// all; it may be nil. Objects that are missing in its result are read by one.
 func NewReads[K comparable, V any](r *Runner, one func(context.Context, K) (V, error), many func(context.Context) (map[K]V, error)) *Reads[K, V] {
 	return &Reads[K, V]{r: r, one: one, many: many}
 }
 
-// Get returns the state of a thing, read after the call. A context that ends stops this call only.
+// Get returns the state of an object, read after the call. The end of ctx ends this call only.
 func (s *Reads[K, V]) Get(ctx context.Context, key K) (V, error) {
 	var none V
 	b, err := s.join(ctx, key)

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// maxUnexplained is how often a request is sent that is refused though the state allows it. The state may
-	// have changed in between; what it is refused for may also be nothing that the API shows.
+	// maxUnexplained is how many times a request is sent that is refused although the state allows it. The state may have changed
+	// in between, or the reason may be something that the API does not show.
 	maxUnexplained = 5
-	// maxWaiting is how many calls may wait at once, within the memory that the manifests allow. Detaches,
-	// for which pods wait on other machines, have room beyond it.
+	// maxWaiting is the maximum number of waiting calls, for the memory limit in the manifests. Detaches, for which pods on other
+	// nodes wait, may exceed it.
 	maxWaiting, moreDetaches = 1000, 100
-	// maxRepeats is how often Repeat calls: with the usual pauses that bridges a few seconds.
+	// maxRepeats is the maximum number of calls of Repeat: with the usual pauses a few seconds.
 	maxRepeats = 5
 )
 
-// Run carries out a change and returns what is known of the object at its end.
+// Run runs a change and returns the object as it is known at the end.
 //
-// An error is fault.Uncertain where the request was sent and its outcome is not known. If ctx ends before
-// the request was sent, it never is, and the error is fault.Unavailable; after that the change goes on
-// without its caller and holds its object and machine until it has ended. A call with the same Name that
-// comes meanwhile waits for it and sends nothing.
+// The error is fault.Uncertain if the request was sent and its outcome is unknown. If ctx ends before the request is sent, it is never
+// sent, and the error is fault.Unavailable. If ctx ends later, the change continues without its caller and keeps its object and
+// machine locked until it has ended; a call with the same Name waits for it and sends nothing.
 func Run[S any](ctx context.Context, r *Runner, op Op[S]) (S, error) {
 	var none S
 	ctx, cancel := r.Bounded(ctx)
@@ -72,8 +71,8 @@ func uncertain(name string, why error) error {
 	return fmt.Errorf("%s: %w: it was sent and goes on: %w", name, fault.Uncertain, why)
 }
 
-// Repeat calls what is harmless to call twice until it succeeds, or fails with what a repeat does not help. It is for what no
-// caller asked for, so that no caller repeats it either.
+// Repeat repeats an idempotent function until it succeeds or fails with an error that a repeat cannot change. It is for background
+// work, which no caller repeats.
 func (r *Runner) Repeat(ctx context.Context, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()
@@ -88,7 +87,7 @@ func (r *Runner) Repeat(ctx context.Context, call func() error) error {
 	}
 }
 
-// Settle waits until nothing is under way with an object, and reads it then.
+// Settle waits until no operation of an object is running, and then reads it.
 func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx context.Context) (S, error)) (S, error) {
 	var none S
 	if f, ok := r.underWay(object).(interface{ ended() <-chan struct{} }); ok { // its request may not have been answered yet
@@ -104,7 +103,7 @@ func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx
 	return state(ctx)
 }
 
-// inflight is a change that has left the queue. It ends with its operation in the cloud, not with its caller.
+// inflight is a change that has left the queue. It lasts until its operation in the cloud ends, whatever its caller does.
 type inflight[S any] struct {
 	r     *Runner
 	op    Op[S]
@@ -124,7 +123,7 @@ func newInflight[S any](ctx context.Context, r *Runner, op Op[S]) *inflight[S] {
 
 func (f *inflight[S]) ended() <-chan struct{} { return f.done }
 
-// run carries the change out in a goroutine of its own.
+// run runs the change in its own goroutine.
 func (f *inflight[S]) run(release func()) {
 	stop := context.AfterFunc(f.r.life, func() { f.write.cancel(context.Canceled) })
 	f.r.begin(f.op.Object, f)
@@ -146,7 +145,7 @@ func (f *inflight[S]) run(release func()) {
 	}
 }
 
-// perform sends the request until it is taken on or finally refused.
+// perform sends the request until it is accepted or finally refused.
 func (f *inflight[S]) perform() (answer S, err error) {
 	unexplained, began := 0, time.Now()
 	for attempt := 0; ; attempt++ {
@@ -194,13 +193,13 @@ func (f *inflight[S]) perform() (answer S, err error) {
 	}
 }
 
-// rest is the pause between two attempts. Like the reads of an operation, the attempts become rarer with time: a machine may
-// be busy for an hour, as with a backup, and each attempt costs a request of the API's budget.
+// rest pauses between two attempts. Like the reads of an operation, attempts become rarer with time: a machine may be busy for an hour,
+// as with a backup, and each attempt costs a request of the budget.
 func (f *inflight[S]) rest(attempt int, began time.Time) error {
 	return wait.Sleep(f.write.ctx, max(f.r.cfg.Busy.Pause(attempt+1), time.Since(began)/ageShare))
 }
 
-// check reads and decides before a request that must be sent soon after.
+// check reads and decides before a request with a Lease.
 func (f *inflight[S]) check() (S, error) {
 	state, err := f.op.State(f.write.ctx)
 	if err != nil {
@@ -210,10 +209,10 @@ func (f *inflight[S]) check() (S, error) {
 	return state, f.op.Decide(state, false, nil)
 }
 
-// explain says what a refusal means, and how many operations it waited for. fault.Busy: send it again.
+// explain returns what a refusal means, and for how many operations it waited. fault.Busy: send the request again.
 //
-// A machine that is busy with a change of another object shows nothing in this one's state, so of the
-// refusals for that only the first is looked into: it may be an earlier change of this very object.
+// If the machine is busy with a change of another object, this object's state does not show that. So explain reads the state only for
+// the first of such refusals, which may be because of an earlier change of this object.
 func (f *inflight[S]) explain(refusal error, attempt int) (state S, waited int, err error) {
 	busy := fault.Of(refusal) == fault.Busy
 	if f.op.State == nil || busy && attempt > 0 {
@@ -233,8 +232,8 @@ func (f *inflight[S]) explain(refusal error, attempt int) (state S, waited int, 
 	return state, waited, err
 }
 
-// track waits for the operation that the request began. Only one that is seen to have failed has changed
-// nothing; of one that could not be followed to its end the outcome is open.
+// track waits for the operation of the request. Only a failed one has changed nothing; if its end could not be observed, the outcome is
+// unknown.
 func (f *inflight[S]) track(id string) error {
 	began := Operation{Object: f.op.Object, Kind: f.op.Kind, ID: id, Began: time.Now()}
 	err := f.r.poller.wait(f.write.ctx, began)
@@ -253,8 +252,8 @@ func (f *inflight[S]) track(id string) error {
 	}
 }
 
-// settle waits for what is under way with the objects already, begun by a call before this one, another
-// controller or a person. How it ended is for the state to say. It returns how many operations there were.
+// settle waits for operations of the objects that are running already, of an earlier call, another controller or a person. Their
+// outcomes do not matter, because the state is read afterwards. It returns their number.
 func (r *Runner) settle(ctx context.Context, objects ...string) (waited int, err error) {
 	for _, object := range objects {
 		if object == "" {
@@ -275,7 +274,7 @@ func (r *Runner) settle(ctx context.Context, objects ...string) (waited int, err
 	return waited, nil
 }
 
-// admit counts a call that waits.
+// admit counts a waiting call and refuses too many.
 func (r *Runner) admit(p budget.Priority) (leave func(), err error) {
 	limit := int64(maxWaiting)
 	if p == budget.Detach {

@@ -12,31 +12,29 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Config is what a Runner needs. All but Tracker may be zero.
+// Config configures a Runner. All fields but Tracker may be zero.
 type Config struct {
 	Tracker Tracker
-	// Timeout bounds calls that have no deadline, and how long a change is followed after its caller has
-	// gone. Zero means 5 minutes.
+	// Timeout is the time limit of calls without a deadline, and of following a change whose caller has gone. 0 means 5 minutes.
 	Timeout time.Duration
-	// Capacity is how many operations the cloud runs at a time for the account; 0: any number. Changes beyond it
-	// wait in the order of their priority, and a fifth of it is kept for detaches and attaches.
+	// Capacity is how many operations the cloud runs at a time for the account; 0: no limit. Further changes wait, ordered by
+	// priority. A fifth is kept for detaches and attaches.
 	Capacity int
-	// Tick is the shortest time between two reads while anybody waits. Zero means half a second.
+	// Tick is the minimum time between two reads. 0 means half a second.
 	Tick time.Duration
-	// Lists: the Tracker reads several operations with one list, however many. Those that are not due are read with
-	// several that are, so an operation that is much shorter than its kind's mean is seen to end. Otherwise each is a
-	// request, and none is sent before it is due.
+	// Lists: the Tracker reads any number of operations with one list. Then operations that are not due are read together with
+	// several that are, so the end of one that is much shorter than the mean is noticed. Otherwise each operation costs a request,
+	// and is read only when it is due.
 	Lists bool
-	// Busy is how to wait while the cloud refuses a change because of another one; only its pauses count. Zero means
-	// half a second to 3 seconds.
+	// Busy has the pauses while the cloud refuses a change because of another one. Zero means half a second to 3 seconds.
 	Busy wait.Backoff
-	// Rand returns numbers from 0 up to 1, for jitter. Nil means math/rand/v2.
+	// Rand returns numbers in [0, 1) for jitter; nil means math/rand/v2.
 	Rand func() float64
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Runner carries out the changes of one account.
+// Runner runs the changes of one account.
 type Runner struct {
 	cfg    Config
 	queue  *queue
@@ -73,11 +71,10 @@ func New(ctx context.Context, cfg Config) *Runner {
 	return r
 }
 
-// Life is the context that lasts as long as the Runner works.
+// Life returns the context that ends with the Runner.
 func (r *Runner) Life() context.Context { return r.life }
 
-// Every does something in the background, for the first time after a pause. Its errors and panics go to
-// report.
+// Every calls a function in the background at an interval, first after one. Its errors and panics go to report.
 func (r *Runner) Every(interval time.Duration, do func(ctx context.Context) error, report func(error)) {
 	r.spawn(func() {
 		for wait.Sleep(r.life, interval) == nil {
@@ -95,7 +92,7 @@ func (r *Runner) Temporary(n int) {
 	}
 }
 
-// Close ends everything that is under way, and returns when it has ended or ctx has.
+// Close ends all work, and waits for it as long as ctx lasts.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -115,7 +112,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	}
 }
 
-// spawn runs something in a goroutine that Close waits for. It reports false after Close.
+// spawn runs a function in a goroutine for which Close waits. It returns false after Close.
 func (r *Runner) spawn(do func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,9 +123,8 @@ func (r *Runner) spawn(do func()) bool {
 	return true
 }
 
-// Guard returns what do returns. Where do panics, as an SDK may that gets nonsense for an answer, the
-// program lives on, and the outcome of what was sent is not known. The words of an error or a string are in the error; any
-// other value might be the request.
+// Guard returns what do returns. If do panics, as an SDK may on an unexpected answer, Guard returns an error, and the outcome of a request
+// is unknown. The error has the value only if it is an error or a string, because any other value may contain the request.
 func Guard(do func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -142,7 +138,7 @@ func Guard(do func() error) (err error) {
 	return do()
 }
 
-// Bounded gives a call that has no deadline the Runner's.
+// Bounded returns a context with the Runner's timeout if the call has no deadline.
 func (r *Runner) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)

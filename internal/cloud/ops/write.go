@@ -10,24 +10,24 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// AnswerTimeout bounds how long the answer to a sent request is waited for.
+// AnswerTimeout is the time limit for the answer to a sent request.
 const AnswerTimeout = 60 * time.Second
 
 var errSilent = fmt.Errorf("the cloud has not answered for %s: %w", AnswerTimeout, context.DeadlineExceeded)
 
-// ErrLate is a request that was not sent because Write.Before had passed.
+// ErrLate is the error of a request that was not sent because Write.Before had passed.
 var ErrLate = fmt.Errorf("%w: the state that it was decided by is too old by now", fault.Unavailable)
 
-// Write steers one request that changes something, and knows whether it was sent. Exactly one side wins:
-// either the request is sent, or its caller goes before that and it never is.
+// Write is the state of one request that changes something. Either the request is sent, or its caller goes before that and it is never
+// sent.
 type Write struct {
-	// Priority is the request's place in the API budget.
+	// Priority is the request's priority in the API budget.
 	Priority budget.Priority
-	// Key is the idempotency key, where the cloud has such.
+	// Key is the idempotency key, in clouds that have such.
 	Key string
 	// Before is the latest moment to send; zero: any.
 	Before time.Time
-	// Refused is how many earlier requests of the change were refused for another reason than a change of the same machine.
+	// Refused is how many earlier requests of the change were refused, not counting those because of a change of the same machine.
 	Refused int
 
 	caller context.Context
@@ -38,22 +38,21 @@ type Write struct {
 	sent bool // and not known to have changed nothing
 	left bool // the caller has gone
 	over bool // the change has ended
-	// answered ends the wait for an answer, limit that for the operation.
+	// answered stops the timeout of the answer, limit that of the operation.
 	answered context.CancelFunc
 	limit    *time.Timer
-	// late ends what has no connection by Before.
+	// late ends a request that has no connection by Before.
 	late *time.Timer
 }
 
-// NewWrite returns a Write whose request is bounded by ctx and never dropped. Run makes its own.
+// NewWrite returns a Write whose request ends with ctx. Run makes its own.
 func NewWrite(ctx context.Context, p budget.Priority) *Write {
 	return &Write{Priority: p, caller: ctx, ctx: ctx, cancel: func(error) {}}
 }
 
-// MarkSent is called right before the request leaves. The context that it returns bounds the answer, and does
-// not end with the caller: a connection that is cut while the cloud acts leaves the outcome open. An error
-// says that the request must not be sent. Where there is a moment by which it must be, the context ends then with ErrLate,
-// unless Connected is called.
+// MarkSent is called right before the request is sent, which must not happen after an error. The context that it returns has the timeout
+// of the answer and does not end with the caller, because the outcome of a cancelled request is unknown. With Before it ends then,
+// with ErrLate, unless Connected is called.
 func (w *Write) MarkSent() (context.Context, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +78,7 @@ func (w *Write) MarkSent() (context.Context, error) {
 	return ctx, nil
 }
 
-// Connected is called when the request has a connection, right before it is written there.
+// Connected is called when the request has a connection, right before it is written.
 func (w *Write) Connected() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +87,7 @@ func (w *Write) Connected() {
 	}
 }
 
-// NotApplied is called when the answer proves that the request has changed nothing. It may be sent again.
+// NotApplied is called when the answer proves that the request has changed nothing. Then it may be sent again.
 func (w *Write) NotApplied() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +98,7 @@ func (w *Write) NotApplied() {
 	}
 }
 
-// land ends the wait for an answer.
+// land stops the timeout of the answer.
 func (w *Write) land() {
 	if w.answered != nil {
 		w.answered()
@@ -114,7 +113,7 @@ func (w *Write) arrived() {
 	w.land()
 }
 
-// leave is called when the caller goes. It reports whether the change goes on without it, for at most limit.
+// leave is called when the caller goes. It reports whether the change continues without it, for at most limit.
 func (w *Write) leave(why error, limit time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
