@@ -1,8 +1,8 @@
 // Package digitalocean keeps volumes in DigitalOcean: block storage volumes, which are bound to a
 // region and attached to droplets of that region.
 //
-// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
-// out.
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// changes.
 package digitalocean
 
 import (
@@ -27,19 +27,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// Config says whose volumes these are and how to reach the API.
+// Config configures a Cloud.
 type Config struct {
 	block.Config
 
-	// Transport sends the requests; nil is a copy of http.DefaultTransport with bounds.
+	// Transport sends the requests; nil means http.DefaultTransport with timeouts.
 	Transport http.RoundTripper
 }
 
 const (
 	defaultEndpoint = "https://api.digitalocean.com"
-	// perPage is the largest page of a list.
+	// perPage is the maximum size of a page.
 	perPage = 200
-	// maxSize is the largest volume, in GiB.
+	// maxSize is the maximum size of a volume in GiB.
 	maxSize = 16384
 )
 
@@ -61,7 +61,7 @@ type Cloud struct {
 	log     *zap.Logger
 
 	regions *ops.Reads[struct{}, map[string]bool]
-	// names are those of volumes, which never change. many: the account has more volumes than fit on a page.
+	// names caches the names of volumes, which never change. many: the account has more volumes than fit on a page.
 	names   block.Cache[cloud.VolumeID, string]
 	many    atomic.Bool
 	clones  *block.Through[snapshot]
@@ -71,8 +71,7 @@ type Cloud struct {
 
 var _ cloud.Cloud = (*Cloud)(nil)
 
-// New returns the account that the token opens. It sends nothing yet. What it does in the background
-// ends with ctx or Close.
+// New returns a Cloud. It sends nothing. Its background work ends with ctx or Close.
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if err := cfg.Complete(slug.MatchString, defaultEndpoint, defaultLimits()); err != nil {
 		return nil, err
@@ -106,10 +105,10 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends what is under way in the background within the life of ctx. Calls must have ended.
+// Close stops the background work and waits for it as long as ctx lasts. Calls must have ended.
 func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 
-// Capabilities says what the cloud can do.
+// Capabilities returns what the cloud can do.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Attach: true, Expand: true, Modify: true, Snapshots: true, SnapshotZones: profile.DigitalOcean.SnapshotZones, Clones: true,
@@ -121,12 +120,12 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 	}
 }
 
-// Capacity answers fault.Unsupported: the cloud does not say how much space it has.
+// Capacity returns fault.Unsupported: the API does not report free space.
 func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
-// scopes are what the API demands of a token, by route. docs/backends has the same table for people.
+// scopes are the required scopes of a token by route. docs/backends has the same table.
 var scopes = map[string]string{
 	"GET /v2/volumes":                   "block_storage:read",
 	"GET /v2/volumes/{id}":              "block_storage:read",
@@ -144,7 +143,7 @@ var scopes = map[string]string{
 	"GET /v2/droplets":                  "droplet:read",
 	"GET /v2/droplets/{id}":             "droplet:read",
 	"GET /v2/regions":                   "regions:read",
-	// Of ModifyVolume, which is optional.
+	// For ModifyVolume, which is optional.
 	"POST /v2/tags":                  "tag:create",
 	"POST /v2/tags/{id}/resources":   "tag:create and block_storage:update",
 	"DELETE /v2/tags/{id}/resources": "tag:delete and block_storage:update",
@@ -152,7 +151,7 @@ var scopes = map[string]string{
 
 func scopeOf(r api.Request) string { return scopes[r.Method+" "+routeOf(r.Path)] }
 
-// client sends the requests, and says of one that is refused to the token which scope it needs.
+// client sends the requests. The error of one that the token may not make names the missing scope.
 type client struct{ *api.Client }
 
 // Do sends a request.
@@ -164,29 +163,28 @@ func (c client) Do(ctx context.Context, r api.Request, into any) error {
 	return fmt.Errorf("%w (it needs the scope %s)", err, scopeOf(r))
 }
 
-// nowhere is the id of no volume.
+// nowhere is an id that no volume has.
 const nowhere = "00000000-0000-0000-0000-000000000000"
 
-// checked are the paths that Check reads: one for each scope that a read can prove. Those of a volume that does not exist
-// are answered 404 where the token has the scope.
+// checked are the paths that Check reads: one for each scope that a read can prove. For the paths of a volume that does not exist, 404
+// proves the scope.
 var checked = []string{
 	"/v2/volumes", "/v2/actions", "/v2/snapshots", "/v2/droplets", "/v2/regions",
 	"/v2/volumes/" + nowhere + "/actions", "/v2/volumes/" + nowhere + "/snapshots",
 }
 
-// provenFor is how long a scope counts as there that a read has proved. Each read is one of 5,000 that the cloud allows in an
-// hour, and the program is checked every minute.
+// provenFor is how long a scope counts as proved after a read. The cloud allows 5,000 requests an hour, and Check is called every minute.
 const provenFor = time.Hour
 
-// rights knows which scopes were proved, by the path of the read.
+// rights has when each scope was proved, by the path of the read.
 type rights struct {
 	mu     sync.Mutex
 	proved map[string]time.Time
 }
 
-// Check reads a volume, which proves that the API can be reached. Of everything else that the driver reads it reads one entry
-// where that was not proved lately, and names the scopes that the token lacks. A read that fails otherwise says nothing
-// about a scope, and is repeated with the next check. Scopes that change something cannot be proved by a read.
+// Check reads a volume, which proves that the API can be reached. For each other scope that was not proved lately it reads one entry, and it
+// names the scopes that the token lacks. A read with another error proves nothing and is repeated by the next Check. No read can prove
+// the scopes of changes.
 func (c *Cloud) Check(ctx context.Context) error {
 	c.rights.mu.Lock()
 	defer c.rights.mu.Unlock()
@@ -220,7 +218,7 @@ func (c *Cloud) check(ctx context.Context, path string) error {
 	return err
 }
 
-// CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.
+// CheckRegion returns fault.NoZone if the backend's region has no volumes.
 func (c *Cloud) CheckRegion(ctx context.Context) error {
 	regions, err := c.regions.Get(ctx, struct{}{})
 	if err == nil && !regions[c.region] {

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// throughSnapshots makes clones.
+// throughSnapshots clones volumes through temporary snapshots.
 func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[snapshot] {
 	return &block.Through[snapshot]{
 		Leftovers: left, Name: c.temporaryName, Delete: c.deleteSnapshot,
@@ -41,7 +41,7 @@ func (c *Cloud) throughSnapshots(left *block.Leftovers) *block.Through[snapshot]
 	}
 }
 
-// restoreCopy makes the volume of a clone from its temporary snapshot.
+// restoreCopy creates the volume of a clone from its temporary snapshot.
 func (c *Cloud) restoreCopy(ctx context.Context, req cloud.CreateVolumeRequest, body godo.VolumeCreateRequest, zones []string, snap snapshot) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q as a copy of volume %s", req.Name, req.Source.Volume)
 	body.SnapshotID = snap.ID
@@ -56,8 +56,7 @@ func (c *Cloud) restoreCopy(ctx context.Context, req cloud.CreateVolumeRequest, 
 	return volumeOf(vol), nil
 }
 
-// Sweep removes temporary snapshots of this cluster that no call can still need: those of clones that were
-// interrupted and never asked for again.
+// Sweep deletes temporary snapshots of this cluster, whose clones were interrupted and never requested again.
 func (c *Cloud) Sweep(ctx context.Context) error {
 	all, err := c.allSnapshots(ctx, budget.List)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateVolume makes a volume. A blank one is one write and ready with its answer.
+// CreateVolume creates a volume. A blank volume needs one write and is ready with its answer.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
 	body, zones, err := c.createBody(req)
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	// A name is taken once per region only. Where an earlier call may have made the volume elsewhere, and
-	// before the long way of a clone is taken, it has to be looked for. Usually there is one region.
+	// Names are unique per region only. So the volume of an earlier call is looked for if there are several regions, which is rare, and
+	// before a clone, which takes long.
 	if len(zones) > 1 || zones[0] != c.region || req.Source.Volume != "" {
 		if err := c.nameIsFree(ctx, req, zones); err != nil {
 			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
@@ -49,7 +49,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return c.fit(ctx, req, volumeOf(vol))
 }
 
-// createBody checks and translates a request, without a request to the cloud.
+// createBody checks a request and returns the body of the create, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body godo.VolumeCreateRequest, zones []string, err error) {
 	zones, err = c.CheckCreate(req, c.region)
 	switch {
@@ -68,7 +68,7 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body godo.VolumeCreat
 	}, zones, err
 }
 
-// createIn creates in the first of the regions that can serve.
+// createIn creates the volume in the first region that can serve it.
 func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCreateRequest, zones []string) (*volume, error) {
 	return block.InZones(zones, func(zone string) (*volume, error) {
 		body.Region = zone
@@ -90,8 +90,8 @@ func (c *Cloud) createIn(ctx context.Context, doing string, body godo.VolumeCrea
 	})
 }
 
-// create sends a create, and once more without the cluster's tag to a token that must not write tags: the record in the
-// description has the cluster too. A tag that a user has asked for is not left out.
+// create sends a create. If the token may not write tags, it sends it again without the cluster's tag: the record in the description has
+// the cluster too. It never leaves out a tag that a user has requested.
 func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
 	vol, err := c.createOnce(ctx, doing, body)
 	if !c.mayDropTags(err, body.Tags) {
@@ -101,7 +101,7 @@ func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreate
 	return c.createOnce(ctx, doing, body)
 }
 
-// mayDropTags reports whether a refusal may be about nothing but the cluster's tag.
+// mayDropTags reports whether a refusal may be only about the cluster's tag.
 func (c *Cloud) mayDropTags(err error, words []string) bool {
 	if fault.Of(err) != fault.Denied || len(words) != 1 || !strings.HasPrefix(words[0], tags.Cluster) {
 		return false
@@ -112,7 +112,7 @@ func (c *Cloud) mayDropTags(err error, words []string) bool {
 	return true
 }
 
-// tagsRefused says what a refusal may be about.
+// tagsRefused adds to a refusal which scope the tags need.
 func tagsRefused(err error, words []string) error {
 	if fault.Of(err) == fault.Denied && len(words) > 0 {
 		return fmt.Errorf("%w, and for the tags %s the scope tag:create", err, strings.Join(words, ", "))
@@ -120,7 +120,7 @@ func tagsRefused(err error, words []string) error {
 	return err
 }
 
-// createOnce sends one create. Its Name says all that two creates of one volume can differ in.
+// createOnce sends one create. Its Name contains everything in which two creates of one volume can differ.
 func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
 	name := fmt.Sprintf("%s of %d GiB in %s", doing, body.SizeGigaBytes, body.Region)
 	if body.SnapshotID != "" {
@@ -144,8 +144,8 @@ func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCr
 	})
 }
 
-// serves says, of a region that refused a create, whether it could have served it: it has volumes, and it
-// has the snapshot. The error is about the snapshot, which may be gone, or the read itself.
+// serves reports whether a region that refused a create could have served it, because it has volumes and the snapshot. An error is about
+// the snapshot, which may be gone, or about the read.
 func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone string) (bool, error) {
 	if body.SnapshotID != "" {
 		snap, err := c.readSnapshot(ctx, cloud.SnapshotID(body.SnapshotID))
@@ -157,9 +157,8 @@ func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone 
 	return regions[zone], err
 }
 
-// fit makes a volume that was copied as large as asked for: the cloud makes it as large as its source was. A
-// copy that cannot grow stays, because another controller may have found it by its name: the outcome is
-// open, and the same request goes on from here.
+// fit grows a copied volume to the requested size, because the cloud creates it with the size of its source. A copy that cannot grow stays,
+// because another controller may have found it by its name; the outcome is uncertain, and a repeat continues here.
 func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, made cloud.Volume) (cloud.Volume, error) {
 	if req.Limit > 0 && made.Size > req.Limit { // it fits no controller's request
 		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
@@ -180,8 +179,8 @@ func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, made clo
 	return made, nil
 }
 
-// nameIsFree answers fault.Conflict where the request's name is held in one of its regions, or by the
-// volume that an earlier call made for it in any other.
+// nameIsFree returns fault.Conflict if a volume in one of the request's regions has its name, or the volume of an earlier call in another
+// region.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest, zones []string) error {
 	same, err := c.named(ctx, c.cloudName(req.Name))
 	if err != nil {

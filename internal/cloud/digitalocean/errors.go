@@ -10,17 +10,17 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The API says with a status what went wrong, and sometimes only the text tells two cases of one status
-// apart. These are all the texts that are looked for; facts with sources are in docs/backends.
+// Some statuses of the API have several meanings that only the text distinguishes. The driver matches these texts; the facts with their
+// sources are in docs/backends.
 const (
 	// textPending: 422, the droplet (or the volume) is busy with another action.
 	textPending = "pending event"
-	// textLimit: 403, a quota of the account; a 403 without it is about the token. A create that is refused with it in a region
-	// that has volumes has met a quota too, whatever its status.
+	// textLimit: 403, a quota of the account; a 403 without it is about the token. A create that is refused with it in a region that has
+	// volumes exceeds a quota too, with any status.
 	textLimit = "limit"
-	// textRegion: 422, a create is refused for its region. One that has volumes is full, or closed to the account.
+	// textRegion: 422, a create is refused because of its region. A region that has volumes is full or closed to the account.
 	textRegion = "region"
-	// textSlots: 422, the droplet has as many volumes as it can have.
+	// textSlots: 422, the droplet is at its attach limit.
 	textSlots = "cannot attach more"
 	// textNoResize: 422, the droplet does not let its volumes grow.
 	textNoResize = "resizing is temporarily disabled"
@@ -28,8 +28,7 @@ const (
 	textInterval = "one request per"
 )
 
-// kindOf is the table of statuses and kinds. What 404 and 422 are about is known to the caller, who may
-// read the state and answer something else.
+// kindOf maps statuses to kinds. Callers know which object 404 and 422 are about, and may read its state and return another kind.
 func kindOf(a *api.Answer) fault.Kind {
 	switch a.Status {
 	case http.StatusUnauthorized:
@@ -56,11 +55,11 @@ func kindOf(a *api.Answer) fault.Kind {
 	}
 }
 
-// longestWait is how long the limit of a minute asks to wait. The limit of an hour asks for more, with nothing remaining.
+// longestWait is the maximum wait for the limit of a minute. For the limit of an hour the cloud asks to wait longer, with nothing remaining.
 const longestWait = time.Minute
 
-// throttled tells the API's rate limit from a rule of one route, such as that about snapshots, which has the same status
-// and must not make other requests wait. The limit's answer says in its headers when there is budget again.
+// throttled reports whether a 429 is about the API's rate limit, as opposed to a rule of one route, such as that for snapshots, for which
+// other requests must not wait. For the rate limit, the headers tell when there is budget again.
 func throttled(r api.Request, resp *http.Response, a *api.Answer) bool {
 	rate := budget.StandardRate(resp)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ModifyVolume puts tags on a volume, and takes off what it had under their keys. The API changes one tag of a volume
-// with a request. A repeat goes on where a call was cut off, because the new tags come first.
+// ModifyVolume adds tags to a volume and then removes its other tags with the same keys. Each request changes one tag. A repeat completes
+// an interrupted call, because the new tags are added first.
 func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []cloud.Tag) error {
 	doing := fmt.Sprintf("modify volume %.80s", id)
 	if !objectID(id) {
@@ -57,7 +57,7 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	return nil
 }
 
-// changeTag puts a tag that the account has on a volume, or takes it off. fault.NotFound when there is no such tag.
+// changeTag adds a tag of the account to a volume, or removes it. fault.NotFound if the account does not have the tag.
 func (c *Cloud) changeTag(ctx context.Context, id cloud.VolumeID, put bool, word string) error {
 	verb := map[bool]string{true: "put", false: "remove"}[put]
 	_, err := ops.Run(ctx, c.ops, ops.Op[struct{}]{

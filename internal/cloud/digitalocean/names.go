@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// names is what the cloud documents for volumes: lower-case letters, digits and dashes, a letter first,
-// at most 64. What it thinks of a dash at the end is not documented, so there is none.
+// names are the cloud's documented rules for names of volumes: lower-case letters, digits and dashes, beginning with a letter, at most 64.
+// Whether a dash at the end is allowed is not documented, so the driver uses none.
 var names = cloud.NameRule{MinLen: 1, MaxLen: 64, StartLetter: true, EndAlnum: true}
 
 var (
@@ -20,37 +20,35 @@ var (
 	slug = regexp.MustCompile(`^[a-z][a-z0-9]{1,30}$`)
 )
 
-// objectID reports whether the cloud can have made this id of a volume or snapshot. Others never
-// become part of a request, where they could lead to another object.
+// objectID reports whether this can be the id of a volume or snapshot. Others are never sent, because they could lead to another object.
 func objectID[T ~string](id T) bool { return uuid.MatchString(string(id)) }
 
 func nodeID(droplet int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(droplet)) }
 
-// cloudName is the cloud's name for a request name.
+// cloudName returns the volume's name for the name of a request.
 func (c *Cloud) cloudName(name string) string { return names.Map(c.prefix, name) }
 
-// snapshotNames leaves room in the names of snapshots for the seal.
+// snapshotNames leaves space for the seal in the names of snapshots.
 var snapshotNames = cloud.NameRule{MinLen: 1, MaxLen: names.MaxLen - sealLen, StartLetter: true, EndAlnum: true}
 
-// snapshotName is the cloud's name for the snapshot of a request. The API shows no description of a snapshot, and tags only
-// to tokens with a scope, so the name itself says for which request of which cluster it was made.
+// snapshotName returns the snapshot's name for the name of a request. The API shows no description of a snapshot, and its tags only to
+// tokens with a scope, so the name itself identifies the request and the cluster.
 func (c *Cloud) snapshotName(request string) string {
 	return c.sealed(snapshotNames.Map(c.prefix, request), "snapshot")
 }
 
-// beginTemporary begins the names of the snapshots through which clones go.
+// beginTemporary is the prefix of the names of temporary snapshots.
 const beginTemporary = "clone-"
 
-// temporaryName is the name of the snapshot through which a clone goes. It belongs to the request, so a
-// repeat finds it.
+// temporaryName returns the name of the temporary snapshot of a clone. It depends on the request only, so a repeat finds the snapshot.
 func (c *Cloud) temporaryName(request string) string {
 	return c.sealed(beginTemporary+cloud.FullHash(request), "temporary")
 }
 
-// isTemporary reports whether a clone of this cluster goes through the snapshot.
+// isTemporary reports whether a snapshot is a temporary one of this cluster.
 func (c *Cloud) isTemporary(s *snapshot) bool { return s.Name == c.sealed(readableOf(s), "temporary") }
 
-// markOf reads whose a snapshot is. A seal that is not this cluster's is another one's, whose name only its tags tell.
+// markOf returns the Mark of a snapshot. A seal of another cluster does not name it; only the tags do.
 func (c *Cloud) markOf(s *snapshot) cloud.Mark {
 	switch {
 	case c.isTemporary(s):
@@ -67,23 +65,23 @@ func (c *Cloud) markOf(s *snapshot) cloud.Mark {
 	return mark
 }
 
-// sealLen is the length of what sealed puts behind the readable part: a mark, and 80 bits of hash.
+// sealLen is the length of the seal after the readable part: a mark and an 80-bit hash.
 const sealLen = len("-h") + 16
 
 var seal = regexp.MustCompile(`.-h[0-9a-v]{16}$`)
 
 func readableOf(s *snapshot) string { return s.Name[:max(0, len(s.Name)-sealLen)] }
 
-// sealed returns a name that only this cluster gives, and only for this purpose.
+// sealed returns a name that only this cluster uses, and only for this purpose.
 func (c *Cloud) sealed(readable, purpose string) string {
 	hash := cloud.FullHash(c.cluster + "\x00" + purpose + "\x00" + readable)
 	return readable + "-h" + hash[:sealLen-len("-h")]
 }
 
-// maxPrefix leaves room for a hash of 80 bits and something readable.
+// maxPrefix leaves space for an 80-bit hash and a readable part.
 const maxPrefix = 32
 
-// CheckPrefix refuses a prefix of names that the cloud would not take as it is.
+// CheckPrefix refuses a prefix of names that the cloud would refuse.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -95,7 +93,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckRegion refuses what cannot be the short name of a region. None is fine.
+// CheckRegion refuses what cannot be the slug of a region; "" is allowed.
 func CheckRegion(region string) error {
 	if region != "" && !slug.MatchString(region) {
 		return fmt.Errorf("%q is not the short name of a region, such as fra1: %w", region, fault.InvalidArgument)

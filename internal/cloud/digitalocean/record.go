@@ -9,22 +9,22 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 )
 
-// A record is what the driver keeps with a volume, by the keys that are tags in other clouds. It is a line in the volume's
-// description: every token that reads a volume sees that, tags need scopes of their own, and a tag of one volume
-// stays in the account when the volume is gone.
+// A record has what the driver stores with a volume, with the keys that are tags in other clouds. It is a line in the volume's description:
+// every token that can read the volume can read it, whereas tags need additional scopes, and a tag stays in the account when its
+// volume is deleted.
 type record map[string]string
 
 // The keys of a record, in the order of the line.
 var (
 	ownKeys = []string{tags.Hash, tags.Cluster, tags.FromSnapshot, tags.FromVolume}
-	// nameKeys are for people. One that does not fit is left out.
+	// nameKeys are informational. One that does not fit is left out.
 	nameKeys = []string{tags.Own + "pvc-namespace", tags.Own + "pvc", tags.Own + "pv"}
 )
 
 const (
-	// description begins the line.
+	// description is the prefix of the line.
 	description = "Created by cloudblock-csi"
-	// maxDescription bounds the line: how long a description can be is not documented.
+	// maxDescription is the maximum length of the line. The cloud does not document one.
 	maxDescription = 255
 )
 
@@ -33,7 +33,7 @@ var (
 	fullHash   = regexp.MustCompile(`^[0-9a-v]{26}$`)
 )
 
-// line writes a record, such as "Created by cloudblock-csi; name-hash=...; cluster=prod; pvc-namespace=shop; pvc=data".
+// line returns a record as text, such as "Created by cloudblock-csi; name-hash=...; cluster=prod; pvc-namespace=shop; pvc=data".
 func (r record) line() string {
 	line := description
 	for _, key := range slices.Concat(ownKeys, nameKeys) {
@@ -45,7 +45,7 @@ func (r record) line() string {
 	return line
 }
 
-// parseRecord reads a description; false: it is none that line has written.
+// parseRecord parses a description; false if line did not write it.
 func parseRecord(text string) (record, bool) {
 	entries := strings.Split(text, "; ")
 	r := record{}
@@ -59,7 +59,7 @@ func parseRecord(text string) (record, bool) {
 	return r, r.line() == text && fullHash.MatchString(r[tags.Hash])
 }
 
-// newRecord is the record of a new volume. What Kubernetes' names have beyond their usual letters becomes '_'.
+// newRecord returns the record of a new volume. Unusual characters in the names of Kubernetes objects become '_'.
 func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
 	r := record{
 		tags.Hash: cloud.FullHash(req.Name), tags.Cluster: c.cluster,
@@ -78,13 +78,13 @@ func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
 	return r
 }
 
-// madeFor reports whether this cluster made the volume for the request name.
+// madeFor reports whether this cluster created the volume for the request.
 func (c *Cloud) madeFor(name string, v *volume) bool {
 	r, ok := parseRecord(v.Description)
 	return ok && r[tags.Hash] == cloud.FullHash(name) && r[tags.Cluster] == c.cluster
 }
 
-// wordsOf are a volume's tags and its record in the form of tags.
+// wordsOf returns a volume's tags, and its record as tags.
 func wordsOf(v *volume) []string {
 	words := slices.Clone(v.Tags)
 	if r, ok := parseRecord(v.Description); ok {
@@ -96,8 +96,8 @@ func wordsOf(v *volume) []string {
 	return slices.Compact(words)
 }
 
-// userWords writes the tags that users have asked for, and the cluster's. The driver's other tags have their place in the
-// record, or none: a tag that only one object has would stay in the account.
+// userWords returns the tags that users have requested, and the cluster's. Other tags of the driver are in the record or nowhere, because a
+// tag that only one object has would stay in the account.
 func (c *Cloud) userWords(all []cloud.Tag) ([]string, error) {
 	var words []string
 	for _, t := range all {

@@ -33,7 +33,7 @@ var traits = block.Traits{
 	},
 }
 
-// Attach makes the volume a disk of the droplet. The disk reports the volume's name, which is read before the droplet is held.
+// Attach attaches a volume to a droplet. The disk reports the volume's name, which is read before the droplet is locked.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	if traits.VolumeID(id) && traits.MachineID(node) { // else it is refused at once
 		if _, err := c.nameOf(ctx, id); err != nil {
@@ -110,13 +110,13 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 	return "", err
 }
 
-// number is the id of a droplet, which block has checked.
+// number returns the id of a droplet, which block has checked.
 func number(id cloud.NodeID) int {
 	n, _ := api.Number(id)
 	return n
 }
 
-// action makes a call that starts one of a volume's actions, and returns its id.
+// action calls the SDK to start an action of a volume, and returns the action's id.
 func (r requests) action(ctx context.Context, w *ops.Write, call func(context.Context) (*action, *godo.Response, error)) (string, error) {
 	started, err := one(ctx, api.Call{Write: w, Has: []string{"action"}}, call)
 	switch {

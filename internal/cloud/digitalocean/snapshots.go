@@ -17,10 +17,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// maxSnapshots is how many snapshots the cloud keeps of one volume.
+// maxSnapshots is the cloud's maximum number of snapshots of a volume.
 const maxSnapshots = 25
 
-// CreateSnapshot makes a snapshot of a volume.
+// CreateSnapshot creates a snapshot of a volume.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
 	if err := checkSnapshot(req); err != nil {
@@ -52,10 +52,9 @@ func checkSnapshot(req cloud.CreateSnapshotRequest) error {
 	}
 }
 
-// takeSnapshot makes a snapshot, unless the volume has one of the name: fault.Conflict. That the cloud refuses a
-// second one is not documented. Where it does not, a request that is repeated after a long while, as by a
-// snapshotter that was restarted before it had written the answer down, would make another one; before that the rule
-// of one snapshot in 10 minutes refuses, so a list that lags behind does no harm.
+// takeSnapshot creates a snapshot; fault.Conflict if the volume has one with the name. The documentation does not say that the cloud refuses
+// a second one. If it does not, a request that is repeated much later, as by a snapshotter that was restarted before it stored the
+// answer, would create another. An earlier repeat is refused by the rule of one snapshot in 10 minutes, so a stale list is harmless.
 func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string, words []string) (*snapshot, error) {
 	of, err := c.snapshotsOf(ctx, id)
 	if err != nil {
@@ -82,7 +81,7 @@ func (c *Cloud) takeSnapshot(ctx context.Context, id cloud.VolumeID, name string
 	return nil, fmt.Errorf("%w: %w", fault.Precondition, a)
 }
 
-// snapshotOnce sends one request for a snapshot.
+// snapshotOnce sends one create of a snapshot.
 func (c *Cloud) snapshotOnce(ctx context.Context, id cloud.VolumeID, name string, words []string) (*snapshot, error) {
 	return ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: fmt.Sprintf("snapshot volume %s as %s", id, name), Kind: "snapshot", Object: "snapshot " + name, Priority: budget.Write,
@@ -98,7 +97,7 @@ func (c *Cloud) snapshotOnce(ctx context.Context, id cloud.VolumeID, name string
 	})
 }
 
-// DeleteSnapshot removes a snapshot.
+// DeleteSnapshot deletes a snapshot.
 func (c *Cloud) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	return c.deleteSnapshot(ctx, id, budget.Write)
 }
@@ -116,7 +115,7 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 	return err
 }
 
-// FindSnapshot returns the snapshot made under this request name.
+// FindSnapshot returns the snapshot of a request.
 func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, error) {
 	all, err := c.allSnapshots(ctx, budget.Read)
 	if err != nil {
@@ -130,7 +129,7 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	return c.snapshotOf(&all[at])
 }
 
-// GetSnapshot returns the present state of a snapshot.
+// GetSnapshot returns the current state of a snapshot.
 func (c *Cloud) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	if !objectID(id) {
 		return cloud.Snapshot{}, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", id, fault.NotFound)
@@ -187,7 +186,7 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	return list, nil
 }
 
-// allSnapshots reads all snapshots of volumes that the credentials see.
+// allSnapshots reads all snapshots of volumes that the token may see.
 func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]snapshot, error) {
 	return api.Complete(ctx, pages(listOf[snapshot]{
 		doing: "list snapshots", key: "snapshots", priority: p, call: c.sdk.Snapshots.ListVolume,
@@ -210,7 +209,7 @@ func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot,
 
 func snapshotID(s snapshot) string { return s.ID }
 
-// snapshotOf translates a snapshot. There is no status: a snapshot that the cloud shows can be restored.
+// snapshotOf returns a snapshot as a cloud.Snapshot. It has no status: every snapshot that the cloud shows can be restored.
 func (c *Cloud) snapshotOf(s *snapshot) (cloud.Snapshot, error) {
 	created, err := time.Parse(time.RFC3339, s.Created)
 	if err != nil {

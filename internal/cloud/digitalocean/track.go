@@ -19,21 +19,19 @@ import (
 )
 
 const (
-	// statusErrored is an action that the cloud gave up; the SDK names the others.
+	// statusErrored is the status of a failed action; the SDK has constants for the others.
 	statusErrored = "errored"
-	// freshAction is how long an action that was answered may be missing (hashicorp/terraform#481).
+	// freshAction is how long a new action may be missing (hashicorp/terraform#481).
 	freshAction = 10 * time.Second
-	// trackPriority is that of reads of actions: until an action is seen to have ended its droplet is held,
-	// also for a detach that waits there.
+	// trackPriority is the priority of reads of actions: a detach may wait until the action before it on the droplet has ended.
 	trackPriority = budget.Detach
 )
 
-// tracker follows actions. One action is read by its id; of several the account's newest are read, on one
-// page, and by itself what that page lacks. Actions are asked for by id because a volume that is gone takes
-// its own list of actions with it.
+// tracker follows actions. It reads one action by its id; for several it reads a page with the account's newest actions, and those that the
+// page lacks by their ids. It does not use a volume's list of actions, which is gone with the volume.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads how actions stand.
+// Outcomes reads the states of actions.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	found := map[string]ops.Outcome{}
 	if len(of) > 1 {
@@ -52,7 +50,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 	return ops.Each(ctx, of, found, t.outcome)
 }
 
-// outcome reads one action. An error is about this read, and a later one may succeed.
+// outcome reads one action. An error concerns only this read; a later one may succeed.
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	doing := "read action " + op.ID
 	id, _ := strconv.Atoi(op.ID) // it was an action's
@@ -85,10 +83,10 @@ func outcomeOf(act action) ops.Outcome {
 	}
 }
 
-// Running returns the actions of a volume that have not ended.
+// Running returns the running actions of a volume.
 //
-// The list holds all that ever happened to the volume, in an order that is not documented. A volume has one
-// action at a time, so the newest page shows what is running: the first one or the last.
+// The list has all actions of the volume, in an order that is not documented. A volume has one action at a time, so the newest page, which
+// is the first or the last, shows the running one.
 func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
 	l := listOf[action]{
 		doing: "read the actions of " + object, key: "actions", priority: budget.Read,
@@ -112,13 +110,12 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	return running, err
 }
 
-// newestFirst reports whether a page of actions, which are numbered as they begin, goes back in time.
+// newestFirst reports whether a page of actions is ordered from new to old, that is with descending ids.
 func newestFirst(list []action) bool {
 	return len(list) > 1 && slices.IsSortedFunc(list, func(a, b action) int { return b.ID - a.ID })
 }
 
-// nameOf returns the name of a volume, with a shared read where this process has not read it yet.
-// fault.NotFound when there is no such volume.
+// nameOf returns the name of a volume, from the cache or by a shared read. fault.NotFound if there is no such volume.
 func (c *Cloud) nameOf(ctx context.Context, id cloud.VolumeID) (string, error) {
 	if name, known := c.names.Get(id); known {
 		return name, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// readVolume reads one volume. fault.NotFound when there is none.
+// readVolume reads a volume; fault.NotFound if there is none.
 func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	doing := "read volume " + string(id)
 	vol, err := one(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
@@ -35,7 +35,7 @@ func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 	return vol, nil
 }
 
-// findVolume is readVolume with a nil for a volume that does not exist.
+// findVolume reads a volume; nil if there is none.
 func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	vol, err := c.readVolume(ctx, id, p)
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
@@ -45,7 +45,7 @@ func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 	return vol, err
 }
 
-// volumes is the list of volumes, of all names ("") or of one.
+// volumes returns the list of volumes with a name, or of all ("").
 func (c *Cloud) volumes(doing, name string, p budget.Priority) listOf[volume] {
 	return listOf[volume]{
 		doing: doing, key: "volumes", priority: p,
@@ -55,7 +55,7 @@ func (c *Cloud) volumes(doing, name string, p budget.Priority) listOf[volume] {
 	}
 }
 
-// volumePage reads the volumes of an account that fit on one page, and nil where they do not.
+// volumePage reads all volumes of the account with one request; nil if they do not fit on one page.
 func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volume, error) {
 	if c.many.Load() {
 		return nil, nil
@@ -73,8 +73,7 @@ func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volum
 	return found, nil
 }
 
-// FindVolume returns the volume made under this request name. Should there be two, in two regions, the
-// older one is it.
+// FindVolume returns the volume of a request. Of two in different regions it is the older one.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	same, err := c.named(ctx, c.cloudName(name))
 	if err != nil {
@@ -87,7 +86,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	}
 	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
-	// The size that shows until nothing is under way may be one that a growth takes back (failure C5).
+	// While an operation is running, the size may be that of a growth that fails (failure C5).
 	id := cloud.VolumeID(found.ID)
 	vol, err := ops.Settle(ctx, c.ops, c.VolumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
 	switch {
@@ -118,8 +117,8 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 	return same, nil
 }
 
-// ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
-// which never change: the attacher compares the list with what should be attached.
+// ListVolumes returns one page of all volumes in all regions that the token may see, ordered by their ids. The attacher compares the list
+// with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	id := func(v volume) string { return v.ID }
 	part, next, err := api.Listing[volume]{
@@ -155,7 +154,7 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 	return all, nil
 }
 
-// volumeOf translates a volume.
+// volumeOf returns a volume as a cloud.Volume.
 func volumeOf(v *volume) cloud.Volume {
 	words := wordsOf(v)
 	vol := cloud.Volume{
@@ -182,7 +181,7 @@ func regionOf(v *volume) string {
 	return v.Region.Slug
 }
 
-// deviceOf is how a droplet recognises the volume of this name: the disk reports the name itself.
+// deviceOf returns how a droplet identifies the volume with this name, which the disk reports.
 func deviceOf(name string) cloud.Device {
 	return cloud.Device{Name: profile.DigitalOcean.LinkPrefix + name, Serial: name}
 }

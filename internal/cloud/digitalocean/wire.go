@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The objects of the API are the SDK's, and so are the calls, over the transport of package api.
+// The objects of the API are the SDK's types. The SDK makes the requests, over the transport of package api.
 type (
 	volume   = godo.Volume
 	snapshot = godo.Snapshot
@@ -24,9 +24,9 @@ type (
 )
 
 // generic sends a request that the SDK has no call for:
-//   - one snapshot of a volume is read and deleted below /v2/volumes/snapshots. The SDK's calls use /v2/snapshots, which needs
+//   - a snapshot of a volume is read and deleted below /v2/volumes/snapshots. The SDK's calls use /v2/snapshots, which needs the
 //     scopes of images;
-//   - Check reads one entry of each list, whatever it holds.
+//   - Check reads one entry of each list.
 func (c *Cloud) generic(ctx context.Context, call api.Call, method, path string, into any) error {
 	_, err := one(ctx, call, func(ctx context.Context) (struct{}, *godo.Response, error) {
 		req, err := c.sdk.NewRequest(ctx, method, path, nil)
@@ -39,10 +39,10 @@ func (c *Cloud) generic(ctx context.Context, call api.Call, method, path string,
 	return err
 }
 
-// volumeSnapshotsPath has one snapshot of a volume.
+// volumeSnapshotsPath is the path of a snapshot of a volume.
 const volumeSnapshotsPath = "/v2/volumes/snapshots/"
 
-// one makes a call of the SDK.
+// one calls the SDK for one object.
 func one[T any](ctx context.Context, call api.Call, do func(context.Context) (T, *godo.Response, error)) (T, error) {
 	return api.Through(ctx, call, func(ctx context.Context) (T, error) {
 		v, _, err := do(ctx)
@@ -50,7 +50,7 @@ func one[T any](ctx context.Context, call api.Call, do func(context.Context) (T,
 	})
 }
 
-// none makes a call of the SDK that answers nothing but 204.
+// none calls the SDK for a change whose success is 204 without a body.
 func none(ctx context.Context, w *ops.Write, do func(context.Context) (*godo.Response, error)) error {
 	_, err := one(ctx, api.Call{Write: w, NoContent: true}, func(ctx context.Context) (struct{}, *godo.Response, error) {
 		resp, err := do(ctx)
@@ -59,7 +59,7 @@ func none(ctx context.Context, w *ops.Write, do func(context.Context) (*godo.Res
 	return err
 }
 
-// gone is the end of a deletion: that an object is gone already is no error, because ids are never given twice.
+// gone returns the error of a deletion. It is not an error that the object does not exist, because ids are never reused.
 func gone(err error) error {
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
 		return nil
@@ -67,16 +67,16 @@ func gone(err error) error {
 	return err
 }
 
-// listOf says which list is read.
+// listOf describes a list.
 type listOf[T any] struct {
 	doing string
-	// key holds the list in the answer.
+	// key is the key of the list in the answer.
 	key      string
 	priority budget.Priority
 	call     func(ctx context.Context, opt *godo.ListOptions) ([]T, *godo.Response, error)
 }
 
-// meta is what a page says of its list.
+// meta is the part of a page about its list.
 type meta struct {
 	last  bool
 	total int
@@ -109,7 +109,7 @@ func pages[T any](l listOf[T]) api.Pages[T] {
 	}}
 }
 
-// routes are the paths with their ids, for metrics.
+// routes match paths with ids, for metrics.
 var routes = []struct {
 	pattern  *regexp.Regexp
 	template string
@@ -119,7 +119,7 @@ var routes = []struct {
 	{regexp.MustCompile(`/[0-9]+`), "/{id}"},
 }
 
-// routeOf names the route of a path.
+// routeOf returns the route of a path.
 func routeOf(path string) string {
 	for _, r := range routes {
 		path = r.pattern.ReplaceAllString(path, r.template)

@@ -1,9 +1,8 @@
 // Package linode keeps volumes in Linode (Akamai): block storage volumes, which are bound to a region and
 // attached to Linodes of that region.
 //
-// The facts of the cloud and its requests are in requests.go; package block has the verbs of a volume, and package ops carries changes
-// out. A change shows in the volume
-// itself: its status, and for an attachment the Linode's id together with the device being ready.
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// changes. A change shows in the volume itself: in its status, and for an attachment in the Linode's id and a device that is ready.
 package linode
 
 import (
@@ -29,31 +28,31 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// listTick leaves half of the lists that the cloud allows, 200 a minute, to others with the token.
+// listTick uses at most half of the 200 lists a minute that the cloud allows for a token.
 const listTick = 600 * time.Millisecond
 
-// Config says whose volumes these are and how to reach the API.
+// Config configures a Cloud.
 type Config struct {
 	block.Config
 
-	// Transport sends the requests; nil is a copy of http.DefaultTransport with bounds.
+	// Transport sends the requests; nil means http.DefaultTransport with timeouts.
 	Transport http.RoundTripper
-	// Persist says whether attachments survive a boot of their Linode; "" is PersistAuto.
+	// Persist is whether attachments survive a boot of their Linode; "" means PersistAuto.
 	Persist Persist
-	// KubernetesTags writes the names of Kubernetes' objects on volumes.
+	// KubernetesTags tags volumes with the names of Kubernetes objects.
 	KubernetesTags bool
-	// Lateness is for how long a request may take effect after the read that it was decided by. Zero means 2 minutes.
+	// Lateness is how long after the deciding read a request may take effect. 0 means 2 minutes.
 	Lateness time.Duration
 	// Now is the program's clock; nil: time.Now.
 	Now func() time.Time
-	// Classes are limits of some requests, which hold besides those of all. Nil: what the cloud documents.
+	// Classes are additional limits of some requests; nil: the documented ones.
 	Classes *Classes
 }
 
-// Classes are the limits of the requests that the cloud counts apart: creates of volumes, lists, and all others.
+// Classes are the limits of the requests that the cloud counts separately: creates of volumes, lists, and all others.
 type Classes struct{ Create, List, Other []budget.Window }
 
-// documented are the cloud's own, each of which its headers speak of.
+// documented are the cloud's documented limits; rate-limit headers describe each.
 func documented() *Classes {
 	told := func(calls int, alike bool) []budget.Window {
 		return []budget.Window{{Calls: calls, Per: time.Minute, FromHeaders: true, SingleKind: alike}}
@@ -63,14 +62,14 @@ func documented() *Classes {
 
 const (
 	defaultEndpoint = "https://api.linode.com"
-	// perPage is the largest page of a list, minPage the smallest.
+	// perPage is the maximum size of a page, minPage the minimum.
 	perPage, minPage = 500, 25
-	// minSize and maxSize are the sizes of the smallest and the largest volume, in GiB.
+	// minSize and maxSize are the minimum and maximum size of a volume in GiB.
 	minSize, maxSize = 10, 16384
 )
 
-// ParamEncrypted is the StorageClass parameter about encryption at rest: true or false. Without it the cloud's default
-// holds, and a clone inherits its source's.
+// ParamEncrypted is the StorageClass parameter for encryption at rest: true or false. Without it a volume has the cloud's default, and a
+// clone that of its source.
 const ParamEncrypted = "encrypted"
 
 // Cloud implements cloud.Cloud over the API of Linode.
@@ -103,8 +102,7 @@ type Cloud struct {
 
 var _ cloud.Cloud = (*Cloud)(nil)
 
-// New returns the account that the token opens. It sends nothing yet. What it does in the background
-// ends with ctx or Close.
+// New returns a Cloud. It sends nothing. Its background work ends with ctx or Close.
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if err := cfg.Complete(slug.MatchString, defaultEndpoint, []budget.Window{{Calls: 1600, Per: time.Minute}}); err != nil {
 		return nil, err
@@ -152,11 +150,10 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// Close ends what is under way in the background within the life of ctx. Calls must have ended.
+// Close stops the background work and waits for it as long as ctx lasts. Calls must have ended.
 func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 
-// Capabilities says what the cloud can do. How many volumes a Linode can hold depends on its memory and its
-// local disks, so the node says it.
+// Capabilities returns what the cloud can do. The attach limit depends on a Linode's memory and local disks, so the node reports it.
 func (c *Cloud) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Attach: true, Expand: true, Modify: true, Clones: true, Health: true,
@@ -169,18 +166,18 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 	}
 }
 
-// Capacity answers fault.Unsupported: the cloud does not say how much space it has.
+// Capacity returns fault.Unsupported: the API does not report free space.
 func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
-// noSnapshotsAdvice goes with the refusal of a snapshot.
+// noSnapshotsAdvice is the remedy in the refusal of a snapshot.
 const noSnapshotsAdvice = "Linode has no snapshots of volumes; make a claim with the volume's claim as its dataSource instead, which copies it"
 
-// noSnapshots says why there are none, and what there is instead.
+// noSnapshots is the refusal of snapshots.
 type noSnapshots struct{ cloud.NoSnapshots }
 
-// CreateSnapshot answers fault.Unsupported, and says what to do instead.
+// CreateSnapshot returns fault.Unsupported with a remedy.
 func (noSnapshots) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	return cloud.Snapshot{}, fmt.Errorf("snapshots: %w: %s", fault.Unsupported, noSnapshotsAdvice)
 }
@@ -188,11 +185,11 @@ func (noSnapshots) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) 
 // eventsScope is the scope for the events of the account.
 const eventsScope = "events:read_only"
 
-// scopes are those that the API token needs; docs/backends/linode.md says what for.
+// scopes are those that the API token needs; docs/backends/linode.md explains each.
 var scopes = []string{"volumes:read_write", "linodes:read_write", eventsScope}
 
-// Check reads the shortest page of volumes. Each answer of the API says which scopes the token has, so this one also
-// shows which of the others are missing. What the token's user may do does not show.
+// Check reads the shortest page of volumes. Each answer of the API lists the scopes of the token, so this one shows all that are missing.
+// It does not show the rights of the token's user.
 func (c *Cloud) Check(ctx context.Context) error {
 	var header http.Header
 	_, _, err := readPage(ctx, listOf[volume]{
@@ -209,7 +206,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 	}
 }
 
-// missingScopes returns the scopes that the header lacks. A header that is absent says nothing.
+// missingScopes returns the scopes that the header lacks; none without the header.
 func missingScopes(header string) []string {
 	has := strings.FieldsFunc(header, func(r rune) bool { return r == ' ' || r == ',' })
 	if len(has) == 0 || slices.Contains(has, "*") {
@@ -220,7 +217,7 @@ func missingScopes(header string) []string {
 	})
 }
 
-// CheckRegion reads whether the backend's own region has volumes; it is fault.NoZone if not.
+// CheckRegion returns fault.NoZone if the backend's region has no volumes.
 func (c *Cloud) CheckRegion(ctx context.Context) error {
 	regions, err := c.regions.Get(ctx, struct{}{})
 	if err == nil && !regions[c.region].volumes {

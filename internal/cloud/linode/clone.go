@@ -14,9 +14,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// clone makes a volume as a copy of another. The cloud makes a copy as large as its source and without tags, so
-// it is made under a label that only this request has, grown, and given its own label and its tags in one
-// change, which makes it the request's volume. Broken off anywhere, the repeat finds it by one of the labels.
+// clone creates a volume as a copy of another. The cloud makes the copy with the size of its source and without tags. So clone makes it
+// with a temporary label that only this request has, grows it, and then sets its final label and tags in one change, which makes it
+// the request's volume. After an interruption a repeat finds it by one of the labels.
 func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
 	if err := c.labelIsFree(ctx, body.Label); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 	}
 	if v.Size < body.Size {
 		if _, err := c.ExpandVolume(ctx, volumeID(v.ID), cloud.Bytes(body.Size)*cloud.GiB); err != nil {
-			// Another controller may be at it too, so it is not removed; the repeat goes on from here.
+			// Another controller may be working on the copy too, so it is not deleted; a repeat continues here.
 			return nil, fmt.Errorf("volume %d is the copy and has not the size yet, the next attempt goes on from there: %w: %w", v.ID, fault.Uncertain, err)
 		}
 	}
@@ -46,7 +46,7 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 	})
 }
 
-// source returns the volume to copy when it can be copied as the request wants it.
+// source returns the source volume, or an error if it cannot be copied for this request.
 func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
 	n, _ := volumeNumber(req.Source.Volume) // checked with the body
 	v, err := c.findVolume(ctx, n, budget.Read)
@@ -71,7 +71,7 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	return v, nil
 }
 
-// copyOf makes the copy under its temporary label, or goes on with the one that an earlier call made.
+// copyOf makes the copy with its temporary label, or takes over that of an earlier call.
 func (c *Cloud) copyOf(ctx context.Context, source *volume, label string) (*volume, error) {
 	v, err := c.unfinished(ctx, label)
 	if err == nil && v == nil {
@@ -95,13 +95,13 @@ func (c *Cloud) copyOf(ctx context.Context, source *volume, label string) (*volu
 	return v, nil
 }
 
-// duplicate is what explains a refused copy.
+// duplicate is the state that explains a refused copy.
 type duplicate struct {
 	made   *volume // with the temporary label
 	source *volume
 }
 
-// sendClone makes a copy, and returns it when it is made.
+// sendClone makes a copy and returns it when it is complete.
 func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[duplicate]{
 		Name: fmt.Sprintf("copy volume %d as %s", source.ID, label), Kind: "clone", Object: "label " + label, Priority: budget.Write,
@@ -127,7 +127,7 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*v
 	return state.made, err
 }
 
-// decideClone says what a refused copy means.
+// decideClone decides about a refused copy; see ops.Op.Decide.
 func decideClone(state duplicate, refusal error) error {
 	switch {
 	case state.made != nil:
@@ -159,12 +159,12 @@ func (c *Cloud) unfinished(ctx context.Context, label string) (*volume, error) {
 	return nil, nil //nolint:nilnil // "there is none" is an answer here
 }
 
-// errSwept is a copy that is being removed while this call would go on with it.
+// errSwept is the error for a copy that a sweep is deleting while this call would continue with it.
 func errSwept(id int) error {
 	return fmt.Errorf("volume %d, the copy, is being removed as an orphan of an earlier attempt; the next attempt begins anew: %w", id, fault.Unavailable)
 }
 
-// finish gives a finished copy the label and the tags of its request.
+// finish sets the label and the tags of the request on a copy.
 func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, error) {
 	same, err := ops.Run(ctx, c.ops, ops.Op[[]volume]{
 		Name: fmt.Sprintf("label volume %d %s", id, body.Label), Kind: "update", Object: c.VolumeKey(volumeID(id)), Priority: budget.Write,

@@ -21,10 +21,10 @@ const (
 	unencrypted = "disabled"
 )
 
-// newVolume is the body of a create. What is left out is the cloud's to choose.
+// newVolume is the body of a create. The cloud chooses the fields that are left out.
 type newVolume = linodego.VolumeCreateOptions
 
-// CreateVolume makes a volume and waits until it is active.
+// CreateVolume creates a volume and waits until it is active.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	doing := fmt.Sprintf("create volume %q", req.Name)
 	body, zones, err := c.createBody(req)
@@ -45,7 +45,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return c.volumeOf(v), nil
 }
 
-// createBody checks and translates a request, without a request to the cloud.
+// createBody checks a request and returns the body of the create, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body newVolume, zones []string, err error) {
 	body = newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
 	zones, err = c.CheckCreate(req, c.region)
@@ -73,10 +73,10 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body newVolume, zones
 	return body, zones, err
 }
 
-// createIn creates a blank volume in the first of the regions that can serve.
+// createIn creates a blank volume in the first region that can serve it.
 func (c *Cloud) createIn(ctx context.Context, body newVolume, zones []string) (*volume, error) {
-	// Labels are taken once for all regions as far as is known. Where an earlier call may have made the volume
-	// in another one, it has to be looked for all the same.
+	// Labels are unique over all regions, as far as is known. Still, an earlier call may have created the volume in another region, so
+	// createIn looks for it.
 	if len(zones) > 1 || zones[0] != c.region {
 		if err := c.labelIsFree(ctx, body.Label); err != nil {
 			return nil, err
@@ -91,21 +91,21 @@ func (c *Cloud) createIn(ctx context.Context, body newVolume, zones []string) (*
 	})
 }
 
-// errRegion is a region that cannot serve a create.
+// errRegion is the error for a region that cannot serve a create.
 var errRegion = fmt.Errorf("%w in this region", fault.NoZone)
 
-// creation is what explains a refused create.
+// creation is the state that explains a refused create.
 type creation struct {
 	made *volume
-	// same are volumes with its label, regions what the regions can do.
+	// same are the volumes with its label, regions the capabilities of the regions.
 	same    []volume
 	regions map[string]capabilities
 }
 
-// create makes a volume in one region. A volume that the cloud could not make is removed: it was never reported.
+// create creates a volume in one region. It deletes a volume that the cloud failed to create, whose id was never returned.
 func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
-		// The name says all that two creates of one volume can differ in.
+		// The name contains everything in which two creates of one volume can differ.
 		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
 		Object: "label " + body.Label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
@@ -129,7 +129,7 @@ func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 	return state.made, err
 }
 
-// decideCreate says what a refused create means.
+// decideCreate decides about a refused create; see ops.Op.Decide.
 func decideCreate(state creation, body newVolume, refusal error) error {
 	can := state.regions[body.Region]
 	switch {
@@ -150,7 +150,7 @@ func decideCreate(state creation, body newVolume, refusal error) error {
 	}
 }
 
-// takeBack deletes what this call has made, by its id, and returns why; fault.Uncertain where that fails.
+// takeBack deletes by its id what this call has created, and returns the cause; fault.Uncertain if the delete fails.
 func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
 	if err := c.DeleteVolume(ctx, volumeID(id)); err != nil {
 		return fmt.Errorf("%w: volume %d is left: %w: %w", fault.Uncertain, id, err, why)
@@ -158,7 +158,7 @@ func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
 	return why
 }
 
-// labelIsFree answers fault.Conflict where a volume has the label.
+// labelIsFree returns fault.Conflict if a volume has the label.
 func (c *Cloud) labelIsFree(ctx context.Context, label string) error {
 	same, err := c.labelled(ctx, label)
 	if err == nil && len(same) > 0 {
@@ -167,7 +167,7 @@ func (c *Cloud) labelIsFree(ctx context.Context, label string) error {
 	return err
 }
 
-// taken is a label that volumes have.
+// taken is the error for a label that volumes have.
 func taken(by []volume) error {
 	for i := range by {
 		if v := &by[i]; !gone(v) {
@@ -177,25 +177,25 @@ func taken(by []volume) error {
 	return fmt.Errorf("volume %d is being deleted, and has the label %s until then: %w", by[0].ID, by[0].Label, fault.Unavailable)
 }
 
-// aboutLabel reports whether the cloud refuses a label. All that are sent are legal, so a volume has it, or had.
+// aboutLabel reports whether the cloud refused the label. It is always valid, so a volume has it or had it.
 func aboutLabel(refusal error) bool { return about(refusal, "label") }
 
-// about reports whether the cloud names a field of the request in a refusal.
+// about reports whether a refusal names this field of the request.
 func about(refusal error, field string) bool {
 	a := api.AnswerOf(refusal)
 	return a != nil && slices.Contains(a.Fields, field)
 }
 
-// capabilities is what a region can do.
+// capabilities are the capabilities of a region.
 type capabilities struct{ volumes, encryption bool }
 
-// The capabilities of a region that matter here, in the API's words.
+// The API's names of the needed capabilities of a region.
 const (
 	hasVolumes    = linodego.CapabilityBlockStorage
 	hasEncryption = "Block Storage Encryption"
 )
 
-// readRegions reads what the regions can do.
+// readRegions reads the capabilities of the regions.
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]capabilities, error) {
 	list, err := pages(listOf[linodego.Region]{doing: "read which regions have volumes", call: c.sdk.ListRegions}).All(ctx)
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Almost every refusal of this API is a 400, told apart by a text and at times by the field that it is
-// about. These are all the texts that are looked for; facts with sources are in docs/backends.
+// Almost every refusal of this API is a 400; only its text, and sometimes the field, distinguishes them. The driver matches these texts;
+// the facts with their sources are in docs/backends.
 const (
 	// textBusy: 400, the Linode is busy with another change.
 	textBusy = "linode busy"
-	// textLimit and textQuota are in what is said of an account that may not have more.
+	// textLimit and textQuota are in messages about the limits of the account.
 	textLimit, textQuota = "limit", "quota"
 )
 
-// kindOf is the table of statuses and kinds. What 400 and 404 are about is known to the caller, who may read the
-// state and answer something else.
+// kindOf maps statuses to kinds. Callers know which object 400 and 404 are about, and may read its state and return another kind.
 func kindOf(a *api.Answer) fault.Kind {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -43,13 +42,13 @@ func kindOf(a *api.Answer) fault.Kind {
 	}
 }
 
-// brokenError is a volume that the cloud cannot use any more.
+// brokenError is the error for a volume that the cloud cannot use any more.
 type brokenError struct {
 	id    int
 	label string
 }
 
-// Error says what the operator can do.
+// Error returns a message with a remedy.
 func (e *brokenError) Error() string {
 	return fmt.Sprintf("volume %d (%s) is in the state %q, which only the cloud's support can change: open a ticket; where no PersistentVolume "+
 		"names it nothing has ever used it, and the claim goes on when it is deleted", e.id, e.label, statusBroken)
@@ -60,5 +59,5 @@ func errBroken(v *volume) error {
 	return fault.VolumeDamaged.Explain(fmt.Errorf("%w: %w", fault.Unavailable, &brokenError{v.ID, v.Label}))
 }
 
-// errRotating is a change that waits for the encryption key.
+// errRotating is the error for a change that waits for the rotation of the encryption key.
 var errRotating = fmt.Errorf("the cloud is changing its encryption key (status %q), and allows this when that has ended: %w", statusRotating, fault.Precondition)

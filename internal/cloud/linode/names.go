@@ -12,23 +12,22 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// labels is what the cloud documents for the labels of volumes: letters, digits, dashes and underscores, a
-// letter first, no two dashes or underscores in a row, at most 32. Capitals and underscores are left out:
-// whether two labels that differ in nothing else are two is not documented, and neither is a dash at the end.
+// labels are the cloud's documented rules for the labels of volumes: letters, digits, dashes and underscores, beginning with a letter,
+// no two dashes or underscores in a row, at most 32. The driver uses no capitals, no underscores and no dash at the end: the
+// documentation does not say whether labels that differ only in these are different, or whether such a dash is allowed.
 var labels = cloud.NameRule{MinLen: 2, MaxLen: 32, StartLetter: true, EndAlnum: true, NoDoubles: true}
 
-// devicePrefix begins the link that udev makes for a volume on its Linode; the label follows.
+// devicePrefix is the prefix of the link that udev makes for a volume; its label follows.
 var devicePrefix = profile.Linode.LinkPrefix
 
 var (
 	slug = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
-	// handle is a volume's id, alone or, as the vendor's driver writes it, with the label that the volume
-	// had then.
+	// handle matches a volume's id, alone or, as in the vendor's driver, with the label that the volume had when it was created.
 	handle = regexp.MustCompile(`^([1-9][0-9]{0,17})(?:-[0-9A-Za-z_-]{0,32})?$`)
 )
 
-// volumeNumber returns the number of a volume, or false for an id that neither driver can have made. Such an id never
-// becomes part of a request, where it could lead to another object.
+// volumeNumber returns the number of a volume; false for an id that neither driver can have returned. Such an id is never sent, because
+// it could lead to another object.
 func volumeNumber(id cloud.VolumeID) (int, bool) {
 	parts := handle.FindStringSubmatch(string(id))
 	if parts == nil {
@@ -42,27 +41,27 @@ func volumeID(n int) cloud.VolumeID { return cloud.VolumeID(strconv.Itoa(n)) }
 
 func nodeID(linode int) cloud.NodeID { return cloud.NodeID(strconv.Itoa(linode)) }
 
-// labelOf is the cloud's name for a request name.
+// labelOf returns the label for the name of a request.
 func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) }
 
-// shortened reports whether the label of a request name is not the name itself.
+// shortened reports whether the label differs from the name of the request.
 func (c *Cloud) shortened(name string) bool { return c.labelOf(name) != c.prefix+name }
 
-// copying begins the label of every copy of this cluster that is not finished. No request is mapped to it: a
-// name that seems to end in a hash gets another one.
+// copying is the prefix of the labels of this cluster's unfinished copies. No request's name is mapped to such a label, because a name
+// that seems to end in a hash gets another hash.
 func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.cluster)[:8] + "-h" }
 
-// temporaryLabel is the label of a copy that is not finished. It belongs to the request and its source, with
-// 80 bits, so it is the only evidence of whose copy it is: the cloud makes copies without tags.
+// temporaryLabel returns the label of an unfinished copy, with an 80-bit hash of the request and its source. Copies have no tags, so only
+// the label identifies the request.
 func (c *Cloud) temporaryLabel(request string, source int) string {
 	return c.copying() + cloud.FullHash(request + "\x00" + strconv.Itoa(source))[:16]
 }
 
-// copyLabel matches the label of a copy that is not finished, of whatever cluster.
+// copyLabel matches the labels of unfinished copies of all clusters.
 var copyLabel = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
 
-// markOf reads whose a volume is: from its tags, or, as a copy that is not finished has none, from its label. The cloud may
-// keep the capitals that a tag was first written with, so they do not count.
+// markOf returns the Mark of a volume from its tags, or that of an unfinished copy, which has no tags, from its label. It ignores case,
+// because the cloud may keep the case with which a tag was first written.
 func (c *Cloud) markOf(v *volume) cloud.Mark {
 	mark := tags.MarkOf(v.Tags)
 	ours := strings.EqualFold(mark.Cluster, c.cluster)
@@ -76,10 +75,10 @@ func (c *Cloud) markOf(v *volume) cloud.Mark {
 	return mark
 }
 
-// maxPrefix leaves room for the 20 characters that the provisioner is set to use.
+// maxPrefix leaves space for the 20 characters that the provisioner is configured to use.
 const maxPrefix = 12
 
-// CheckPrefix refuses a prefix of labels that the cloud would not take as it is.
+// CheckPrefix refuses a prefix of labels that the cloud would refuse.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -91,7 +90,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckRegion refuses what cannot be the id of a region. None is fine.
+// CheckRegion refuses what cannot be the id of a region; "" is allowed.
 func CheckRegion(region string) error {
 	if region != "" && !slug.MatchString(region) {
 		return fmt.Errorf("%q is not the id of a region, such as us-ord: %w", region, fault.InvalidArgument)

@@ -9,21 +9,20 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Persist says whether attachments survive a boot of their Linode. One that does needs a slot in the Linode's
-// configuration profile, and the API's description says both that there are 8 of them and that there are as many as the
-// Linode has GiB of memory, up to 64.
+// Persist is whether attachments survive a boot of their Linode. Such an attachment needs a slot in the Linode's configuration profile. The
+// API's description contradicts itself about their number: 8, or one for each GiB of memory up to 64.
 type Persist string
 
 const (
-	// PersistAuto asks for an attachment that survives, and for one that does not where the cloud refuses.
+	// PersistAuto requests an attachment that survives, and, if the cloud refuses that, one that does not.
 	PersistAuto Persist = "auto"
-	// PersistAlways asks for nothing else.
+	// PersistAlways requests only attachments that survive.
 	PersistAlways Persist = "true"
-	// PersistNever asks for attachments that end with the next boot.
+	// PersistNever requests attachments that end with the next boot.
 	PersistNever Persist = "false"
 )
 
-// CheckPersist refuses what is none of these. Nothing is fine.
+// CheckPersist refuses any other value; "" is allowed.
 func CheckPersist(p Persist) error {
 	if !slices.Contains([]Persist{"", PersistAuto, PersistAlways, PersistNever}, p) {
 		return fmt.Errorf("%q: neither auto, true nor false: %w", p, fault.InvalidArgument)
@@ -31,18 +30,18 @@ func CheckPersist(p Persist) error {
 	return nil
 }
 
-// persistence chooses how volumes are attached. It remembers which Linodes refuse attachments that persist, which
-// saves a request for each further volume and decides nothing else.
+// persistence chooses how volumes are attached. It caches which Linodes refuse attachments that survive, which only saves a request for
+// each further volume.
 type persistence struct {
 	mode    Persist
 	refused block.Cache[int, time.Time]
 }
 
-// retryPersist is for how long a Linode that refused is not asked again. Its configuration may get room.
+// retryPersist is how long the refusal of a Linode is cached. Its profile may have a free slot later.
 const retryPersist = time.Hour
 
-// tries reports whether a request asks for an attachment that persists. refused is how many earlier requests of the
-// same call were refused: the first may have met another change of the volume.
+// tries reports whether to request an attachment that survives. refused is how many earlier requests of the call were refused: the first
+// may have been refused because of another change of the volume.
 func (p *persistence) tries(linode, refused int) bool {
 	if p.mode != PersistAuto {
 		return p.mode == PersistAlways
@@ -51,5 +50,5 @@ func (p *persistence) tries(linode, refused int) bool {
 	return refused < 2 && time.Since(at) > retryPersist
 }
 
-// refuses notes that the Linode took a volume only when it was not asked to keep it.
+// refuses records that a Linode accepted a volume only without persistence.
 func (p *persistence) refuses(linode int) { p.refused.Put(linode, time.Now()) }

@@ -16,8 +16,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// lease is for how long a state may decide about a request that the API does not check. Another controller needs
-// a detach and an attach, of seconds each, to move the volume meanwhile.
+// lease is how long after a read a request may be sent that the API does not check. To move the volume meanwhile, another controller needs
+// a detach and an attach, which take seconds each.
 const lease = 2 * time.Second
 
 func (c *Cloud) traits() block.Traits {
@@ -59,8 +59,7 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	return state, nil
 }
 
-// Attach asks for an attachment without persistence where the cloud has refused two with it, unless the state shows another
-// reason.
+// Attach requests an attachment without persistence after the cloud has refused two with it, unless the state shows another reason.
 func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
 	c, onto := r.c, number(to)
 	n, _ := volumeNumber(id)
@@ -103,13 +102,13 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 	return "", err
 }
 
-// number is the id of a Linode, which block has checked.
+// number returns the id of a Linode, which block has checked.
 func number(id cloud.NodeID) int {
 	n, _ := api.Number(id)
 	return n
 }
 
-// Machine reads a Linode and what is in its slots, which are of volumes and local disks together.
+// Machine reads a Linode and its slots, which volumes and local disks share.
 func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machine, error) {
 	c, id := r.c, number(node)
 	doing := fmt.Sprintf("read Linode %d", id)
@@ -140,11 +139,10 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 	return m, err
 }
 
-// slotsFor is how many disks and volumes a Linode with so many MB of memory can have: one for each GiB, at
-// least 8 and at most 64.
+// slotsFor returns how many disks and volumes a Linode with this memory in MB can have: one for each GiB, at least 8 and at most 64.
 func slotsFor(memory int) int { return min(64, max(8, memory/1024)) }
 
-// Locks returns the locks of a volume, where the API shows such.
+// Locks returns the locks of a volume, if the API shows any.
 func (r requests) Locks(ctx context.Context, id cloud.VolumeID) string {
 	locks, err := r.c.locks(ctx, id)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The cloud does not name its operations. The id of one says what its volume is to become.
+// The cloud has no ids of operations. The driver's id of an operation describes the state that the volume is to reach.
 const (
 	toBeActive = "active" // 45 active 20: with 20 GiB
 	toBeAt     = "at"     // 45 at 7: with a device on Linode 7
@@ -24,12 +24,11 @@ const (
 )
 
 const (
-	// maxLabels bounds a filter, which is a header.
+	// maxLabels bounds a filter, which is sent as a header.
 	maxLabels = 100
-	// longMove is more than an attach or a detach usually takes (4 s). One that is older is looked up among the events.
+	// longMove is longer than an attach or a detach usually takes (4 s). For an older one the events are read.
 	longMove = 10 * time.Second
-	// trackPriority is that of reads of operations: until one is seen to have ended its Linode is held, also for a
-	// detach that waits there.
+	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the Linode has ended.
 	trackPriority = budget.Detach
 )
 
@@ -41,7 +40,7 @@ func operation(id int, goal string, number int) string {
 // tracker follows volumes.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads how operations stand. Of one the volume is read, and of several a list that has only those.
+// Outcomes reads the states of operations: for one operation its volume, for several a filtered list.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	found := map[string]ops.Outcome{}
 	if len(of) > 1 {
@@ -58,7 +57,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 
 // list reads the volumes of several operations by their labels.
 //
-// What the list lacks, or shows as failed, counts only when the volume itself shows it.
+// If the list lacks a volume or shows it as failed, the volume itself is read before that counts.
 func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]ops.Outcome) error {
 	byLabel := map[string][]goal{}
 	for _, op := range of {
@@ -102,7 +101,7 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	return nil
 }
 
-// outcome reads one volume. An error is about this read, and a later one may succeed.
+// outcome reads one volume. An error concerns only this read; a later one may succeed.
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	g := goalOf(op)
 	if g.what == toBeIdle {
@@ -121,7 +120,7 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	if out.Done || !overdue {
 		return out, nil
 	}
-	// A volume may show an attachment until the very end of its detach, and one that failed for ever.
+	// A volume may show its attachment until the end of the detach, and after a failed detach for ever.
 	moving, err := t.c.moving(ctx)
 	if err != nil || moving[g.volume] {
 		return ops.Outcome{}, nil //nolint:nilerr // a read that failed is a delay
@@ -135,7 +134,7 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	return out, nil
 }
 
-// readFailed is the outcome of an operation whose volume cannot be read, now or at all.
+// readFailed returns the outcome of an operation whose volume cannot be read.
 func readFailed(err error) (ops.Outcome, error) {
 	if fault.Of(err) == fault.Unavailable {
 		return ops.Outcome{}, err
@@ -143,7 +142,7 @@ func readFailed(err error) (ops.Outcome, error) {
 	return ops.Outcome{Err: err}, nil
 }
 
-// goal is what a volume is to become.
+// goal is the state that a volume is to reach.
 type goal struct {
 	op             ops.Operation
 	volume, number int
@@ -156,12 +155,12 @@ func goalOf(op ops.Operation) goal {
 	return g
 }
 
-// overdue reports whether an attach or detach takes so long that the events are asked about it.
+// overdue reports whether an attach or detach takes so long that the events have to be read.
 func (g goal) overdue() bool {
 	return (g.what == toBeAt || g.what == toBeFree) && !g.op.Began.IsZero() && time.Since(g.op.Began) > longMove
 }
 
-// reached says how the goal stands by the volume's own state; nil: there is none.
+// reached returns the outcome by the state of the volume; nil: there is none.
 func (g goal) reached(v *volume) ops.Outcome {
 	done := ops.Outcome{Done: true}
 	switch {
@@ -183,7 +182,7 @@ func (g goal) reached(v *volume) ops.Outcome {
 	return ops.Outcome{}
 }
 
-// listed says how the goal stands by an entry of a list, as far as that is sure.
+// listed returns the outcome by an entry of a list, as far as that is certain.
 func (g goal) listed(v *volume) (out ops.Outcome, sure bool) {
 	switch {
 	case v.ID != g.volume:
@@ -195,23 +194,23 @@ func (g goal) listed(v *volume) (out ops.Outcome, sure bool) {
 	return out, out.Err == nil
 }
 
-// givenUp is an operation that the cloud took on and that is over without having happened. It never says why.
+// givenUp is the error of an operation that the cloud accepted and that has ended without effect. The cloud never reports the reason.
 func givenUp(v *volume) ops.Outcome {
 	return ops.Outcome{Done: true, Err: fmt.Errorf("volume %d: the cloud took it on and has not done it; it is sent again with the next attempt, "+
 		"and if that goes on, look at the Linode's and the volume's events in the Cloud Manager", v.ID)}
 }
 
-// gone reports whether there is nothing of a volume any more, or soon will be: the cloud does not undo a deletion.
+// gone reports whether a volume does not exist or is being deleted; the cloud does not undo a deletion.
 func gone(v *volume) bool {
 	return v == nil || v.Status == statusDeleting || v.Status == statusDeleted
 }
 
-// changing reports whether a volume shows that something is under way.
+// changing reports whether a volume's state shows a running operation.
 func changing(v *volume) bool {
 	return v.Status == statusCreating || v.Status == statusResizing || linodeOf(v) != 0 && !v.IOReady
 }
 
-// linodeOf is the Linode that a volume is attached to, or about to be; 0: it is free.
+// linodeOf returns the Linode to which a volume is attached or about to be; 0: none.
 func linodeOf(v *volume) int {
 	if v.LinodeID == nil {
 		return 0
@@ -219,7 +218,7 @@ func linodeOf(v *volume) int {
 	return *v.LinodeID
 }
 
-// Running returns what is under way with a volume.
+// Running returns the running operations of a volume.
 func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
 	number, is := strings.CutPrefix(object, "volume ")
 	id, err := strconv.Atoi(number)
@@ -232,8 +231,8 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	return []ops.Operation{{Object: object, ID: operation(id, toBeIdle, 0)}}, nil
 }
 
-// idle reports whether nothing is under way with a volume. A detach that the volume does not show yet is among the
-// events, and nowhere else: where those cannot be read, nothing is known of an attachment.
+// idle reports whether no operation of a volume is running. Only the events show a detach that the volume's state does not show yet, so
+// without them nothing is known of an attached volume.
 func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, error) {
 	v, err := c.findVolume(ctx, id, p)
 	switch {
@@ -248,10 +247,9 @@ func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, erro
 	return err == nil && !moving[id], err
 }
 
-// moving returns the volumes of which an attach or a detach is under way.
+// moving returns the volumes with a running attach or detach.
 func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
-	// Of the API's filters only that of the action and the order are known to be served for volumes. What is
-	// under way is among the newest.
+	// Only the API's filters by action and order are known to work for events of volumes. Running ones are among the newest.
 	newest, _, err := readPage(ctx, listOf[linodego.Event]{
 		doing: "read the events of volumes", call: c.sdk.ListEvents, priority: trackPriority,
 		filter: map[string]any{
@@ -274,7 +272,7 @@ func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
 	return moving, nil
 }
 
-// volumeIn is the volume that an event is about, or 0.
+// volumeIn returns the volume of an event, or 0.
 func volumeIn(e *linodego.Event) int {
 	if e.Entity == nil || e.Entity.Type != linodego.EntityVolume {
 		return 0
@@ -283,7 +281,7 @@ func volumeIn(e *linodego.Event) int {
 	return int(id)
 }
 
-// ended reports whether what an event tells of is over.
+// ended reports whether the operation of an event has ended.
 func ended(e *linodego.Event) bool {
 	const inProgress = linodego.EventStatus("in_progress") // the SDK does not know it
 	return e.Status != linodego.EventScheduled && e.Status != linodego.EventStarted && e.Status != inProgress

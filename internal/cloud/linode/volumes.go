@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// readVolume reads one volume. fault.NotFound when there is none.
+// readVolume reads a volume; fault.NotFound if there is none.
 func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
 	doing := fmt.Sprintf("read volume %d", id)
 	v, err := api.Through(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"id"}}, func(ctx context.Context) (*volume, error) {
@@ -34,7 +34,7 @@ func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*vol
 	return v, nil
 }
 
-// findVolume is readVolume with a nil for a volume that does not exist.
+// findVolume reads a volume; nil if there is none.
 func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
 	v, err := c.readVolume(ctx, id, p)
 	if fault.Of(err) == fault.NotFound {
@@ -44,7 +44,7 @@ func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*vol
 	return v, err
 }
 
-// FindVolume returns the volume made under this request name, once it is active.
+// FindVolume returns the volume of a request when it is active.
 func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	doing := fmt.Sprintf("find volume %q", name)
 	ctx, cancel := c.ops.Bounded(ctx)
@@ -74,7 +74,7 @@ func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	return c.volumeOf(v), nil
 }
 
-// settled reads a volume once nothing is under way with it; nil: there is none.
+// settled reads a volume when none of its operations is running; nil: there is none.
 func (c *Cloud) settled(ctx context.Context, id int) (*volume, error) {
 	for { // another controller may begin something before the read
 		v, err := ops.Settle(ctx, c.ops, c.VolumeKey(volumeID(id)), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
@@ -90,7 +90,7 @@ func (c *Cloud) labelled(ctx context.Context, label string) ([]volume, error) {
 	return slices.DeleteFunc(same, func(v volume) bool { return v.Label != label }), err
 }
 
-// filtered returns the volumes whose labels the filter fits, oldest first.
+// filtered returns the volumes whose labels match the filter, oldest first.
 func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]volume, error) {
 	same, err := pages(listOf[volume]{
 		doing: fmt.Sprintf("find volumes labelled %v", label), call: c.sdk.ListVolumes, filter: map[string]any{"label": label}, priority: p,
@@ -99,8 +99,8 @@ func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]v
 	return same, err
 }
 
-// ListVolumes returns one page of all volumes that the credentials see, in every region, ordered by their ids,
-// which never change: the attacher compares the list with what should be attached.
+// ListVolumes returns one page of all volumes in all regions that the token may see, ordered by their ids. The attacher compares the list
+// with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	part, next, err := api.Listing[volume]{
 		Of: "volumes of " + c.cluster, ID: func(v volume) string { return string(volumeID(v.ID)) }, Compare: api.ByNumber,
@@ -121,7 +121,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	return list, nil
 }
 
-// volumeOf translates a volume.
+// volumeOf returns a volume as a cloud.Volume.
 func (c *Cloud) volumeOf(v *volume) cloud.Volume {
 	vol := cloud.Volume{
 		ID:         volumeID(v.ID),
@@ -141,7 +141,7 @@ func (c *Cloud) volumeOf(v *volume) cloud.Volume {
 	return vol
 }
 
-// healthOf is what is wrong with a volume: one that the cloud could not make or change.
+// healthOf returns what is wrong with a volume that the cloud failed to create or change.
 func healthOf(v *volume) cloud.Health {
 	if v.Status != statusBroken {
 		return cloud.Health{}
@@ -152,7 +152,7 @@ func healthOf(v *volume) cloud.Health {
 	}
 }
 
-// parametersOf returns nothing about encryption where the API shows nothing about it.
+// parametersOf returns the parameters of a volume. Encryption is missing if the API does not show it.
 func parametersOf(v *volume) []cloud.Parameter {
 	if v.Encryption == "" {
 		return nil
@@ -160,8 +160,8 @@ func parametersOf(v *volume) []cloud.Parameter {
 	return []cloud.Parameter{{Name: ParamEncrypted, Value: strconv.FormatBool(v.Encryption == encrypted)}}
 }
 
-// deviceOf is how a Linode recognises a volume: the disk reports the label that the volume had when it was
-// attached, and the API shows it as a link.
+// deviceOf returns how a Linode identifies a volume: the disk reports the label that the volume had at the attach, and the API shows the
+// link.
 func deviceOf(v *volume) cloud.Device {
 	link := v.FilesystemPath[strings.LastIndex(v.FilesystemPath, "/")+1:]
 	if !strings.HasPrefix(link, devicePrefix) {

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// volume is the SDK's, as all objects of the API are, and so are the calls, over the transport of package api.
+// volume is the SDK's type, like all objects of the API. The SDK makes the requests, over the transport of package api.
 type volume = linodego.Volume
 
 // The states of a volume. The SDK names some of them.
@@ -32,10 +32,10 @@ const (
 	statusDeleted  = linodego.VolumeStatus("deleted")
 )
 
-// volumesPath is where creates and lists are counted.
+// volumesPath is the path of creates and lists, which the cloud counts separately.
 const volumesPath = "/v4/volumes"
 
-// newSDK returns the SDK over a transport. What it would take from the environment, repeat or remember by itself is off.
+// newSDK returns the SDK over a transport, with its environment variables, retries and cache switched off.
 func newSDK(transport http.RoundTripper) *linodego.Client {
 	sdk := linodego.NewClient(&http.Client{Transport: transport})
 	sdk.SetBaseURL(defaultEndpoint).SetAPIVersion(linodego.APIVersion).SetDebug(false)
@@ -44,7 +44,7 @@ func newSDK(transport http.RoundTripper) *linodego.Client {
 	return &sdk
 }
 
-// locks reads the locks of a volume, which only a beta version of the API shows: the SDK has no call for that.
+// locks reads the locks of a volume. Only a beta version of the API shows them, for which the SDK has no call.
 func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) {
 	return api.Through(ctx, api.Call{Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) ([]string, error) {
 		var root struct {
@@ -55,7 +55,7 @@ func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) 
 	})
 }
 
-// sendVolume makes a change that is answered with a volume.
+// sendVolume sends a change whose answer is the volume.
 func (c *Cloud) sendVolume(ctx context.Context, w *ops.Write, call func(context.Context) (*volume, error)) (*volume, error) {
 	v, err := api.Through(ctx, api.Call{Write: w, Has: []string{"id"}}, call)
 	switch {
@@ -73,13 +73,13 @@ func (c *Cloud) update(ctx context.Context, w *ops.Write, id int, opts linodego.
 	return c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.UpdateVolume(ctx, id, opts) })
 }
 
-// sendEmpty makes a change that is answered with an empty object, and with nothing else where it succeeds.
+// sendEmpty sends a change whose success is an empty object.
 func sendEmpty(ctx context.Context, w *ops.Write, call func(context.Context) error) error {
 	_, err := api.Through(ctx, api.Call{Write: w, Empty: true}, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
 }
 
-// listOf says which list is read.
+// listOf describes a list.
 type listOf[T any] struct {
 	doing    string
 	call     func(ctx context.Context, opts *linodego.ListOptions) ([]T, error)
@@ -131,15 +131,15 @@ func (c *Cloud) class(r api.Request) *budget.Governor {
 	}
 }
 
-// routes are the paths with their ids, for metrics.
+// routes match paths with ids, for metrics.
 var routes = regexp.MustCompile(`/[0-9]+`)
 
-// routeOf names the route of a path.
+// routeOf returns the route of a path.
 func routeOf(path string) string {
 	return strings.TrimSuffix(routes.ReplaceAllString(path, "/{id}"), "/")
 }
 
-// refusalOf reads the body of a refusal: {"errors":[{"reason":..,"field":..}]}.
+// refusalOf parses the body of a refusal: {"errors":[{"reason":..,"field":..}]}.
 func refusalOf(body []byte) (said api.Refusal, ok bool) {
 	var root struct {
 		Errors []struct{ Reason, Field string }
@@ -160,7 +160,7 @@ func refusalOf(body []byte) (said api.Refusal, ok bool) {
 	return said, root.Errors != nil
 }
 
-// statusNotFound reports whether the API says that something does not exist.
+// statusNotFound reports whether an error is a 404 of the API.
 func statusNotFound(err error) bool {
 	a := api.AnswerOf(err)
 	return a != nil && a.Status == http.StatusNotFound
