@@ -62,13 +62,18 @@ test: formatted report ## Run the tests that need no root, once
 	@test/require.sh bash mkfs.ext4 mkfs.xfs
 	@# Without vet, which is part of make lint, and without what only a debugger reads.
 	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -short -timeout 30m -parallel 4 ./... | $(REPORT)'
-	@echo "make verify also runs them with -race and in every variant, and test/check/docs/install, test/check/manifests, test/check/charts and test/kit/tools"
+	@echo "make verify also runs them with -race, every variant, and test/check/docs/install, test/check/manifests, test/check/charts and test/kit/tools"
+
+# VARIED are the packages with tests that -short leaves out.
+VARIED = $$(grep -rl "testing[.]Short()" --include="*_test.go" cmd internal test | xargs grep -L "^//go:build" | xargs -n1 dirname | sort -u | sed "s|^|./|")
 
 .PHONY: test-all
-test-all: report ## Run every test that needs no root, with -race and in every variant
+test-all: report ## Run every test that needs no root: all with -race, and each variant of the clouds without it
 	@test/require.sh bash gcc mkfs.ext4 mkfs.xfs
 	@# -exec: what tests compile is without cgo too. The package that takes long and is late in the alphabet begins, or it runs alone at the end.
-	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./test/run/chaos ./... | $(REPORT)'
+	@$(TESTS) 'CGO_ENABLED=1 $(GO) test -race $(if $(VARIANTS),,-short) -exec "env CGO_ENABLED=0" -vet=off -ldflags=-w -json -timeout 30m -parallel 4 ./test/run/chaos ./... | $(REPORT)'
+	@# What -short leaves out. The race detector makes it five times as long: `make test-all VARIANTS=1` runs it with that too.
+	@$(TESTS) '$(GO) test -vet=off -ldflags="-s -w" -json -timeout 30m -parallel 4 $(VARIED) | $(REPORT)'
 	@cd test/kit/tools && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
 	@# Without -race, so that Kubernetes and Helm are compiled once. Without the cache: the tests also run programs, whose sources
 	@# it does not see.
