@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// NameRule says which names a cloud allows. Map turns any request name into one of them.
+// NameRule describes the names that a cloud allows. Map maps any request name to one of them.
 //
-// ASCII lower-case letters, digits and '-' are always allowed; no cloud is known that forbids them.
+// ASCII lower-case letters, digits and '-' are always allowed; no known cloud forbids them.
 type NameRule struct {
 	// MinLen and MaxLen bound the length in bytes. MaxLen is at least 4.
 	MinLen, MaxLen int
@@ -24,25 +24,24 @@ type NameRule struct {
 	NoDoubles bool
 }
 
-// nameHashLen is how many base32 characters of the hash a changed name carries: 80 bits.
+// nameHashLen is the number of base32 characters of the hash in a changed name: 80 bits.
 const nameHashLen = 16
 
-// hashMark begins the hash in a changed name. 'h' is no hexadecimal digit, so the usual names that
-// end in a part of a UUID never look like changed ones.
+// hashMark precedes the hash in a changed name. 'h' is not a hexadecimal digit, so the usual names, which end in a part of a UUID,
+// never look like changed ones.
 const hashMark = "-h"
 
-// hashDigits are the digits of base32 with the extended hex alphabet in lower case: legal in every
-// cloud, and without case, so a cloud that ignores case cannot make two hashes one.
+// hashDigits are the digits of base32 with the extended hex alphabet in lower case: legal in every cloud, and all of one case, so
+// that two hashes differ in a cloud that ignores case too.
 const hashDigits = "0123456789abcdefghijklmnopqrstuv"
 
 var hashEncoding = base32.NewEncoding(hashDigits).WithPadding(base32.NoPadding)
 
-// Map returns the cloud's name for the request name behind the prefix, the same one every time.
+// Map returns the cloud's name for the prefix and the request name. It depends on nothing else.
 //
-// A name that is legal as it stands is not changed. Every other one keeps what can be read of it and
-// ends in a hash of the whole name, so two names meet only where the hash does. The hash has 80
-// bits, or as many as MaxLen has room for. A legal name that looks as if it carried a hash gets one
-// too, otherwise somebody could choose a name that is already another one's.
+// A legal name stays unchanged. Of any other name Map keeps the readable part and appends a hash of the whole name, so two mapped
+// names are equal only if their hashes are. The hash has 80 bits, or as many as fit into MaxLen. Map also appends a hash to a legal
+// name that looks as if it had one; otherwise a request could choose the mapped name of another.
 func (r NameRule) Map(prefix, name string) string {
 	full := prefix + name
 	if r.legal(full) && !r.looksHashed(full) {
@@ -60,15 +59,15 @@ func (r NameRule) Map(prefix, name string) string {
 	return head + tail
 }
 
-// FullHash returns 128 bits of the hash of a request name as 26 lower-case letters and digits. It
-// is kept beside the volume as the tag cloudblock-name-hash and tells names apart whose mapped names
-// are equal. With its key it fits into the 50 bytes of the shortest tags.
+// FullHash returns 128 bits of the hash of a request name as 26 lower-case letters and digits. Backends store it with the volume as
+// the tag cloudblock-name-hash, which distinguishes requests whose mapped names are equal. With its key it fits into 50 bytes, the
+// length of the shortest tags.
 func FullHash(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hashEncoding.EncodeToString(sum[:16])
 }
 
-// hashLen is how much of the hash there is room for beside one readable character.
+// hashLen returns how many characters of the hash fit after one readable character.
 func (r NameRule) hashLen() int {
 	return max(min(nameHashLen, r.MaxLen-len(hashMark)-1), 0)
 }
@@ -78,7 +77,7 @@ func (r NameRule) tail(full string) string {
 	return hashMark + hashEncoding.EncodeToString(sum[:])[:r.hashLen()]
 }
 
-// looksHashed reports whether the name could be the result of a change.
+// looksHashed reports whether the name could be one that Map has changed.
 func (r NameRule) looksHashed(s string) bool {
 	at := len(s) - len(hashMark) - r.hashLen()
 	return at >= 0 && strings.HasPrefix(s[at:], hashMark) && strings.Trim(s[at+len(hashMark):], hashDigits) == ""
@@ -115,10 +114,10 @@ func (r NameRule) allows(c byte) bool {
 	}
 }
 
-// readable keeps what the cloud allows and puts one '-' for each run of anything else.
+// readable keeps the allowed characters and replaces each run of others with one '-'.
 func (r NameRule) readable(s string) string {
 	var b strings.Builder
-	last := byte('-') // so that no mark comes first
+	last := byte('-') // so that the name does not begin with a mark
 	for i := range len(s) {
 		c := s[i]
 		if c >= 'A' && c <= 'Z' && !r.Upper {
@@ -131,7 +130,7 @@ func (r NameRule) readable(s string) string {
 			continue
 		}
 		if b.Len() == 0 && r.StartLetter && !isLetter(c) {
-			b.WriteString("v-") // a digit: keep it, behind a letter
+			b.WriteString("v-") // a digit: keep it, after a letter
 		}
 		b.WriteByte(c)
 		last = c

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// A cloudName is a rule and, written independently of it, what the cloud documents.
+// cloudName is a rule and, written independently of it, the pattern that the cloud documents.
 type cloudName struct {
 	rule    cloud.NameRule
 	pattern *regexp.Regexp
@@ -90,7 +90,7 @@ func TestNameRuleMap(t *testing.T) {
 	}
 }
 
-// The names of volumes that exist depend on these bytes: a change here is a change of every cloud's data.
+// The names of existing volumes depend on these bytes: a change here breaks the data of every cloud.
 func TestMappedNamesNeverChange(t *testing.T) {
 	const long = "pvc-6c4a4ee5-47e4-4e9f-8c1c-0d0a4f4f5a01"
 	if got, want := short.Map("", long), "pvc-6c4a4ee5-4-hoa7r9a0jripb45ca"; got != want {
@@ -119,7 +119,7 @@ func TestNamesThatDifferLittleStayApart(t *testing.T) {
 		}
 		for _, name := range names {
 			if got := add(name); got != name {
-				add(got) // somebody who asks for another volume's mapped name
+				add(got) // a request for another volume's mapped name
 			}
 		}
 	}

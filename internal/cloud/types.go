@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// VolumeID names a volume for ever. It is the CSI volume handle.
+// VolumeID identifies a volume permanently. It is the CSI volume handle.
 type VolumeID string
 
-// NodeID names a machine. It is the CSI node id.
+// NodeID identifies a node. It is the CSI node id.
 type NodeID string
 
-// SnapshotID names a snapshot for ever. It is the CSI snapshot id.
+// SnapshotID identifies a snapshot permanently. It is the CSI snapshot id.
 type SnapshotID string
 
 // Bytes is a size in bytes.
@@ -44,17 +44,16 @@ func (b Bytes) String() string {
 	}
 }
 
-// OwnTags begins the keys of the driver's own tags.
+// OwnTags is the prefix of the keys of the driver's own tags.
 const OwnTags = "cloudblock-"
 
 // Tag is one tag or label on a volume or snapshot.
 type Tag struct{ Key, Value string }
 
-// Parameter is one StorageClass parameter that the backend asked for in Capabilities.Parameters.
+// Parameter is a StorageClass parameter that Capabilities.Parameters lists.
 type Parameter struct{ Name, Value string }
 
-// Source is where the content of a new volume comes from: at most one field is set, and none means
-// a blank volume.
+// Source is the source of a new volume's content: at most one field is set, and none means a blank volume.
 type Source struct {
 	Snapshot SnapshotID
 	Volume   VolumeID
@@ -63,11 +62,11 @@ type Source struct {
 // Blank reports whether there is no source.
 func (s Source) Blank() bool { return s == Source{} }
 
-// Device is how a node recognises a volume among its disks. Empty fields are not known.
+// Device identifies a volume among the disks of a node. Empty fields are unknown.
 type Device struct {
 	// Name is the base name of the device's link, or of the pool's file.
 	Name string
-	// Serial is what the disk itself says when asked.
+	// Serial is the serial number that the disk reports.
 	Serial string
 }
 
@@ -77,16 +76,15 @@ type Volume struct {
 	// Name is the request name it was created under, or the cloud's own name if that is not known.
 	Name string
 	Size Bytes
-	// SizeStep is what the sizes are multiples of that it can grow to, where that is more than
-	// Capabilities.SizeStep; else 0.
+	// SizeStep is the unit of the sizes to which the volume can grow, if it is larger than Capabilities.SizeStep; else 0.
 	SizeStep Bytes
-	// Zone is the place of the volume, in the words of Capabilities.Scope.
+	// Zone is the place of the volume, of the kind Capabilities.Scope.
 	Zone   string
 	Source Source
-	// Parameters are the values that the volume has, sorted by name, as far as the cloud shows them. They include those
-	// that the request left to the cloud.
+	// Parameters are the parameters of the volume, sorted by name, as far as the cloud shows them. They include those that the
+	// request left to the cloud.
 	Parameters []Parameter
-	// AttachedTo lists the nodes that have the volume, sorted. Empty where there is no attaching.
+	// AttachedTo has the nodes that the volume is attached to, sorted. It is empty without Capabilities.Attach.
 	AttachedTo []NodeID
 	Device     Device
 	Tags       []Tag
@@ -94,52 +92,51 @@ type Volume struct {
 	Mark       Mark
 }
 
-// Mark says whose an object in a cloud is, by what is written on the object itself and never by what it was made of.
-// The zero value: nothing on it says so.
+// Mark is the owner of an object in a cloud, according to what is stored with the object itself and never according to its source.
+// The zero value: nothing stored with the object identifies its owner.
 type Mark struct {
-	// Driver: this driver made it, for whatever cluster.
+	// Driver: this driver created it, for any cluster.
 	Driver bool
-	// Cluster is the --cluster-id that it was made with; empty where only that cluster's controller can read it.
+	// Cluster is the --cluster-id of the controller that created it; empty if only that cluster's controller can read it.
 	Cluster string
-	// Temporary: a clone goes through it, and no request asked for it.
+	// Temporary: it is the temporary snapshot of a clone, which no request has asked for.
 	Temporary bool
 }
 
-// Health is what is wrong with a volume. The zero value is a volume with which nothing is known to be
-// wrong.
+// Health is the health of a volume. The zero value is that of a volume without known problems.
 type Health struct {
 	Kind HealthKind
-	// Reason names the condition for machines: one CamelCase word.
+	// Reason identifies the condition for programs: one CamelCase word.
 	Reason string
 	// Message tells an operator what is wrong and what to do about it.
 	Message string
 }
 
-// HealthKind says how bad it is.
+// HealthKind is the severity of a problem.
 type HealthKind string
 
 // The kinds of health, from good to bad.
 const (
 	Healthy HealthKind = ""
-	// Degraded: usable, but not as it should be.
+	// Degraded: usable, but impaired.
 	Degraded HealthKind = "degraded"
-	// Inaccessible: not usable, and the data may be there.
+	// Inaccessible: not usable; the data may still exist.
 	Inaccessible HealthKind = "inaccessible"
-	// DataLoss: data is gone for good, or most probably so.
+	// DataLoss: data is lost permanently, or most probably is.
 	DataLoss HealthKind = "data loss"
 )
 
 // CreateVolumeRequest asks for one volume.
 type CreateVolumeRequest struct {
-	// Name identifies the request: two requests with one name mean one volume. Any string that CSI
-	// allows; the backend maps it to a name that its cloud allows.
+	// Name identifies the request: two requests with one name are for the same volume. It is any string that CSI allows; the
+	// backend maps it to a name that its cloud allows.
 	Name string
 	// Size is a multiple of Capabilities.SizeStep within its bounds.
 	Size Bytes
-	// Limit is the largest size that is acceptable, or 0 for any.
+	// Limit is the maximum acceptable size; 0 means any.
 	Limit Bytes
-	// Zones are the acceptable places, best first; the first that can serve is taken. Empty means
-	// the backend's own choice.
+	// Zones are the acceptable places in the order of preference; the first that can serve the request is used. If empty, the
+	// backend chooses.
 	Zones  []string
 	Source Source
 	// Parameters holds only names from Capabilities.Parameters, sorted by name.
@@ -147,25 +144,25 @@ type CreateVolumeRequest struct {
 	Tags       []Tag
 }
 
-// FitsExisting reports whether a volume found under the request's name is what the request asks for.
+// FitsExisting reports whether a volume that has the request's name satisfies the request.
 func (r CreateVolumeRequest) FitsExisting(v Volume) bool {
 	return v.Size >= r.Size && (r.Limit == 0 || v.Size <= r.Limit) && r.FitsButForSize(v)
 }
 
-// FitsButForSize reports whether a volume found under the request's name is what the request asks
-// for, or becomes it by growing. A parameter that the request leaves out fits any value: the cloud chose it.
+// FitsButForSize is FitsExisting without the check of the size. A parameter that the request leaves out fits any value: the cloud
+// chose it.
 func (r CreateVolumeRequest) FitsButForSize(v Volume) bool {
 	return v.Source == r.Source &&
 		(len(r.Zones) == 0 || slices.Contains(r.Zones, v.Zone)) &&
 		!slices.ContainsFunc(r.Parameters, func(p Parameter) bool { return !slices.Contains(v.Parameters, p) })
 }
 
-// Expansion is the outcome of making a volume larger.
+// Expansion is the result of ExpandVolume.
 type Expansion struct {
-	// Size is the real size of the volume now.
+	// Size is the actual size of the volume now.
 	Size Bytes
-	// NodeMustConfirm: a node has the disk and sees the new size only once the disk is attached anew, so
-	// the node's answer is needed for block volumes too.
+	// NodeMustConfirm: a node has the disk and shows the new size only after the disk is attached again, so block volumes need a
+	// node expansion too.
 	NodeMustConfirm bool
 }
 
@@ -177,7 +174,7 @@ type Snapshot struct {
 	Volume VolumeID
 	// Zone is the only place where it can be restored, or empty if that is everywhere.
 	Zone string
-	// Size is the smallest size of a volume restored from it.
+	// Size is the minimum size of a volume restored from it.
 	Size    Bytes
 	Created time.Time
 	// Ready: it can be restored.
@@ -193,11 +190,11 @@ type CreateSnapshotRequest struct {
 	Tags   []Tag
 }
 
-// Page asks for a part of a list.
+// Page requests a part of a list.
 type Page struct {
-	// Token is the Next of the page before, or empty for the first.
+	// Token is the Next of the previous page; empty for the first.
 	Token string
-	// Most is the largest number of entries wanted, or 0 for as many as the backend likes.
+	// Most is the maximum number of entries; 0 lets the backend choose.
 	Most int
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// disk makes a filesystem of its own for one test and returns where it is mounted.
+// disk makes a filesystem for one test and returns its mount point.
 func disk(t *testing.T, size int64, mkfs ...string) string {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
@@ -35,7 +35,7 @@ func disk(t *testing.T, size int64, mkfs ...string) string {
 	return dir
 }
 
-// slack is what a filesystem needs and gives back by itself, for its inodes and its log. A volume is larger.
+// slack is the space that a filesystem allocates and frees by itself, for its inodes and its log. A volume is larger.
 const slack = 8 * cloud.MiB
 
 func TestContractOnEveryFilesystem(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 const node = "n-1"
 
-// at is the pool at a folder, where nothing need be mounted.
+// at returns the pool in a folder, which need not be a mount point.
 func at(t *testing.T, dir string) pool.Config {
 	t.Helper()
 	return pool.Config{Dir: dir, MountTable: mounts.Table(t, dir)}
@@ -48,7 +48,7 @@ func use(t *testing.T, dir string, id cloud.VolumeID) (release func()) {
 	return func() { _ = f.Close() }
 }
 
-// harness runs the suite over pools in the folders that newDir makes.
+// harness returns a harness of pools in the folders that newDir makes.
 func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 	var dir string
 	zeros := strings.Repeat("0", 32)
@@ -76,7 +76,7 @@ func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 	}
 }
 
-// noCopies is a harness of pools without reflinks.
+// noCopies returns the harness of pools without reflinks.
 func noCopies(h cloudtest.Harness) cloudtest.Harness {
 	open := h.New
 	h.New = func(t *testing.T) cloud.Cloud { return withoutCopies{open(t).(*local.Local)} }

@@ -20,7 +20,7 @@ import (
 
 const gib = 1 << 30
 
-// groupPool is the pool vg of a host, which has a devices file.
+// groupPool returns the pool of the volume group vg of a host, which has a devices file.
 func groupPool(t *testing.T, host *lvm.Host) pool.Config {
 	t.Helper()
 	settings := t.TempDir()
@@ -30,7 +30,8 @@ func groupPool(t *testing.T, host *lvm.Host) pool.Config {
 	return pool.Config{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
 }
 
-// withoutCopies is a node none of whose pools has reflinks: the contract for clouds without snapshots and clones holds for it.
+// withoutCopies is the backend of a node whose pools have no reflinks: the contract of clouds without snapshots and clones applies
+// to it.
 type withoutCopies struct{ *local.Local }
 
 func (w withoutCopies) Capabilities() cloud.Capabilities {
@@ -101,7 +102,7 @@ func TestContractOfVolumeGroups(t *testing.T) {
 	})
 }
 
-// Files and logical volumes on one node.
+// A node can have a pool of files and a pool of logical volumes.
 func TestPoolsOfTwoKinds(t *testing.T) {
 	for _, groupFirst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("groupFirst=%t", groupFirst), func(t *testing.T) { testPoolsOfTwoKinds(t, groupFirst) })
@@ -144,7 +145,7 @@ func testPoolsOfTwoKinds(t *testing.T, groupFirst bool) {
 	_, err = l.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snapshot", Volume: vol.ID})
 	wantKind(t, "a snapshot in a volume group", err, fault.InvalidArgument)
 
-	// The disk of the volume group is gone: that is no empty pool.
+	// The disk of the volume group is gone, which is not an empty pool.
 	groups := host.Groups()
 	host.Set()
 	wantKind(t, "DeleteVolume without the volume group", l.DeleteVolume(t.Context(), vol.ID), fault.Precondition)

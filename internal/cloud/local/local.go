@@ -1,7 +1,7 @@
-// Package local keeps volumes of a hard size on the node itself: a cloud of one machine.
+// Package local keeps volumes with a hard size limit on the disks of the node itself. The backend is a cloud of one node.
 //
-// It translates the contract of package cloud into calls of its pools (package pool), which have all the
-// state. The node program grows and uses the volumes; the two programs share only the pools.
+// It translates the contract of package cloud into calls of its pools (package pool), which have all the state. The node program
+// grows and uses the volumes; the two programs share only the pools.
 package local
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// ParamPool is the class parameter that names the pool. Without it a class is of the pool pool.DefaultName.
+// ParamPool is the class parameter that names the pool. A class without it uses pool.DefaultName.
 const ParamPool = "pool"
 
-// Config is the location and the node of the pools.
+// Config configures a Local.
 type Config struct {
 	// Pools are the node's pools. New sets their Node and Progress.
 	Pools []pool.Config
@@ -82,9 +82,9 @@ func logProgress(log *zap.Logger, at pool.Progress) {
 	}
 }
 
-// Capabilities reports volumes that are bound to a node; the node program grows and uses them. Snapshots and clones are
-// those of pools with reflinks. They are advertised whatever pools this node has: all nodes have the same sidecars, and the
-// snapshotter ends where they are not. A pool without them refuses each request with fault.NoCopies.
+// Capabilities describes volumes that are bound to a node; the node program grows and uses them. Only pools with reflinks have
+// snapshots and clones. They are advertised for all pools, because all nodes have the same sidecars and the snapshotter exits
+// without them. A pool without reflinks refuses each request with fault.NoCopies.
 func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
@@ -137,7 +137,7 @@ func (l *Local) free(ctx context.Context, name string) (int64, error) {
 // Check checks that the pools are present and writable.
 func (l *Local) Check(ctx context.Context) error { return l.pools.Check(ctx) }
 
-// poolName returns the pool that a class asks for.
+// poolName returns the pool of a class.
 func poolName(class []cloud.Parameter) (name string, err error) {
 	name = pool.DefaultName
 	for _, p := range class {
@@ -182,8 +182,8 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size, File: p.FileName(r.ID)}), nil
 }
 
-// checkOthers returns fault.Conflict if another pool has a volume with this name: a request whose class changed its pool. Each
-// pool keeps its own names apart, and one that is missing is in the way of no other.
+// checkOthers returns fault.Conflict if another pool has a volume with this name, because the class of the request has changed its
+// pool. Each pool checks its own names, and a missing pool does not affect the others.
 func (l *Local) checkOthers(ctx context.Context, p pool.Storage, name string) error {
 	usable, _ := l.pools.Pools(ctx)
 	for _, other := range usable {
@@ -197,7 +197,7 @@ func (l *Local) checkOthers(ctx context.Context, p pool.Storage, name string) er
 	return nil
 }
 
-// FindVolume returns the volume with this name. It waits while that is made to read as zeros.
+// FindVolume returns the volume with this name. It waits while the volume is being zeroed.
 func (l *Local) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
 	p, e, err := l.pools.FindByName(ctx, name)
 	if err != nil {
@@ -226,8 +226,8 @@ func (l *Local) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	return volume(p, e), nil
 }
 
-// DeleteVolume removes a volume that is not in use. For a volume of another node, which may exist, it returns
-// fault.Precondition: only that node can remove it.
+// DeleteVolume deletes a volume that is not in use. For a volume of another node, which may exist, it returns fault.Precondition:
+// only that node can delete it.
 func (l *Local) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 
 const size = 16 * cloud.MiB
 
-// unnamed are the parameters of volumes of a class that names no pool.
+// unnamed are the parameters of volumes of a class without a pool.
 var unnamed = []cloud.Parameter{{Name: local.ParamPool, Value: "default"}}
 
 func create(t *testing.T, l *local.Local, name string) cloud.Volume {
@@ -83,8 +83,8 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	wantKind(t, "another node's pool", err, fault.Precondition)
 }
 
-// With an empty disk in place of the pool's, a program that starts has a new pool: a delete of what is on the other disk succeeds
-// and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
+// With an empty disk in place of the pool's, a program that starts creates a new pool: a delete of a volume on the other disk
+// succeeds and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
 func TestDeleteWithAnEmptyDiskInPlaceOfThePool(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	swap := func(from, to string) {
@@ -137,7 +137,7 @@ func TestCreateRefusesWhatItCannotServe(t *testing.T) {
 	}
 }
 
-// The metadata of a volume is lost: its data stays, it is still listed, and only its own id removes it.
+// A volume whose record is lost keeps its data, is still listed, and is removed only by its own id.
 func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
 	dir := t.TempDir()
 	vol := create(t, open(t, dir), "a")
@@ -200,7 +200,7 @@ func TestForeignPageTokensAreStale(t *testing.T) {
 		_, err := l.ListVolumes(t.Context(), cloud.Page{Token: token})
 		wantKind(t, "ListVolumes from "+token, err, fault.StalePage)
 	}
-	// The volume that ended the page may be gone by now.
+	// The last volume of the page may be deleted before the next page is read.
 	if err := l.DeleteVolume(t.Context(), first.Volumes[0].ID); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ var (
 	nowhere = []cloud.Parameter{{Name: local.ParamPool, Value: "nowhere"}}
 )
 
-// openTwo opens the pool without a name and the pool fast, behind what the program puts around them.
+// openTwo opens the pool without a name and the pool fast, inside the program's decorators.
 func openTwo(t *testing.T, dir, fastDir string) (cloud.Cloud, *local.Local) {
 	t.Helper()
 	return openPools(t, pool.Config{Dir: dir}, pool.Config{Name: "fast", Dir: fastDir})
@@ -45,7 +45,7 @@ func openPools(t *testing.T, pools ...pool.Config) (cloud.Cloud, *local.Local) {
 	return middleware.Stack(l, wait.Backoff{}), l
 }
 
-// TestContractOnTwoPools runs the suite over two pools: what it makes with parameters is in the one with a name.
+// TestContractOnTwoPools runs the suite over two pools: volumes with parameters are in the pool with a name.
 func TestContractOnTwoPools(t *testing.T) {
 	var dir string // of the pool without a name
 	h := harness(nil)
@@ -130,8 +130,8 @@ func TestClassesOfTwoPools(t *testing.T) {
 	}
 }
 
-// The disk of one pool is not mounted: its volumes are neither gone nor made anew, and the other pool serves. A program that had
-// the pool waits for it; one that has started since takes the node for one without that pool.
+// The disk of one pool is not mounted: its volumes are neither gone nor created again, and the other pool works. A program that had
+// opened the pool waits for it; a program that is started later treats the node as one without that pool.
 func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 	dir, fastDir := disk(t, 1<<30, "mkfs.xfs"), disk(t, 1<<30, "mkfs.xfs")
 	source, err := exec.CommandContext(t.Context(), "findmnt", "-no", "SOURCE", fastDir).Output()
@@ -144,7 +144,7 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-	// The second mount keeps the disk's loop device while the first is away.
+	// The second mount keeps the disk's loop device while the first is unmounted.
 	device, kept := strings.TrimSpace(string(source)), t.TempDir()
 	mount("mount", device, kept)
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", kept).Run() })
@@ -191,7 +191,7 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 		}
 	}
 
-	// Without its flag what is in the pool exists, too.
+	// The volumes of the pool exist without its flag too.
 	one, _ := openPools(t, at(t, dir))
 	wantKind(t, "without its flag: DeleteVolume", one.DeleteVolume(t.Context(), b.ID), fault.Precondition)
 	wantKind(t, "without its flag: GetVolume", onlyErr(one.GetVolume(t.Context(), b.ID)), fault.Precondition)
@@ -218,7 +218,7 @@ func TestPoolThatThisNodeDoesNotHave(t *testing.T) {
 		t.Errorf("the bare folder holds %v, %v", left, err)
 	}
 
-	// The disk comes while the program runs.
+	// The disk is mounted while the program is running.
 	image := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
 		t.Fatal(err)

@@ -59,8 +59,8 @@ func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	return snapshot(p, e.Record), nil
 }
 
-// DeleteSnapshot removes a snapshot and changes nothing else. For a snapshot of another node, which may exist,
-// it returns fault.Precondition.
+// DeleteSnapshot deletes a snapshot and changes nothing else. For a snapshot of another node, which may exist, it returns
+// fault.Precondition.
 func (l *Local) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -121,13 +121,13 @@ func snapshot(p pool.Storage, r pool.Record) cloud.Snapshot {
 	}
 }
 
-// otherNodeError is the error for a volume or a snapshot of another node.
+// otherNodeError returns the error for a volume or a snapshot of another node.
 func (l *Local) otherNodeError(what, of string, h pool.Handle, why error) error {
 	return fmt.Errorf("%s %s %s: it is on node %s, this is node %s; only that node can do it: %w", what, of, h.ID, h.Node, l.node, why)
 }
 
-// source translates the source of a new volume in pool p. A source in another pool of this node is
-// fault.InvalidArgument: copies do not leave their pool.
+// source returns the source of a new volume in pool p. A source in another pool of this node is fault.InvalidArgument: copies stay
+// in their pool.
 func (l *Local) source(p pool.Storage, s cloud.Source) (pool.From, error) {
 	var h pool.Handle
 	var err error

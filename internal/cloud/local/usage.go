@@ -8,18 +8,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// Usage is what one pool holds.
+// Usage is the usage of one pool.
 type Usage struct {
-	// Pool is its name.
+	// Pool is the pool's name.
 	Pool string
 	// Size, Free and Reserved are those of pool.Usage.
 	Size, Free, Reserved int64
 	Volumes, Snapshots   int64
-	// Abnormal counts the volumes with which something is wrong, by the reason of their health.
+	// Abnormal counts the volumes that are not healthy, by the reason of their health.
 	Abnormal map[string]int64
 }
 
-// Usage reads the pools that can be used, and returns an error if any is missing too.
+// Usage returns the usage of the pools that can be read, and an error about the others.
 func (l *Local) Usage(ctx context.Context) ([]Usage, error) {
 	usable, missing := l.pools.Pools(ctx)
 	var all []Usage

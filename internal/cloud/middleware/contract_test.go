@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// harness tests accounts of this shape inside the stack.
+// harness returns the harness of accounts with this configuration, inside the stack.
 func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Space == 0 {
 		cfg.Space = 90 * cloud.GiB // less than the largest volume
@@ -77,7 +77,7 @@ func TestContract(t *testing.T) {
 		"names per cluster":   {NamesPerCluster: true},
 		"other places":        {Places: []string{"island"}},
 		"changes take time":   {OperationTime: 3 * time.Millisecond},
-		// A bare backend may show the lag of its cloud. Behind the decorators it must not hurt.
+		// A bare backend can show the lag of its cloud. The decorators have to tolerate it.
 		"reads lag a tick behind writes":                  {ReadLag: 10 * time.Millisecond},
 		"reads lag a tick behind writes, which take time": {ReadLag: 10 * time.Millisecond, OperationTime: 3 * time.Millisecond},
 	} {

@@ -12,10 +12,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A list that is older than what an earlier call made does not show it, so for a while it does not make a refusal
+// A list may be older than the object that an earlier call created and not show it, so for a while it does not make a refusal
 // final.
 func TestAnOldListDoesNotMakeARefusalFinal(t *testing.T) {
-	type answered map[time.Duration]fault.Kind // a refused repeat, so long after the create
+	type answered map[time.Duration]fault.Kind // the kind of a refused repeat, by the time since the create
 	for name, tc := range map[string]struct {
 		lost memory.Fault
 		then answered

@@ -1,5 +1,5 @@
-// Package middleware adds to a cloud.Cloud what every backend needs and none should contain: idempotency and retry. Each
-// decorator embeds the Cloud it wraps and overrides only what it changes; Stack puts them in their order.
+// Package middleware adds to a cloud.Cloud what every backend needs and none should contain: idempotency and retry. Each decorator
+// embeds the Cloud that it wraps and overrides only the methods that it changes; Stack wraps them in the right order.
 package middleware
 
 import (
@@ -17,19 +17,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Stack wraps a backend into Idempotent and that around Retry, so that a repeated read is not taken for a second call. The
+// Stack wraps a backend in Retry and that in Idempotent, so that Retry's repeat of a read is not a second call for Idempotent. The
 // backoff is Retry's; without Tries it is DefaultBackoff.
 func Stack(c cloud.Cloud, backoff wait.Backoff) cloud.Cloud {
 	return NewIdempotent(NewRetry(c, backoff))
 }
 
-// Idempotent makes repeated creates converge, as CSI requires. It writes first: in the usual case
-// the name is free and no read is spent.
+// Idempotent makes repeated creates converge, as CSI requires. It writes first: in the usual case the name is free and no read is
+// needed.
 //
-// Its answers are final only when a read proved them, or when the request alone decides them. A final
-// answer makes the caller forget the name, so it must not be given while an earlier call's object may
-// exist: a write that may have landed, and a refusal of the state (no room, no right) that the cloud
-// checked before it looked at the name. Everything else is fault.Uncertain.
+// Its errors are final only if a read proved them or the request alone decides them. After a final error the caller forgets the
+// name, so none may be returned while an object of an earlier call may exist: after a write that may have taken effect, and after a
+// refusal because of the state (no space, no right) that the cloud checked before the name. All other errors are fault.Uncertain.
 type Idempotent struct {
 	cloud.Cloud
 
@@ -39,15 +38,14 @@ type Idempotent struct {
 // NewIdempotent wraps c.
 func NewIdempotent(c cloud.Cloud) *Idempotent { return &Idempotent{Cloud: c} }
 
-// CreateVolume returns the volume an earlier call with this name made, if it fits. A copy that an
-// earlier call left smaller than asked for is grown, so a restore to a larger size can be repeated
-// from any point.
+// CreateVolume returns the volume that an earlier call with this name created, if it fits. It grows a copy that an earlier call
+// left smaller than requested, so a restore to a larger size can be repeated from any point.
 func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	vol, err := c.Cloud.CreateVolume(ctx, req)
 	if !unsettled(err) {
 		return vol, err
 	}
-	found, findErr := c.FindVolume(ctx, req.Name) // waits until it is ready, like a create
+	found, findErr := c.FindVolume(ctx, req.Name) // waits until the volume is ready, like a create
 	if findErr != nil {
 		return cloud.Volume{}, c.volumes.unresolved("create volume", req.Name, err, findErr)
 	}
@@ -55,7 +53,7 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	if c.growable(req, found) {
 		exp, expErr := c.ExpandVolume(ctx, found.ID, req.Size)
 		if expErr != nil {
-			// A final kind would leave the half-made copy behind, and it may be in use: it is not removed.
+			// A final kind would leave the incomplete copy behind. The copy is not deleted, because it may be in use.
 			return cloud.Volume{}, fmt.Errorf("create volume %q: grow the copy %s from %s to %s: %w: %w",
 				req.Name, found.ID, found.Size, req.Size, fault.Uncertain, expErr)
 		}
@@ -67,8 +65,7 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 	return found, nil
 }
 
-// CreateSnapshot returns the snapshot that an earlier call with this name made, if it is one of this
-// volume.
+// CreateSnapshot returns the snapshot that an earlier call with this name created, if it is one of this volume.
 func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	snap, err := c.Cloud.CreateSnapshot(ctx, req)
 	if !unsettled(err) {
@@ -86,48 +83,48 @@ func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapsho
 	return found, nil
 }
 
-// refusals are the final answers that the state decides and not the request alone: an earlier call
-// with this name may have been answered otherwise. What a cloud, and not our own check of the request, calls
-// wrong or impossible is one too: the cloud may mean the state.
+// refusals are the final kinds that depend on the state and not on the request alone: an earlier call with this name may have had
+// another outcome. refusalsOfCloud are final kinds that do so only if they come from the cloud and not from the driver's own check
+// of the request: the cloud may refuse because of the state.
 var (
 	refusals        = []fault.Kind{fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange}
 	refusalsOfCloud = []fault.Kind{fault.InvalidArgument, fault.Unsupported}
 )
 
-// refused reports whether err is such an answer.
+// refused reports whether err is such a refusal.
 func refused(err error) bool {
 	kind := fault.Of(err)
 	return slices.Contains(refusals, kind) || slices.Contains(refusalsOfCloud, kind) && fault.FromCloud(err)
 }
 
-// unsettled reports whether only a look at what has the name now tells the outcome of a create.
+// unsettled reports whether only a read of the object with the name shows the outcome of a create.
 func unsettled(err error) bool {
 	kind := fault.Of(err)
 	return kind == fault.Conflict || kind == fault.Uncertain || refused(err)
 }
 
-// unresolved is the answer when the look found nothing or failed too.
+// unresolved returns the error of a create whose object was not found, or could not be read.
 func (d *doubts) unresolved(what, name string, err, findErr error) error {
 	created, looked := fault.Of(err), fault.Of(findErr)
 	switch {
 	case refused(err) && (looked == fault.Conflict || looked == fault.NotFound && !d.has(name)):
-		return err // nothing of this name is ours, so nothing can be forgotten
+		return err // no object with this name is this cluster's, so none can be forgotten
 	case created == fault.Conflict && looked == fault.Conflict:
-		return fmt.Errorf("%s %q: %w", what, name, findErr) // both say that somebody else has the name
+		return fmt.Errorf("%s %q: %w", what, name, findErr) // the create and the read agree that the name belongs to another owner
 	case !refused(err):
 		d.add(name)
 	}
-	// Not found proves nothing after a write: it may still land, or the read may lag behind it.
+	// After a write, not found proves nothing: the write may still take effect, or the read may be stale.
 	return fmt.Errorf("%s %q: %w: %w", what, name, fault.Uncertain, errors.Join(err, findErr))
 }
 
-// growable reports whether the volume found is a copy that may have to grow. One that shows as large enough may be growing,
-// and the growth may fail: ExpandVolume knows.
+// growable reports whether the volume is a copy that may have to grow. A copy with a sufficient size may still be growing, and the
+// growth may fail; ExpandVolume detects that.
 func (c *Idempotent) growable(req cloud.CreateVolumeRequest, found cloud.Volume) bool {
 	return !req.Source.Blank() && req.FitsButForSize(found) && c.Capabilities().Expand
 }
 
-// difference says what makes a volume unfit, for the operator who has to choose another name.
+// difference describes why a volume does not fit, for the operator, who has to choose another name.
 func difference(req cloud.CreateVolumeRequest, found cloud.Volume) string {
 	var parts []string
 	if found.Size < req.Size || req.Limit > 0 && found.Size > req.Limit {
@@ -163,17 +160,17 @@ func source(s cloud.Source) string {
 	}
 }
 
-// doubtful is for how long a list is not trusted to show what a create has made.
+// doubtful is how long after a create a list may not show its object.
 const doubtful = 2 * time.Minute
 
-// doubts are the names of the creates with an open outcome, and since when. A list that shows nothing of such
-// a name may be older than what was made. They carry no correctness: another controller has its own.
+// doubts has the names of creates with an unknown outcome, and since when. A list without such a name may be older than the create.
+// Correctness does not depend on it: another controller has its own.
 type doubts struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// add takes in a name, and drops those that are too old to matter.
+// add adds a name and removes expired ones.
 func (d *doubts) add(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +181,7 @@ func (d *doubts) add(name string) {
 	d.since[name] = time.Now()
 }
 
-// settle ends the doubt: what has the name is known.
+// settle removes a name, whose outcome is now known.
 func (d *doubts) settle(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// The failure table says that one name is at most one volume, whatever goes wrong on the way (C1).
+// By the failure table one name is at most one volume, whatever fails on the way (C1).
 func TestALostAnswerMakesOneVolume(t *testing.T) {
 	tests := map[string]struct {
 		faults map[memory.Call]memory.Fault
@@ -59,8 +59,8 @@ func TestALostAnswerMakesOneVolume(t *testing.T) {
 	}
 }
 
-// A token that the cloud does not accept leaves the outcome of a create open, because an earlier call may have made the
-// volume, and has its reason all the same: only a person can end it.
+// If the cloud refuses the token, the outcome of a create is uncertain, because an earlier call may have created the volume. The
+// error has its reason nevertheless, because only an operator can solve the problem.
 func TestACreateThatIsDeniedHasTheReason(t *testing.T) {
 	back := memory.New(memory.Config{})
 	c := middleware.NewIdempotent(back)
@@ -78,15 +78,15 @@ func TestACreateThatIsDeniedHasTheReason(t *testing.T) {
 	}
 }
 
-// answer is a refusal in the cloud's own words.
+// answer is a refusal that came from the cloud.
 type answer struct{ fault.Kind }
 
 func (answer) FromCloud() {}
 
 func (a answer) Unwrap() error { return a.Kind }
 
-// A cloud that checks its quota before the name refuses the repeat of a create that took the last
-// room. A final answer would make the provisioner forget that volume.
+// A cloud that checks its quota before the name refuses the repeat of a create that used up the quota. A final answer would make
+// the provisioner forget that volume.
 func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
 	for _, refusal := range []error{
 		fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange,
@@ -115,8 +115,8 @@ func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
 	}
 }
 
-// What the cloud calls a wrong request is final once nothing of its name was found. Our own checks know that
-// without asking anybody.
+// A request that the cloud calls wrong is final once no object with its name was found. The driver's own checks are final without a
+// read.
 func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal error
@@ -133,7 +133,7 @@ func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 				back.Account().Arm(call, memory.Refuse(tc.refusal))
 			}
 			for _, call := range []memory.Call{memory.CallFindVolume, memory.CallFindSnapshot} {
-				back.Account().Arm(call, memory.Refuse(fault.NotFound)) // it is still armed where nobody looks
+				back.Account().Arm(call, memory.Refuse(fault.NotFound)) // stays armed if no read is made
 			}
 			_, err := c.CreateVolume(t.Context(), small("a"))
 			wantKind(t, "CreateVolume", err, fault.InvalidArgument)
@@ -158,7 +158,7 @@ func TestAnAbandonedCreateIsFoundByTheNextOne(t *testing.T) {
 			_, err := c.CreateVolume(ctx, small("a"))
 			cancel()
 			if err == nil {
-				break // the one before has become ready
+				break // an earlier create has completed
 			}
 			wantKind(t, "the abandoned CreateVolume", err, fault.Uncertain)
 		}
@@ -185,8 +185,7 @@ func TestAFoundVolumeIsWaitedForLikeANewOne(t *testing.T) {
 	})
 }
 
-// A restore to a larger size goes on where it was interrupted, and answers what it would have
-// answered at first (C2, C3).
+// A restore to a larger size continues where it was interrupted, and returns what it would have returned at first (C2, C3).
 func TestARestoreToALargerSizeCanBeRepeatedFromAnyPoint(t *testing.T) {
 	uncertain := fault.Uncertain
 	tests := map[string]struct {
@@ -300,7 +299,7 @@ func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 	}
 }
 
-// Two clusters of one account may ask for one name and never get each other's volume (C12).
+// Two clusters of one account can request the same name and never get each other's volume (C12).
 func TestAnotherClustersVolumeIsNeverAdopted(t *testing.T) {
 	account := memory.NewAccount(memory.Config{})
 	one := middleware.NewIdempotent(account.Cluster("one"))
@@ -309,7 +308,7 @@ func TestAnotherClustersVolumeIsNeverAdopted(t *testing.T) {
 	_, err := two.CreateVolume(t.Context(), small("shared"))
 	wantKind(t, "CreateVolume in the other cluster", err, fault.Conflict)
 
-	// An open outcome stays open: only a repeat proves that nothing of it is there.
+	// An uncertain outcome stays uncertain: only a repeat proves that nothing was created.
 	account.Arm(memory.CallCreateVolume, memory.LoseRequest())
 	_, err = two.CreateVolume(t.Context(), small("shared"))
 	wantKind(t, "CreateVolume with a lost request", err, fault.Uncertain)

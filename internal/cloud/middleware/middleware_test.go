@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// small asks for a blank volume.
+// small returns a request for a blank volume.
 func small(name string) cloud.CreateVolumeRequest {
 	return cloud.CreateVolumeRequest{Name: name, Size: cloud.GiB}
 }
@@ -28,7 +28,7 @@ func create(t *testing.T, c cloud.Cloud, req cloud.CreateVolumeRequest) cloud.Vo
 	return vol
 }
 
-// snapshotOf asks for a single snapshot.
+// snapshotOf returns a request for a snapshot.
 func snapshotOf(name string, id cloud.VolumeID) cloud.CreateSnapshotRequest {
 	return cloud.CreateSnapshotRequest{Name: name, Volume: id}
 }
@@ -59,7 +59,7 @@ func wantKind(t *testing.T, call string, err error, want fault.Kind) {
 	}
 }
 
-// repeatable says of every call whether Retry repeats it.
+// repeatable has for every call whether Retry repeats it.
 var repeatable = map[memory.Call]bool{
 	memory.CallCapacity: true, memory.CallCheck: true,
 	memory.CallCreateVolume: false, memory.CallFindVolume: true, memory.CallGetVolume: true,
@@ -108,7 +108,7 @@ func doCall(ctx context.Context, c cloud.Cloud, call memory.Call, vol cloud.Volu
 	return err
 }
 
-// pauses are the three of four calls, before chance takes up to a third of each.
+// pauses is the total of the three pauses between four calls, before jitter takes up to a third of each.
 const pauses = (300 + 450 + 675) * time.Millisecond
 
 func TestRetryRepeatsOnlyWhatIsHarmless(t *testing.T) {

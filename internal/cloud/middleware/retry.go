@@ -10,13 +10,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// DefaultBackoff bridges a short disturbance and leaves a long one to the caller's own repeats.
+// DefaultBackoff covers a short outage and leaves a long one to the caller's own retries.
 var DefaultBackoff = wait.Backoff{Tries: 4, First: 300 * time.Millisecond, Max: 2 * time.Second}
 
-// Retry repeats calls that were answered fault.Unavailable, if a repeat is harmless: those that only
-// read, and those that the contract says may be called twice (DeleteVolume, ExpandVolume, ModifyVolume,
-// Detach, DeleteSnapshot). It never repeats a create, which is found by its name instead, and never an
-// attach: between two of them somebody may have detached the volume on purpose.
+// Retry repeats calls that returned fault.Unavailable, if a repeat is harmless: those that only read, and those that the contract
+// allows to be called twice (DeleteVolume, ExpandVolume, ModifyVolume, Detach, DeleteSnapshot). It never repeats a create, which
+// Idempotent finds by its name instead, and never an attach: between two of them another caller may have detached the volume.
 type Retry struct {
 	cloud.Cloud
 
@@ -36,7 +35,7 @@ func NewRetry(c cloud.Cloud, backoff wait.Backoff) *Retry {
 	return &Retry{Cloud: c, backoff: backoff}
 }
 
-// retry calls until the answer is final. It returns the last answer as it came.
+// retry repeats a call until its answer is final, and returns the last answer unchanged.
 func retry[T any](ctx context.Context, b wait.Backoff, call func() (T, error)) (answer T, err error) {
 	err = retryErr(ctx, b, func() error {
 		answer, err = call()
@@ -45,7 +44,7 @@ func retry[T any](ctx context.Context, b wait.Backoff, call func() (T, error)) (
 	return answer, err
 }
 
-// retryErr is retry for calls that only fail or not.
+// retryErr is retry for calls that return only an error.
 func retryErr(ctx context.Context, b wait.Backoff, call func() error) error {
 	return b.Retry(ctx, func(err error) bool { return fault.Of(err) == fault.Unavailable }, call)
 }
@@ -70,7 +69,7 @@ func (r *Retry) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	return retry(ctx, r.backoff, func() (cloud.Volume, error) { return r.Cloud.GetVolume(ctx, id) })
 }
 
-// DeleteVolume is repeated: a volume that is gone is no error, and an id is never given twice.
+// DeleteVolume is repeated: a volume that is gone is no error, and ids are never reused.
 func (r *Retry) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	return retryErr(ctx, r.backoff, func() error { return r.Cloud.DeleteVolume(ctx, id) })
 }
@@ -90,7 +89,7 @@ func (r *Retry) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []clou
 	return retryErr(ctx, r.backoff, func() error { return r.Cloud.ModifyVolume(ctx, id, tags) })
 }
 
-// Detach is repeated: fault.Unavailable says that nothing was changed, so the repeat is the first.
+// Detach is repeated: fault.Unavailable means that nothing was changed, so the repeat is like a first call.
 func (r *Retry) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
 	return retryErr(ctx, r.backoff, func() error { return r.Cloud.Detach(ctx, id, node) })
 }

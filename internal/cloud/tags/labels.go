@@ -9,16 +9,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Owner is the cluster that a backend works for, in a cloud whose labels are pairs of key and value.
+// Owner is the cluster of a backend, in a cloud whose labels are key-value pairs.
 type Owner struct {
-	// Value returns the value of a tag as the cloud takes it, or refuses the tag.
+	// Value returns the value of a tag in the cloud's form, or an error if the cloud would refuse the tag.
 	Value func(cloud.Tag) (string, error)
-	// Max is how many labels an object can have; 0: any number.
+	// Max is the maximum number of labels of an object; 0: no limit.
 	Max     int
 	Cluster string
 }
 
-// Labels returns those of a new object: the request's and the driver's own.
+// Labels returns the labels of a new object: the request's and the driver's own.
 func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
 	asked = slices.Concat(asked, own, ownTags(name, o.Cluster, source))
 	all := make(map[string]string, len(asked))
@@ -35,22 +35,22 @@ func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own .
 	return all, nil
 }
 
-// MarkOfLabels reads whose an object with these labels is.
+// MarkOfLabels returns the Mark of an object with these labels.
 func MarkOfLabels(labels map[string]string) cloud.Mark {
 	return cloud.Mark{Driver: labels[Cluster] != "", Cluster: labels[Cluster]}
 }
 
-// MadeHere reports whether these are the labels of an object of this cluster, whatever its name.
+// MadeHere reports whether this cluster created the object with these labels, for any name.
 func (o Owner) MadeHere(labels map[string]string) bool {
 	return labels[Cluster] == o.Cluster && labels[Hash] != ""
 }
 
-// MadeFor reports whether these are the labels of the object that this cluster made for the request name.
+// MadeFor reports whether this cluster created the object with these labels for the request name.
 func (o Owner) MadeFor(name string, labels map[string]string) bool {
 	return o.MadeHere(labels) && labels[Hash] == cloud.FullHash(name)
 }
 
-// ReadLabels returns labels in order, so that equal sets are equal lists.
+// ReadLabels returns labels sorted by key, so that equal sets are equal lists.
 func ReadLabels(labels map[string]string) []cloud.Tag {
 	tags := make([]cloud.Tag, 0, len(labels))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

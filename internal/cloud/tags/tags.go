@@ -1,5 +1,5 @@
-// Package tags writes what the driver keeps with an object in a cloud whose tags are single words, and reads it: whose
-// object it is, which request it was made for, and its source.
+// Package tags encodes and decodes what the driver stores with an object as tags or labels of a cloud: the object's cluster, its
+// request and its source.
 package tags
 
 import (
@@ -14,24 +14,24 @@ import (
 
 // The keys of the driver's own tags.
 const (
-	// Own begins them.
+	// Own is their prefix.
 	Own = cloud.OwnTags
-	// Cluster says which cluster an object was made for.
+	// Cluster is the cluster that an object was created for.
 	Cluster = Own + "cluster"
-	// Hash tells requests apart whose cloud names are equal, and this driver's objects from others'.
+	// Hash distinguishes requests whose cloud names are equal, and this driver's objects from others'.
 	Hash = Own + "name-hash"
-	// FromSnapshot and FromVolume hold a volume's source, where the cloud forgets it.
+	// FromSnapshot and FromVolume are a volume's source, for clouds that do not store it.
 	FromSnapshot = Own + "source-snapshot"
 	FromVolume   = Own + "source-volume"
 )
 
 // Rule describes the tags of a cloud whose tags are single words. Each tag is written as key:value.
 type Rule struct {
-	// Word matches a word with one character at least, and each character that may be in it.
+	// Word matches a word of one or more allowed characters.
 	Word *regexp.Regexp
-	// Letters names the characters, for errors.
+	// Letters describes the allowed characters in errors.
 	Letters string
-	// Shortest and Longest bound the length of a word.
+	// Shortest and Longest are the minimum and maximum length of a word.
 	Shortest, Longest int
 }
 
@@ -45,8 +45,8 @@ func (r Rule) Check(tags []cloud.Tag) error {
 	return nil
 }
 
-// Write writes a tag as the cloud's word. The names of Kubernetes' objects are taken as far as the cloud
-// allows their letters and has room; anything else must fit as it is.
+// Write returns a tag as a word of the cloud. It adapts the values of the driver's own tags, such as the names of Kubernetes
+// objects, with Safe. Other tags and the cluster must fit unchanged.
 func (r Rule) Write(t cloud.Tag) (string, error) {
 	value := t.Value
 	if strings.HasPrefix(t.Key, Own) && t.Key != Cluster {
@@ -69,8 +69,8 @@ func (r Rule) Write(t cloud.Tag) (string, error) {
 	return word, nil
 }
 
-// Safe puts '_' for what the cloud does not allow, such as the dots of a claim's name, and cuts what
-// is longer than most.
+// Safe replaces characters that the cloud does not allow, such as the dots in the name of a PersistentVolumeClaim, with '_', and
+// cuts the value to the length most.
 func (r Rule) Safe(value string, most int) string {
 	value = strings.Map(func(c rune) rune {
 		if c < 0x80 && r.Word.MatchString(string(c)) {
@@ -81,8 +81,8 @@ func (r Rule) Safe(value string, most int) string {
 	return value[:max(0, min(len(value), most))]
 }
 
-// Change says which of the words wanted an object lacks, and which it has under their keys. Clouds keep the capitals
-// that a tag was first written with, so they do not count.
+// Change returns which of the wanted words an object lacks, and which of its words to remove because a wanted one has the same key.
+// It ignores case, because clouds keep the case in which a tag was first written.
 func Change(has, want []string) (add, remove []string) {
 	lacks := func(words []string) func(string) bool {
 		return func(word string) bool {
@@ -106,14 +106,14 @@ func Change(has, want []string) (add, remove []string) {
 	return add, remove
 }
 
-// Replace returns what an object has after a Change, sorted.
+// Replace returns the words of an object after a Change, sorted.
 func Replace(has, want []string) []string {
 	add, remove := Change(has, want)
 	words := slices.DeleteFunc(slices.Clone(has), func(word string) bool { return slices.Contains(remove, word) })
 	return slices.Sorted(slices.Values(append(words, add...)))
 }
 
-// Read reads the cloud's words, sorted, so that equal sets are equal lists.
+// Read returns the cloud's words as tags, sorted, so that equal sets are equal lists.
 func Read(words []string) []cloud.Tag {
 	words = slices.Sorted(slices.Values(words))
 	tags := make([]cloud.Tag, 0, len(words))
@@ -124,7 +124,7 @@ func Read(words []string) []cloud.Tag {
 	return tags
 }
 
-// Value returns the value of a key, or nothing.
+// Value returns the value of a key, or "".
 func Value(words []string, key string) string {
 	for _, word := range words {
 		if k, value, _ := strings.Cut(word, ":"); k == key {
@@ -134,13 +134,13 @@ func Value(words []string, key string) string {
 	return ""
 }
 
-// MarkOf reads whose an object with these tags is.
+// MarkOf returns the Mark of an object with these tags.
 func MarkOf(words []string) cloud.Mark {
 	cluster := Value(words, Cluster)
 	return cloud.Mark{Driver: cluster != "", Cluster: cluster}
 }
 
-// SourceOf returns the source that a volume's tags tell.
+// SourceOf returns the source of a volume with these tags.
 func SourceOf(words []string) cloud.Source {
 	return cloud.Source{
 		Snapshot: cloud.SnapshotID(Value(words, FromSnapshot)),
@@ -148,7 +148,7 @@ func SourceOf(words []string) cloud.Source {
 	}
 }
 
-// ownTags are the driver's own of an object that is made for a request.
+// ownTags returns the driver's own tags of the object of a request.
 func ownTags(name, cluster string, source cloud.Source) []cloud.Tag {
 	own := []cloud.Tag{{Key: Hash, Value: cloud.FullHash(name)}}
 	for _, t := range []cloud.Tag{
