@@ -136,12 +136,12 @@ func (e *env) capacity(zone string) cloud.Bytes {
 	return size
 }
 
-// near reports whether two capacities are the same but for what others do meanwhile.
+// near reports whether two capacities are equal except for what other programs use or free meanwhile.
 func (e *env) near(a, b cloud.Bytes) bool {
 	return max(a-b, b-a) <= e.h.CapacitySlack
 }
 
-// requests counts the requests so far.
+// requests returns how many requests were sent so far.
 func (e *env) requests() int {
 	if e.h.Requests == nil {
 		return 0

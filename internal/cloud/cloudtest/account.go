@@ -8,28 +8,28 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// Around is called for each request of a controller, with what sends it, and returns what came of it.
+// Around is called for each request of a controller, with the function that sends it, and returns the request's error.
 type Around func(send func() error) error
 
 // Account is an emulated account of a cloud.
 type Account interface {
-	// Open makes a controller of it; around, unless it is nil, is put around each of its requests.
+	// Open returns a controller of the account; around, unless it is nil, wraps each of its requests.
 	Open(t *testing.T, around Around) cloud.Cloud
-	// Left is how many volumes and snapshots it holds, when the controller has tidied up.
+	// Left returns how many volumes and snapshots the account has after the controller has removed temporary ones.
 	Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int)
-	// At is the node that the volume is on, or "".
+	// At returns the node that the volume is attached to, or "".
 	At(id cloud.VolumeID) cloud.NodeID
-	// Arm lets the fault strike the next request that makes this change, and no other one but where it says so. struck reports
-	// whether it has.
+	// Arm applies the fault to the next request that makes this change, and to no other one unless the fault says so. struck
+	// reports whether that has happened.
 	Arm(next Change, f Fault) (struck func() bool)
-	// Add makes a small volume of exactly this name in the first zone, as a user of the cloud would. It fails for a name that the
+	// Add creates a small volume of exactly this name in the first zone, as a user of the cloud would. It fails for a name that the
 	// cloud does not allow.
 	Add(name string) (cloud.VolumeID, error)
-	// Requests counts those of all controllers so far.
+	// Requests returns how many requests all controllers have sent so far.
 	Requests() (reads, writes int)
-	// StaleLists lets lists of volumes show the account as it was two changes ago, from now on.
+	// StaleLists makes lists of volumes show the account as it was two changes ago, from now on.
 	StaleLists()
-	// Remove destroys a machine. The records of its volumes name it for as long as lag.
+	// Remove deletes a node. The records of its volumes name it for the duration lag.
 	Remove(node cloud.NodeID, lag time.Duration)
 }
 
@@ -47,28 +47,28 @@ const (
 
 // Fault is what an account does to one request.
 type Fault struct {
-	// LoseRequest and LoseAnswer cut the connection, before the request has its effect and after it.
+	// LoseRequest and LoseAnswer cut the connection, before the request takes effect and after it.
 	LoseRequest, LoseAnswer bool
-	// Throttle refuses the request as one too many for now, as the API does (HTTP 429). The next one is accepted.
+	// Throttle refuses the request for exceeding the rate limit (HTTP 429). The next one is accepted.
 	Throttle bool
-	// Fail lets the operation that the request begins end in an error. Where the change has none, the request is refused.
+	// Fail makes the operation of the request fail. A change without an operation is refused.
 	Fail bool
-	// Refuse refuses each such request from now on, with these words, as the cloud does for reasons that it does not show.
+	// Refuse refuses each such request from now on with this message, as the cloud does for reasons that its API does not show.
 	Refuse string
-	// Takes is how long that operation runs. Where the change has none, how late the request has its effect.
+	// Takes is how long that operation runs. A change without an operation takes effect that late.
 	Takes time.Duration
-	// Delay passes before the request has its effect, and DelayAnswer after it, also when the caller has gone.
+	// Delay passes before the request takes effect, and DelayAnswer after it, even if the caller's context has ended.
 	Delay, DelayAnswer time.Duration
 }
 
-// OverHTTP puts something around the requests of a transport. Nil: nothing.
+// OverHTTP wraps the requests of a transport in around, which may be nil.
 func OverHTTP(base http.RoundTripper, around Around) http.RoundTripper {
 	if around == nil {
 		return base
 	}
 	return RoundTripper(func(r *http.Request) (res *http.Response, err error) {
 		err = around(func() error {
-			res, err = base.RoundTrip(r) //nolint:bodyclose // it is the caller's, or closed below
+			res, err = base.RoundTrip(r) //nolint:bodyclose // the caller closes it, or it is closed below
 			return err
 		})
 		if err != nil && res != nil {
@@ -79,7 +79,7 @@ func OverHTTP(base http.RoundTripper, around Around) http.RoundTripper {
 	})
 }
 
-// RoundTripper is a transport made of a function.
+// RoundTripper is a function as a transport.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A hostileAnswer says nothing of what was asked for.
+// hostileAnswer is an answer that does not answer the request.
 type hostileAnswer struct {
 	status     int
 	kind, body string
@@ -21,7 +21,7 @@ const (
 	tooLarge    = "64 MiB"
 )
 
-// hostile are answers from a proxy or from an API that breaks.
+// hostile are answers of a proxy or of a broken API.
 var hostile = map[string]hostileAnswer{
 	"HTML":                {http.StatusOK, "text/html", "<html>please log in</html>", false},
 	"nothing":             {http.StatusOK, "application/json", "", false},
@@ -39,9 +39,9 @@ var hostile = map[string]hostileAnswer{
 	tooLarge:              {http.StatusOK, "application/json", "{" + strings.Repeat(" ", 64<<20) + "}", false},
 }
 
-// DisbelieveAnswers checks the calls of an SDK one by one: whatever it makes of a hostile answer, none is a success, and each call sends
-// one request. calls returns them by name, over that transport. says, which may be nil, is for calls to which such an answer
-// does say that it was done.
+// DisbelieveAnswers checks the calls of an SDK one by one: no hostile answer is a success, and each call sends one request. calls
+// returns the calls by name, over the transport through. says, which may be nil, reports whether such an answer does mean success
+// of a call.
 func DisbelieveAnswers(t *testing.T, calls func(t *testing.T, through http.RoundTripper) map[string]func(ctx context.Context) error, says func(call, answer string) bool) {
 	for answer, a := range hostile {
 		asked := 0
@@ -62,7 +62,7 @@ func DisbelieveAnswers(t *testing.T, calls func(t *testing.T, through http.Round
 	}
 }
 
-// to is the answer to a request.
+// to returns the answer to a request.
 func (a hostileAnswer) to(r *http.Request) *http.Response {
 	body := io.Reader(strings.NewReader(a.body))
 	if a.cut {
@@ -74,7 +74,7 @@ func (a hostileAnswer) to(r *http.Request) *http.Response {
 	}
 }
 
-// brokenOff is a connection that ends within an answer.
+// brokenOff is the body of an answer whose connection breaks.
 type brokenOff struct{}
 
 func (brokenOff) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -78,7 +78,7 @@ func (h Harness) testDetach(t *testing.T) {
 		e.attach(vol.ID, e.h.Nodes[0])
 		e.ok(e.c.Detach(e.Context(), vol.ID, e.h.Nodes[0]), "Detach")
 		e.at(vol.ID)
-		e.attach(vol.ID, e.h.Nodes[1]) // free: somebody else may have it at once
+		e.attach(vol.ID, e.h.Nodes[1]) // free: another node can have it at once
 	})
 	h.attaches(t, "the empty node means off whatever node", func(e *env, vol cloud.Volume) {
 		e.attach(vol.ID, e.h.Nodes[1])
@@ -108,7 +108,7 @@ func (h Harness) testDetach(t *testing.T) {
 	})
 }
 
-// attaches runs a subtest where volumes can be attached, and demands fault.Unsupported elsewhere.
+// attaches runs a subtest if volumes can be attached, and requires fault.Unsupported if not.
 func (h Harness) attaches(t *testing.T, sentence string, test func(e *env, vol cloud.Volume)) {
 	t.Helper()
 	h.check(t, sentence, func(e *env) {
@@ -125,7 +125,7 @@ func (h Harness) attaches(t *testing.T, sentence string, test func(e *env, vol c
 	})
 }
 
-// noNode looks like a node and is none.
+// noNode returns an id that has the form of a node's, without such a node.
 func (e *env) noNode() cloud.NodeID { return e.h.Nodes[0] + "9" }
 
 func (e *env) attach(id cloud.VolumeID, node cloud.NodeID) cloud.Device {
@@ -137,8 +137,7 @@ func (e *env) attach(id cloud.VolumeID, node cloud.NodeID) cloud.Device {
 	return dev
 }
 
-// at fails the test unless the volume is attached to exactly these nodes, sorted, in a look and in
-// the list.
+// at fails the test unless the volume is attached to exactly these nodes, sorted, in GetVolume and in the list.
 func (e *env) at(id cloud.VolumeID, nodes ...cloud.NodeID) {
 	e.Helper()
 	if got := e.get(id).AttachedTo; !slices.Equal(got, nodes) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// checked stands between the suite and the cloud. It checks on every call that an error carries a
-// kind, and lets the suite's reads wait until they can show the suite's last write.
+// checked is a layer between the suite and the cloud. It checks that every error has a kind, and delays the suite's reads until
+// they can show its last write.
 type checked struct {
 	cloud.Cloud
 
@@ -32,7 +32,7 @@ func (c *checked) answered(call string, err error) {
 	c.t.Errorf("%s = %v, which carries no kind", call, err)
 }
 
-// write is answered for a call that may have changed something.
+// write checks an error of a call that may have changed something, and records the time.
 func (c *checked) write(call string, err error) {
 	c.answered(call, err)
 	c.mu.Lock()
@@ -40,7 +40,7 @@ func (c *checked) write(call string, err error) {
 	c.wrote = time.Now()
 }
 
-// settled waits until reads show what was written.
+// settled waits until reads show the last write.
 func (c *checked) settled(ctx context.Context) {
 	c.mu.Lock()
 	wait := time.Until(c.wrote.Add(c.lag))

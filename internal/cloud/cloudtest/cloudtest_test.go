@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 )
 
-// mutantEnv names the mutant that a child process runs the suite on.
+// mutantEnv has the name of the mutant for the child process.
 const mutantEnv = "CLOUDTEST_MUTANT"
 
 func allMutants() map[string]mutation {
@@ -24,8 +24,8 @@ func allMutants() map[string]mutation {
 	return all
 }
 
-// TestTheSuiteFindsEveryMutant proves that the suite can fail: it runs it on backends with one
-// sentence broken each, in a process of its own because a failed subtest cannot be taken back.
+// TestTheSuiteFindsEveryMutant proves that the suite can fail: it runs the suite on backends that each break one sentence, in a
+// separate process because a failed subtest fails the whole test.
 func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	if os.Getenv(mutantEnv) != "" {
 		t.Fatal("a mutant was asked for, but not by -test.run=TestMutant")
@@ -50,7 +50,7 @@ func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	}
 }
 
-// elsewhere names what is in the other place, if the shape has one.
+// elsewhere returns the other place and its ids, if the shape has one.
 func (m mutation) elsewhere() cloudtest.Elsewhere {
 	if len(m.shape.Places) == 0 {
 		return cloudtest.Elsewhere{}

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// crowd is how many callers come at once.
+// crowd returns the number of concurrent callers.
 func (h Harness) crowd() int {
 	if h.Slow {
 		return 10
@@ -17,7 +17,7 @@ func (h Harness) crowd() int {
 	return 50
 }
 
-// together calls from many goroutines that start at the same moment.
+// together makes a call from many goroutines at the same moment.
 func (e *env) together(call func(n int)) {
 	var callers sync.WaitGroup
 	start := make(chan struct{})
@@ -77,7 +77,7 @@ func (h Harness) testConcurrency(t *testing.T) {
 	h.testCrowdedVolume(t)
 }
 
-// testCrowdedVolume is about many changes of one volume at once.
+// testCrowdedVolume tests many concurrent changes of one volume.
 func (h Harness) testCrowdedVolume(t *testing.T) {
 	h.attaches(t, "many attaches of one volume to two nodes at once give it to one node", func(e *env, vol cloud.Volume) {
 		var mu sync.Mutex

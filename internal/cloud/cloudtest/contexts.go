@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// fused is a context that ends at its n-th use. A backend looks at its context before and after each
-// thing that may take time, so counting n up ends a call at each of its points in turn.
+// fused is a context that ends at its n-th use. A backend checks its context before and after each step that can take time, so an
+// increasing n ends a call at each of its points in turn.
 type fused struct {
 	context.Context
 
@@ -34,19 +34,19 @@ func (f *fused) use() {
 	}
 }
 
-// Done is one use.
+// Done counts one use.
 func (f *fused) Done() <-chan struct{} {
 	f.use()
 	return f.Context.Done()
 }
 
-// Err is one use.
+// Err counts one use.
 func (f *fused) Err() error {
 	f.use()
 	return f.Context.Err()
 }
 
-// points is how many uses of the context are cut off before a call that none of them ended.
+// points returns the maximum number of points at which calls are interrupted.
 func (h Harness) points() int {
 	if h.Slow {
 		return 8
@@ -54,8 +54,8 @@ func (h Harness) points() int {
 	return 40
 }
 
-// ended calls with contexts that end at each point in turn, and then by the clock within the time
-// that a whole call took. After each call it lets the caller look at what is there.
+// ended calls with contexts that end at each point in turn, and then with deadlines within the duration of a whole call. After each
+// call, look checks the state.
 func (e *env) ended(call func(ctx context.Context, n int) error, look func(n int, err error)) {
 	e.Helper()
 	began := time.Now()
@@ -81,7 +81,7 @@ func (e *env) ended(call func(ctx context.Context, n int) error, look func(n int
 	}
 }
 
-// sent fails the test if the error hides that a write may have been sent.
+// sent fails the test if the error of a call is not fault.Uncertain although the object was created.
 func (e *env) sent(err error, exists bool, call string) {
 	e.Helper()
 	if err != nil && exists && fault.Of(err) != fault.Uncertain {
@@ -224,8 +224,7 @@ func (h Harness) testCutAttach(t *testing.T) {
 	})
 }
 
-// canceled fails the test unless the error says that the context has ended, or that the outcome is
-// open.
+// canceled fails the test unless the error wraps the context's.
 func (e *env) canceled(err error, call string) {
 	e.Helper()
 	if !errors.Is(err, context.Canceled) {
@@ -233,7 +232,7 @@ func (e *env) canceled(err error, call string) {
 	}
 }
 
-// everyCall makes each call once. The checked cloud looks at the errors.
+// everyCall makes each call once. The type checked checks the errors too.
 func (e *env) everyCall(ctx context.Context, vol cloud.Volume) {
 	calls := map[string]func() error{
 		"Capacity":     func() error { _, err := e.c.Capacity(ctx, "", nil); return err },

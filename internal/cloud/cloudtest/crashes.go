@@ -14,35 +14,36 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Crashes sees to it that one controller goes on where another has ended: the account is the only state.
+// Crashes tests that one controller continues where another has ended: the account is the only state.
 type Crashes struct {
-	// Fresh starts an account.
+	// Fresh returns a new account.
 	Fresh func(t *testing.T) Account
-	// Stack is what the program puts around a backend.
+	// Stack wraps a backend in the program's decorators.
 	Stack func(c cloud.Cloud) cloud.Cloud
-	// Request asks for the smallest volume under a name.
+	// Request returns the request for the smallest volume with a name.
 	Request func(name string) cloud.CreateVolumeRequest
-	// Node and Second are machines, and Elsewhere are zones of which only a later one can serve.
+	// Node and Second are nodes. Elsewhere are zones of which only a later one can serve a request.
 	Node, Second cloud.NodeID
 	Elsewhere    []string
-	// Names are those that the cloud documents for volumes, as it says and not as the backend reads it, and Page is how many volumes the
-	// largest page of a list has.
+	// Names are the names that the cloud's documentation allows for volumes, independently of the backend's own rule. Page is the
+	// maximum number of volumes in a page of a list.
 	Names cloud.NameRule
 	Page  int
-	// Device is how a machine finds a volume. Reads is how many reads a create, an attach, a growth, a detach and a delete cost at most.
+	// Device returns how a node identifies a volume. Reads is the maximum number of reads of a create, an attach, a growth, a
+	// detach and a delete together.
 	Device func(vol cloud.Volume) cloud.Device
 	Reads  int
-	// HTTP makes a controller of an account from Fresh whose requests go through what over makes of the transport. NoHTTP: the API is
-	// not one of HTTP.
+	// HTTP returns a controller of an account from Fresh whose requests go through the transport that over returns. NoHTTP: the
+	// cloud's API is not HTTP.
 	HTTP   func(t *testing.T, account Account, over func(base http.RoundTripper) http.RoundTripper) cloud.Cloud
 	NoHTTP bool
-	// Empty are the changes that an HTTP API answers with {} when they are done.
+	// Empty are the changes whose success an HTTP API answers with {}.
 	Empty []Change
-	// Simulated plays in simulated time: nothing of the accounts is outside of the program then.
+	// Simulated runs the tests in simulated time, which requires that the accounts are within the process.
 	Simulated bool
 }
 
-// in plays something in the time of the test.
+// in runs play in the time of the tests.
 func (cr Crashes) in(t *testing.T, play func(t *testing.T)) {
 	t.Helper()
 	if cr.Simulated {
@@ -52,20 +53,20 @@ func (cr Crashes) in(t *testing.T, play func(t *testing.T)) {
 	}
 }
 
-// A step is a call that a controller may be killed in, what comes before it, and what has to be true after
-// a new controller has repeated it.
+// step is a call during which a controller can be killed, its preparation, and a check of the result after a new controller has
+// repeated it.
 type step struct {
-	// needs reports whether the cloud can do this at all; nil: each cloud can.
+	// needs reports whether the cloud supports the call; nil: every cloud does.
 	needs  func(caps cloud.Capabilities) bool
 	before func(t *testing.T, c cloud.Cloud) cloud.VolumeID
 	call   func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error
-	// then is what the controller after a killed one is asked; nil: call.
+	// then is the call to the controller after a killed one; nil: call.
 	then  func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error
 	after func(t *testing.T, account Account, c cloud.Cloud, id cloud.VolumeID)
 }
 
-// Kill kills a controller at each of its requests in turn, before and after the request's effect. A new one that
-// is asked the same has to converge, and nothing is left or doubled.
+// Kill kills a controller at each of its requests in turn, before and after the request's effect. The same call to a new controller
+// has to converge, without orphans and duplicates.
 func (cr Crashes) Kill(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
 		cuts := 0
@@ -83,7 +84,7 @@ func (cr Crashes) Kill(t *testing.T) {
 	})
 }
 
-// killAt kills a controller at its n-th request, and reports whether there was one.
+// killAt kills a controller at its n-th request, and reports whether there was such a request.
 func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	t.Helper()
 	account := cr.Fresh(t)
@@ -113,11 +114,11 @@ func (cr Crashes) killAt(t *testing.T, s step, n int, after bool) bool {
 	return true
 }
 
-// Race asks two controllers of one account the same at once: locks and queues of one process carry no
-// correctness. Their requests take time, so that those of one come between those of the other.
+// Race makes the same call to two controllers of one account at the same time: correctness must not depend on the locks and queues
+// of one process. Their requests take time, so that they interleave.
 func (cr Crashes) Race(t *testing.T) {
 	cr.each(t, func(t *testing.T, s step) {
-		if s.then == nil { // else the two would not want the same
+		if s.then == nil { // otherwise the two calls differ
 			cr.in(t, func(t *testing.T) { cr.race(t, s) })
 		}
 	})
@@ -147,7 +148,7 @@ func (cr Crashes) race(t *testing.T, s step) {
 	made.hold(t, controllers[0])
 }
 
-// each plays every step that the cloud can do.
+// each runs play for every step that the cloud supports.
 func (cr Crashes) each(t *testing.T, play func(t *testing.T, s step)) {
 	caps := cr.Fresh(t).Open(t, nil).Capabilities()
 	for name, s := range cr.steps() {
@@ -173,7 +174,7 @@ func (cr Crashes) steps() map[string]step {
 			_, err := c.Attach(ctx, id, cr.Node)
 			return err
 		}, after: on(cr.Node)},
-		// An attach that is under way must not land behind a detach that has succeeded.
+		// A pending attach must not take effect after a detach that has succeeded.
 		"attach, and then detach and delete": {needs: attaches, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			_, err := c.Attach(ctx, id, cr.Node)
 			return err
@@ -220,7 +221,7 @@ func (cr Crashes) attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	return id
 }
 
-// detachAndDelete detaches until that has succeeded once.
+// detachAndDelete repeats the detach until it succeeds, and then deletes.
 func (cr Crashes) detachAndDelete() func(context.Context, cloud.Cloud, cloud.VolumeID) error {
 	return func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 		if err := Repeat(func() error { return c.Detach(ctx, id, cr.Node) }); err != nil {
@@ -228,7 +229,7 @@ func (cr Crashes) detachAndDelete() func(context.Context, cloud.Cloud, cloud.Vol
 		}
 		err := c.DeleteVolume(ctx, id)
 		if fault.Of(err) == fault.Precondition {
-			return errors.New("it is attached again: " + err.Error()) // without the kind, so that it is not repeated
+			return errors.New("it is attached again: " + err.Error()) // without the kind, so that Repeat does not repeat it
 		}
 		return err
 	}
@@ -246,7 +247,7 @@ func (cr Crashes) create(edit func(*cloud.CreateVolumeRequest, cloud.VolumeID)) 
 	}
 }
 
-// left fails the test unless the account holds this many of each.
+// left fails the test unless the account has this many of each.
 func left(volumes, snapshots int) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID) {
 	return func(t *testing.T, account Account, c cloud.Cloud, _ cloud.VolumeID) {
 		t.Helper()
@@ -256,7 +257,7 @@ func left(volumes, snapshots int) func(*testing.T, Account, cloud.Cloud, cloud.V
 	}
 }
 
-// on fails the test unless the volume is on exactly this node ("": on none).
+// on fails the test unless the volume is attached to exactly this node ("": to none).
 func on(node cloud.NodeID) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID) {
 	return func(t *testing.T, account Account, _ cloud.Cloud, id cloud.VolumeID) {
 		t.Helper()
@@ -266,7 +267,7 @@ func on(node cloud.NodeID) func(*testing.T, Account, cloud.Cloud, cloud.VolumeID
 	}
 }
 
-// Repeat calls as a sidecar does, until it succeeds, and returns the error that no repeat mends.
+// Repeat repeats a call as a sidecar does until it succeeds. It returns an error that a repeat cannot change.
 func Repeat(call func() error) error {
 	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
 		err := call()
@@ -281,8 +282,7 @@ func Repeat(call func() error) error {
 	}
 }
 
-// cut kills a controller at its n-th request: before it leaves, or after it has had its effect. Nothing leaves
-// after that.
+// cut kills a controller at its n-th request: before it is sent, or after it has taken effect. No request is sent after that.
 type cut struct {
 	at    int
 	after bool
@@ -294,7 +294,7 @@ type cut struct {
 
 var errKilled = errors.New("the controller was killed")
 
-// request sends what comes before the kill.
+// request sends the requests before the kill.
 func (c *cut) request(send func() error) error {
 	c.mu.Lock()
 	c.count++
@@ -304,7 +304,7 @@ func (c *cut) request(send func() error) error {
 	case n < c.at:
 		return send()
 	case n == c.at && c.after:
-		_ = send() // whatever it answers, nobody gets to know
+		_ = send() // the answer is lost
 	}
 	c.kill()
 	return errKilled

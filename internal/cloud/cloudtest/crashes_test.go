@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// account is one whose controllers are all alike.
+// account is an account whose controllers are all the same.
 type account struct {
 	*memory.Account
 
@@ -44,12 +44,12 @@ func (account) StaleLists() {}
 
 func (account) Remove(cloud.NodeID, time.Duration) {}
 
-// A cloud is asked only for what its Capabilities have: the contract suite demands the refusals.
+// Only calls that Capabilities has are made: the contract suite requires the refusals.
 func TestACloudThatHasOnlyVolumesIsRaced(t *testing.T) {
 	races(func(c cloud.Cloud) cloud.Cloud { return c }).Race(t)
 }
 
-// races are those of a cloud that has only volumes.
+// races returns the Crashes of a cloud that has only volumes.
 func races(backend func(c cloud.Cloud) cloud.Cloud) cloudtest.Crashes {
 	only := memory.Full()
 	only.Attach, only.Expand, only.Snapshots, only.Clones = false, false, false, false
@@ -65,10 +65,11 @@ func races(backend func(c cloud.Cloud) cloud.Cloud) cloudtest.Crashes {
 	}
 }
 
-// raceEnv lets a child process race the backend of TestMutantRace.
+// raceEnv makes a child process race the backend of TestMutantRace.
 const raceEnv = "CLOUDTEST_RACE"
 
-// Two controllers that answer one create with a volume each are found, also where the account ends with the right number of volumes.
+// The race finds two controllers that answer one create with different volumes, even if the account ends with the right number of
+// volumes.
 func TestTheRaceFindsALoserThatRemovesTheWinnersVolume(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutantRace$", "-test.timeout=60s")
 	child.Env = append(os.Environ(), raceEnv+"=1")

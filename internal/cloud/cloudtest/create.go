@@ -33,7 +33,7 @@ func (h Harness) testCreate(t *testing.T) {
 	h.check(t, "it returns when the volume is ready to be attached", func(e *env) {
 		vol := e.volume("ready")
 		if !e.caps.Attach {
-			return // nothing more can be seen from here
+			return // no other call shows it
 		}
 		_, err := e.c.Attach(e.Context(), vol.ID, e.h.Nodes[0])
 		e.ok(err, "Attach at once")
@@ -53,7 +53,7 @@ func (h Harness) testCreate(t *testing.T) {
 	h.testNothingLeft(t)
 }
 
-// testTakenNames is about the second create under one name.
+// testTakenNames tests the second create with one name.
 func (h Harness) testTakenNames(t *testing.T) {
 	if h.Idempotent {
 		h.check(t, "the same request again is answered like the first time", func(e *env) {
@@ -105,7 +105,7 @@ func (h Harness) testTakenNames(t *testing.T) {
 	})
 }
 
-// conflicting asks once of a bare backend, and behind the decorators until the answer is final.
+// conflicting makes one call of a bare backend; inside the decorators it repeats the call until the answer is final.
 func (e *env) conflicting(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	if e.h.Idempotent {
 		return e.settle(req)
@@ -158,7 +158,7 @@ func (h Harness) testZones(t *testing.T) {
 func (h Harness) testNothingLeft(t *testing.T) {
 	h.check(t, "fault.Exhausted is given only when nothing of this call is left behind", func(e *env) {
 		if !e.caps.Capacity {
-			return // the suite cannot know what is too much
+			return // the suite does not know the limit
 		}
 		zone := e.h.Zones[0]
 		before := e.capacity(zone)

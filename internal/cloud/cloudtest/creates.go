@@ -9,13 +9,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// creates remembers which volume was answered to the creates of each name, whatever controller was asked.
+// creates records which volumes were returned for the creates of each name, by any controller.
 type creates struct {
 	mu  sync.Mutex
 	ids map[string][]cloud.VolumeID
 }
 
-// of is a controller whose answers are remembered.
+// of returns a controller whose results are recorded.
 func (cs *creates) of(c cloud.Cloud) cloud.Cloud { return creating{c, cs} }
 
 type creating struct {
@@ -33,7 +33,8 @@ func (c creating) CreateVolume(ctx context.Context, req cloud.CreateVolumeReques
 	return vol, err
 }
 
-// hold fails the test unless the creates of each name were answered with one volume, which exists: every caller uses the volume of its answer.
+// hold fails the test unless the creates of each name returned the same volume, which exists: each caller uses the volume of its
+// answer.
 func (cs *creates) hold(t *testing.T, c cloud.Cloud) {
 	t.Helper()
 	for name, ids := range cs.ids {

@@ -18,15 +18,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// An answeredCall is a call of a backend whose requests get hostile answers: those that read, or those that change something.
+// answeredCall is a call of a backend that gets hostile answers to its reads, or to its writes.
 type answeredCall struct {
-	change Change // "": it is none that Crashes.Empty has
+	change Change // "": Crashes.Empty cannot have it
 	reads  bool
 	call   func(ctx context.Context, c cloud.Cloud) error
 }
 
-// disbelieve makes each call of a backend with hostile answers, which the parsers of SDKs take for success: the outcome of a change is
-// uncertain, and what is read unavailable.
+// disbelieve makes each call of a backend with hostile answers, which the parsers of SDKs take for success: the outcome of a change
+// is fault.Uncertain, that of a read fault.Unavailable.
 func (cr Crashes) disbelieve(t *testing.T) {
 	for name, a := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -34,13 +34,13 @@ func (cr Crashes) disbelieve(t *testing.T) {
 				account := cr.Fresh(t)
 				for call, ac := range cr.answeredCalls(t, account.Open(t, nil)) {
 					if name == tooLarge && call != "GetVolume" {
-						continue // one is enough of this size
+						continue // one call is enough for an answer of this size
 					}
 					err := ac.call(t.Context(), cr.HTTP(t, account, ac.answeredWith(a)))
 					switch kind := fault.Of(err); {
 					case kind == fault.Uncertain && !ac.reads, kind == fault.Unavailable && ac.reads:
-					case name == redirect && kind == fault.Unavailable: // what redirects a request has not carried it out
-					case name == emptyObject && slices.Contains(cr.Empty, ac.change): // it says that this was done
+					case name == redirect && kind == fault.Unavailable: // a proxy that redirects a request has not executed it
+					case name == emptyObject && slices.Contains(cr.Empty, ac.change): // this answer means success
 					default:
 						t.Errorf("%s = %v, want fault.Uncertain for a change and fault.Unavailable for a read", call, err)
 					}
@@ -59,7 +59,7 @@ func (cr Crashes) disbelieve(t *testing.T) {
 	t.Run("the token", cr.hideToken)
 }
 
-// mistakeVolumes answers a read of a volume with another one.
+// mistakeVolumes answers the read of a volume with another volume.
 func (cr Crashes) mistakeVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := cr.Fresh(t)
@@ -85,8 +85,8 @@ func (cr Crashes) mistakeVolumes(t *testing.T) {
 	})
 }
 
-// hideLists answers each list so while two attaches are under way: what it lacks is not done by that. Without a body the answer is the
-// cloud's, but with empty lists. The volumes are made before that: a create may need the list.
+// hideLists gives each list this answer while two attaches are pending: an operation that a list lacks is not done. Without a body
+// the answer is the cloud's, with empty lists. The volumes are created before that, because a create may need the list.
 func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 	w := cr.world(t, cr.Fresh(t).Open(t, nil).Capabilities())
 	if !w.caps.Attach {
@@ -105,7 +105,7 @@ func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 	nodes := []cloud.NodeID{w.Node, w.Second}
 	ids := make([]cloud.VolumeID, len(nodes))
 	for i, name := range []string{"a", "b"} {
-		vol, err := c.CreateVolume(t.Context(), cr.Request(name)) // by the controller that attaches it: it may remember the name
+		vol, err := c.CreateVolume(t.Context(), cr.Request(name)) // by the controller that attaches it: it may cache the name
 		Must(t, err)
 		ids[i] = vol.ID
 		w.arm(Attach, Fault{Takes: long})
@@ -124,7 +124,7 @@ func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 	}
 }
 
-// forLists replaces an answer that has lists of objects, and no other.
+// forLists replaces an answer that has lists of objects, and returns others unchanged.
 func (a hostileAnswer) forLists(res *http.Response) (*http.Response, error) {
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
@@ -133,7 +133,7 @@ func (a hostileAnswer) forLists(res *http.Response) (*http.Response, error) {
 	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	var answer map[string]json.RawMessage
-	_ = json.Unmarshal(body, &answer) // what is no object has no list
+	_ = json.Unmarshal(body, &answer) // an answer that is not an object has no lists
 	listed := false
 	for key, value := range answer {
 		var list []struct{}
@@ -152,7 +152,7 @@ func (a hostileAnswer) forLists(res *http.Response) (*http.Response, error) {
 	return a.to(res.Request), nil
 }
 
-// answeredWith is a transport that has this answer for the requests.
+// answeredWith wraps a transport so that it returns this answer to the call's reads or writes.
 func (ac answeredCall) answeredWith(a hostileAnswer) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(r *http.Request) (*http.Response, error) {
@@ -164,7 +164,7 @@ func (ac answeredCall) answeredWith(a hostileAnswer) func(base http.RoundTripper
 	}
 }
 
-// answeredCalls are the calls that the cloud can do, each with what it needs.
+// answeredCalls returns the calls that the cloud supports, with the objects that they need.
 func (cr Crashes) answeredCalls(t *testing.T, c cloud.Cloud) map[string]answeredCall {
 	t.Helper()
 	caps, size := c.Capabilities(), 2*cr.Request("free").Size
@@ -219,7 +219,7 @@ func (cr Crashes) answeredSnapshots(t *testing.T, c cloud.Cloud, of cloud.Volume
 	all["DeleteSnapshot"] = answeredCall{call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap.ID) }}
 }
 
-// hideToken lets a proxy repeat the token of a request in its refusal: no error has it.
+// hideToken makes a proxy repeat the token of a request in its refusal. No error may contain it.
 func (cr Crashes) hideToken(t *testing.T) {
 	for _, body := range []string{
 		"you sent Authorization: Bearer TOKEN", `{"message":"TOKEN"}`, `{"message":"no","request_id":"TOKEN"}`, `{"token":"TOKEN"}`,

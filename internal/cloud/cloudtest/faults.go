@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// short is how long a caller waits for a change that takes long.
+// short is how long a caller waits for a slow change; long is how long that takes.
 const short, long = 500 * time.Millisecond, 2 * time.Second
 
 // world is an account and a controller of it.
@@ -27,8 +27,8 @@ type world struct {
 	caps    cloud.Capabilities
 }
 
-// Faults checks what the contract says of a cloud that is slow, loses requests, refuses them for now, fails operations, has lists of
-// several pages, forbids names, or whose answers are not the cloud's.
+// Faults checks the contract with a cloud that is slow, loses or throttles requests, fails operations, has lists of several pages,
+// forbids names, or whose answers come from another program.
 func (cr Crashes) Faults(t *testing.T) {
 	switch {
 	case cr.Names.MaxLen == 0:
@@ -56,7 +56,7 @@ func (cr Crashes) world(t *testing.T, caps cloud.Capabilities) *world {
 	return &world{T: t, Crashes: cr, account: account, c: account.Open(t, nil), caps: caps}
 }
 
-// faults are the tests of what the cloud can do.
+// faults returns the tests for the cloud's capabilities.
 func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 	all := map[string]func(w *world){
 		"a create whose request was lost makes one volume":  func(w *world) { w.lostCreate(Fault{LoseRequest: true}) },
@@ -96,7 +96,7 @@ func (cr Crashes) faults(caps cloud.Capabilities) map[string]func(w *world) {
 	return all
 }
 
-// arm lets the next change of this kind go wrong, and fails the test if none has at its end.
+// arm applies the fault to the next change of this kind. The test fails if it ends without that.
 func (w *world) arm(next Change, f Fault) {
 	w.Helper()
 	struck := w.account.Arm(next, f)
@@ -107,7 +107,7 @@ func (w *world) arm(next Change, f Fault) {
 	})
 }
 
-// volume makes a volume.
+// volume creates a volume.
 func (w *world) volume(name string) cloud.VolumeID {
 	w.Helper()
 	vol, err := w.c.CreateVolume(w.Context(), w.Request(name))
@@ -115,7 +115,7 @@ func (w *world) volume(name string) cloud.VolumeID {
 	return vol.ID
 }
 
-// at fails the test unless the volume is on this node ("": on none), and stays there when nothing can be under way any more.
+// at fails the test unless the volume is attached to this node ("": to none), and still is when no change can be pending.
 func (w *world) at(id cloud.VolumeID, node cloud.NodeID) {
 	w.Helper()
 	for range 2 {
@@ -135,7 +135,7 @@ func (w *world) holds(volumes int) {
 	left(volumes, 0)(w.T, w.account, w.c, "")
 }
 
-// briefly calls with a context that ends before a change that takes long.
+// briefly makes a call with a context that ends before a slow change.
 func (w *world) briefly(call func(ctx context.Context) error) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), short)
@@ -151,7 +151,7 @@ func (w *world) briefly(call func(ctx context.Context) error) {
 	}
 }
 
-// Failure C1: whichever side of a create is lost, the repeat finds the one volume.
+// Failure C1: if the request or the answer of a create is lost, the repeat finds the one volume.
 func (w *world) lostCreate(lost Fault) {
 	w.arm(Create, lost)
 	_, err := w.c.CreateVolume(w.Context(), w.Request("a"))
@@ -166,8 +166,8 @@ func (w *world) lostCreate(lost Fault) {
 	w.holds(1)
 }
 
-// changes makes each change of a volume, with a fault of the first request. It answers with the kind, or has been repeated by
-// the backend; success is never answered for what was not done.
+// changes makes each change of a volume, with a fault of the first request. The error has the kind, or the backend has repeated the
+// request; no change is reported as a success that was not done.
 func (w *world) changes(f Fault, kind fault.Kind) {
 	id, size := w.volume("a"), 2*w.Request("a").Size
 	do := func(change Change, call func() error) {
@@ -200,7 +200,7 @@ func (w *world) changes(f Fault, kind fault.Kind) {
 		}
 	}
 	if f.Fail {
-		return // not every cloud has an operation that deletes
+		return // not every cloud has an operation for a delete
 	}
 	do(Delete, func() error { return w.c.DeleteVolume(w.Context(), id) })
 	w.holds(0)
@@ -238,9 +238,9 @@ func (w *world) unreadyVolume() {
 	}
 }
 
-// Failure C1: a caller that goes is answered at once, and the write that was sent goes on.
+// Failure C1: when its context ends, a call returns at once, and the write that was sent continues.
 func (w *world) abandonedCreate() {
-	Must(w.T, w.c.Check(w.Context())) // there is a connection then
+	Must(w.T, w.c.Check(w.Context())) // then there is a connection
 	w.arm(Create, Fault{DelayAnswer: long})
 	w.briefly(func(ctx context.Context) error { _, err := w.c.CreateVolume(ctx, w.Request("a")); return err })
 	_, err := w.Stack(w.c).CreateVolume(w.Context(), w.Request("a"))
@@ -248,8 +248,8 @@ func (w *world) abandonedCreate() {
 	w.holds(1)
 }
 
-// Failure C1: a create that goes on without its caller is the answer to its repeat only, and not to one of that name that wants
-// something else.
+// Failure C1: a create that continues without its caller is the answer to its repeat only, and not to a request with the same name
+// and other properties.
 func (w *world) otherCreate() {
 	larger, elsewhere := w.Request("a"), w.Request("a")
 	larger.Size, elsewhere.Zones = 2*larger.Size, w.Elsewhere
@@ -263,8 +263,8 @@ func (w *world) otherCreate() {
 	}
 }
 
-// losing plays with a second controller that loses none of its requests, and with one for each of the first requests that loses that one:
-// what cannot be read is no proof.
+// losing runs play with a second controller that loses no request, and with one that loses the n-th request, for the first few n: a
+// read that fails proves nothing.
 func (w *world) losing(play func(w *world, next cloud.Cloud)) {
 	for n := range 6 {
 		one := w.world(w.T, w.caps)
@@ -283,7 +283,7 @@ func (w *world) losing(play func(w *world, next cloud.Cloud)) {
 
 var errLost = errors.New("the connection was cut")
 
-// Failure A1: an attachment that an earlier detach is still undoing is none.
+// Failure A1: an attachment that an earlier detach is still removing does not count.
 func (w *world) attachDuringDetach(next cloud.Cloud) {
 	id := w.attached(w.T, w.c)
 	w.arm(Detach, Fault{Takes: long})
@@ -292,7 +292,8 @@ func (w *world) attachDuringDetach(next cloud.Cloud) {
 	w.at(id, w.Node)
 }
 
-// Failure A1: "not attached" is free only when no attach is under way; and a detach that comes late takes nothing off another node.
+// Failure A1: a volume that is not attached is free only if no attach is pending; and a late detach does not detach it from another
+// node.
 func (w *world) detachDuringAttach(next cloud.Cloud, from cloud.NodeID) {
 	id := w.volume("a")
 	w.arm(Attach, Fault{Takes: long})
@@ -304,7 +305,7 @@ func (w *world) detachDuringAttach(next cloud.Cloud, from cloud.NodeID) {
 	w.at(id, w.Second)
 }
 
-// Failure A1: an attach whose caller has gone before it was answered.
+// Failure A1: an attach takes effect after its caller's context has ended.
 func (w *world) lateAttach() {
 	id := w.volume("a")
 	w.arm(Attach, Fault{Delay: long})
@@ -313,7 +314,7 @@ func (w *world) lateAttach() {
 	w.at(id, "")
 }
 
-// Failure E3: a size that the cloud shows while it grows the volume is no answer.
+// Failure E3: a size that the cloud shows during a growth is not an answer.
 func (w *world) expandDuringExpand(next cloud.Cloud) {
 	id, size := w.volume("a"), 2*w.Request("a").Size
 	w.arm(Expand, Fault{Takes: long, Fail: true})
@@ -325,7 +326,7 @@ func (w *world) expandDuringExpand(next cloud.Cloud) {
 	}
 }
 
-// Failure C5: a repeated create is answered with no size that a growth shows and takes back when it fails.
+// Failure C5: a repeated create never returns a size that a growth shows and takes back when it fails.
 func (w *world) findDuringExpand(next cloud.Cloud) {
 	size := w.Request("a").Size
 	id := w.volume("a")

@@ -1,9 +1,8 @@
-// Package cloudtest checks that a cloud.Cloud keeps the contract. Each subtest is named by the
-// sentence of internal/cloud that it checks, and every backend passes all of them, bare and inside
-// the decorators. There is no list of exceptions: what a backend cannot do is read from its
-// Capabilities, and then the suite demands fault.Unsupported.
+// Package cloudtest checks that a cloud.Cloud fulfils the contract. Each subtest is named after the sentence of internal/cloud that
+// it checks, and every backend passes all of them, bare and inside the decorators. There is no list of exceptions: the suite reads
+// from Capabilities what a backend cannot do, and then requires fault.Unsupported.
 //
-// Only _test.go files import this package, and so only tests link its dependency goleak.
+// Only _test.go files import this package, so only tests link its dependency goleak.
 package cloudtest
 
 import (
@@ -19,59 +18,58 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Harness is what the suite needs to know about a backend and cannot make itself.
+// Harness is what the suite needs for a backend and cannot make itself.
 type Harness struct {
-	// New returns the cloud under test, without any volume or snapshot. It is called once for each
-	// subtest and cleans up with t.Cleanup.
+	// New returns the cloud under test, without any volume or snapshot. It is called once for each subtest and cleans up with
+	// t.Cleanup.
 	New func(t *testing.T) cloud.Cloud
-	// Pair returns two clusters that share one account. Nil: the backend knows no clusters.
+	// Pair returns two clusters that share one account. Nil: the backend has no clusters.
 	Pair func(t *testing.T) (a, b cloud.Cloud)
 	// Denied returns a cloud with credentials that are not accepted. Nil: there are no credentials.
 	Denied func(t *testing.T) cloud.Cloud
-	// InUse makes a volume of the newest cloud in use until release is called. It is needed where
-	// there is no Attach; nil where the backend cannot see use at all.
+	// InUse puts a volume of the newest cloud in use until release is called. It is required for a backend without Attach; nil if
+	// the backend cannot detect use.
 	InUse func(t *testing.T, id cloud.VolumeID) (release func())
 
-	// Unfit makes a volume of the newest cloud one that cannot be snapshotted until fit is called. Nil
-	// where every volume can be snapshotted at any time.
+	// Unfit makes snapshots of a volume of the newest cloud impossible until fit is called. Nil if every volume can be snapshotted
+	// at any time.
 	Unfit func(t *testing.T, id cloud.VolumeID) (fit func())
-	// Sick makes something be wrong with a volume of the newest cloud, and returns what its Health is
-	// to be. Nil where the harness cannot.
+	// Sick damages a volume of the newest cloud, and returns the Health that it must have. Nil if the harness cannot.
 	Sick func(t *testing.T, id cloud.VolumeID) cloud.Health
-	// Elsewhere are ids of another place of the same kind. Zero: there is no other place.
+	// Elsewhere has ids of another place of the same kind. Zero: there is no other place.
 	Elsewhere Elsewhere
 
-	// Zones are zones that the backend serves, at least one. With two, the choice is checked.
+	// Zones are zones that the backend serves, at least one. With two, the choice of the zone is checked.
 	Zones []string
-	// Nodes are two machines that exist in the first zone. Needed with Attach.
+	// Nodes are two nodes in the first zone. Required with Attach.
 	Nodes []cloud.NodeID
-	// Slots is how many volumes the first of them can have. Zero: no limit is checked.
+	// Slots is the attach limit of the first node. Zero: no limit is checked.
 	Slots int
 	// Parameters are values that the backend accepts, sorted by name.
 	Parameters []cloud.Parameter
-	// Size is that of the volumes that the suite makes. Zero: Capabilities.SmallestVolume.
+	// Size is the size of the suite's volumes. Zero: Capabilities.SmallestVolume.
 	Size cloud.Bytes
 
-	// Idempotent: the cloud stands behind middleware.Stack, so a repeated create gives the volume that is there.
-	// Otherwise a taken name is fault.Conflict.
+	// Idempotent: the cloud is inside middleware.Stack, so a repeated create returns the existing volume. Otherwise a taken name is
+	// fault.Conflict.
 	Idempotent bool
 	// Lag is how far the reads of the backend may lag behind its writes.
 	Lag time.Duration
-	// CapacitySlack is how much the free space moves by itself, where others use it too.
+	// CapacitySlack is how much the available space changes by itself, because others use it too.
 	CapacitySlack cloud.Bytes
 	// Slow makes the suite do fewer rounds, for backends whose calls take real time.
 	Slow bool
-	// Simulated runs each subtest in simulated time, for backends that reach nothing outside of the process.
-	// Requests have to take some of that time: the suite also ends contexts within it.
+	// Simulated runs each subtest in simulated time, for backends that reach nothing outside of the process. Requests have to take
+	// some simulated time: the suite also ends contexts during them.
 	Simulated bool
-	// Patience is how long the suite waits for what must happen. Zero: 30 seconds.
+	// Patience is how long the suite waits for an expected event. Zero: 30 seconds.
 	Patience time.Duration
-	// Requests counts the requests that left the program so far. Nil: none ever leave it.
+	// Requests returns how many requests left the program so far. Nil: none ever do.
 	Requests func() int
 }
 
-// InStack returns the harness of the same backend behind what the program puts around it. A create that is
-// refused there is followed by a look for its name, so requests are not counted.
+// InStack returns the harness of the same backend inside the program's decorators. There a refused create is followed by a read of
+// its name, so requests are not counted.
 func (h Harness) InStack(stack func(cloud.Cloud) cloud.Cloud) Harness {
 	one := func(open func(t *testing.T) cloud.Cloud) func(t *testing.T) cloud.Cloud {
 		if open == nil {
@@ -123,7 +121,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Clusters", h.testClusters)
 }
 
-// env is one subtest with a cloud of its own.
+// env is one subtest with its own cloud.
 type env struct {
 	*testing.T
 
@@ -133,22 +131,22 @@ type env struct {
 	size cloud.Bytes
 }
 
-// check runs one subtest with a cloud of its own.
+// check runs one subtest with its own cloud.
 func (h Harness) check(t *testing.T, sentence string, test func(e *env)) {
 	t.Helper()
 	h.run(t, sentence, func(t *testing.T) { test(h.env(t, h.New(t))) })
 }
 
-// run runs one subtest. Nothing it started may be running when it has cleaned up.
+// run runs one subtest. None of its goroutines may run after its cleanup.
 func (h Harness) run(t *testing.T, sentence string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(sentence, func(t *testing.T) {
 		if h.Simulated {
-			synctest.Test(t, test) // panics if a goroutine is left
+			synctest.Test(t, test) // panics if a goroutine is still running
 			return
 		}
 		running := goleak.IgnoreCurrent()
-		t.Cleanup(func() { goleak.VerifyNone(t, running) }) // first in, so it runs after the backend's own
+		t.Cleanup(func() { goleak.VerifyNone(t, running) }) // registered first, so it runs after the backend's own
 		test(t)
 	})
 }
@@ -162,18 +160,18 @@ func (h Harness) env(t *testing.T, c cloud.Cloud) *env {
 	return e
 }
 
-// request asks for a small blank volume in the first zone.
+// request returns a request for a small blank volume in the first zone.
 func (e *env) request(name string) cloud.CreateVolumeRequest {
 	return cloud.CreateVolumeRequest{Name: name, Size: e.size, Zones: e.h.Zones[:1]}
 }
 
-// volume makes a small blank volume.
+// volume creates a small blank volume.
 func (e *env) volume(name string) cloud.Volume {
 	e.Helper()
 	return e.create(e.request(name))
 }
 
-// create makes a volume and ends the test if that fails.
+// create creates a volume and ends the test if that fails.
 func (e *env) create(req cloud.CreateVolumeRequest) cloud.Volume {
 	e.Helper()
 	vol, err := e.settle(req)
@@ -183,8 +181,8 @@ func (e *env) create(req cloud.CreateVolumeRequest) cloud.Volume {
 	return vol
 }
 
-// settle asks as an orchestrator does: it repeats the request until the answer is final. Behind the
-// decorators that is all it takes; a bare backend that says the name is taken is asked what has it.
+// settle repeats a create until its answer is final, as an orchestrator does. Inside the decorators that is enough; for a bare
+// backend whose answer is that the name is taken, it reads the volume with the name.
 func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 	return until(e, func() (cloud.Volume, error) {
 		vol, err := e.c.CreateVolume(e.Context(), req)
@@ -193,7 +191,7 @@ func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
 		}
 		found, findErr := e.c.FindVolume(e.Context(), req.Name)
 		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
-			return found, err // ask again
+			return found, err // repeat
 		}
 		return found, findErr
 	})
@@ -214,7 +212,7 @@ func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, e
 	})
 }
 
-// snapshot makes a snapshot that can be restored.
+// snapshot creates a snapshot that can be restored.
 func (e *env) snapshot(name string, of cloud.VolumeID) cloud.Snapshot {
 	e.Helper()
 	snap, err := e.settleSnapshot(cloud.CreateSnapshotRequest{Name: name, Volume: of})
@@ -234,7 +232,7 @@ func (e *env) snapshot(name string, of cloud.VolumeID) cloud.Snapshot {
 	return got
 }
 
-// until repeats the call while its answer says that a repeat may help.
+// until repeats a call as long as its error means that a repeat may help.
 func until[T any](e *env, call func() (T, error)) (answer T, err error) {
 	e.Helper()
 	e.eventually("a final answer", func() bool {
@@ -249,7 +247,7 @@ func until[T any](e *env, call func() (T, error)) (answer T, err error) {
 	return answer, err
 }
 
-// eventually waits for a condition, for as long as the harness has patience.
+// eventually waits for a condition, up to the Patience of the harness.
 func (e *env) eventually(what string, holds func() bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.h.Patience)
@@ -265,7 +263,7 @@ func (e *env) eventually(what string, holds func() bool) {
 	}
 }
 
-// want fails the test unless the error carries one of the kinds.
+// want fails the test unless the error has one of the kinds.
 func (e *env) want(err error, call string, kinds ...fault.Kind) {
 	e.Helper()
 	for _, kind := range kinds {
@@ -276,7 +274,7 @@ func (e *env) want(err error, call string, kinds ...fault.Kind) {
 	e.Errorf("%s = %v, want the kind %q", call, err, kinds)
 }
 
-// reason fails the test unless the error carries the reason.
+// reason fails the test unless the error has the reason.
 func (e *env) reason(err error, call string, want fault.Reason) {
 	e.Helper()
 	if got := fault.ReasonOf(err); got != want {
@@ -310,7 +308,7 @@ func (e *env) ids() map[cloud.VolumeID]cloud.Volume {
 	}
 }
 
-// get returns the state of a volume that must be there.
+// get returns the state of a volume that must exist.
 func (e *env) get(id cloud.VolumeID) cloud.Volume {
 	e.Helper()
 	vol, err := e.c.GetVolume(e.Context(), id)

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Objects are ids of a form that the cloud could have given.
+// Objects are ids of the cloud's form.
 type Objects struct {
 	Volume   cloud.VolumeID
 	Snapshot cloud.SnapshotID
@@ -23,16 +23,16 @@ type Objects struct {
 }
 
 const (
-	// FuzzedHost is where the backend under FuzzHTTPAnswers expects its API.
+	// FuzzedHost is the host of the API for the backend under FuzzHTTPAnswers.
 	FuzzedHost = "api.example"
-	// FuzzedToken is its token.
+	// FuzzedToken is the backend's token.
 	FuzzedToken = "canary-token-6d"
 )
 
-// FuzzHTTPAnswers checks a backend of an HTTP API against any answer, from the API or from a program between: each call ends
-// with a kind, no token is in an error, and none goes anywhere but to the API. The word TOKEN in an answer becomes the token.
+// FuzzHTTPAnswers checks a backend of an HTTP API with arbitrary answers, of the API or of a proxy: each call ends with a kind, no
+// error contains a token, and no request is sent to another host. The word TOKEN in an answer is replaced with the token.
 //
-// good is the body of an answer that fits as many requests as one can. backend returns the cloud under test, which sends its
+// good is the body of an answer that fits as many requests as possible. backend returns the cloud under test, which sends its
 // requests to https:// and FuzzedHost, with FuzzedToken, through that transport.
 func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testing.T, through http.RoundTripper) cloud.Cloud) {
 	const json = "application/json"
@@ -68,8 +68,8 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 	})
 }
 
-// SurviveAnswers makes each call of a backend whose API answers with anything. Each must end within its time, and an error
-// must have a kind, or say that the time has ended, and not have the token.
+// SurviveAnswers makes each call of a backend whose API returns arbitrary answers. Each must end within its time. An error must
+// have a kind or wrap the context's error, and must not contain the token.
 func SurviveAnswers(ctx context.Context, t *testing.T, c cloud.Cloud, o Objects, token string) {
 	t.Helper()
 	create := cloud.CreateVolumeRequest{Name: "new", Size: 20 * cloud.GiB, Zones: []string{o.Zone}}

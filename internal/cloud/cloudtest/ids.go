@@ -9,8 +9,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// impossible returns ids that no backend can have made of this one, each of which a careless backend
-// would turn into a request for another object.
+// impossible returns ids that no backend can have made of this one. A careless backend would turn each into a request for another
+// object.
 func impossible(id string) []string {
 	return []string{
 		"", " ", ".", "..", "/",
@@ -22,7 +22,7 @@ func impossible(id string) []string {
 	}
 }
 
-// missing returns ids that look like this one and name nothing.
+// missing returns ids of the same form as this one, without an object.
 func missing(id string) []string {
 	return []string{"0" + id, id[:len(id)-1], id[1:], id + "9"}
 }
@@ -54,12 +54,12 @@ func (h Harness) testIDs(t *testing.T) {
 	})
 	h.check(t, "a node that cannot exist is answered like a missing one", func(e *env) {
 		if !e.caps.Attach {
-			return // fault.Unsupported is demanded elsewhere
+			return // another subtest requires fault.Unsupported
 		}
 		vol := e.volume("disk")
 		node := string(e.h.Nodes[0])
 		for _, id := range append(impossible(node), missing(node)...) {
-			if id == string(e.h.Nodes[1]) || id == "" { // "" means every node to Detach
+			if id == string(e.h.Nodes[1]) || id == "" { // for Detach "" means every node
 				continue
 			}
 			_, err := e.c.Attach(e.Context(), vol.ID, cloud.NodeID(id))
@@ -83,8 +83,7 @@ func (h Harness) testIDs(t *testing.T) {
 	})
 }
 
-// afar are the kinds of answers to an id that was changed a little, where it may have become one of
-// another place.
+// afar returns the kinds that are also allowed for a slightly changed id, because it may be an id of another place.
 func (e *env) afar() []fault.Kind {
 	if e.h.Elsewhere.Volume == "" {
 		return nil
@@ -92,8 +91,8 @@ func (e *env) afar() []fault.Kind {
 	return []fault.Kind{fault.Precondition, fault.Exhausted}
 }
 
-// snapshotID gives one hostile id to every method that takes a snapshot's. More kinds may be answered
-// where the id may be one of another place.
+// snapshotID passes one hostile id to every method that takes a snapshot's. more are the additional kinds that are allowed if the
+// id may be one of another place.
 func (e *env) snapshotID(id cloud.SnapshotID, more ...fault.Kind) {
 	e.Helper()
 	lost := append([]fault.Kind{fault.NotFound, fault.InvalidArgument}, more...)
@@ -109,8 +108,8 @@ func (e *env) snapshotID(id cloud.SnapshotID, more ...fault.Kind) {
 	e.want(err, "CreateVolume from a hostile snapshot", lost...)
 }
 
-// volumeID gives one hostile id to every method that takes a volume's. More kinds may be answered
-// where the id may be one of another place.
+// volumeID passes one hostile id to every method that takes a volume's. more are the additional kinds that are allowed if the id
+// may be one of another place.
 func (e *env) volumeID(id cloud.VolumeID, size cloud.Bytes, more ...fault.Kind) {
 	e.Helper()
 	ctx := e.Context()

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A lister is one of the two paged lists.
+// lister is one of the two paged lists.
 type lister struct {
 	page   func(cloud.Page) (ids []string, next string, err error)
 	create func(name string) string
@@ -63,7 +63,7 @@ func (h Harness) testSnapshotPages(t *testing.T) {
 	})
 }
 
-// testPages checks the rules that both lists have. A lister of nil means there is no such list.
+// testPages checks the rules that both lists have. A nil lister means that there is no such list.
 func (h Harness) testPages(t *testing.T, of func(e *env) *lister) {
 	pages := h.pages(t, of)
 	pages("without entries there is one empty page", func(e *env, l *lister) {
@@ -96,7 +96,7 @@ func (h Harness) testPages(t *testing.T, of func(e *env) *lister) {
 	h.testMovingPages(t, of)
 }
 
-// pages returns what runs a subtest with a lister, where there is one.
+// pages returns a function that runs a subtest with a lister, if there is one.
 func (h Harness) pages(t *testing.T, of func(e *env) *lister) func(sentence string, test func(e *env, l *lister)) {
 	return func(sentence string, test func(e *env, l *lister)) {
 		t.Helper()
@@ -108,7 +108,7 @@ func (h Harness) pages(t *testing.T, of func(e *env) *lister) func(sentence stri
 	}
 }
 
-// testMovingPages is about pages after the first.
+// testMovingPages tests the pages after the first.
 func (h Harness) testMovingPages(t *testing.T, of func(e *env) *lister) {
 	pages := h.pages(t, of)
 	pages("the order is stable while entries come and go", func(e *env, l *lister) {
@@ -117,7 +117,7 @@ func (h Harness) testMovingPages(t *testing.T, of func(e *env) *lister) {
 		if err != nil || len(first) != 2 || next == "" {
 			e.Fatalf("first page = %q, %q, %v, want two entries and a token", first, next, err)
 		}
-		for _, id := range first { // the entry that the token was made of goes too
+		for _, id := range first { // this deletes the entry of the page token too
 			e.ok(l.remove(id), "remove")
 		}
 		newcomer := l.create("newcomer")
@@ -169,7 +169,7 @@ func (l *lister) walkFrom(e *env, token string, most int) (pages [][]string) {
 	return nil
 }
 
-// exactly fails the test unless both hold the same, each once.
+// exactly fails the test unless both have the same ids, each once.
 func (e *env) exactly(got, want []string) {
 	e.Helper()
 	a, b := slices.Clone(got), slices.Clone(want)
@@ -180,8 +180,8 @@ func (e *env) exactly(got, want []string) {
 	}
 }
 
-// Failure P5: a list has all that existed the whole time although the first and the last volume go after each of its pages, or it is an
-// error.
+// Failure P5: a list has all volumes that existed the whole time, even if the first and the last one are deleted after each of its
+// pages, or it is an error.
 func (w *world) changingPages() {
 	var ids []cloud.VolumeID
 	for n := range w.Page + w.Page/2 {
@@ -204,7 +204,7 @@ func (w *world) changingPages() {
 				}
 			}
 			ids = ids[1:last]
-			pass(short) // some clouds still list for a while what they delete
+			pass(short) // some clouds still list deleted volumes for a while
 		}
 		return err
 	})

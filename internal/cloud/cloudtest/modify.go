@@ -62,7 +62,7 @@ func (h Harness) testModify(t *testing.T) {
 	h.modifies(t, "it works on a volume in use and leaves it there", func(e *env, vol cloud.Volume) {
 		release := e.use(vol.ID)
 		if release == nil {
-			return // the backend cannot see use
+			return // the backend cannot detect use
 		}
 		used := e.get(vol.ID)
 		e.ok(e.modify(vol.ID, cloud.Tag{Key: "team", Value: "b"}), "ModifyVolume of a used volume")
@@ -71,8 +71,8 @@ func (h Harness) testModify(t *testing.T) {
 	})
 }
 
-// modifies runs a subtest on a volume with the tags team:a and stage:dev where volumes can be modified. Elsewhere
-// fault.Unsupported is demanded.
+// modifies runs a subtest on a volume with the tags team:a and stage:dev if volumes can be modified, and requires fault.Unsupported
+// if not.
 func (h Harness) modifies(t *testing.T, sentence string, test func(e *env, vol cloud.Volume)) {
 	t.Helper()
 	h.check(t, sentence, func(e *env) {
@@ -94,7 +94,7 @@ func (e *env) modify(id cloud.VolumeID, tags ...cloud.Tag) error {
 	return e.c.ModifyVolume(e.Context(), id, tags)
 }
 
-// tagged fails the test unless the volume is as it was, but for these tags.
+// tagged fails the test unless the volume is unchanged except for these tags.
 func (e *env) tagged(was cloud.Volume, tags ...cloud.Tag) {
 	e.Helper()
 	want := slices.DeleteFunc(slices.Clone(was.Tags), func(has cloud.Tag) bool {

@@ -17,7 +17,7 @@ func zoned() cloud.Capabilities {
 	return caps
 }
 
-// snapshotMutants are broken backends too: in what they do with snapshots, places and health.
+// snapshotMutants are broken backends too: they are wrong about snapshots, places or health.
 var snapshotMutants = map[string]mutation{
 	"adopts another volume's snapshot": {caught: "a name that is taken is fault.Conflict", breaks: mutant{
 		createSnapshot: func(good cloud.Cloud, ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A mutant is a good backend with one sentence of the contract broken. Each field replaces a method.
+// mutant is a correct backend that breaks one sentence of the contract. Each field replaces a method.
 type mutant struct {
 	cloud.Cloud
 
@@ -124,18 +124,18 @@ func (m mutant) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
 	return m.deleteSnapshot(m.Cloud, ctx, id)
 }
 
-// all lists every volume of a good cloud.
+// all returns every volume of a correct cloud.
 func all(ctx context.Context, good cloud.Cloud) []cloud.Volume {
 	list, _ := good.ListVolumes(ctx, cloud.Page{})
 	return list.Volumes
 }
 
-// A mutation is a broken backend with the sentence that has to find it.
+// mutation is a broken backend with the sentence whose subtest has to fail.
 type mutation struct {
 	breaks  mutant
 	shape   memory.Config
 	caught  string // part of the name of a subtest that must fail
-	stacked bool   // it stands behind the decorators
+	stacked bool   // the backend is inside the decorators
 }
 
 // mutants are the broken backends.

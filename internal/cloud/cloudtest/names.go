@@ -41,7 +41,8 @@ func oddNames() []string {
 	}
 }
 
-// forbiddenNames demands that the account refuses what the cloud forbids, since else no backend has to map a name.
+// forbiddenNames requires that the account refuses the names that the cloud forbids, because otherwise no backend has to map a
+// name.
 func (w *world) forbiddenNames() {
 	allowed, forbidden := examples(w.Names)
 	for _, name := range allowed {
@@ -62,7 +63,7 @@ func (w *world) forbiddenNames() {
 	}
 }
 
-// examples are names at the edge of a rule.
+// examples returns names at the limits of a rule.
 func examples(r cloud.NameRule) (allowed, forbidden []string) {
 	allowed = []string{strings.Repeat("n", r.MaxLen), strings.Repeat("m", max(r.MinLen, 1)), "one-2"}
 	forbidden = []string{strings.Repeat("n", r.MaxLen+1), "a b", "a/b", "a.b", "\u00fcber"}
@@ -76,7 +77,7 @@ func examples(r cloud.NameRule) (allowed, forbidden []string) {
 	return allowed, forbidden
 }
 
-// allows reports whether a rule allows a name. Map leaves those unchanged that do not look as if they had a hash.
+// allows reports whether a rule allows a name. Map leaves allowed names unchanged unless they look hashed.
 func allows(r cloud.NameRule, name string) bool {
 	if last := len(name) - 1; last >= 0 && strings.ContainsRune("0123456789abcdefghijklmnopqrstuv", rune(name[last])) {
 		name = name[:last] + "w"

@@ -10,14 +10,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Elsewhere is what another place of the same kind may have made, such as another node.
+// Elsewhere are a place of the same kind, such as another node, and ids that it can have made.
 type Elsewhere struct {
 	Place    string
 	Volume   cloud.VolumeID
 	Snapshot cloud.SnapshotID
 }
 
-// testElsewhere is about ids of places that cannot be asked from here.
+// testElsewhere tests ids of places that this backend cannot query.
 func (h Harness) testElsewhere(t *testing.T) {
 	if h.Elsewhere.Volume == "" {
 		return // there is no other place
@@ -58,7 +58,7 @@ func (h Harness) testElsewhere(t *testing.T) {
 			{Volume: e.h.Elsewhere.Volume}: e.caps.Clones, {Snapshot: e.h.Elsewhere.Snapshot}: e.caps.Snapshots,
 		} {
 			if !can {
-				continue // fault.InvalidArgument is demanded elsewhere
+				continue // another subtest requires fault.InvalidArgument
 			}
 			req := e.request("copy")
 			req.Source = source
@@ -79,7 +79,7 @@ func (e *env) refusal(err error, call string, kind fault.Kind) {
 	}
 }
 
-// testSnapshotZones is about the place of a snapshot.
+// testSnapshotZones tests the zone of a snapshot.
 func (h Harness) testSnapshotZones(t *testing.T) {
 	h.snapshots(t, "a snapshot names its only zone, or none and can be restored everywhere", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("snap", vol.ID)
@@ -105,7 +105,7 @@ func (h Harness) testSnapshotZones(t *testing.T) {
 	})
 }
 
-// camelCase is what CSI wants a reason to look like.
+// camelCase matches the form that CSI requires of a reason.
 var camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
 func (h Harness) testHealth(t *testing.T) {
@@ -121,7 +121,7 @@ func (h Harness) testHealth(t *testing.T) {
 	})
 	h.check(t, "what is wrong with a volume is in GetVolume and ListVolumes, where Capabilities.Health says so", func(e *env) {
 		if h.Sick == nil {
-			return // the harness cannot make anything go wrong
+			return // the harness cannot damage a volume
 		}
 		vol, other := e.volume("ill"), e.volume("well")
 		want := h.Sick(e.T, vol.ID)

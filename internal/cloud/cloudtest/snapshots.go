@@ -64,7 +64,7 @@ func (h Harness) testSnapshots(t *testing.T) {
 	h.testMadeSnapshots(t)
 }
 
-// testMadeSnapshots is about snapshots that exist.
+// testMadeSnapshots tests existing snapshots.
 func (h Harness) testMadeSnapshots(t *testing.T) {
 	h.snapshots(t, "it is found by its request name and by its id, and under no other", func(e *env, vol cloud.Volume) {
 		snap := e.snapshot("wanted", vol.ID)
@@ -123,7 +123,7 @@ func (h Harness) testListSnapshots(t *testing.T) {
 	})
 }
 
-// snapshots runs a subtest where there are snapshots, and demands fault.Unsupported elsewhere.
+// snapshots runs a subtest if there are snapshots, and requires fault.Unsupported if not.
 func (h Harness) snapshots(t *testing.T, sentence string, test func(e *env, vol cloud.Volume)) {
 	t.Helper()
 	h.check(t, sentence, func(e *env) {
@@ -146,7 +146,7 @@ func (h Harness) snapshots(t *testing.T, sentence string, test func(e *env, vol 
 	})
 }
 
-// sameSnapshot compares moments as moments, whatever their time zone.
+// sameSnapshot compares snapshots without regard to the time zone of Created.
 func sameSnapshot(a, b cloud.Snapshot) bool {
 	same := a.Created.Equal(b.Created)
 	a.Created = b.Created
@@ -158,7 +158,7 @@ func (e *env) snapshotsLeft(want ...cloud.SnapshotID) {
 	e.snapshotsOf("", want...)
 }
 
-// snapshotsOf fails the test unless the list has exactly these.
+// snapshotsOf fails the test unless the list has exactly these snapshots.
 func (e *env) snapshotsOf(of cloud.VolumeID, want ...cloud.SnapshotID) {
 	e.Helper()
 	have := map[cloud.SnapshotID]bool{}

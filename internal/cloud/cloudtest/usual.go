@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Failure P1: where nothing goes wrong, each call is one write, and reads are few.
+// Failure P1: without faults each call is one write, and reads are few.
 func (w *world) usualCost() {
 	c, writes := w.Stack(w.c), 2
 	id := w.volume("a")
@@ -33,8 +33,8 @@ func (w *world) usualCost() {
 	}
 }
 
-// Failures A2 and A9: where a volume is attached already, the state decides: here is success, elsewhere names the machine, and an old
-// list changes nothing about it.
+// Failures A2 and A9: for a volume that is attached already, the state decides: attached to this node is success, and the error for
+// another names it. A stale list changes nothing about that.
 func (w *world) attachedBefore() {
 	vol, err := w.c.CreateVolume(w.Context(), w.Request("a"))
 	Must(w.T, err)
@@ -52,7 +52,7 @@ func (w *world) attachedBefore() {
 	w.at(vol.ID, w.Node)
 }
 
-// Failures A3 and A11: a machine that is gone gives its volumes back, and success is returned only when the volume's own record shows it.
+// Failures A3 and A11: a deleted node frees its volumes, and Detach succeeds only when the volume's own record shows that.
 func (w *world) goneNode() {
 	id := w.attached(w.T, w.c)
 	w.account.Remove(w.Node, short)
@@ -76,7 +76,7 @@ func (w *world) goneNode() {
 	w.at(id, w.Second)
 }
 
-// Many attaches to one machine queue here instead of colliding there.
+// Many attaches to one node wait in the driver's queue instead of colliding in the cloud.
 func (w *world) crowdedNode() {
 	var ids []cloud.VolumeID
 	for n := range 5 {
@@ -89,10 +89,10 @@ func (w *world) crowdedNode() {
 	}
 }
 
-// Failures P1 and E4: a refusal that the state does not explain, because it is about something that the API does not show, is
-// answered after a few attempts with the cloud's words; one of a growth may be final at once. Otherwise a few such volumes would
-// spend the whole API budget until their callers give up. It is not taken for one about the attachment: no workload is scaled
-// down for nothing.
+// Failures P1 and E4: a refusal that the state does not explain, because its cause is not in the API, is returned with the cloud's
+// message after a few attempts; one of a growth may be final at once. Otherwise a few such volumes would use up the API budget
+// until their callers give up. The error does not count as one about the attachment, so that no workload is scaled down without
+// need.
 func (w *world) unexplained() {
 	const words = "the moon is full"
 	for change, call := range map[Change]func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error{

@@ -46,7 +46,7 @@ func (h Harness) testDelete(t *testing.T) {
 		vol := e.volume("used")
 		release := e.use(vol.ID)
 		if release == nil {
-			return // the backend cannot see use
+			return // the backend cannot detect use
 		}
 		before := e.get(vol.ID)
 		err := e.c.DeleteVolume(e.Context(), vol.ID)
@@ -61,7 +61,7 @@ func (h Harness) testDelete(t *testing.T) {
 	})
 }
 
-// use makes a volume attached or in use, and returns what ends that, or nil where nothing can.
+// use attaches a volume or puts it in use, and returns a function that ends that, or nil if the backend can do neither.
 func (e *env) use(id cloud.VolumeID) (release func()) {
 	e.Helper()
 	switch {
@@ -135,7 +135,7 @@ func (h Harness) testExpand(t *testing.T) {
 	})
 }
 
-// expands runs a subtest where volumes can be expanded. Elsewhere fault.Unsupported is demanded.
+// expands runs a subtest if volumes can be expanded, and requires fault.Unsupported if not.
 func (h Harness) expands(t *testing.T, sentence string, test func(e *env, vol cloud.Volume)) {
 	t.Helper()
 	h.check(t, sentence, func(e *env) {
@@ -149,7 +149,7 @@ func (h Harness) expands(t *testing.T, sentence string, test func(e *env, vol cl
 	})
 }
 
-// expand makes the volume larger and returns its size.
+// expand grows the volume and returns its size.
 func (e *env) expand(id cloud.VolumeID, size cloud.Bytes) cloud.Bytes {
 	e.Helper()
 	exp, err := e.c.ExpandVolume(e.Context(), id, size)

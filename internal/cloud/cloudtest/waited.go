@@ -9,8 +9,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// Waited lets a detach wait behind another change of its machine, while another controller moves the volume to a second
-// machine: the detach must not take it off that one (failure A1).
+// Waited makes a detach wait for another change of its node, while another controller attaches the volume to a second node: the
+// detach must not detach it from that node (failure A1).
 func (cr Crashes) Waited(t *testing.T) {
 	if !cr.Fresh(t).Open(t, nil).Capabilities().Attach {
 		return // the contract suite demands the refusal
@@ -23,7 +23,7 @@ func (cr Crashes) Waited(t *testing.T) {
 		Must(t, err)
 		gate := &gate{held: make(chan struct{}), open: make(chan struct{})}
 		waiting := account.Open(t, gate.request)
-		for _, id := range []cloud.VolumeID{moved, behind.ID} { // what a backend reads once
+		for _, id := range []cloud.VolumeID{moved, behind.ID} { // a backend reads some properties once
 			_, err := waiting.GetVolume(t.Context(), id)
 			Must(t, err)
 		}
@@ -40,7 +40,7 @@ func (cr Crashes) Waited(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		synctest.Wait() // it has read what it reads, and waits
+		synctest.Wait() // the detach has made its reads, and waits
 		Must(t, Repeat(func() error { return other.Detach(t.Context(), moved, cr.Node) }))
 		Must(t, cr.attachTo(t, other, moved, cr.Second))
 		close(gate.open)
@@ -59,7 +59,7 @@ func (cr Crashes) attachTo(t *testing.T, c cloud.Cloud, id cloud.VolumeID, node 
 	})
 }
 
-// gate holds the first request after it closes until it opens again.
+// gate delays the first request after it was closed until it is opened.
 type gate struct {
 	closes     atomic.Bool
 	held, open chan struct{}

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CloseAfter closes a backend when the test is over. It may take a while for what is still under way.
+// CloseAfter closes a backend at the end of the test. It allows some time for pending operations.
 func CloseAfter(t *testing.T, closeIt func(ctx context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -22,7 +22,7 @@ func CloseAfter(t *testing.T, closeIt func(ctx context.Context) error) {
 	})
 }
 
-// AtOnce calls something for each number below n, all at the same time, and fails the test on each error.
+// AtOnce makes a call for each number below n, all at the same time, and fails the test on each error.
 func AtOnce(t *testing.T, n int, call func(i int) error) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -58,8 +58,8 @@ func Want(t *testing.T, err error, kind fault.Kind, words ...string) {
 	}
 }
 
-// Until lets simulated time pass until the condition holds. It works inside synctest.Test only, where waiting is
-// how the clock moves and takes no real time; outside of it synctest.Wait panics.
+// Until lets simulated time pass until the condition holds. It works inside synctest.Test only, where waiting advances the clock
+// and takes no real time; outside of it synctest.Wait panics.
 func Until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
