@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Reason is a stable short code of a refusal that a person has to act on. An error wraps it instead of a Kind:
+// Reason is a stable short code of a refusal that an operator has to act on. An error wraps it instead of a Kind:
 //
 //	fmt.Errorf("the droplet has no free slot: %w: %w", fault.NoSlot, err)
 //
@@ -15,7 +15,7 @@ type Reason string
 
 // The reasons, with their codes.
 const (
-	// NoReason is what ReasonOf returns for an error that carries no reason.
+	// NoReason is what ReasonOf returns for an error without a reason.
 	NoReason Reason = ""
 
 	// Of the cloud and its account.
@@ -26,81 +26,81 @@ const (
 	Quota Reason = "CB-QUOTA"
 	// NoZone: none of the zones, regions or nodes that the request accepts can serve it.
 	NoZone Reason = "CB-NO-ZONE"
-	// WrongZone: the volume and the machine are in different zones.
+	// WrongZone: the volume and the node are in different zones.
 	WrongZone Reason = "CB-WRONG-ZONE"
-	// NoSlot: the machine has as many disks as it takes.
+	// NoSlot: the node is at its attach limit.
 	NoSlot Reason = "CB-NO-SLOT"
-	// AttachedElsewhere: the volume is attached to another machine.
+	// AttachedElsewhere: the volume is attached to another node.
 	AttachedElsewhere Reason = "CB-ATTACHED-ELSEWHERE"
 	// GrowDetach: the volume grows, or shows its growth, only after it was detached.
 	GrowDetach Reason = "CB-GROW-DETACH"
 
 	// Of volumes and their sources.
 
-	// VolumeInUse: a volume that is attached or in use is not deleted.
+	// VolumeInUse: the volume is attached or in use, so it is not deleted.
 	VolumeInUse Reason = "CB-VOLUME-IN-USE"
 	// VolumeDamaged: the volume's record or data is damaged, or the cloud reports that it is broken.
 	VolumeDamaged Reason = "CB-VOLUME-DAMAGED"
-	// SourceElsewhere: the source of a copy is where the copy cannot be.
+	// SourceElsewhere: the source of a copy is in a place where the copy cannot be created.
 	SourceElsewhere Reason = "CB-SOURCE-ELSEWHERE"
 	// NoCopies: the pool has no snapshots and clones.
 	NoCopies Reason = "CB-NO-COPIES"
 	// PoolFull: the pool has too little space.
 	PoolFull Reason = "CB-POOL-FULL"
-	// PoolUnusable: the pool is missing, or is not fit for use.
+	// PoolUnusable: the pool is missing or unusable.
 	PoolUnusable Reason = "CB-POOL-UNUSABLE"
 
 	// Of the disk on the node.
 
-	// DeviceMissing: the volume's disk does not appear on the machine.
+	// DeviceMissing: the volume's disk does not appear on the node.
 	DeviceMissing Reason = "CB-DEVICE-MISSING"
-	// DeviceIdentity: a disk that should be the volume's does not prove that it is.
+	// DeviceIdentity: the disk that should be the volume's does not prove that it is.
 	DeviceIdentity Reason = "CB-DEVICE-IDENTITY"
 	// DeviceTooSmall: the disk is smaller than the volume.
 	DeviceTooSmall Reason = "CB-DEVICE-TOO-SMALL"
-	// DeviceUnreadable: the disk gives errors.
+	// DeviceUnreadable: the disk returns errors.
 	DeviceUnreadable Reason = "CB-DEVICE-UNREADABLE"
 	// DeviceInUse: the disk is mounted or open elsewhere, so it is not staged.
 	DeviceInUse Reason = "CB-DEVICE-IN-USE"
-	// UnstageInUse: something on the node still uses the volume.
+	// UnstageInUse: a process or a mount on the node still uses the volume.
 	UnstageInUse Reason = "CB-UNSTAGE-IN-USE"
 
 	// Of the format gate. The alert CloudblockFormatRefused matches CB-FORMAT-.
 
 	// FormatContent: the disk has another filesystem, partitions or a known signature.
 	FormatContent Reason = "CB-FORMAT-OTHER-CONTENT"
-	// FormatDamaged: what is found on the disk contradicts itself.
+	// FormatDamaged: the contents of the disk contradict each other.
 	FormatDamaged Reason = "CB-FORMAT-DAMAGED"
-	// FormatNotBlank: nothing known is on the disk, and it is not blank or was written to.
+	// FormatNotBlank: the disk has no known signature, but it is not blank or was written to.
 	FormatNotBlank Reason = "CB-FORMAT-NOT-BLANK"
-	// FormatForbidden: the disk has no filesystem, and this use never formats.
+	// FormatForbidden: the disk has no filesystem, and this request must not format it.
 	FormatForbidden Reason = "CB-FORMAT-FORBIDDEN"
-	// FormatUnfinished: a format of the volume was cut off, and it is not safe to format again.
+	// FormatUnfinished: a format of the volume was interrupted, and it is not safe to format again.
 	FormatUnfinished Reason = "CB-FORMAT-UNFINISHED"
-	// FormatFailed: mkfs failed, or made something else.
+	// FormatFailed: mkfs failed, or made another filesystem.
 	FormatFailed Reason = "CB-FORMAT-FAILED"
 
 	// Of filesystems and mounts.
 
-	// FsckFailed: the filesystem is damaged so that a person has to decide.
+	// FsckFailed: the filesystem is damaged so that an operator has to decide.
 	FsckFailed Reason = "CB-FSCK-FAILED"
 	// MountFailed: the kernel does not mount the filesystem as requested.
 	MountFailed Reason = "CB-MOUNT-FAILED"
-	// MountDead: the filesystem is mounted, and its disk is gone or gives errors.
+	// MountDead: the filesystem is mounted, and its disk is gone or returns errors.
 	MountDead Reason = "CB-MOUNT-DEAD"
 	// GrowCapability: the node program lacks the capability to grow a mounted ext4.
 	GrowCapability Reason = "CB-GROW-CAPABILITY"
 	// LUKSKey: the passphrase of an encrypted volume is missing or wrong.
 	LUKSKey Reason = "CB-LUKS-KEY"
-	// LUKSHeader: a LUKS header asks for too much work, or would be opened by something else than the passphrase.
+	// LUKSHeader: a LUKS header would cost too much memory or time, or could be opened without the passphrase.
 	LUKSHeader Reason = "CB-LUKS-HEADER"
-	// ProgramMissing: the node lacks a program, or a part of the kernel, that the volume needs.
+	// ProgramMissing: the node lacks a program or a kernel feature that the volume needs.
 	ProgramMissing Reason = "CB-PROGRAM-MISSING"
-	// TargetInUse: something that is not the volume is at a path of the kubelet.
+	// TargetInUse: a path of the kubelet has something other than the volume.
 	TargetInUse Reason = "CB-TARGET-IN-USE"
 )
 
-// kindOfReason is the kind that each reason is.
+// kindOfReason has the kind of each reason.
 var kindOfReason = map[Reason]Kind{
 	AccessDenied: Denied, Quota: Exhausted, NoZone: Exhausted, WrongZone: Precondition, NoSlot: Exhausted,
 	AttachedElsewhere: Precondition, GrowDetach: Precondition,
@@ -114,10 +114,10 @@ var kindOfReason = map[Reason]Kind{
 	LUKSKey: Precondition, LUKSHeader: Precondition, ProgramMissing: Precondition, TargetInUse: Precondition,
 }
 
-// Reasons returns all of them, sorted.
+// Reasons returns all reasons, sorted.
 func Reasons() []Reason { return slices.Sorted(maps.Keys(kindOfReason)) }
 
-// Error returns the words of the kind: Text has the code.
+// Error returns the text of the kind. Text has the code.
 func (r Reason) Error() string { return r.kind().Error() }
 
 // Unwrap returns the kind.
@@ -125,7 +125,7 @@ func (r Reason) Unwrap() error { return r.kind() }
 
 func (r Reason) kind() Kind { return kindOfReason[r] }
 
-// Explain gives a reason to an error that keeps its own kind and words.
+// Explain adds a reason to an error, which keeps its own kind and text.
 func (r Reason) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -140,10 +140,10 @@ type explained struct {
 
 func (e *explained) Unwrap() error { return e.error }
 
-// Is finds the reason, and not its kind.
+// Is matches the reason, and not its kind.
 func (e *explained) Is(target error) bool { return target == e.reason }
 
-// As finds the reason.
+// As matches the reason.
 func (e *explained) As(target any) bool {
 	r, ok := target.(*Reason)
 	if ok {
@@ -152,9 +152,9 @@ func (e *explained) As(target any) bool {
 	return ok
 }
 
-// ReasonOf returns the reason that err carries: the outermost, depth first. Without one, access denied has a reason, and so
-// has a cloud's answer that there is no room left. An outcome that is not known has none, unless access denied is what keeps it
-// unknown: repeats change nothing about that.
+// ReasonOf returns the reason of err: the outermost, depth first. An error without one has AccessDenied if its kind is Denied, and
+// Quota if it is fault.Exhausted from a cloud. An unknown outcome has no reason, unless Denied is why it stays unknown: repeats
+// cannot change that.
 func ReasonOf(err error) Reason {
 	kind := Of(err)
 	var r Reason
@@ -173,7 +173,7 @@ func ReasonOf(err error) Reason {
 	return NoReason
 }
 
-// Text returns the words of err, after the code of its reason.
+// Text returns the text of err, after the code of its reason.
 func Text(err error) string {
 	if r := ReasonOf(err); r != NoReason {
 		return string(r) + ": " + err.Error()

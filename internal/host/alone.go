@@ -11,24 +11,23 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// untilAlone is how often a program is tried that has found its device in use.
+// untilAlone repeats a program that has found its device in use.
 var untilAlone = wait.Every(50*time.Millisecond, 20)
 
-// busyWords are how mke2fs, e2fsck, mkfs.xfs and mount say that the device is open
-// exclusively. They say it before they write anything.
+// busyWords are the messages of mke2fs, e2fsck, mkfs.xfs and mount for a device that is open exclusively. They print them before
+// they write anything.
 var busyWords = [][]byte{
 	[]byte("is in use"), []byte("apparently in use"), []byte("resource busy"), []byte("mount point busy"),
 }
 
-// RunAlone runs a program that opens its device exclusively. A free device is in use for moments all the
-// same: a forked child that has not executed its program yet holds copies of this process's descriptors, and
-// a program that searches for a free loop device claims it before the kernel answers that it is taken. So
-// the program is tried for a while, and then it is fault.Busy.
+// RunAlone runs a program that opens its device exclusively. A free device is in use at times too: a forked child that has not
+// executed its program yet has copies of this process's descriptors, and a program that searches for a free loop device holds it
+// until the kernel answers that it is taken. So RunAlone repeats the program for a while, and then returns fault.Busy.
 func RunAlone(ctx context.Context, r Runner, cmd Command) (Output, error) {
 	return Alone(ctx, cmd.Name, func() (Output, error) { return r.Run(ctx, cmd) })
 }
 
-// Alone is RunAlone for a program of that name which run runs.
+// Alone is RunAlone with a function that runs the program of this name.
 func Alone(ctx context.Context, name string, run func() (Output, error)) (out Output, err error) {
 	busy := func(err error) bool { return errors.Is(err, errSaysBusy) }
 	err = untilAlone.Retry(ctx, busy, func() error {

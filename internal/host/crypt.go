@@ -12,27 +12,27 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Crypt is a mapping of dm-crypt on a LUKS header, as sysfs has it.
+// Crypt is a dm-crypt mapping with a LUKS header, as sysfs shows it.
 type Crypt struct {
 	Number uint64
-	// Name is device-mapper's.
+	// Name is the name in device-mapper.
 	Name string
 	// Kernel is the kernel's name, such as dm-0.
 	Kernel string
-	// Below are the disks that it stands on and that are still in this machine. A mapping whose disk was taken away,
-	// or whose making was interrupted, has none.
+	// Below are the disks under the mapping that this node still has. A mapping whose disk was detached, or whose creation was
+	// interrupted, has none.
 	Below []uint64
 }
 
-// cryptUUID is how libcryptsetup begins device-mapper's id of the mappings on a disk with a LUKS header.
+// cryptUUID is the prefix that libcryptsetup gives device-mapper's UUIDs of mappings with a LUKS header.
 const cryptUUID = "CRYPT-LUKS"
 
-// CheckDeviceMapper proves that the kernel has device-mapper; fault.ProgramMissing where it has none.
+// CheckDeviceMapper proves that the kernel has device-mapper; fault.ProgramMissing if it has not.
 func (s Sysfs) CheckDeviceMapper() error {
 	if _, err := os.Stat(filepath.Join(s.dir(), "class/misc/device-mapper")); err == nil {
 		return nil
 	}
-	// Opening its node makes the kernel load it where it is a module. A node that is there proves nothing: libdevmapper makes
+	// Opening its device node makes the kernel load the module, if it is one. An existing node proves nothing: libdevmapper makes
 	// it on every machine.
 	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s Sysfs) CheckDeviceMapper() error {
 	return control.Close()
 }
 
-// Crypts lists the encrypted mappings of this machine, those of other programs too.
+// Crypts lists the encrypted mappings of this node, including those of other programs.
 func (s Sysfs) Crypts() ([]Crypt, error) {
 	dirs, err := filepath.Glob(filepath.Join(s.dir(), "class/block/dm-*"))
 	if err != nil {
@@ -64,13 +64,13 @@ func (s Sysfs) Crypts() ([]Crypt, error) {
 	return all, nil
 }
 
-// HolderPath is how Holders names a mapping on the disk of that number.
+// HolderPath returns the path in sysfs of a mapping as a holder of a disk.
 func (s Sysfs) HolderPath(disk uint64, c Crypt) string {
 	return filepath.Join(s.Folder(disk), "holders", c.Kernel)
 }
 
-// DiskOf returns the number of the disk below an encrypted mapping, 0 for one whose disk has gone, and any other
-// device's own number.
+// DiskOf returns the number of the disk under an encrypted mapping, or 0 unless the mapping has exactly one. For any other device
+// it returns the device's own number.
 func (s Sysfs) DiskOf(number uint64) (uint64, error) {
 	switch c, ok, err := s.Crypt(number); {
 	case err != nil:
@@ -84,7 +84,7 @@ func (s Sysfs) DiskOf(number uint64) (uint64, error) {
 	}
 }
 
-// Crypt reads the mapping of a number; false if the device is none.
+// Crypt reads the mapping with a number; false if the device is not a mapping.
 func (s Sysfs) Crypt(number uint64) (Crypt, bool, error) {
 	dir := s.Folder(number)
 	id, err := readLine(filepath.Join(dir, "dm/uuid"))
@@ -110,9 +110,9 @@ func (s Sysfs) Crypt(number uint64) (Crypt, bool, error) {
 	for _, slave := range slaves {
 		below, err := NumberOf(slave)
 		if err != nil {
-			continue // the link of a disk that has gone leads nowhere
+			continue // the disk is gone: its link is dangling
 		}
-		// The name may have passed to another disk, which this mapping does not hold.
+		// The name may belong to another disk now, which is not under this mapping.
 		held, err := s.has(below, filepath.Join("holders", c.Kernel))
 		if err != nil {
 			return Crypt{}, false, err

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// ErrInUse is the error when something else holds the device exclusively: a mount in whatever mount
-// namespace, a device-mapper table, or a mkfs or fsck.
+// ErrInUse is the error if something else has the device open exclusively: a mount in any mount namespace, a device-mapper table,
+// or a mkfs or fsck.
 var ErrInUse = errors.New("the device is in use")
 
 // Reopen opens the same device again through its descriptor, never through a name.
@@ -31,12 +31,12 @@ func Reopen(dev *os.File, mode int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dev.Name()), nil
 }
 
-// Exclusive is a device opened with O_EXCL, which the kernel grants to one holder only. What is
-// read through it comes from the device and not from a cache that an earlier disk left behind. It is open for reading
-// only: when a descriptor for writing is closed, udev reads the whole device anew.
+// Exclusive is a device opened with O_EXCL, which the kernel grants to one holder only. After OpenExclusive, reads through it come
+// from the device and not from the cache of an earlier disk. It is open for reading only, because udev reads the whole device again
+// when a descriptor for writing is closed.
 type Exclusive struct{ *os.File }
 
-// Flush writes everything to the device itself and forgets cached data.
+// Flush writes cached data to the device and drops the cache.
 func (x Exclusive) Flush() error {
 	if err := x.Sync(); err != nil {
 		return fmt.Errorf("write cached data to %s: %w: %w", x.Name(), fault.DeviceUnreadable, err)
@@ -47,20 +47,20 @@ func (x Exclusive) Flush() error {
 	return nil
 }
 
-// Close releases the device. A child that another goroutine has just forked holds a copy
-// of every descriptor until it executes its program, and while one holds the device e2fsck and mount
-// find it in use; the lock keeps out of those moments.
+// Close releases the device. A child that another goroutine has just forked has copies of all descriptors until it executes its
+// program, and while it has one of the device, e2fsck and mount find the device in use. The lock prevents a close within such a
+// fork.
 func (x Exclusive) Close() error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return x.File.Close()
 }
 
-// A device that is not in use is held for moments all the same, see RunAlone.
+// untilUnused repeats an exclusive open, because a free device is in use at times too; see RunAlone.
 var untilUnused = wait.Every(20*time.Millisecond, 10)
 
-// OpenExclusive opens the device exclusively and drops everything cached about it. A holder that
-// stays is ErrInUse, which is fault.DeviceInUse.
+// OpenExclusive opens the device exclusively and drops its cached data. If another holder stays, the error is ErrInUse, which is
+// fault.DeviceInUse.
 func OpenExclusive(ctx context.Context, dev *os.File) (Exclusive, error) {
 	x, err := Hold(ctx, dev)
 	if err != nil {
@@ -73,7 +73,7 @@ func OpenExclusive(ctx context.Context, dev *os.File) (Exclusive, error) {
 	return x, nil
 }
 
-// Hold is OpenExclusive for a caller that reads nothing through it: the cache stays.
+// Hold is OpenExclusive for a caller that does not read through it: the cache stays.
 func Hold(ctx context.Context, dev *os.File) (Exclusive, error) {
 	var f *os.File
 	inUse := func(err error) bool { return errors.Is(err, ErrInUse) }
@@ -84,8 +84,8 @@ func Hold(ctx context.Context, dev *os.File) (Exclusive, error) {
 	return Exclusive{f}, err
 }
 
-// CheckUnused proves that nothing holds the device exclusively, such as a mount in another mount namespace, which no
-// mount table of this process has. It is fault.Busy.
+// CheckUnused proves that nothing has the device open exclusively, such as a mount in another mount namespace, which is in no mount
+// table of this process. Otherwise it returns fault.Busy.
 func CheckUnused(ctx context.Context, dev *os.File, number uint64) error {
 	x, err := Hold(ctx, dev)
 	if errors.Is(err, ErrInUse) {
@@ -98,7 +98,7 @@ func CheckUnused(ctx context.Context, dev *os.File, number uint64) error {
 	return x.Close()
 }
 
-// ReadFull fills buf from offset; anything less is an error.
+// ReadFull fills buf from offset; a short read is an error.
 func ReadFull(r io.ReaderAt, buf []byte, offset int64) error {
 	if n, err := r.ReadAt(buf, offset); n < len(buf) {
 		return fmt.Errorf("%w: the device cannot be read at offset %d (%d bytes; see the kernel log): %w",

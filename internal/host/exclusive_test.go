@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udev reads a device anew when a descriptor that could write is closed, and each stage holds its device for a moment.
+// udev reads a device again when a descriptor for writing is closed, and each stage holds its device for a moment.
 func TestADeviceIsHeldForReadingOnly(t *testing.T) {
 	dev, err := os.Create(filepath.Join(t.TempDir(), "device"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package host reads what the kernel of the machine shows both programs.
+// Package host is the access of both programs to the node: running programs, exclusive opens, the mount table and sysfs.
 package host
 
 import (
@@ -18,14 +18,14 @@ import (
 // MountTable is the mount table of this process.
 const MountTable = "/proc/self/mountinfo"
 
-// maxLine is what mountinfo reads of a line at most.
+// maxLine is the maximum length of a line that mountinfo reads.
 const maxLine = bufio.MaxScanTokenSize - 1
 
-// Mounts reads a mount table, in the order of mounting. Since Linux 5.8 a mount that stays is never missing from it,
-// whatever else is mounted and unmounted meanwhile; older kernels are not supported.
+// Mounts reads a mount table, in the order of mounting. Since Linux 5.8 a mount that stays is never missing from it, whatever else
+// is mounted and unmounted meanwhile; older kernels are not supported.
 //
-// One line that is too long for mountinfo would hide all others. Only the options of a filesystem, the last field, can be
-// that long: those of an overlay name up to 500 folders. They are left out of such a line.
+// A single line that is too long for mountinfo would hide all others. Only the options of a filesystem, the last field, can be that
+// long: those of an overlay name up to 500 folders. Mounts drops them from such a line.
 func Mounts(file string) ([]*mountinfo.Info, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -45,7 +45,7 @@ func Mounts(file string) ([]*mountinfo.Info, error) {
 	return table, nil
 }
 
-// DeviceNumber reads a device number as sysfs writes it, such as "7:3\n".
+// DeviceNumber parses a device number of sysfs, such as "7:3\n".
 func DeviceNumber(text string) (uint64, error) {
 	major, minor, _ := strings.Cut(strings.TrimSpace(text), ":")
 	ma, err := strconv.ParseUint(major, 10, 32)

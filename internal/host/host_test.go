@@ -10,8 +10,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// What is mounted anywhere on the machine must not hide the volumes' mounts: k8s.io/mount-utils reads nothing once
-// something without a source is mounted, and mountinfo nothing once a line has 64 KiB.
+// Other mounts on the node must not hide the volumes' mounts: k8s.io/mount-utils reads no mount if one has no source, and mountinfo
+// none if a line has 64 KiB.
 func TestOddMountsDoNotHideTheOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		line string

@@ -26,14 +26,14 @@ type Command struct {
 	Stdin io.Reader
 }
 
-// Output is what a program that ended by itself left behind.
+// Output is the output of a program that exited by itself.
 type Output struct {
 	// Stdout and Stderr are cut to their last 64 KiB.
 	Stdout, Stderr []byte
 	ExitCode       int
 }
 
-// Tail returns the last few lines of what the program said, on one line, for an error message.
+// Tail returns the last few lines of the output, on one line, for an error message.
 func (o Output) Tail() string {
 	const most = 5
 	var lines []string
@@ -45,31 +45,30 @@ func (o Output) Tail() string {
 	return strings.Join(lines[max(0, len(lines)-most):], "; ")
 }
 
-// Runner runs programs. An exit code other than 0 is not an error: callers know what their
-// program's codes mean. An error says that the program did not run to its own end.
+// Runner runs programs. An exit code other than 0 is not an error: callers know the exit codes of their programs. An error means
+// that the program did not run until it exited by itself.
 type Runner interface {
 	Run(ctx context.Context, cmd Command) (Output, error)
 }
 
-// ChildFile is the path by which a program reaches the first of its Command.Files.
+// ChildFile is the path of the first of its Command.Files in a program.
 const ChildFile = "/proc/self/fd/3"
 
 // Programs runs real programs.
 type Programs struct{}
 
-// Run starts the program and waits for it; when ctx ends the program is killed. The kernel kills it too
-// when this process dies, however it dies, so that nothing works on a device or mounts one behind the
-// back of the next node program.
+// Run starts the program and waits for it; when ctx ends, it kills the program. The kernel kills it too when this process dies in
+// any way, so that it does not work on a device or mount it while the next node program runs.
 func (Programs) Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	var stdout, stderr tail
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
-	// Messages are parsed and shown; they must not depend on the machine's language.
-	// cryptsetup makes the nodes of its mappings itself: udev's answer would be waited for on a semaphore, and that of
-	// the machine's udev never reaches a container with an IPC namespace of its own.
+	// Messages are parsed and shown; they must not depend on the node's language. cryptsetup makes the nodes of its mappings
+	// itself. Otherwise it would wait for udev on a semaphore, and the answer of the node's udev never reaches a container with its
+	// own IPC namespace.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DM_DISABLE_UDEV=1")
-	// The kernel watches the thread that started the program, not the process; without the lock
-	// the runtime may end that thread while the program runs.
+	// The kernel watches the thread that started the program, not the process; without the lock the runtime may end that thread
+	// while the program runs.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -89,7 +88,7 @@ func (Programs) Run(ctx context.Context, c Command) (Output, error) {
 	return out, fmt.Errorf("run %s: %w: %w: %s", c.Name, fault.Unavailable, err, out.Tail())
 }
 
-// tail keeps the last bytes written to it, so that a chatty program cannot fill the memory.
+// tail keeps the last bytes that were written to it, so that a program with much output cannot fill the memory.
 type tail struct{ buf bytes.Buffer }
 
 const tailBytes = 64 << 10
@@ -105,5 +104,5 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Bytes returns what was kept.
+// Bytes returns the kept bytes.
 func (t *tail) Bytes() []byte { return t.buf.Bytes() }

@@ -59,7 +59,7 @@ func TestPrograms(t *testing.T) {
 // runnerHelper makes the test binary a node program that runs this shell script and waits for it.
 const runnerHelper = "MOUNTER_RUNNER_SCRIPT"
 
-// TestRunScriptAsNode is no test of its own: TestNoCommandOutlivesAKilledProgram runs it in a child.
+// TestRunScriptAsNode is a helper: TestNoCommandOutlivesAKilledProgram runs it in a child process.
 func TestRunScriptAsNode(t *testing.T) {
 	if script := os.Getenv(runnerHelper); script != "" {
 		_, err := Programs{}.Run(t.Context(), Command{Name: "sh", Args: []string{"-c", script}})
@@ -67,8 +67,8 @@ func TestRunScriptAsNode(t *testing.T) {
 	}
 }
 
-// TestNoCommandOutlivesAKilledProgram: a mkfs, fsck or mount that went on after its node program was
-// killed could reach a device that the next node program has staged by then.
+// TestNoCommandOutlivesAKilledProgram: a mkfs, fsck or mount that continued after its node program was killed could reach a device
+// that the next node program has staged.
 func TestNoCommandOutlivesAKilledProgram(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -77,7 +77,7 @@ func TestNoCommandOutlivesAKilledProgram(t *testing.T) {
 	defer func() { _ = read.Close() }()
 	node := exec.Command(os.Args[0], "-test.run=^TestRunScriptAsNode$")
 	fifo := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(int(write.Fd()))
-	// The command holds our pipe open, and nobody else does when we let go: its end is our EOF.
+	// Only the command has the pipe open once this process has closed it: the command's end is the EOF here.
 	node.Env = append(os.Environ(), runnerHelper+"=exec 9>"+fifo+"; echo runs >&9; exec sleep 600")
 	if err := node.Start(); err != nil {
 		t.Fatal(err)

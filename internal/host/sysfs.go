@@ -14,18 +14,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Sysfs is where sysfs is mounted; empty means /sys.
+// Sysfs is the mount point of sysfs; empty means /sys.
 type Sysfs string
 
 func (s Sysfs) dir() string { return cmp.Or(string(s), "/sys") }
 
-// Alive reports whether the kernel still has a block device of this number. The mount of a filesystem keeps its number
-// from being given to another disk, so a number that is missing means that the disk was taken away.
+// Alive reports whether the kernel still has a block device with this number. The kernel gives the number to no other disk while a
+// filesystem on it is mounted, so a missing number means that the disk was detached.
 func (s Sysfs) Alive(dev uint64) (bool, error) {
 	if live, err := s.has(dev, ""); err != nil || !live {
 		return live, err
 	}
-	// An encrypted mapping stays when the disk below it has gone.
+	// An encrypted mapping stays when the disk under it is gone.
 	mapping, ok, err := s.Crypt(dev)
 	return !ok || len(mapping.Below) > 0, err
 }
@@ -33,8 +33,8 @@ func (s Sysfs) Alive(dev uint64) (bool, error) {
 // loopMajor is the major number of the kernel's loop devices.
 const loopMajor = 7
 
-// HasFile reports whether a device, if it is a loop device, stands on a file. A loop device without one is no disk, and
-// the next file that gets it is another disk.
+// HasFile reports whether a loop device has a backing file; it is true for any other device. A loop device without one is not a
+// disk, and the next file that it gets is another disk.
 func (s Sysfs) HasFile(dev uint64) (bool, error) {
 	if unix.Major(dev) != loopMajor {
 		return true, nil
@@ -53,12 +53,12 @@ func (s Sysfs) has(dev uint64, file string) (bool, error) {
 	return false, fmt.Errorf("look for block device %d:%d: %w: %w", unix.Major(dev), unix.Minor(dev), fault.Unavailable, err)
 }
 
-// Folder is the folder of a block device in sysfs.
+// Folder returns the folder of a block device in sysfs.
 func (s Sysfs) Folder(number uint64) string {
 	return filepath.Join(s.dir(), "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
 }
 
-// NumberOf reads the number of the block device whose folder in sysfs this is.
+// NumberOf returns the number of the block device with this folder in sysfs.
 func NumberOf(dir string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "dev"))
 	if err != nil {
@@ -67,7 +67,7 @@ func NumberOf(dir string) (uint64, error) {
 	return DeviceNumber(string(text))
 }
 
-// readLine reads a file of sysfs; nothing where it is missing.
+// readLine reads a file of sysfs; "" if it is missing.
 func readLine(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENXIO) {

@@ -14,14 +14,14 @@ import (
 // xfs_fsop_geom_v1 has 112 bytes.
 const xfsGeometry = 0x80705864
 
-// XFS is what a mounted xfs says of itself.
+// XFS is the geometry of a mounted xfs.
 type XFS struct {
 	BlockSize, Blocks int64
-	// Reflink: files may share blocks.
+	// Reflink: files can share blocks.
 	Reflink bool
 }
 
-// ReadXFS asks the xfs that an open file or folder is on.
+// ReadXFS reads the geometry of the xfs that has an open file or folder.
 func ReadXFS(fd uintptr) (XFS, error) {
 	b := make([]byte, 112)
 	if err := Ioctl(fd, xfsGeometry, b); err != nil {
@@ -35,7 +35,7 @@ func ReadXFS(fd uintptr) (XFS, error) {
 	return x, nil
 }
 
-// Ioctl makes a request that reads or fills buf.
+// Ioctl makes a request whose argument is buf.
 func Ioctl(fd, request uintptr, buf []byte) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(&buf[0]))); errno != 0 {
 		return fmt.Errorf("ask the filesystem: %w: %w", fault.Unavailable, errno)

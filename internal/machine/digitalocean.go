@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// digitalOceanBase is the address that every droplet reaches its metadata service at.
+// digitalOceanBase is the base URL of the metadata service of every droplet.
 const digitalOceanBase = Usual
 
 var (
@@ -20,8 +20,8 @@ var (
 	regionSlug = regexp.MustCompile(`^[a-z][a-z0-9]{0,30}$`)
 )
 
-// DigitalOcean asks for the droplet's id and region. The service says nothing about volumes; the number
-// that a droplet can hold is the same for all.
+// DigitalOcean returns the droplet's id and region. The service does not report the attach limit, which is the same for all
+// droplets.
 func DigitalOcean(ctx context.Context, base string) (Info, error) {
 	if base == "" {
 		base = digitalOceanBase
@@ -45,7 +45,7 @@ func DigitalOcean(ctx context.Context, base string) (Info, error) {
 }
 
 // DigitalOceanItself reads the droplet's id from the SMBIOS, below root, as cloud-init does (read_sysinfo in
-// cloudinit/sources/helpers/digitalocean.py). Nothing there has the region.
+// cloudinit/sources/helpers/digitalocean.py). The SMBIOS does not have the region.
 func DigitalOceanItself(root string) (Info, error) {
 	dmi := filepath.Join(root, "sys/devices/virtual/dmi/id")
 	vendor, err := os.ReadFile(filepath.Join(dmi, "sys_vendor"))

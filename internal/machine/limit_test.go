@@ -7,7 +7,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
-// A5, A6: the limit is the number of places, less other disks, less reserved places, and never 0, which would mean that there is no limit.
+// A5, A6: the limit is the number of slots, minus other disks, minus reserved slots, and never 0, which would mean no limit.
 func TestTheLimitIsWhatTheMachineHasPlacesFor(t *testing.T) {
 	for name, tc := range map[string]struct{ max, places, others, reserved, want int64 }{
 		"8 GiB with two local disks":       {0, 8, 2, 0, 6},

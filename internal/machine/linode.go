@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// linodeBase is the address that every Linode reaches its metadata service at.
+	// linodeBase is the base URL of the metadata service of every Linode.
 	linodeBase = Usual
-	// linodeToken is for how many seconds a token is asked for; it is used at once.
+	// linodeToken is the requested lifetime of a token in seconds; the token is used at once.
 	linodeToken = "60"
-	// longestInstance bounds the description of a Linode, which has all its tags.
+	// longestInstance is the maximum length of the description of a Linode, which has all its tags.
 	longestInstance = 64 << 10
 )
 
 var linodeRegion = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
 
-// linodeMaxDisks is how many disks and volumes a Linode with so many MB of memory can have: one for each GiB, at
-// least 8 and at most 64.
+// linodeMaxDisks returns the maximum number of disks and volumes of a Linode with this memory in MB: one for each GiB, at least 8
+// and at most 64.
 func linodeMaxDisks(memory int64) int64 { return min(64, max(8, memory/1024)) }
 
-// Linode asks for the Linode's id, its region and how many disks it can have. A token has to be fetched before.
-// Where the region has no metadata service, the error is final if somebody else answers at its address.
+// Linode returns the Linode's id, its region and its maximum number of disks. It fetches a token first. In a region without
+// metadata service, the error is final if another service answers at its address.
 func Linode(ctx context.Context, base string) (Info, error) {
 	if base == "" {
 		base = linodeBase
@@ -77,8 +77,8 @@ func askLinode(ctx context.Context, base string) (Info, error) {
 	return Info{ID: strconv.FormatInt(told.ID, 10), Zone: told.Region, MaxDisks: linodeMaxDisks(told.Specs.Memory)}, nil
 }
 
-// LinodeItself asks the machine, below root, what it knows of itself where the region has no metadata service:
-// its id and how many disks it can have. Nothing on it tells the region.
+// LinodeItself returns the Linode's id and its maximum number of disks for a region without metadata service. It reads them from
+// the Linode's own files below root, which do not have the region.
 func LinodeItself(root string) (Info, error) {
 	serial, err := os.ReadFile(filepath.Join(root, "sys/devices/virtual/dmi/id/product_serial"))
 	if err != nil {
@@ -96,7 +96,8 @@ func LinodeItself(root string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	// The kernel has kept some of it for itself, so whole GiB are rounded up to: that is never more than there is.
+	// MemTotal lacks the memory that the kernel has reserved, so the size is rounded up to whole GiB, which never exceeds the
+	// actual size.
 	memory := int64(math.Ceil(float64(kilobytes)/(1<<20))) * 1024
 	return Info{ID: id, MaxDisks: linodeMaxDisks(memory)}, nil
 }

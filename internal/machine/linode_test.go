@@ -24,7 +24,7 @@ func TestLinodeSaysWhichLinodeThisIsAndHowManyDisksItCanHave(t *testing.T) {
 	}
 }
 
-// Some regions have no metadata service. That is found out at once where somebody says so.
+// Some regions have no metadata service. The error is returned at once if another service answers that.
 func TestARegionWithoutTheServiceIsFinal(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{})
 	id := account.AddLinode(emulator.Linode{Region: "us-west"})
@@ -54,7 +54,7 @@ func TestWhatIsNoLinodeIsRefused(t *testing.T) {
 }
 
 func TestALinodeKnowsItselfWithoutTheService(t *testing.T) {
-	// What the kernel of a machine with so much memory says of it.
+	// MemTotal in the kernel of a Linode with this memory.
 	const gib8, gib16, gib96, gib1 = "8132044", "16384996", "98954564", "1000212"
 	tests := map[string]struct {
 		serial, meminfo string

@@ -1,6 +1,6 @@
-// Package machine asks the machine it runs on who it is: each cloud answers that at an address which
-// only the machine itself reaches, without credentials. The sources are small on purpose, over
-// net/http and without any SDK, because the node program links them.
+// Package machine asks the cloud's metadata service about the machine that it runs on. Each cloud has such a service at an address
+// that only the machine itself reaches, without credentials. The sources are small on purpose, over net/http and without an SDK,
+// because the node program links them.
 package machine
 
 import (
@@ -18,34 +18,33 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// Info is what a machine is to its cloud.
+// Info describes a machine of a cloud.
 type Info struct {
-	// ID is what the cloud's API calls the machine.
+	// ID is the machine's id in the cloud's API.
 	ID string
 	// Zone is its place, in the scope of that cloud's volumes.
 	Zone string
-	// MaxDisks is how many disks it can have, its own and volumes together; 0 where the cloud does not say.
+	// MaxDisks is the maximum number of its disks, including volumes; 0 if the cloud does not report it.
 	MaxDisks int64
 }
 
-// Source asks one cloud's service at the base URL, "" meaning the usual one. It asks again until it has
-// an answer or ctx ends: right after a boot the service may not be there yet.
+// Source asks one cloud's metadata service at the base URL; "" means Usual. It repeats the request until it has an answer or ctx
+// ends: right after a boot the service may not be reachable yet.
 type Source func(ctx context.Context, base string) (Info, error)
 
-// Usual is the base URL of each cloud's service.
+// Usual is the base URL of each cloud's metadata service.
 const Usual = "http://169.254.169.254"
 
 const (
-	// answerTimeout bounds one question. The service is one hop away; where it is not, as outside of the
-	// cloud, nobody answers at all.
+	// answerTimeout is the timeout of one request. The service is one hop away; outside of the cloud nothing answers.
 	answerTimeout = 2 * time.Second
-	// pause is between two questions.
+	// pause is the time between two requests.
 	pause = time.Second
-	// longestAnswer bounds what is read of an answer.
+	// longestAnswer is the maximum length of an answer.
 	longestAnswer = 1 << 10
 )
 
-// CheckBase refuses a base URL that cannot be asked.
+// CheckBase refuses an invalid base URL.
 func CheckBase(base string) error {
 	u, err := url.Parse(base)
 	switch {
@@ -59,10 +58,10 @@ func CheckBase(base string) error {
 	return nil
 }
 
-// errFinal marks an answer that will be the same at the next question.
+// errFinal marks an error that a repeat cannot change.
 var errFinal = errors.New("no other answer can be expected")
 
-// untilAnswered asks until there is an answer, or a final failure, or ctx ends.
+// untilAnswered repeats a request until there is an answer or a final error, or ctx ends.
 func untilAnswered[T any](ctx context.Context, ask func(ctx context.Context) (T, error)) (T, error) {
 	var answer T
 	again := func(err error) bool { return !errors.Is(err, errFinal) }
@@ -76,31 +75,30 @@ func untilAnswered[T any](ctx context.Context, ask func(ctx context.Context) (T,
 	return answer, err
 }
 
-// client goes to the link-local address itself: a proxy would answer for another machine, and a
-// redirect would lead away from this one.
+// client connects to the link-local address directly: a proxy would answer for another machine, and a redirect would lead to one.
 var client = &http.Client{
 	Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// question is one request to a service.
+// question is a request to a metadata service.
 type question struct {
 	method, address string
 	header          map[string]string
-	// longest bounds what is read of the answer; 0: longestAnswer.
+	// longest is the maximum length of the answer; 0 means longestAnswer.
 	longest int64
 }
 
-// errAbsent is a service that does not know what it was asked for.
+// errAbsent is the error for a path that the service does not have.
 var errAbsent = errors.New("there is no such thing here")
 
-// text gets one value.
+// text returns one value of the service.
 func text(ctx context.Context, address string) (string, error) {
 	body, err := put(ctx, question{method: http.MethodGet, address: address})
 	return strings.TrimSpace(string(body)), err
 }
 
-// put puts a question.
+// put sends a request and returns the body of the answer.
 func put(ctx context.Context, q question) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -134,17 +132,18 @@ func put(ctx context.Context, q question) ([]byte, error) {
 	return body, nil
 }
 
-// Limit is how many volumes a machine can have.
+// Limit is the attach limit of a machine.
 type Limit struct {
-	// Max is the number that a flag gives; 0: the other fields count.
+	// Max is the value of a flag; 0: the other fields determine the limit.
 	Max int64
-	// MaxDisks is how many disks the machine can have. Reserved of them are left to others, and Foreign counts its disks that are not volumes.
+	// MaxDisks is the maximum number of disks of the machine. Reserved of them are for other uses, and Foreign counts its disks
+	// that are not volumes.
 	MaxDisks, Reserved int64
 	Foreign            func() (int64, error)
 }
 
-// Volumes returns how many volumes the machine can have now, in addition to its other disks. It is never 0, which would mean that there is no
-// limit (failure A6): without a free place the cloud refuses the first attach, and the pod is scheduled elsewhere.
+// Volumes returns how many volumes the machine can have now, in addition to its other disks. It never returns 0, which would mean
+// no limit (failure A6): without a free slot the cloud refuses the first attach, and the pod is scheduled to another node.
 func (l Limit) Volumes() (int64, error) {
 	if l.Max != 0 {
 		return l.Max, nil

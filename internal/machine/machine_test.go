@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
-// service answers these paths with these texts, and others with 404 as the real one does.
+// service returns the URL of a service that answers these paths with these texts, and others with 404 as the real one does.
 func service(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

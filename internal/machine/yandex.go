@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// yandexBase is the address that every machine of Yandex Cloud reaches its metadata service at.
+	// yandexBase is the base URL of the metadata service of every instance.
 	yandexBase = Usual
-	// longestYandexToken bounds the answer with a token of the machine's account.
+	// longestYandexToken is the maximum length of an answer with a token of the service account.
 	longestYandexToken = 16 << 10
 )
 
@@ -29,13 +29,13 @@ var (
 	yandexZone = regexp.MustCompile(`^[a-z][a-z0-9-]{1,49}$`)
 )
 
-// Yandex asks for the machine's id and zone. The service does not tell how many disks the machine can have; that
-// is read from the machine itself.
+// Yandex returns the instance's id, zone and maximum number of disks. The service does not report that number; it is read from the
+// instance's own files.
 func Yandex(ctx context.Context, base string) (Info, error) {
 	return YandexBelow(ctx, base, "/")
 }
 
-// YandexBelow is Yandex with the machine's own files below root.
+// YandexBelow is Yandex with the instance's own files below root.
 func YandexBelow(ctx context.Context, base, root string) (Info, error) {
 	m, err := YandexIdentity(ctx, base)
 	if err != nil {
@@ -47,7 +47,7 @@ func YandexBelow(ctx context.Context, base, root string) (Info, error) {
 	return m, nil
 }
 
-// YandexIdentity is Yandex without the places for disks, for a program that may not see the machine's own files.
+// YandexIdentity is Yandex without MaxDisks, for a program that may not read the instance's own files.
 func YandexIdentity(ctx context.Context, base string) (Info, error) {
 	return untilAnswered(ctx, func(ctx context.Context) (Info, error) {
 		id, err := yandexText(ctx, base, "instance/id")
@@ -67,7 +67,7 @@ func YandexIdentity(ctx context.Context, base string) (Info, error) {
 	})
 }
 
-// YandexFolder asks for the folder that the machine is in.
+// YandexFolder returns the id of the folder of the instance.
 func YandexFolder(ctx context.Context, base string) (string, error) {
 	return untilAnswered(ctx, func(ctx context.Context) (string, error) {
 		id, err := yandexText(ctx, base, "instance/vendor/folder-id")
@@ -78,8 +78,8 @@ func YandexFolder(ctx context.Context, base string) (string, error) {
 	})
 }
 
-// YandexToken asks once for a token of the machine's service account, and when it ends. fault.Denied where the
-// machine has no such account.
+// YandexToken makes one request for a token of the instance's service account, and returns it with its expiry. fault.Denied if the
+// instance has no service account.
 func YandexToken(ctx context.Context, base string) (token string, expires time.Time, err error) {
 	body, err := put(ctx, yandexQuestion(base, "instance/service-accounts/default/token", longestYandexToken))
 	switch {
@@ -113,20 +113,20 @@ func yandexQuestion(base, name string, longest int64) question {
 	}
 }
 
-// What the cloud documents for the hardware generations 1.1, and 1.2 and 2
-// (https://yandex.cloud/en/docs/compute/concepts/limits and .../hardware-generations). Generation 2 alone boots by UEFI,
-// which the machine sees. It cannot distinguish 1.1 and 1.2, so 1.2 counts as 1.1 without --max-volumes.
+// The documented limits of the hardware generations 1.1, and 1.2 and 2 (https://yandex.cloud/en/docs/compute/concepts/limits and
+// .../hardware-generations). Only generation 2 boots by UEFI, which the instance can detect. It cannot distinguish 1.1 and 1.2, so
+// 1.2 counts as 1.1 without --max-volumes.
 const (
-	// A machine of generation 1.1 has fewDisks up to a number of CPUs that its platform sets, above it manyDisks.
+	// An instance of generation 1.1 can have fewDisks up to a number of CPUs that depends on its platform, and manyDisks above it.
 	fewDisks, manyDisks = 8, 16
-	// maxDevices is how many disks and network interfaces a machine of generation 1.1 can have and still boot.
+	// maxDevices is the maximum number of disks and network interfaces with which an instance of generation 1.1 still boots.
 	maxDevices = 14
-	// A machine of the later generations has laterDisks, with laterCPUs and more manyLaterDisks.
+	// An instance of the later generations can have laterDisks, and manyLaterDisks if it has laterCPUs or more.
 	laterDisks, manyLaterDisks, laterCPUs = 62, 80, 6
 )
 
-// fewCPUs is up to how many CPUs a machine has fewDisks. The metadata service does not tell the platform, but the
-// hypervisor is QEMU and gives its CPUs QEMU's names.
+// fewCPUs returns the maximum number of CPUs of an instance with fewDisks. The metadata service does not report the platform, but
+// the hypervisor is QEMU, and the CPUs have QEMU's model names.
 func fewCPUs(model string) int64 {
 	switch {
 	case strings.Contains(model, "(Icelake"): // standard-v3, highfreq-v3
@@ -137,7 +137,7 @@ func fewCPUs(model string) int64 {
 	return 18 // standard-v1, and the lowest
 }
 
-// yandexMaxDisks is how many disks a machine of generation 1.1 can have, the one that it boots from among them.
+// yandexMaxDisks returns the maximum number of disks of an instance of generation 1.1, including its boot disk.
 func yandexMaxDisks(model string, cpus, interfaces, filesystems int64) int64 {
 	disks := int64(fewDisks)
 	if cpus > fewCPUs(model) {
@@ -154,13 +154,13 @@ func laterMaxDisks(cpus, filesystems int64) int64 {
 	return manyLaterDisks - filesystems
 }
 
-// The kinds of virtio devices, as the kernel numbers them.
+// The kernel's numbers of virtio device types.
 const (
 	virtioNet = 0x0001
 	virtioFS  = 0x001a
 )
 
-// yandexMaxDisksBelow is the number of places of the machine below root.
+// yandexMaxDisksBelow returns the maximum number of disks of the instance whose own files are below root.
 func yandexMaxDisksBelow(root string) (int64, error) {
 	present, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/present"))
 	if err != nil {
@@ -178,13 +178,13 @@ func yandexMaxDisksBelow(root string) (int64, error) {
 	for _, device := range devices {
 		text, err := os.ReadFile(device)
 		if err != nil {
-			continue // it has gone
+			continue // the device is gone
 		}
 		if kind, err := strconv.ParseInt(strings.TrimSpace(string(text)), 0, 64); err == nil {
 			kinds[kind]++
 		}
 	}
-	// A kernel that names no CPU, as on ARM, leaves the lowest bound.
+	// Without a CPU model, as on ARM, the lowest limit applies.
 	about, _ := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
 	_, model, _ := strings.Cut(string(about), "\nmodel name")
 	model, _, _ = strings.Cut(model, "\n")

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// yandexService answers below computeMetadata/v1/ to those who ask in the right form.
+// yandexService answers paths below computeMetadata/v1/ if the request has the right header.
 func yandexService(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,7 @@ func yandexService(t *testing.T, answers map[string]string) string {
 	return server.URL
 }
 
-// machineWith writes what the kernel tells of such a machine. Where it is not given, the CPUs have no model.
+// machineWith writes the files in which the kernel describes such an instance. With an empty model the CPUs have none.
 func machineWith(t *testing.T, model, cpus string, virtio ...int) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -60,16 +60,16 @@ const (
 	fs   = virtioFS
 )
 
-// The models that QEMU names the CPUs of the cloud's platforms by.
+// QEMU's names of the CPU models of the cloud's platforms.
 const (
 	broadwell   = "Intel Core Processor (Broadwell, IBRS)"
 	cascadeLake = "Intel Xeon Processor (Cascadelake)"
 	iceLake     = "Intel Xeon Processor (Icelake)"
 )
 
-// A5: a machine takes no more disks than the cloud documents for the oldest generation of its hardware, since it
-// cannot see its own, and for the platform where its CPUs tell; what it boots from is one of them, and so are file storages. Its interfaces count where
-// disks and interfaces together come to 14. Disks that are attached change nothing.
+// A5: the limit is the documented one of the oldest hardware generation, because an instance cannot detect its generation, and of
+// the platform if the CPUs show it. The boot disk counts, and file storages do too. Network interfaces count where disks and
+// interfaces together are limited to 14. Attached disks change nothing.
 func TestPlacesOfYandexMachines(t *testing.T) {
 	tests := map[string]struct {
 		model  string
@@ -117,8 +117,8 @@ func TestPlacesOfYandexMachines(t *testing.T) {
 	}
 }
 
-// A5: a machine that booted by UEFI is of generation 2, which takes more. One that did not may be of generation 1.2, which takes as many, or of
-// 1.1, which is what is sure.
+// A5: an instance that booted by UEFI is of generation 2, which has a higher limit. Any other may be of generation 1.2, which has
+// the same, or of 1.1, whose limit is safe.
 func TestPlacesOfYandexMachinesOfLaterGenerations(t *testing.T) {
 	base := yandexService(t, map[string]string{
 		"/computeMetadata/v1/instance/id":   "fhmq1d2l3k4j5h6g7f8d",

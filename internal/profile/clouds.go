@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 )
 
-// clouds are all clouds, by what --cloud takes.
+// clouds has all clouds by the value of --cloud.
 var clouds = map[string]Cloud{
 	"digitalocean": DigitalOcean,
 	"linode":       Linode,
@@ -13,14 +13,14 @@ var clouds = map[string]Cloud{
 	"yandex":       Yandex,
 }
 
-// Local is the cloud that is a folder of the node.
+// Local is the cloud of the pools on a node.
 var Local = Cloud{Scope: ScopeNode, SnapshotZones: true}
 
 // DigitalOcean names the link of a volume after the volume.
 var DigitalOcean = Cloud{
 	Scope: ScopeRegion, SnapshotZones: true, LinkPrefix: "scsi-0DO_Volume_", Slots: 15,
-	// The second is its name before release 0.3. It is still in clusters of that age: the name of a volume's driver can
-	// never be changed.
+	// The second is the driver's name before release 0.3. Old clusters still use it, because the driver name of a volume can never
+	// change.
 	Vendors: []Vendor{digitalOceanVendor("dobs.csi.digitalocean.com"), digitalOceanVendor("com.digitalocean.csi.dobs")},
 }
 
@@ -30,21 +30,21 @@ func digitalOceanVendor(driver string) Vendor {
 		Driver:       driver,
 		TopologyKeys: []string{"region=region"},
 		NeverFormat:  []string{"dobs.csi.digitalocean.com/noformat", "com.digitalocean.csi.dobs/noformat"},
-		// The provisioner reads this one itself, in any case, and hands it on, unlike the one with its prefix.
+		// The provisioner reads this parameter itself, in upper or lower case, and passes it on, unlike the one with its prefix.
 		Parameters: map[string]string{"fstype": filesystem, "fsType": filesystem},
 	}
 }
 
 const linodeDriver = "linodebs.csi.linode.com"
 
-// The parameters, and attributes of a volume, that ask the vendor's driver for LUKS and say how.
+// The parameters of the vendor's driver for LUKS, which are also attributes of its volumes.
 const (
 	LinodeLUKS        = linodeDriver + "/luks-encrypted"
 	LinodeLUKSCipher  = linodeDriver + "/luks-cipher"
 	LinodeLUKSKeySize = linodeDriver + "/luks-key-size"
 )
 
-// Linode names the link of a volume after its label. How many volumes a Linode can have depends on its memory.
+// Linode names the link of a volume after its label. The attach limit of a Linode depends on its memory.
 var Linode = Cloud{
 	Scope: ScopeRegion, LinkPrefix: "scsi-0Linode_Volume_",
 	Vendors: []Vendor{{
@@ -60,8 +60,7 @@ var Linode = Cloud{
 	}},
 }
 
-// Yandex names the link of a disk after the device name of its attachment. How many disks an instance can have depends on
-// its hardware.
+// Yandex names the link of a disk after the device name of its attachment. The attach limit of an instance depends on its hardware.
 var Yandex = Cloud{
 	Scope: ScopeZone, LinkPrefix: "virtio-",
 	Vendors: []Vendor{{
@@ -72,7 +71,7 @@ var Yandex = Cloud{
 	}},
 }
 
-// YandexVendorDevice is the device name under which the vendor's driver attaches the disk with an id.
+// YandexVendorDevice returns the device name with which the vendor's driver attaches the disk.
 func YandexVendorDevice(disk string) string {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(disk))

@@ -1,5 +1,5 @@
-// Package profile has the facts of each cloud that both programs need, and that a backend shares with the node program.
-// It is data and imports nothing, so that the node program links no SDK with it.
+// Package profile has the facts about each cloud that the controller and the node program share. It is data and imports only the
+// standard library, so that the node program links no SDK.
 package profile
 
 import (
@@ -7,46 +7,46 @@ import (
 	"slices"
 )
 
-// What the volumes of a cloud are bound to, in the words of the flag --topology-key.
+// The kinds of places that volumes are bound to, as in --topology-key KEY=SCOPE.
 const (
 	ScopeRegion = "region"
 	ScopeZone   = "zone"
 	ScopeNode   = "node"
 )
 
-// Cloud is what a cloud is.
+// Cloud describes a cloud.
 type Cloud struct {
-	// Scope is what its volumes are bound to.
+	// Scope is the kind of place that its volumes are bound to.
 	Scope string
 	// SnapshotZones: a snapshot can be restored only in the zone that it names.
 	SnapshotZones bool
-	// LinkPrefix begins the link in /dev/disk/by-id that udev makes for each attached volume; empty: volumes are not
+	// LinkPrefix is the prefix of the link in /dev/disk/by-id that udev makes for each attached volume; empty: volumes are not
 	// attached.
 	LinkPrefix string
-	// Slots is how many volumes a machine can have; 0: that depends on the machine.
+	// Slots is the attach limit of every instance; 0: it depends on the instance.
 	Slots int
-	// Vendors are the other CSI drivers of this cloud in whose place ours can work.
+	// Vendors are the other CSI drivers of this cloud that this driver can replace.
 	Vendors []Vendor
 }
 
-// Vendor is the names of another CSI driver.
+// Vendor is another CSI driver.
 type Vendor struct {
 	// Driver is its CSI driver name.
 	Driver string
 	// TopologyKeys are the labels of its nodes and volumes, in the form of --topology-key.
 	TopologyKeys []string
-	// NeverFormat are attributes of a volume whose presence, with whatever value, forbids to make a filesystem on it.
+	// NeverFormat are attributes of a volume that forbid to make a filesystem on it, whatever their values.
 	NeverFormat []string
-	// Parameters are those of its StorageClasses, each with the name of ours that means the same: TagWords where ours
-	// takes another form, and nothing where it has no effect of its own.
+	// Parameters maps the parameters of its StorageClasses to those of this driver with the same meaning: to TagWords if the form
+	// differs, and to "" if the parameter has no effect of its own.
 	Parameters map[string]string
 }
 
-// TagWords is what Parameters has for tags that are words, separated by commas, and not pairs of key and value.
+// TagWords is the value in Parameters for tags that are comma-separated words instead of key-value pairs.
 const TagWords = "tag words"
 
-// FixedLUKSCipher and FixedLUKSKeySize are what Parameters has for a choice that this driver does not have: only LUKSCipher
-// and LUKSKeySize are accepted.
+// FixedLUKSCipher and FixedLUKSKeySize are the values in Parameters for choices that this driver does not offer: it accepts only
+// LUKSCipher and LUKSKeySize.
 const (
 	FixedLUKSCipher  = "LUKS cipher"
 	FixedLUKSKeySize = "LUKS key size"
@@ -55,11 +55,11 @@ const (
 	LUKSKeySize = "512" // bits
 )
 
-// Of returns the cloud that --cloud names, and false if there is none.
+// Of returns the cloud with this name of --cloud; false if there is none.
 func Of(name string) (Cloud, bool) {
 	c, known := clouds[name]
 	return c, known
 }
 
-// Names are the clouds, in order.
+// Names returns the names of the clouds, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(clouds)) }

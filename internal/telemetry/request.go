@@ -1,4 +1,4 @@
-// Package telemetry has what log lines and metrics of both programs share: the id of an RPC, and the age of what is under way.
+// Package telemetry has what the log lines and metrics of both programs share: the ids of RPCs, and the ages of running operations.
 package telemetry
 
 import (
@@ -9,8 +9,8 @@ import (
 
 type key struct{}
 
-// WithRequest returns a context of the RPC with an id, which goes to everything that is done for it: a change that continues without its
-// caller keeps the id of the caller that sent it. The empty id is that of no RPC.
+// WithRequest returns a context with the id of an RPC. All work for the RPC has the id: a change that continues without its caller
+// keeps the caller's. The empty id means no RPC.
 func WithRequest(ctx context.Context, id string) context.Context {
 	if id == "" {
 		return ctx
@@ -18,13 +18,13 @@ func WithRequest(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, key{}, id)
 }
 
-// RequestOf returns the id of the RPC that a context belongs to, or nothing.
+// RequestOf returns the id of the RPC of a context, or "".
 func RequestOf(ctx context.Context) string {
 	id, _ := ctx.Value(key{}).(string)
 	return id
 }
 
-// RequestField is the id as each log line has it. What belongs to no RPC, such as a sweep, has no field.
+// RequestField returns the id as a field of log lines. Work without an RPC, such as a sweep, has no field.
 func RequestField(ctx context.Context) zap.Field {
 	if id := RequestOf(ctx); id != "" {
 		return zap.String("request", id)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Running is the operations under way. The zero value is empty, and nil counts nothing.
+// Running has the operations under way. The zero value is empty, and Begin of nil does nothing.
 type Running struct {
 	mu    sync.Mutex
 	last  uint64
@@ -32,7 +32,7 @@ func (s *Running) Begin() (end func()) {
 	}
 }
 
-// Oldest returns how long the oldest operation has been under way; 0 when there is none.
+// Oldest returns the age of the oldest operation; 0 if there is none.
 func (s *Running) Oldest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

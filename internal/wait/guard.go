@@ -12,9 +12,9 @@ import (
 // ErrNoAnswer is the error of a call that has not returned in time and may never return.
 var ErrNoAnswer = errors.New("no answer")
 
-// Guard runs calls that the kernel may never return from: open(2) of a disk, or a read of a filesystem, waits
-// uninterruptibly for I/O that hangs. The calls of one key run one after the other, so a disk that hangs costs one
-// thread, however often it is asked for, and its callers get ErrNoAnswer.
+// Guard runs calls from which the kernel may never return: open(2) of a disk, or a read of a filesystem, waits uninterruptibly for
+// I/O that hangs. The calls of one key run one after the other, so a disk that hangs blocks one thread, however many calls it gets,
+// and its callers get ErrNoAnswer.
 type Guard struct {
 	mu   sync.Mutex
 	keys map[string]*turn
@@ -22,19 +22,19 @@ type Guard struct {
 
 type turn struct {
 	busy  chan struct{} // holds one element while a call runs
-	began time.Time     // when that call began; guarded by Guard.mu
+	began time.Time     // when that call began, or the last one ended; guarded by Guard.mu
 	users int           // calls that run or wait; guarded by Guard.mu
 }
 
-// Run runs do and waits for it until ctx ends or the bound has passed.
+// Run runs do and waits for it until ctx ends or the time bound has passed.
 func (g *Guard) Run(ctx context.Context, key string, bound time.Duration, do func(ctx context.Context) error) error {
 	_, err := g.Open(ctx, key, bound, func(ctx context.Context) (*os.File, error) { return nil, do(ctx) })
 	return err
 }
 
-// Open is Run for a call that opens a file. A call that takes longer than its bound has lost its caller: it must change
-// nothing after ctx has ended, and the file that it returns is closed. While a call runs for longer than the bound, those
-// after it are refused at once.
+// Open is Run for a call that opens a file. A call that takes longer than its bound has no caller any more: it must change nothing
+// after ctx has ended, and the file that it returns is closed. While a call runs for longer than the bound, later calls fail at
+// once.
 func (g *Guard) Open(ctx context.Context, key string, bound time.Duration, do func(ctx context.Context) (*os.File, error)) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -67,7 +67,7 @@ func (g *Guard) Open(ctx context.Context, key string, bound time.Duration, do fu
 	}
 }
 
-// acquire waits for the turn of a key.
+// acquire waits until the key is free.
 func (g *Guard) acquire(ctx context.Context, key string, bound time.Duration) (*turn, error) {
 	g.mu.Lock()
 	if g.keys == nil {
@@ -105,7 +105,7 @@ func (g *Guard) release(key string, t *turn) {
 	g.leave(key, t)
 }
 
-// leave forgets a key that nobody uses. Under mu.
+// leave removes a key without users. The caller holds mu.
 func (g *Guard) leave(key string, t *turn) {
 	if t.users--; t.users == 0 {
 		delete(g.keys, key)

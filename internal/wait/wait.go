@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sleep returns nil after d, or the error of ctx when that ends first.
+// Sleep returns nil after d, or the error of ctx if that ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -19,18 +19,18 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Backoff is a row of growing pauses.
+// Backoff is a series of growing pauses.
 type Backoff struct {
-	// Tries is the largest number of calls, the first included; 0: no limit.
+	// Tries is the maximum number of calls, including the first; 0: no limit.
 	Tries int
-	// First is the pause after the first call. Each later one is half as long again, up to Max; a Max below First is First.
+	// First is the pause after the first call. Each later pause is 1.5 times as long, up to Max; a Max below First counts as First.
 	First, Max time.Duration
-	// Rand returns a number in [0, 1), which takes up to a third of a pause away: two programs that have met do not meet
-	// again. Nil: the pauses are exact.
+	// Rand returns a number in [0, 1) by which a pause is shortened, up to a third, so that two programs that have collided do not
+	// collide again. Nil: the pauses are exact.
 	Rand func() float64
 }
 
-// Every is a row of n-1 equal pauses between n calls; 0: no limit.
+// Every returns a Backoff of n calls with n-1 equal pauses; 0: no limit.
 func Every(pause time.Duration, n int) Backoff { return Backoff{Tries: n, First: pause} }
 
 // Pause returns the pause after call n, counted from 1.
@@ -45,8 +45,8 @@ func (b Backoff) Pause(n int) time.Duration {
 	return d
 }
 
-// Retry calls do until it returns an error that again does not report, or nil, and returns its last error. It does not
-// begin a pause that ctx would end: the caller gets the cause and not a spent deadline.
+// Retry calls do until it returns nil or an error for which again is false, and returns its last error. It does not begin a pause
+// that the deadline of ctx would end, so the caller gets the cause before its deadline.
 func (b Backoff) Retry(ctx context.Context, again func(error) bool, do func() error) error {
 	for n := 1; ; n++ {
 		err := do()
