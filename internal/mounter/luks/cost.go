@@ -28,8 +28,8 @@ const (
 
 	workOfIteration = maxWork / maxIterations
 
-	// A header within ownMemory and ownWork uses the slot of the driver's own headers, whoever made it: any mark of its maker
-	// can be forged.
+	// A header within ownMemory and ownWork uses the slot of the driver's own headers, even if the driver did not make it, because a
+	// mark of the maker can be forged.
 	ownMemory = 64 << 10
 	ownWork   = 16 << 20
 )
