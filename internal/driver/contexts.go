@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// The keys of the volume and publish contexts; each stands behind "<driver name>/".
+// The keys of the volume and publish contexts, without their prefix "<driver name>/".
 const (
 	keyDeviceName    = "device-name"
 	keySerial        = "serial"
@@ -20,12 +20,12 @@ const (
 	keyLUKS          = "luks"
 )
 
-// SecretLUKS is the key of the passphrase in the secrets of a request, which vendors name so too.
+// SecretLUKS is the key of the passphrase in the secrets of a request. Vendors use the same key.
 const SecretLUKS = "luksKey"
 
-// What a volume held when it was created.
+// The contents of a volume at its creation.
 const (
-	// ContentUnknown is the content of a volume that somebody else created.
+	// ContentUnknown is the content of a volume that this driver did not create.
 	ContentUnknown = ""
 	// ContentBlank is the content of a volume that this driver created without a source.
 	ContentBlank = "blank"
@@ -33,37 +33,36 @@ const (
 	ContentCopy = "copy"
 )
 
-// VolumeContext is what the controller tells every node about a volume, for the volume's whole life.
+// VolumeContext is the information about a volume that every node gets from the controller. It never changes.
 type VolumeContext struct {
-	// DeviceName is the base name of the device's link, or of the pool's file; empty: not known.
+	// DeviceName is the base name of the device's link, or of the pool's file; empty: unknown.
 	DeviceName string
-	// Serial is what the disk itself says when asked; empty: not known.
+	// Serial is the serial number that the disk reports; empty: unknown.
 	Serial string
-	// Size is the size promised at creation, a lower bound; 0: not known.
+	// Size is the size at creation, a lower bound; 0: unknown.
 	Size int64
 	// Content is ContentBlank, ContentCopy or ContentUnknown.
 	Content string
 	// MkfsOptions are the class's extra arguments of mkfs.
 	MkfsOptions []string
-	// FormatNonZero: the class allows a filesystem to be made on a disk that does not read as zeros.
+	// FormatNonZero: the class allows to make a filesystem on a disk that does not read as zeros.
 	FormatNonZero bool
 	// LUKS: the node encrypts the volume.
 	LUKS bool
-	// NeverFormat is the attribute of a vendor's that forbids to make a filesystem on the volume; empty:
-	// there is none.
+	// NeverFormat is the vendor's attribute that forbids to make a filesystem on the volume; empty: there is none.
 	NeverFormat string
-	// Refused says why a node must not use the volume, which a vendor's driver made in a way that this one
-	// does not know; empty: it may.
+	// Refused is why a node must not use the volume, which a vendor's driver has created in a form that this driver does not
+	// support; empty: it may.
 	Refused string
 }
 
-// PublishContext is what one attach tells the node about the device. Empty fields are not known.
+// PublishContext is the information about the device that a node gets from an attach. Empty fields are unknown.
 type PublishContext struct {
 	DeviceName, Serial string
 	Size               int64
 }
 
-// With returns the volume context with what an attach told later, which is fresher, put over it.
+// With returns the volume context with the known fields of a publish context, which are newer, instead of its own.
 func (v VolumeContext) With(p PublishContext) VolumeContext {
 	if p.DeviceName != "" {
 		v.DeviceName = p.DeviceName
@@ -77,8 +76,8 @@ func (v VolumeContext) With(p PublishContext) VolumeContext {
 	return v
 }
 
-// EncodeVolumeContext writes a volume context in CSI's form. Fields that are not known are left out;
-// NeverFormat and Refused come from what a vendor wrote and are never ours to write.
+// EncodeVolumeContext returns a volume context in CSI's form. It omits unknown fields. It also omits NeverFormat and Refused, which
+// come from a vendor's attributes.
 func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 	m := n.encodeDevice(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
 	if v.Content != ContentUnknown {
@@ -92,15 +91,14 @@ func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 	}
 	if v.LUKS {
 		m[n.key(keyLUKS)] = "true"
-		// The vendor's node program, which may still run on some nodes, must not take it for a volume without.
+		// The vendor's node program, which may still run on some nodes, must not treat the volume as unencrypted.
 		maps.Copy(m, n.Vendor.LUKSAttributes())
 	}
 	return m
 }
 
-// DecodeVolumeContext reads a volume context. Keys it does not know are ignored, because kubelet and
-// the authors of hand-written volumes add their own; a bad value under one of our keys is
-// fault.InvalidArgument. No value is ever repeated in an error.
+// DecodeVolumeContext parses a volume context. It ignores unknown keys, because the kubelet and the authors of static
+// PersistentVolumes add their own; a bad value of a known key is fault.InvalidArgument. No error contains a value.
 func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	const field = "volume_context"
 	device, err := n.decodeDevice(field, m)
@@ -131,9 +129,8 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 	return v, nil
 }
 
-// EncodePublishContext writes a publish context in CSI's form. Under a vendor's name it can be read by
-// the vendor's node program too, which still runs on some nodes while a cluster moves from one driver to
-// the other.
+// EncodePublishContext returns a publish context in CSI's form. With the name of a vendor's driver, the vendor's node program can
+// read it too, which still runs on some nodes while a cluster migrates.
 func (n Names) EncodePublishContext(p PublishContext) map[string]string {
 	m := n.encodeDevice(p)
 	maps.Copy(m, n.Vendor.Tell(p.DeviceName))
@@ -154,9 +151,8 @@ func (n Names) encodeDevice(p PublishContext) map[string]string {
 	return m
 }
 
-// DecodePublishContext reads the publish context of a volume, under the rules of DecodeVolumeContext.
-// Under a vendor's name it may be one that the vendor's controller wrote: an attachment keeps its
-// context for as long as it lasts.
+// DecodePublishContext parses the publish context of a volume, under the rules of DecodeVolumeContext. With the name of a vendor's
+// driver, the context may be from the vendor's controller, because an attachment keeps its context as long as it exists.
 func (n Names) DecodePublishContext(volume string, m map[string]string) (PublishContext, error) {
 	const field = "publish_context"
 	p, err := n.decodeDevice(field, m)
@@ -197,8 +193,8 @@ func (n Names) badKey(field, key, format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %s: %w", field, n.key(key), fmt.Sprintf(format, args...), fault.InvalidArgument)
 }
 
-// plainName says whether a device name or serial can be one: it is joined to a folder and compared
-// with what the kernel prints, so it has no separator, is no relative step and is printable.
+// plainName reports whether a string can be a device name or a serial number. It is joined to a folder and compared with what the
+// kernel prints, so it has no separator, is not "." or "..", and is printable.
 func plainName(s string) bool {
 	if len(s) > stringLimit || s == "." || s == ".." {
 		return false
@@ -206,7 +202,7 @@ func plainName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r <= ' ' || r > '~' })
 }
 
-// parseSize accepts digits only: no sign, no unit, no leading zero, nothing above the largest int64.
+// parseSize accepts digits only: no sign, no unit, no leading zero, at most the maximum int64.
 func parseSize(s string) (int64, bool) {
 	size, err := strconv.ParseInt(s, 10, 64)
 	return size, err == nil && size > 0 && strconv.FormatInt(size, 10) == s

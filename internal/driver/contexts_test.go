@@ -45,7 +45,7 @@ func TestVolumeContext(t *testing.T) {
 	}
 }
 
-// The error must name the key and must not repeat the value: it may be a secret in the wrong place.
+// The error must name the key and must not contain the value, which may be a misplaced secret.
 func TestVolumeContextRefuses(t *testing.T) {
 	tests := map[string]struct{ key, value string }{
 		"a device name that climbs":            {"device-name", "../../dev/sda"},
@@ -104,7 +104,7 @@ func TestPublishContextIsFresher(t *testing.T) {
 	}
 }
 
-// While a cluster moves from a vendor's driver to this one, each side reads what the other wrote.
+// While a cluster migrates from a vendor's driver to this one, each driver reads the contexts of the other.
 func TestContextsOfAVendor(t *testing.T) {
 	const vendor, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/volume-name"
 	n, err := driver.NewNames("digitalocean", profile.ScopeRegion, vendor, nil)
@@ -162,7 +162,7 @@ func TestContextsOfAVendor(t *testing.T) {
 func TestParseMkfsOptions(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		want []string // nil and not empty text: refused
+		want []string // nil as opposed to empty: refused
 	}{
 		"words are split at spaces":            {" -E  lazy_itable_init=0,nodiscard -i 8192 ", []string{"-E", "lazy_itable_init=0,nodiscard", "-i", "8192"}},
 		"quotes are refused":                   {`-L "my disk"`, nil},
@@ -232,7 +232,7 @@ func FuzzParseMkfsOptions(f *testing.F) {
 	})
 }
 
-// What Linode's driver wrote: a path of a device, and attributes that ask for more than is served here.
+// Contexts of Linode's driver have the path of a device, and attributes for features that this driver does not support.
 func TestContextsOfLinodesDriver(t *testing.T) {
 	const vendor, path = "linodebs.csi.linode.com", "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"
 	n, err := driver.NewNames("linode", profile.ScopeRegion, vendor, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// Calls that wait occupy memory, so their number has a bound. Beyond it a call is refused at once, while a probe is still
-// answered, and one that ends makes room for the next.
+// Waiting calls take memory, so their number is limited. A call beyond the limit is refused at once, probes are still answered, and
+// when a call ends the next is accepted.
 func TestCallsBeyondTheBoundAreRefused(t *testing.T) {
 	const bound, more = 2000, 50
 	leave, entered := make(chan struct{}), atomic.Int64{}

@@ -19,7 +19,7 @@ import (
 // ErrCommandLine marks an error of the command line, for which the programs exit with 2.
 var ErrCommandLine = errors.New("wrong command line (see --help)")
 
-// CheckCommand returns an error if the arguments begin with a word that is none of a program's sub-commands.
+// CheckCommand returns an error if the arguments begin with a word, which is not one of the known sub-commands of a program.
 func CheckCommand(args []string, known ...string) error {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return nil
@@ -27,23 +27,24 @@ func CheckCommand(args []string, known ...string) error {
 	return fmt.Errorf("%w:\n%q: unknown command; known are %s", ErrCommandLine, args[0], strings.Join(known, ", "))
 }
 
-// Flags are those that both programs have, with one meaning.
+// Flags are the flags that both programs have, with the same meaning.
 type Flags struct {
 	Cloud        string
 	Endpoint     string
 	HTTPEndpoint string
 	LogLevel     string
 	LogFormat    string
-	// LocalPools are the values of --local-pool; see Pools. It and NodeID are for the cloud that is the node itself.
+	// LocalPools are the values of --local-pool; see Pools. NodeID is the node's name in the cluster if the node itself is the
+	// cloud, and its id in the cloud otherwise.
 	LocalPools []string
 	NodeID     string
-	// AnyNode: --node-id may be left out, whichever node is meant.
+	// AnyNode: --node-id may be omitted; the command then accepts the pools of any node.
 	AnyNode bool
 	// MetadataEndpoint is the base URL of the metadata service; empty: the cloud's own.
 	MetadataEndpoint string
 	Version          bool
 
-	// Names and MaxVolumes are filled by Check. MaxVolumes 0 means no limit.
+	// Check sets Names and MaxVolumes. MaxVolumes 0 means no limit.
 	Names      Names
 	MaxVolumes int64
 
@@ -67,8 +68,8 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
 }
 
-// ParseArgs reads a command line into a set of flags. Every mistake is reported, not only the first.
-// With --help it writes the usage and the flags to out and returns flag.ErrHelp.
+// ParseArgs parses a command line into a set of flags. It reports all mistakes, not only the first. For --help it writes the usage
+// and the flags to out and returns flag.ErrHelp.
 func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) error {
 	var mistakes []error
 	fs.SetOutput(io.Discard)
@@ -84,7 +85,7 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 		}
 		args = fs.Args()
 		if err != nil {
-			mistakes = append(mistakes, err) // the wrong flag is behind us, the next one may be wrong too
+			mistakes = append(mistakes, err) // Parse has consumed the wrong flag; the next one may be wrong too
 		} else if len(args) > 0 {
 			mistakes = append(mistakes, fmt.Errorf("argument %q: not a flag", args[0]))
 			args = args[1:]
@@ -93,8 +94,7 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 	return errors.Join(mistakes...)
 }
 
-// ParseCommand is ParseArgs for a sub-command, which takes the flags of the program and its own. Only its own are in its
-// help.
+// ParseCommand is ParseArgs for a sub-command, which has the flags of the program and its own. Its help has only its own.
 func ParseCommand(fs *flag.FlagSet, own func(*flag.FlagSet), args []string, out io.Writer, usage string) error {
 	own(fs)
 	err := ParseArgs(fs, args, io.Discard, "")
@@ -109,7 +109,7 @@ func ParseCommand(fs *flag.FlagSet, own func(*flag.FlagSet), args []string, out 
 // known lists the clouds, for messages.
 func known() string { return strings.Join(profile.Names(), ", ") }
 
-// Check compares the flags with one another, reports every mistake and fills what follows from them.
+// Check checks the flags together, reports all mistakes and sets the fields that follow from the flags.
 func (f *Flags) Check() error {
 	var mistakes []error
 	wrong := func(err error) { mistakes = append(mistakes, err) }
@@ -122,7 +122,7 @@ func (f *Flags) Check() error {
 		wrong(fmt.Errorf("--cloud %q: known are %s", name, known()))
 	}
 	if !found {
-		// So that the other flags are checked all the same.
+		// This allows to check the other flags too.
 		name = profile.Names()[0]
 		if vendor := compat.Of(f.driverName); vendor != nil {
 			name = vendor.Cloud
@@ -142,8 +142,8 @@ func (f *Flags) Check() error {
 	return errors.Join(mistakes...)
 }
 
-// CheckLocal reports what is wrong with the flags of the cloud that is the node itself. checkNode
-// judges the node's name, checkPool that of a pool.
+// CheckLocal returns the mistakes in the flags of the cloud that is the node itself. checkNode checks the node's name, checkPool
+// that of a pool.
 func (f *Flags) CheckLocal(checkNode, checkPool func(string) error) error {
 	_, err := ParseLocalPools(f.LocalPools, checkPool)
 	mistakes := []error{err}
@@ -158,7 +158,7 @@ func (f *Flags) CheckLocal(checkNode, checkPool func(string) error) error {
 	return errors.Join(mistakes...)
 }
 
-// LocalNode is what both programs say about the node on which they are the cloud.
+// LocalNode returns the NodeInfo that both programs report if the node itself is the cloud.
 func (f *Flags) LocalNode() NodeInfo {
 	return NodeInfo{ID: f.NodeID, Zone: f.NodeID, MaxVolumes: f.MaxVolumes}
 }
@@ -188,7 +188,7 @@ func checkHTTP(endpoint string) error {
 	return nil
 }
 
-// Duration returns the flag that sets a variable, which has its default and keeps it when a value is none.
+// Duration returns a flag's function that sets a variable. An invalid value leaves the variable, which has the default, unchanged.
 func Duration(to *time.Duration) func(string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -200,7 +200,7 @@ func Duration(to *time.Duration) func(string) error {
 	}
 }
 
-// InFlag puts the name of a flag before what is wrong with it.
+// InFlag prefixes an error with the name of a flag.
 func InFlag(name string, err error) error {
 	if err == nil {
 		return nil
@@ -211,19 +211,19 @@ func InFlag(name string, err error) error {
 // LocalPoolUsage explains --local-pool.
 const LocalPoolUsage = "the `[NAME=]FOLDER` where the filesystem of a pool is mounted, or lvm:VG; a NAME for classes with the parameter pool; may be repeated"
 
-// LocalPool is one pool of the cloud that is the node itself.
+// LocalPool is a pool of the cloud that is the node itself.
 type LocalPool struct {
-	// Name is what classes and ids call it; empty: default, the pool of classes that name none.
+	// Name is the pool's name in classes and ids; empty: default, the pool of classes that name none.
 	Name string
-	// Dir is where its filesystem is mounted, or lvm:VG.
+	// Dir is the mount point of its filesystem, or lvm:VG.
 	Dir string
 }
 
-// volumeGroup is a volume group of LVM, by the characters that lvm(8) allows in names.
+// volumeGroup matches lvm: and a volume group of LVM, with the characters that lvm(8) allows in names.
 var volumeGroup = regexp.MustCompile(`^lvm:[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
 
-// ParseLocalPools reads the values of --local-pool and reports every mistake. A value that begins with a slash is the
-// folder of the pool without a name. checkName judges the others' names.
+// ParseLocalPools parses the values of --local-pool and reports all mistakes. A value that begins with a slash is the folder of the
+// pool without a name. checkName checks the names of the others.
 func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool, error) {
 	var pools []LocalPool
 	var mistakes []error
@@ -253,7 +253,7 @@ func ParseLocalPools(values []string, checkName func(string) error) ([]LocalPool
 	return pools, errors.Join(mistakes...)
 }
 
-// Pools returns what --local-pool says, which CheckLocal has checked.
+// Pools returns the pools of --local-pool, which CheckLocal has checked.
 func (f *Flags) Pools() []LocalPool {
 	pools, _ := ParseLocalPools(f.LocalPools, func(string) error { return nil })
 	return pools

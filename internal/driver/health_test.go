@@ -24,14 +24,14 @@ import (
 const (
 	// probeLimit is timeoutSeconds of the manifests' probes.
 	probeLimit = 5 * time.Second
-	// failureThreshold is how many probes in a row have to fail before the kubelet acts.
+	// failureThreshold is how many consecutive probes have to fail before the kubelet acts.
 	failureThreshold = 3
 	// idleClient names the environment variable that turns a test process into a client: address and count.
 	idleClient = "CLOUDBLOCK_TEST_IDLE_CLIENT"
 )
 
-// TestIdleConnectionsDoNotStopTheProbes: 20,000 connections that send nothing, a byte or one request cost neither
-// memory nor the kubelet's probes. A process may have 20,000 descriptors here, so the clients are processes of their own.
+// TestIdleConnectionsDoNotStopTheProbes: 20,000 connections that send nothing, a byte or one request neither take much memory nor
+// lock out the kubelet's probes. A process can have 20,000 descriptors here, so the clients are separate processes.
 func TestIdleConnectionsDoNotStopTheProbes(t *testing.T) {
 	r := start(t, handlers{}, nil)
 	drivertest.Ready(t, r.conn)
@@ -65,7 +65,7 @@ func TestIdleConnectionsDoNotStopTheProbes(t *testing.T) {
 	checkSmall(t)
 }
 
-// TestClientsOfTheMetricsKeepNobodyOut: Prometheus gets each of its pages while others ask without pause.
+// TestClientsOfTheMetricsKeepNobodyOut: Prometheus gets each of its pages while other clients send requests without pause.
 func TestClientsOfTheMetricsKeepNobodyOut(t *testing.T) {
 	r := start(t, handlers{}, nil)
 	drivertest.Ready(t, r.conn)

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// The HTTP endpoint is open to every pod of the cluster, so what one client can occupy is bounded: a request is read
-	// and answered within httpTimeout each, and each connection carries one request.
+	// The HTTP endpoint is open to every pod of the cluster, so the resources of one client are limited: a request is read and
+	// answered within httpTimeout each, and each connection serves one request.
 	httpTimeout  = 10 * time.Second
 	headerBytes  = 4 << 10
 	readyTimeout = 5 * time.Second
 )
 
-// serveHealth serves /metrics, /healthz and /readyz until the function it returns is called. From
-// the moment ctx ends /readyz and Probe answer that the program is not ready.
+// serveHealth serves /metrics, /healthz and /readyz until the returned function is called. From the end of ctx on, /readyz and
+// Probe report that the program is not ready.
 func serveHealth(ctx context.Context, cfg Config, id *identity, failed chan<- error) (func(), error) {
 	stopWatch := context.AfterFunc(ctx, func() { id.draining.Store(true) })
 	if cfg.HTTPEndpoint == "" {
@@ -93,16 +93,16 @@ func healthHandler(cfg Config, id *identity) http.Handler {
 func say(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	// A client that went away is no failure of ours.
+	// That the client has disconnected is not an error.
 	_, _ = io.WriteString(w, text+"\n")
 }
 
-// metricsPage serves /metrics. One page at a time is made, and everybody who asked before it was begun gets it: whoever asks
-// without pause costs no more than one collection at a time, and keeps nobody else out.
+// metricsPage serves /metrics. It collects one page at a time, and every request that arrived before the start of a collection gets
+// its page. So a client that sends requests without pause costs one collection at a time, and does not lock out others.
 type metricsPage struct {
 	registry prometheus.Gatherer
 	log      *zap.Logger
-	making   chan struct{} // has a place for whoever makes or reads what follows
+	making   chan struct{} // held to write or read the following fields
 
 	begun  time.Time
 	format expfmt.Format
@@ -131,10 +131,10 @@ func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", string(p.format))
-	_, _ = w.Write(body) // a client that went away is no failure of ours
+	_, _ = w.Write(body) // that the client has disconnected is not an error
 }
 
-// since returns a page that was begun after a moment, and gives the place in making back.
+// since returns a page whose collection began after a moment, and releases making.
 func (p *metricsPage) since(asked time.Time) ([]byte, error) {
 	defer func() { <-p.making }()
 	if !p.begun.After(asked) {
@@ -160,15 +160,15 @@ func (p *metricsPage) collect() ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// connectionLimit bounds the open connections of the HTTP endpoint, which take about 20 KiB each. A probe fails only if as
-// many arrive between its connection and its request.
+// connectionLimit is the maximum number of open connections of the HTTP endpoint, which take about 20 KiB each. A probe fails only
+// if that many arrive between its connection and its request.
 const connectionLimit = 512
 
-// connections closes the oldest connection of an http.Server when a new one exceeds the limit. A limit that makes new
-// connections wait would let idle clients keep the kubelet's probes out.
+// connections closes the oldest connection of an http.Server when a new one exceeds the limit. If new connections had to wait
+// instead, idle clients could lock out the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
-	// idle have sent nothing yet; active have sent a byte of a request. The oldest is first.
+	// Connections in idle have sent nothing yet; those in active have sent a byte of a request. The oldest is first.
 	idle, active []net.Conn
 }
 
@@ -180,7 +180,7 @@ func (c *connections) observe(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if len(c.idle)+len(c.active) >= connectionLimit {
-			oldest := slices.Concat(c.idle, c.active)[0] // an active one only where none is idle
+			oldest := slices.Concat(c.idle, c.active)[0] // an active one only if none is idle
 			c.remove(oldest)
 			_ = oldest.Close()
 		}

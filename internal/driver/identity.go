@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Features are what the plugin as a whole can do beyond what every cloud's can. CSI asks that all
-// instances state the same, wherever they run and whatever they serve, so both programs do.
+// Features are the capabilities of the plugin that not every cloud has. CSI requires that all instances report the same ones,
+// regardless of where they run and which services they have, so both programs do.
 type Features struct {
-	// SnapshotZones: a snapshot can be restored only in the zone that it names.
+	// SnapshotZones: a snapshot can be restored only in its zone.
 	SnapshotZones bool
 }
 
-// identity is the CSI Identity service. Both programs serve the same answers, because CSI asks that
-// all instances of one version do.
+// identity is the CSI Identity service. Both programs return the same answers, because CSI requires that of all instances of one
+// version.
 type identity struct {
 	csi.UnimplementedIdentityServer
 
@@ -47,22 +47,22 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: list}, nil
 }
 
-// Probe says only whether this program takes calls. A cloud that is down is no reason to restart it.
+// Probe reports only whether this program accepts calls. A restart would not help if the cloud is down.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(!i.draining.Load())}, nil
 }
 
-// NodeInfo is what a node says about itself.
+// NodeInfo describes a node.
 type NodeInfo struct {
 	// ID is the CSI node id.
 	ID string
-	// Zone is the node's place, in the scope of the topology keys; empty: not bound to any.
+	// Zone is the node's place, in the scope of the topology keys; empty: none.
 	Zone string
-	// MaxVolumes is how many volumes the node can hold; 0: no limit.
+	// MaxVolumes is the maximum number of volumes of the node; 0: no limit.
 	MaxVolumes int64
 }
 
-// NodeGetInfo builds the answer of that name.
+// NodeGetInfo returns the response of the RPC NodeGetInfo.
 func NodeGetInfo(names Names, info NodeInfo) *csi.NodeGetInfoResponse {
 	answer := &csi.NodeGetInfoResponse{NodeId: info.ID, MaxVolumesPerNode: info.MaxVolumes}
 	if info.Zone != "" {
@@ -71,8 +71,8 @@ func NodeGetInfo(names Names, info NodeInfo) *csi.NodeGetInfoResponse {
 	return answer
 }
 
-// NodeCapabilities lists what the node service of this driver can do. pool: the volumes come from a pool of the node's own,
-// whose health the node can tell; that of a cloud it cannot.
+// NodeCapabilities returns the capabilities of the node service. pool: the volumes are in a pool of the node, whose health the node
+// can report; it cannot report the health of a cloud.
 func NodeCapabilities(pool bool) []*csi.NodeServiceCapability {
 	types := []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
@@ -93,9 +93,8 @@ func NodeCapabilities(pool bool) []*csi.NodeServiceCapability {
 	return list
 }
 
-// NodeIdentity serves NodeGetInfo and NodeGetCapabilities and no other RPC of the node service. A
-// controller that runs once per node registers it, because sidecars in per-node mode ask the socket
-// they are given, and that is the controller's.
+// NodeIdentity serves NodeGetInfo and NodeGetCapabilities and no other RPC of the node service. A controller that runs once per
+// node registers it, because sidecars in per-node mode send these RPCs to their only socket, which is the controller's.
 type NodeIdentity struct {
 	csi.UnimplementedNodeServer
 

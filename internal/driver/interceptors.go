@@ -26,8 +26,7 @@ import (
 
 type loggerKey struct{}
 
-// LogOf returns the logger of the RPC that the context belongs to. Its lines carry the request id
-// and the ids that the request names.
+// LogOf returns the logger of the RPC of a context. Its lines have the request id and the ids in the request.
 func LogOf(ctx context.Context) *zap.Logger {
 	if log, ok := ctx.Value(loggerKey{}).(*zap.Logger); ok {
 		return log
@@ -35,7 +34,7 @@ func LogOf(ctx context.Context) *zap.Logger {
 	return zap.NewNop()
 }
 
-// observer writes one log line and counts the metrics of every RPC.
+// observer writes one log line and updates the metrics for every RPC.
 type observer struct {
 	log     *zap.Logger
 	metrics *metrics
@@ -61,7 +60,7 @@ func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerIn
 	return answer, err
 }
 
-// levelOf keeps the calls that come every few seconds, and change nothing, out of the usual log.
+// levelOf keeps frequent calls that change nothing out of the usual log.
 func levelOf(method string, code codes.Code) zapcore.Level {
 	switch {
 	case code == codes.Internal:
@@ -79,7 +78,7 @@ func levelOf(method string, code codes.Code) zapcore.Level {
 	}
 }
 
-// idsOf picks the ids out of a request, and nothing else: a request also holds secrets.
+// idsOf returns the ids in a request, and nothing else: a request also has secrets.
 func idsOf(req any) []zap.Field {
 	var fields []zap.Field
 	add := func(name, value string) {
@@ -105,7 +104,7 @@ func idsOf(req any) []zap.Field {
 	return fields
 }
 
-// clip keeps what a hostile caller sends from filling the log.
+// clip shortens long values, with which a hostile caller could fill the log.
 func clip(s string) string {
 	if len(s) > nodeIDLimit {
 		return fmt.Sprintf("%s... (%d bytes)", s[:stringLimit], len(s))
@@ -113,12 +112,12 @@ func clip(s string) string {
 	return s
 }
 
-// maxCalls is how many calls are served at a time, within the memory that the manifests allow. One that waits occupies about
-// 50 KiB. Package ops refuses changes earlier and keeps room for detaches.
+// maxCalls is the maximum number of concurrent calls, within the memory that the manifests allow. A waiting call takes about 50
+// KiB. Package ops refuses changes earlier and reserves places for detaches.
 const maxCalls = 2000
 
-// boundCalls refuses calls beyond maxCalls. Those of the Identity service, the probes among them, wait for nothing and are
-// always served.
+// boundCalls refuses calls beyond maxCalls. Calls of the Identity service, including the probes, wait for nothing and are always
+// served.
 func boundCalls() grpc.UnaryServerInterceptor {
 	var calls atomic.Int64
 	identity := "/" + csi.Identity_ServiceDesc.ServiceName + "/"
@@ -146,14 +145,14 @@ func limitCalls(limit time.Duration) grpc.UnaryServerInterceptor {
 	}
 }
 
-// recoverPanics lets the process live when a handler panics (failure C6 of the catalogue).
+// recoverPanics keeps the process running when a handler panics (failure C6 of the catalogue).
 func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		// The words of an error or a string are logged. Any other value might be a request.
+		// The text of an error or a string is logged. Any other value could be a request.
 		what := fmt.Sprintf("a value of type %T", p)
 		switch p := p.(type) {
 		case error:
@@ -167,7 +166,7 @@ func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle
 	return handler(ctx, req)
 }
 
-// metrics are those of the RPCs. docs/operations.md explains them.
+// metrics are the metrics of RPCs. docs/operations.md explains them.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec

@@ -7,47 +7,47 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Locks let one change at a time through for each volume, snapshot, name and path. No call waits for a lock: one that
-// is held is fault.Busy, because the caller repeats the call and a handler that waits would only spend its deadline.
-// Calls that only read hold nothing. The zero value works.
+// Locks serialize the changes of each volume, snapshot, name and path. No call waits for a lock: if one is held, the error is
+// fault.Busy, because the caller repeats the call and a waiting handler would only use up its deadline. Calls that only read
+// acquire no lock. The zero value is ready to use.
 //
-// The controller holds what it changes alone. On the node, stage, unstage and expand hold their volume alone; publish
-// and unpublish share it with one another and hold their target path alone.
+// The controller acquires its locks exclusively. On the node, stage, unstage and expand acquire the lock of the volume exclusively;
+// publish and unpublish share it and acquire that of the target path exclusively.
 //
-// The locks of the controller carry no correctness: another controller has its own.
+// Correctness does not depend on the controller's locks: another controller has its own.
 type Locks struct {
 	mu   sync.Mutex
-	held map[string]int // alone, or how many share it; what is free has no entry
+	held map[string]int // alone, or the number of calls that share the lock; no entry: free
 }
 
 const alone = -1
 
-// Lock is one thing to hold, alone or shared.
+// Lock is a lock to acquire, exclusively or shared.
 type Lock struct {
 	name   string
 	shared bool
 }
 
-// OfVolume holds a volume alone.
+// OfVolume locks a volume exclusively.
 func OfVolume(id string) Lock { return Lock{name: "volume " + id} }
 
-// ShareVolume holds a volume together with others that share it.
+// ShareVolume locks a volume together with other calls that share it.
 func ShareVolume(id string) Lock { return Lock{name: "volume " + id, shared: true} }
 
-// OfSnapshot holds a snapshot.
+// OfSnapshot locks a snapshot.
 func OfSnapshot(id string) Lock { return Lock{name: "snapshot " + id} }
 
-// OfPath holds a path of the node.
+// OfPath locks a path of the node.
 func OfPath(path string) Lock { return Lock{name: "path " + path} }
 
-// OfVolumeName holds the name of a volume that is being made and has no id yet.
+// OfVolumeName locks the name of a volume that is being created and has no id yet.
 func OfVolumeName(name string) Lock { return Lock{name: "volume-name " + name} }
 
-// OfSnapshotName holds the name of a snapshot that is being made and has no id yet.
+// OfSnapshotName locks the name of a snapshot that is being created and has no id yet.
 func OfSnapshotName(name string) Lock { return Lock{name: "snapshot-name " + name} }
 
-// Acquire takes all of the locks at once, or none of them. The returned function frees them; it may be called from
-// another goroutine, which is how work of the node that outlives its call keeps its volume.
+// Acquire acquires all of the locks at once, or none. The returned function releases them. Another goroutine may call it, so that
+// work of the node that continues after its call keeps its volume locked.
 func (l *Locks) Acquire(locks ...Lock) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -49,7 +49,7 @@ func TestLocks(t *testing.T) {
 				}
 			} else {
 				freeFirst()
-				freeFirst() // freeing twice must not free what somebody else holds
+				freeFirst() // a second release must not release another call's lock
 				if _, err := l.Acquire(tc.second[0].exclusive()); !errors.Is(err, fault.Busy) {
 					t.Fatalf("Acquire(%v alone) while the second call holds it = %v, want busy", tc.second[0], err)
 				}

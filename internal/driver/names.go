@@ -13,24 +13,24 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// domain ends the default driver name and topology key of every cloud.
+// domain is the domain in the default driver name and topology key of every cloud.
 const domain = "csi.cloudblock.io"
 
-// TopologyKey is one label under which nodes and volumes state where they are.
+// TopologyKey is a label with the place of nodes and volumes.
 type TopologyKey struct {
 	// Key is the whole label, such as "topology.local.csi.cloudblock.io/node".
 	Key string
-	// Scope says what the label's value is, in the words of package profile.
+	// Scope is the kind of place that the label's value is, one of package profile's.
 	Scope string
 }
 
-// Names are the names by which the outside knows this driver.
+// Names are the public names of this driver.
 type Names struct {
-	// Driver is the CSI driver name. Keys in volume and publish contexts begin with it.
+	// Driver is the CSI driver name, which is also the prefix of keys in volume and publish contexts.
 	Driver string
-	// Topology has at least one key. All of them are reported, and any of them is understood.
+	// Topology has at least one key. The driver reports all of them and accepts any of them.
 	Topology []TopologyKey
-	// Vendor is the vendor's driver whose name this is; nil: it is not a vendor's name.
+	// Vendor is the vendor's driver with this driver name; nil: there is none.
 	Vendor *compat.Vendor
 }
 
@@ -40,13 +40,12 @@ var (
 	segmentText = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
 )
 
-// segmentLimit is the longest name or value of a topology segment, and the longest driver name.
+// segmentLimit is the maximum length of a name or value of a topology segment, and of a driver name.
 const segmentLimit = 63
 
-// NewNames returns the names of a cloud whose volumes are bound to places of the given scope.
-// driverName overrides the default driver name unless it is empty; topologyFlags are the values of
-// --topology-key (KEY=SCOPE) and replace the default key, which is a vendor's own under the name of its
-// driver, unless there are none. All mistakes are reported at once.
+// NewNames returns the names for a cloud whose volumes are bound to places of this scope. A driverName that is not empty overrides
+// the default. topologyFlags are the values of --topology-key (KEY=SCOPE). Without any, the topology key is the default, or with
+// the name of a vendor's driver the vendor's own. NewNames reports all mistakes at once.
 func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, error) {
 	n := Names{Driver: driverName, Vendor: compat.Of(driverName)}
 	if n.Driver == "" {
@@ -68,7 +67,7 @@ func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, e
 			mistakes = append(mistakes, err)
 			continue
 		}
-		// Keys are compared without case, as the CSI specification asks.
+		// Keys are case-insensitive, as the CSI specification requires.
 		same := func(k TopologyKey) bool { return strings.EqualFold(k.Key, key.Key) }
 		if slices.ContainsFunc(n.Topology, same) {
 			mistakes = append(mistakes, fmt.Errorf("--topology-key %s: given twice: %w", key.Key, fault.InvalidArgument))
@@ -118,8 +117,8 @@ func parseTopologyKey(flag, scope string) (TopologyKey, error) {
 	return TopologyKey{Key: key, Scope: got}, nil
 }
 
-// Segments returns the topology of a place: every key with the place as its value, or a key of regions beside one
-// of zones with the region of the zone.
+// Segments returns the topology of a place: every key has the place as its value. If the keys include zones and regions, the value
+// of a region is that of the zone.
 func (n Names) Segments(zone string) map[string]string {
 	segments := make(map[string]string, len(n.Topology))
 	for _, k := range n.Topology {
@@ -128,7 +127,7 @@ func (n Names) Segments(zone string) map[string]string {
 	return segments
 }
 
-// value is what a place is called under a key.
+// value returns the value of a key for a place.
 func (n Names) value(k TopologyKey, zone string) string {
 	if n.follows(k) {
 		return regionOf(zone)
@@ -136,12 +135,12 @@ func (n Names) value(k TopologyKey, zone string) string {
 	return zone
 }
 
-// follows reports whether the key's value follows from another one's: a region from a zone.
+// follows reports whether the value of a key follows from that of another one: a region from a zone.
 func (n Names) follows(k TopologyKey) bool {
 	return k.Scope == profile.ScopeRegion && slices.ContainsFunc(n.Topology, func(other TopologyKey) bool { return other.Scope == profile.ScopeZone })
 }
 
-// regionOf is the region of a zone, in the clouds that call zones after their regions: ru-central1-a.
+// regionOf returns the region of a zone, in clouds whose names of zones begin with the region: ru-central1-a.
 func regionOf(zone string) string {
 	if at := strings.LastIndex(zone, "-"); at > 0 {
 		return zone[:at]
@@ -149,9 +148,8 @@ func regionOf(zone string) string {
 	return zone
 }
 
-// Zone returns the place that the segments name under any of our keys. It is false when none of the
-// keys is there, and when two of them name different places, which no machine can be in. A region alone names
-// none where volumes are bound to zones.
+// Zone returns the place in segments with any of this driver's keys. It is false if none of the keys is there, or if two of them
+// have different places, which no node can be in. If volumes are bound to zones, a region alone is not a place.
 func (n Names) Zone(segments map[string]string) (string, bool) {
 	found := make(map[string]bool, 1)
 	for _, k := range n.Topology {

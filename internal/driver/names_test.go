@@ -52,7 +52,7 @@ func TestNewNames(t *testing.T) {
 	}
 }
 
-// Under the name of a vendor's driver its labels are the default, and a flag wins over them.
+// With the name of a vendor's driver its labels are the default, and a flag overrides them.
 func TestNewNamesOfAVendor(t *testing.T) {
 	const vendor = "dobs.csi.digitalocean.com"
 	tests := map[string]struct {
@@ -143,8 +143,8 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// A cloud whose volumes are bound to zones may tell the region beside: it follows from the zone, must agree with it
-// and says nothing alone.
+// A cloud whose volumes are bound to zones can report the region too: it follows from the zone, must agree with it, and is not a
+// place alone.
 func TestARegionBesideAZone(t *testing.T) {
 	n, err := driver.NewNames("yandex", profile.ScopeZone, "yandex.csi.flant.com", nil)
 	if err != nil {

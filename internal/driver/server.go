@@ -22,41 +22,41 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// messageLimit bounds a request. The largest legal one is some tens of KiB: a CreateVolume with parameters and secrets of
-// 4 KiB each, topologies, and a name (spec.md, "Size Limits").
+// messageLimit is the maximum size of a request. The largest legal one has some tens of KiB: a CreateVolume with parameters and
+// secrets of 4 KiB each, topologies, and a name (spec.md, "Size Limits").
 const messageLimit = 128 << 10
 
-// Config is what Serve needs. Names, Grace and one of Endpoint and Listener have no default.
+// Config configures Serve. Names, Grace and one of Endpoint and Listener have no default.
 type Config struct {
 	Names Names
-	// Features are what the plugin can do beyond what every cloud's can.
+	// Features are the capabilities of the plugin that not every cloud has.
 	Features Features
-	// Version and Commit say which build this is.
+	// Version and Commit identify the build.
 	Version, Commit string
 	// Endpoint is the socket, as unix:///absolute/path.
 	Endpoint string
-	// Listener is used instead of a socket at Endpoint, if it is not nil: a transport in memory, or a
-	// socket that somebody else opened. Serve closes it.
+	// Listener, if not nil, is used instead of a socket at Endpoint: an in-memory transport, or a socket that the caller has
+	// opened. Serve closes it.
 	Listener net.Listener
 	// HTTPEndpoint is the host:port of /metrics, /healthz and /readyz; empty: none.
 	HTTPEndpoint string
-	// Log is where one line per RPC goes; nil: nowhere.
+	// Log receives one line per RPC; nil: none.
 	Log *zap.Logger
-	// Registry collects the metrics and is what /metrics shows; nil: a new one.
+	// Registry has the metrics of /metrics; nil: a new one.
 	Registry *prometheus.Registry
-	// CallLimit bounds an RPC whose caller sets no deadline; 0: such an RPC may take any time.
+	// CallLimit is the timeout of an RPC without a deadline; 0: no timeout.
 	CallLimit time.Duration
-	// Grace is how long RPCs under way may go on after the context ends.
+	// Grace is how long running RPCs may continue after the context has ended.
 	Grace time.Duration
-	// Ready says whether what the program depends on works; only /readyz asks it. nil: always.
+	// Ready checks what the program depends on; only /readyz calls it. nil: always ready.
 	Ready func(ctx context.Context) error
-	// ReadyNote is what /readyz says after "ok"; nil: nothing.
+	// ReadyNote returns text for /readyz after "ok"; nil: none.
 	ReadyNote func() string
 }
 
-// Serve answers CSI calls on its socket until the context ends or a listener fails. The Identity
-// service is its own; register adds the others. When the context ends it takes no new call, lets
-// those under way finish and returns nil; an error if some were still running after the grace period.
+// Serve serves CSI calls on its socket until the context ends or a listener fails. It implements the Identity service; register
+// adds the others. When the context ends, it accepts no new calls, waits for running calls and returns nil, or an error if some
+// were still running after the grace period.
 func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)) error {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -118,18 +118,18 @@ func run(ctx context.Context, cfg Config, server *grpc.Server, socket net.Listen
 	case <-drained:
 		return nil
 	case <-grace.C:
-		server.Stop() // cancels the contexts of the calls that are left
+		server.Stop() // cancels the contexts of the remaining calls
 		<-drained
 		return fmt.Errorf("stop: calls were still running after %s", cfg.Grace)
 	}
 }
 
 const (
-	// socketPathLimit is what fits into the kernel's sockaddr_un with its closing zero.
+	// socketPathLimit is the maximum length of a path in the kernel's sockaddr_un, with its terminating zero.
 	socketPathLimit = 107
-	// socketMode lets the sidecars of the same group connect, and nobody else.
+	// socketMode lets the sidecars of the same group connect, and no other users.
 	socketMode = 0o660
-	// dialTimeout bounds the question whether somebody answers on a socket that is already there.
+	// dialTimeout is the timeout of the check whether another process serves an existing socket.
 	dialTimeout = 2 * time.Second
 )
 
@@ -169,8 +169,8 @@ func listen(ctx context.Context, endpoint string) (net.Listener, error) {
 	return socket, nil
 }
 
-// removeStaleSocket removes what a killed process left at path: a socket on which nobody answers.
-// Anything else that is there stays there.
+// removeStaleSocket removes the socket of a killed process: one that no process serves. It does not remove anything else at path,
+// and returns an error.
 func removeStaleSocket(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,20 +193,20 @@ func removeStaleSocket(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// memoryShare is how many percent of its container's memory the heap takes before it is collected as hard as possible. The rest
-// is for stacks, the program itself and what the kernel keeps for it.
+// memoryShare is the percentage of the container's memory that Go's runtime uses before it collects garbage as hard as possible.
+// The rest is for the mappings of the program itself and for the kernel's memory on its behalf.
 const memoryShare = 80
 
-// LimitMemory makes Go's runtime know how much memory the container has, which it does not find out by itself. Without a limit
-// nothing changes.
+// LimitMemory sets the memory limit of Go's runtime from that of the container, which the runtime does not read itself. Without a
+// limit it changes nothing.
 func LimitMemory() {
 	if limit := cgroupMemory(os.DirFS("/")); limit > 0 {
 		debug.SetMemoryLimit(limit / 100 * memoryShare)
 	}
 }
 
-// cgroupMemory returns how many bytes the cgroup of this process may have, or 0 if nothing limits it. A container has its own
-// cgroup's files at the root of the mount, whatever /proc/self/cgroup calls it (cgroups(7)).
+// cgroupMemory returns the memory limit of the cgroup of this process in bytes, or 0 if there is none. In a container the files of
+// its own cgroup are at the root of the mount, whatever path /proc/self/cgroup has (cgroups(7)).
 func cgroupMemory(root fs.FS) int64 {
 	list, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -229,7 +229,7 @@ func cgroupMemory(root fs.FS) int64 {
 				continue
 			}
 			limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-			if err == nil && limit > 0 && limit < 1<<60 { // version 1 has a large number for none, version 2 the word max
+			if err == nil && limit > 0 && limit < 1<<60 { // without a limit, version 1 has a large number and version 2 the word max
 				return limit
 			}
 			break

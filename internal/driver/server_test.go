@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handlers is a controller service whose one call does what the test says.
+// handlers is a controller service with one call, which the test defines.
 type handlers struct {
 	csi.UnimplementedControllerServer
 
@@ -48,7 +48,7 @@ type running struct {
 	stopped <-chan error
 }
 
-// start serves h on a socket in a temporary folder and stops at the end of the test.
+// start serves h on a socket in a temporary folder until the end of the test.
 func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
 	t.Helper()
 	r := &running{log: &drivertest.Log{}, socket: filepath.Join(t.TempDir(), "csi.sock"), http: drivertest.FreeAddress(t)}
@@ -143,7 +143,7 @@ func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	}
 }
 
-// An error of a handler leaves as one status; a panic as Internal, and the process lives (C6).
+// An error of a handler becomes one status; a panic becomes Internal, and the process continues (C6).
 func TestServeErrorsAndPanics(t *testing.T) {
 	mode := make(chan func() error, 1)
 	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
@@ -184,7 +184,7 @@ func TestServeErrorsAndPanics(t *testing.T) {
 	}
 }
 
-// Every line of the log has the ids of the request, and none has anything else of it (P3).
+// Every line of the log has the ids of the request, and none has anything else from it (P3).
 func TestServeLogsIDsAndNoSecret(t *testing.T) {
 	const canary = "canary-5f2e"
 	r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
@@ -330,11 +330,11 @@ func TestServeWithoutHTTP(t *testing.T) {
 	}
 }
 
-// A request beyond all legal sizes is refused before it is read.
+// A request above the maximum legal size is refused before it is read.
 func TestServeBoundsARequest(t *testing.T) {
 	r := start(t, handlers{}, nil)
 	for size, want := range map[int]codes.Code{100 << 10: codes.OK, 129 << 10: codes.ResourceExhausted} {
-		// The same field as text: a longer name than any, in a message of another kind.
+		// A message of another type, with a name of this length.
 		req := &csi.GetPluginInfoResponse{Name: strings.Repeat("x", size)}
 		err := r.conn.Invoke(waiting(t), csi.Identity_GetPluginInfo_FullMethodName, req, &csi.GetPluginInfoResponse{})
 		if got := status.Code(err); got != want {

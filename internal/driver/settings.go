@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// settingPrefix begins the environment variables that set flags: CLOUDBLOCK_FLAG_CLUSTER_ID sets --cluster-id
+// settingPrefix is the prefix of the environment variables that set flags: CLOUDBLOCK_FLAG_CLUSTER_ID sets --cluster-id
 // (docs/adr/0029-settings-by-name.md).
 const settingPrefix = "CLOUDBLOCK_FLAG_"
 
-// withoutVariable are the flags that no variable sets. --node-id differs between nodes, and the variables do not.
+// withoutVariable are the flags that no variable sets. --node-id differs between nodes, but the variables do not.
 var withoutVariable = []string{"node-id", "version"}
 
-// Environment is that of a process, as os.Environ returns it.
+// Environment is the environment of a process, as os.Environ returns it.
 type Environment []string
 
-// Get returns the value of a variable; empty: it is not set.
+// Get returns the value of a variable; "" if it is not set.
 func (e Environment) Get(name string) string {
 	for _, entry := range e {
 		if key, value, _ := strings.Cut(entry, "="); key == name {
@@ -28,14 +28,14 @@ func (e Environment) Get(name string) string {
 	return ""
 }
 
-// Settings are the flags of one program that variables set.
+// Settings are the flags of a program that variables can set.
 type Settings struct {
 	flags map[string]*flag.Flag
-	// others are the settings of the other program alone. One set of variables serves both, so each ignores those.
+	// others are the settings of the other program only. Both programs have the same variables, so each ignores those of the other.
 	others []string
 }
 
-// SettingsOf returns the settings among the flags that a set has so far.
+// SettingsOf returns the settings among the flags that are registered so far.
 func SettingsOf(fs *flag.FlagSet, others ...string) Settings {
 	s := Settings{flags: map[string]*flag.Flag{}, others: others}
 	fs.VisitAll(func(f *flag.Flag) {
@@ -46,8 +46,8 @@ func SettingsOf(fs *flag.FlagSet, others ...string) Settings {
 	return s
 }
 
-// Read sets the flags that the command line has left out, after it was parsed. An empty variable sets nothing. Every
-// mistake is reported.
+// Read sets the flags that the command line, which was parsed before, has not set. An empty variable sets nothing. Read reports all
+// mistakes.
 func (s Settings) Read(fs *flag.FlagSet, environ Environment) error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -73,7 +73,7 @@ func (s Settings) Read(fs *flag.FlagSet, environ Environment) error {
 	return errors.Join(mistakes...)
 }
 
-// setAll sets a flag; one that may be repeated to each part of a list with commas.
+// setAll sets a flag. It sets a repeatable flag to each part of a comma-separated list.
 func setAll(f *flag.Flag, value string) error {
 	if _, repeats := f.Value.(*list); !repeats {
 		return f.Value.Set(value)
@@ -86,10 +86,10 @@ func setAll(f *flag.Flag, value string) error {
 	return nil
 }
 
-// list is a flag that may be repeated.
+// list is a flag that can be repeated.
 type list []string
 
-// List returns the flag that appends each of its values to a variable.
+// List returns a flag that appends each of its values to a variable.
 func List(to *[]string) flag.Value { return (*list)(to) }
 
 func (l *list) String() string { return strings.Join(*l, ",") }

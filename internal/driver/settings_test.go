@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// settable is a program's flags: some settings, one that no variable sets, and one of another kind than text.
+// settable has a program's flags: some settings, one that no variable sets, and one that is not a string.
 type settable struct {
 	cluster, nodeID, limits, pool string
 	tags                          []string
@@ -24,7 +24,7 @@ func (s *settable) parse(environ Environment, args ...string) error {
 	fs.DurationVar(&s.wait, "operation-timeout", time.Minute, "")
 	fs.Var(List(&s.tags), "tag", "")
 	settings := SettingsOf(fs, "zone", "local-pool")
-	fs.StringVar(&s.pool, "local-pool", "", "") // of a sub-command, which has it after the settings
+	fs.StringVar(&s.pool, "local-pool", "", "") // a flag of a sub-command, which registers it after the settings
 	if err := ParseArgs(fs, args, io.Discard, ""); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-// A socket that a killed process left is replaced.
+// The socket of a killed process is replaced.
 func TestServeReplacesAStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stale.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -45,7 +45,7 @@ func TestServeReplacesAStaleSocket(t *testing.T) {
 	start(t, handlers{}, func(c *driver.Config) { c.Endpoint = "unix://" + path }) // fails unless Probe answers there
 }
 
-// What is not a stale socket stays as it is, and Serve fails.
+// Anything but a stale socket stays unchanged, and Serve fails.
 func TestServeRefusesWhatIsThere(t *testing.T) {
 	put := map[string]func(t *testing.T, path string){
 		"a socket that somebody serves": func(t *testing.T, path string) {

@@ -27,13 +27,13 @@ var codeOf = map[fault.Kind]codes.Code{
 	fault.Uncertain:       codes.Unavailable,
 }
 
-// toStatus turns what a handler returned into a gRPC status.
+// toStatus converts the error of a handler into a gRPC status.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	// Only a bare status passes: the generated Unimplemented stubs return one.
-	// A status wrapped deeper belongs to a cloud that itself speaks gRPC.
+	// Only a bare status passes: the generated Unimplemented stubs return one. A wrapped status belongs to a cloud that itself
+	// speaks gRPC.
 	if _, bare := err.(interface{ GRPCStatus() *status.Status }); bare { //nolint:errorlint // a wrapped one must not match
 		return err
 	}
@@ -50,7 +50,7 @@ func toStatus(err error) error {
 	return status.Error(code, fault.Text(err))
 }
 
-// mapErrors is the interceptor that makes every status this driver returns, and counts the reasons of refusals.
+// mapErrors is the interceptor that creates every status of this driver, and counts the reasons of refusals.
 func (o observer) mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, req)
 	if err != nil {

@@ -16,22 +16,22 @@ const (
 	stringLimit = 128
 	nodeIDLimit = 256
 	mapLimit    = 4 << 10
-	// pathLimit is the kernel's: the specification asks that at least 128 bytes be accepted.
+	// pathLimit is the kernel's. The specification requires that at least 128 bytes are accepted.
 	pathLimit = 4095
 )
 
-// CheckVolumeID accepts a volume id that could be one of any cloud.
+// CheckVolumeID accepts a volume id that some cloud could have assigned.
 func CheckVolumeID(field, id string) error { return checkID(field, id, stringLimit) }
 
-// CheckSnapshotID accepts a snapshot id that could be one of any cloud.
+// CheckSnapshotID accepts a snapshot id that some cloud could have assigned.
 func CheckSnapshotID(field, id string) error { return checkID(field, id, stringLimit) }
 
-// CheckNodeID accepts a node id that could be one of any cloud.
+// CheckNodeID accepts a node id that some cloud could have assigned.
 func CheckNodeID(field, id string) error { return checkID(field, id, nodeIDLimit) }
 
-// checkID refuses what no cloud uses in an id and what could change the meaning of a URL or a path
-// that the id becomes a part of. What remains is judged by the backend, which knows its own ids.
-// The id is not repeated in the message: it may be long, or made to look like something else.
+// checkID refuses characters that no cloud uses in an id, and ids that could change the meaning of a URL or a path that contains
+// them. The backend, which knows its own ids, checks the rest. The message does not contain the id, which may be long or
+// misleading.
 func checkID(field, id string, limit int) error {
 	switch {
 	case id == "":
@@ -53,8 +53,8 @@ func idRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.:/", r)
 }
 
-// CheckName accepts the name of a volume or snapshot to be made: 1 to 128 bytes of any text but
-// control characters.
+// CheckName accepts the name of a volume or snapshot to create: 1 to 128 bytes of text without control characters other than tabs
+// and line ends.
 func CheckName(field, name string) error {
 	switch {
 	case name == "":
@@ -99,7 +99,7 @@ func CheckSegment(field, value string) error {
 	return nil
 }
 
-// CheckMap accepts a map that is not larger than CSI allows.
+// CheckMap accepts a map within CSI's limit of its size.
 func CheckMap(field string, m map[string]string) error {
 	size := 0
 	for k, v := range m {
@@ -113,8 +113,7 @@ func CheckMap(field string, m map[string]string) error {
 
 const supportedModes = "SINGLE_NODE_WRITER, SINGLE_NODE_READER_ONLY, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER"
 
-// CheckCapability accepts a capability that this driver can serve: one node at a time, as a raw
-// block device or with ext4 or xfs on it.
+// CheckCapability accepts a capability that this driver supports: one node at a time, as a raw block device or with ext4 or xfs.
 func CheckCapability(field string, c *csi.VolumeCapability) error {
 	if c == nil {
 		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
@@ -164,7 +163,7 @@ func checkMount(field string, m *csi.VolumeCapability_MountVolume) error {
 	size := 0
 	for _, flag := range m.GetMountFlags() {
 		size += len(flag)
-		// The flags may hold secrets, so the message has none of them.
+		// The flags may have secrets, so the message has none of them.
 		if flag == "" || strings.ContainsFunc(flag, bannedRune) {
 			return fmt.Errorf("%s: mount_flags: an empty flag, or a control character: %w", field, fault.InvalidArgument)
 		}
@@ -175,7 +174,7 @@ func checkMount(field string, m *csi.VolumeCapability_MountVolume) error {
 	return nil
 }
 
-// CheckCapabilities accepts a list of at least one capability, all of which can be served.
+// CheckCapabilities accepts a list of at least one capability, if all are supported.
 func CheckCapabilities(field string, list []*csi.VolumeCapability) error {
 	if len(list) == 0 {
 		return fmt.Errorf("%s: missing: %w", field, fault.InvalidArgument)
@@ -188,12 +187,12 @@ func CheckCapabilities(field string, list []*csi.VolumeCapability) error {
 	return nil
 }
 
-// mkfsOptionsLimit keeps the volume context below CSI's 4 KiB whatever else is in it.
+// mkfsOptionsLimit keeps the volume context below CSI's 4 KiB in any case.
 const mkfsOptionsLimit = 1024
 
-// ParseMkfsOptions splits the class parameter mkfsOptions at its spaces. No shell ever sees the
-// words, so quotes have no meaning and are refused. A word that could name another device is refused
-// too: mkfs would format that one, or put a journal on it.
+// ParseMkfsOptions splits the class parameter mkfsOptions at its spaces. The words are not passed through a shell, so quotes have
+// no meaning and are refused. A word that could name another device is refused too: mkfs would format that device, or put a journal
+// on it.
 func ParseMkfsOptions(s string) ([]string, error) {
 	if len(s) > mkfsOptionsLimit {
 		return nil, fmt.Errorf("mkfs options longer than %d bytes: %w", mkfsOptionsLimit, fault.InvalidArgument)
@@ -220,7 +219,7 @@ func ParseMkfsOptions(s string) ([]string, error) {
 	return words, nil
 }
 
-// masked is all that a Secret ever shows.
+// masked is what a Secret shows.
 const masked = "***"
 
 // Secret is a string that no formatting verb, encoder or logger shows.
@@ -229,7 +228,7 @@ type Secret struct{ value string }
 // NewSecret hides a value.
 func NewSecret(value string) Secret { return Secret{value} }
 
-// Reveal returns the value, for the one place that hands it on.
+// Reveal returns the value, for the one place that passes it on.
 func (s Secret) Reveal() string { return s.value }
 
 // String returns "***".
@@ -238,8 +237,8 @@ func (Secret) String() string { return masked }
 // GoString returns "***".
 func (Secret) GoString() string { return masked }
 
-// Format writes "***" whatever the verb.
+// Format writes "***" for every verb.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(masked)) }
 
-// MarshalText returns "***", also to JSON.
+// MarshalText returns "***", for JSON too.
 func (Secret) MarshalText() ([]byte, error) { return []byte(masked), nil }

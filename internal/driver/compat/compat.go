@@ -1,6 +1,5 @@
-// Package compat knows what the drivers of the clouds' vendors have left in a cluster: names, labels,
-// keys and parameters. Under the name of such a driver this one serves its volumes as they are, and
-// beside it while a cluster moves from one to the other.
+// Package compat has the names, labels, keys and parameters of the CSI drivers of the clouds' vendors. With the name of such a
+// driver, this driver serves that driver's volumes unchanged, and can run next to it while a cluster migrates.
 package compat
 
 import (
@@ -10,30 +9,30 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// Vendor is a driver that this one takes over from. A nil *Vendor has left nothing behind.
+// Vendor is a driver that this one replaces. A nil *Vendor means that there is none.
 type Vendor struct {
 	profile.Vendor
-	// Cloud is the --cloud that its volumes are in.
+	// Cloud is the --cloud of its volumes.
 	Cloud string
 
-	// link returns the base name of a disk's link by what an attach of this driver told about it.
+	// link returns the base name of a disk's link according to a publish context of the vendor's controller.
 	link func(volume string, attached map[string]string) string
-	// tell returns what its node program has to be told about the disk with this link.
+	// tell returns the part of a publish context that the vendor's node program needs for the disk with this link.
 	tell func(link string) map[string]string
-	// handle returns how its driver writes the id of a volume with this name; nil: as the cloud does.
+	// handle returns the vendor's volume handle for the id and name of a volume; nil: it is the id.
 	handle func(id, name string) string
-	// id returns the cloud's id of the volume with such a handle; nil with handle.
+	// id returns the cloud's id of the volume with such a handle; nil if handle is nil.
 	id func(handle string) string
 	// refuses returns why this driver cannot serve a volume with these attributes or parameters; nil: it always can.
 	refuses func(attributes map[string]string) string
-	// luks are the attributes of a volume that its node program encrypts with LUKS; nil: no attribute asks it to.
+	// luks are the attributes of a volume that the vendor's node program encrypts with LUKS; nil: no attribute requests that.
 	luks map[string]string
-	// luksKey is the one of them that decides: a volume with this value of it is encrypted.
+	// luksKey is the one of them that decides: a volume that has it with this value is encrypted.
 	luksKey string
 }
 
-// Link returns the base name of the link to a volume's disk, if the vendor's controller has attached it
-// and said so in the publish context; empty: it does not say.
+// Link returns the base name of the link to a volume's disk, if the vendor's controller has attached it and the publish context has
+// the name; otherwise "".
 func (v *Vendor) Link(volume string, attached map[string]string) string {
 	if v == nil {
 		return ""
@@ -41,7 +40,7 @@ func (v *Vendor) Link(volume string, attached map[string]string) string {
 	return v.link(volume, attached)
 }
 
-// Tell returns what the vendor's node program needs in a publish context about the disk with this link.
+// Tell returns the part of a publish context that the vendor's node program needs for the disk with this link.
 func (v *Vendor) Tell(link string) map[string]string {
 	if v == nil || link == "" {
 		return nil
@@ -49,8 +48,8 @@ func (v *Vendor) Tell(link string) map[string]string {
 	return v.tell(link)
 }
 
-// Handle returns the volume's id as the vendor's PersistentVolumes have it, which is id itself unless the
-// vendor adds to it. Its other program may need what it adds.
+// Handle returns the handle of a volume in the vendor's PersistentVolumes. It is id unless the vendor adds something, which its
+// other program may need.
 func (v *Vendor) Handle(id, name string) string {
 	if v == nil || v.handle == nil || name == "" {
 		return id
@@ -66,8 +65,8 @@ func (v *Vendor) ID(handle string) string {
 	return v.id(handle)
 }
 
-// Refuses returns why this driver cannot serve a volume with these attributes, or make one of a class with
-// these parameters, although the vendor's can; empty: it can.
+// Refuses returns why this driver cannot serve a volume with these attributes, or create one of a class with these parameters,
+// although the vendor's can; "" if it can.
 func (v *Vendor) Refuses(attributes map[string]string) string {
 	if v == nil || v.refuses == nil {
 		return ""
@@ -75,12 +74,12 @@ func (v *Vendor) Refuses(attributes map[string]string) string {
 	return v.refuses(attributes)
 }
 
-// LUKS reports whether the attributes of a volume say that its driver's node program encrypts it.
+// LUKS reports whether the vendor's node program encrypts a volume with these attributes.
 func (v *Vendor) LUKS(attributes map[string]string) bool {
 	return v != nil && v.luks != nil && attributes[v.luksKey] == v.luks[v.luksKey]
 }
 
-// LUKSAttributes returns what the vendor's node program needs in the attributes of a volume that is encrypted.
+// LUKSAttributes returns the attributes that the vendor's node program needs of an encrypted volume.
 func (v *Vendor) LUKSAttributes() map[string]string {
 	if v == nil {
 		return nil
@@ -88,7 +87,7 @@ func (v *Vendor) LUKSAttributes() map[string]string {
 	return v.luks
 }
 
-// Forbids returns the attribute of a volume that forbids to make a filesystem on it; empty: none does.
+// Forbids returns the attribute of a volume that forbids to make a filesystem on it; "" if there is none.
 func (v *Vendor) Forbids(attributes map[string]string) string {
 	if v == nil {
 		return ""
@@ -101,8 +100,7 @@ func (v *Vendor) Forbids(attributes map[string]string) string {
 	return ""
 }
 
-// Parameter returns our name of a StorageClass parameter, which is name itself unless it is one of the
-// vendor's.
+// Parameter returns this driver's name of a StorageClass parameter, which is name itself unless it is one of the vendor's.
 func (v *Vendor) Parameter(name string) string {
 	if v != nil {
 		if ours, known := v.Parameters[name]; known {
@@ -112,7 +110,7 @@ func (v *Vendor) Parameter(name string) string {
 	return name
 }
 
-// ParameterNames are the vendor's names of parameters.
+// ParameterNames returns the vendor's names of parameters.
 func (v *Vendor) ParameterNames() []string {
 	if v == nil {
 		return nil

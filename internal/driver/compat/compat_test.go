@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// What each vendor's driver wrote about one disk: its node program reads what we tell, and we read what
-// its controller told.
+// The publish contexts of each vendor's driver for one disk: its node program reads those of this driver, and this driver reads
+// those of its controller.
 func TestEachSideReadsTheOther(t *testing.T) {
 	tests := map[string]struct {
 		driver, link string
@@ -53,7 +53,7 @@ func TestEachSideReadsTheOther(t *testing.T) {
 	}
 }
 
-// Where there is no vendor everything is as if nobody had ever asked.
+// Without a vendor every method returns what it got, or nothing.
 func TestNoVendor(t *testing.T) {
 	v := compat.Of("local.csi.cloudblock.io")
 	if v != nil || compat.Of("") != nil {
@@ -66,7 +66,7 @@ func TestNoVendor(t *testing.T) {
 	}
 }
 
-// TestVendorsAreComplete: each vendor of a profile has its form here.
+// TestVendorsAreComplete: each vendor of a profile has its functions here.
 func TestVendorsAreComplete(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z0-9./-]+=(region|zone)$`)
 	var names []string
@@ -115,7 +115,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// What Linode's driver may have written about a device: a link, and nothing that is none becomes one.
+// Linode's driver may have written a link as the path of a device. No other path becomes one.
 func TestLinodesDevicePath(t *testing.T) {
 	v := compat.Of("linodebs.csi.linode.com")
 	for path, want := range map[string]string{
@@ -135,7 +135,7 @@ func TestLinodesDevicePath(t *testing.T) {
 	}
 }
 
-// What this driver would do wrong if it did not know it.
+// Attributes and parameters with which this driver would do something else than the vendor's.
 func TestLinodeRefuses(t *testing.T) {
 	const luks = "linodebs.csi.linode.com/luks-encrypted"
 	tests := map[string]struct {
@@ -163,7 +163,7 @@ func TestLinodeRefuses(t *testing.T) {
 	}
 }
 
-// Yandex's driver attaches a disk under a hash of its id, as these that it has made.
+// Yandex's driver attaches a disk with a hash of its id as the device name. It has made these names.
 func TestYandexDeviceNames(t *testing.T) {
 	v := compat.Of("yandex.csi.flant.com")
 	told := map[string]string{"yandex.csi.flant.com/volume-name": "pvc-1"}

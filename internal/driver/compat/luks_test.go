@@ -2,7 +2,7 @@ package compat
 
 import "testing"
 
-// TestLUKSIsTheVendors: the attribute and the value that ask for LUKS are those of the vendor, and no other's.
+// TestLUKSIsTheVendors: only the vendor's own attribute and value request LUKS.
 func TestLUKSIsTheVendors(t *testing.T) {
 	const key = "csi.example.com/encryption"
 	v := &Vendor{luksKey: key, luks: map[string]string{key: "luks", "csi.example.com/cipher": "aes-xts-plain64"}}

@@ -8,10 +8,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// vendors are all that there are.
+// vendors are all vendors of all clouds.
 var vendors = complete(map[string]func(profile.Cloud, *Vendor){"digitalocean": digitalOcean, "linode": linode, "yandex": yandex})
 
-// complete adds to what the profiles say of the vendors how each writes and reads.
+// complete adds to the vendors of the profiles how each encodes and decodes contexts.
 func complete(clouds map[string]func(profile.Cloud, *Vendor)) (all []*Vendor) {
 	for name, complement := range clouds {
 		c, _ := profile.Of(name)
@@ -24,7 +24,7 @@ func complete(clouds map[string]func(profile.Cloud, *Vendor)) (all []*Vendor) {
 	return all
 }
 
-// Of returns the vendor whose driver has this name; nil if it is no vendor's.
+// Of returns the vendor whose driver has this name; nil if there is none.
 func Of(driver string) *Vendor {
 	if i := slices.IndexFunc(vendors, func(v *Vendor) bool { return v.Driver == driver }); i >= 0 {
 		return vendors[i]
@@ -32,7 +32,7 @@ func Of(driver string) *Vendor {
 	return nil
 }
 
-// digitalOcean: its node program takes the volume's name, with which the link ends, from the publish context.
+// digitalOcean: the vendor's node program takes the volume's name, which is the end of the link, from the publish context.
 func digitalOcean(c profile.Cloud, v *Vendor) {
 	volumeName := v.Driver + "/volume-name"
 	v.link = func(_ string, attached map[string]string) string {
@@ -44,13 +44,13 @@ func digitalOcean(c profile.Cloud, v *Vendor) {
 	v.tell = func(link string) map[string]string {
 		name, ok := strings.CutPrefix(link, c.LinkPrefix)
 		if !ok {
-			return nil // no volume of this cloud
+			return nil // not a volume of this cloud
 		}
 		return map[string]string{volumeName: name}
 	}
 }
 
-// linode: its node program takes the path of the link from the publish context, which ends with the volume's label.
+// linode: the vendor's node program takes the path of the link, which ends with the volume's label, from the publish context.
 func linode(c profile.Cloud, v *Vendor) {
 	const (
 		linkDir    = "/dev/disk/by-id/"
@@ -62,11 +62,11 @@ func linode(c profile.Cloud, v *Vendor) {
 		if name, ok := strings.CutPrefix(path.Clean(device), linkDir); device != "" && ok {
 			return name
 		}
-		return device // whole, so that a path elsewhere is seen to be no name
+		return device // unchanged, so that the path of another folder is refused as a name
 	}
 	v.tell = func(link string) map[string]string {
 		if !strings.HasPrefix(link, c.LinkPrefix) {
-			return nil // no volume of this cloud
+			return nil // not a volume of this cloud
 		}
 		return map[string]string{devicePath: linkDir + link}
 	}
@@ -82,7 +82,7 @@ func linode(c profile.Cloud, v *Vendor) {
 	v.refuses = func(said map[string]string) string {
 		switch {
 		case said[profile.LinodeLUKS] != "" && said[profile.LinodeLUKS] != "false" && said[profile.LinodeLUKS] != "true":
-			// Taken for a volume without, a blank one would hold its data in the clear; its own driver does that.
+			// If it counted as unencrypted, a blank volume would store its data in plain text, as with the vendor's driver.
 			return profile.LinodeLUKS + ": neither true nor false, so it is not clear whether the volume is encrypted"
 		case said[partition] != "":
 			return partition + ": this driver uses whole volumes; the data in a partition is reached by hand"
@@ -91,8 +91,8 @@ func linode(c profile.Cloud, v *Vendor) {
 	}
 }
 
-// yandex is the driver that clusters of their own use: Flant's, and Deckhouse's after it, under one name. Its node
-// program finds a disk by the hash of the disk's id, and does not read the name in the publish context.
+// yandex is the driver of self-managed clusters: Flant's, and later Deckhouse's, with the same name. Its node program finds a disk
+// by the hash of the disk's id, and does not read the name in the publish context.
 func yandex(c profile.Cloud, v *Vendor) {
 	volumeName := v.Driver + "/volume-name"
 	v.link = func(volume string, attached map[string]string) string {
@@ -104,7 +104,7 @@ func yandex(c profile.Cloud, v *Vendor) {
 	v.tell = func(link string) map[string]string {
 		device := strings.TrimPrefix(link, c.LinkPrefix)
 		if device == link || !strings.HasPrefix(device, "csi-") {
-			return nil // attached under another name, which its node program would not find
+			return nil // attached with another device name, which the vendor's node program would not find
 		}
 		return map[string]string{volumeName: device}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ControllerPublishVolume attaches a volume to a node and tells the node how to find the device.
+// ControllerPublishVolume attaches a volume to a node and returns how the node finds the device.
 func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := need(s.caps.Attach, "ControllerPublishVolume"); err != nil {
 		return nil, err
@@ -49,9 +49,8 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 	})}, nil
 }
 
-// ControllerUnpublishVolume detaches a volume from a node, or from wherever it is when the request
-// names no node. A volume or node that is gone is no error: the backend answers only when the volume
-// is free.
+// ControllerUnpublishVolume detaches a volume from a node, or from any node if the request names none. A volume or node that does not
+// exist is no error. The backend returns only when the volume is detached.
 func (s *Service) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := need(s.caps.Attach, "ControllerUnpublishVolume"); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func TestPublishAndUnpublish(t *testing.T) {
 	}
 }
 
-// A full node is ResourceExhausted, so that the pod goes elsewhere (A7).
+// A full node is ResourceExhausted, so that the pod is scheduled to another one (A7).
 func TestPublishOnAFullNode(t *testing.T) {
 	r := start(t, memory.Config{Slots: 1})
 	publish := func(id string) error {
@@ -93,7 +93,7 @@ func TestPublishOnAFullNode(t *testing.T) {
 	wantCode(t, "the second", publish(r.make(t, "b").GetVolumeId()), codes.ResourceExhausted)
 }
 
-// What a backend is certain not to have is gone; what it may have after all is not.
+// An object that certainly does not exist is no error; an object that may exist is one.
 func TestRemovingWhatIsNotThere(t *testing.T) {
 	r := start(t, memory.Config{})
 	account := r.cloud.Account()

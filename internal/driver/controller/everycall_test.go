@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// methods returns the methods of the controller's service, as the specification has them.
+// methods returns the methods of the controller service in the specification.
 func methods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
 	return drivertest.Methods(t, "csi.v1.Controller")
@@ -26,7 +26,7 @@ func (r *rig) call(t *testing.T, method protoreflect.MethodDescriptor, req proto
 	return drivertest.Call(t, r.conn, method, req)
 }
 
-// implementedBy maps each capability to the calls it promises.
+// implementedBy has the calls that each capability requires.
 var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:         {"CreateVolume", "DeleteVolume"},
 	csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME:     {"ControllerPublishVolume", "ControllerUnpublishVolume"},
@@ -45,8 +45,8 @@ var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:     {"CreateVolume"},
 }
 
-// C6: whatever is advertised is implemented, whatever is not answers Unimplemented, and no request,
-// empty or full, of any call makes the program fail.
+// C6: every advertised call is implemented, every other one returns Unimplemented, and no empty or full request of any call makes
+// the program fail.
 func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 	for name, caps := range map[string]cloud.Capabilities{"a cloud that can do all": memory.Full(), "a cloud that can do little": small()} {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestCapabilitiesFollowTheCloud(t *testing.T) {
 	}
 }
 
-// P3: a secret in any secret field, in contexts, mount flags and parameters is in no log line, no
-// error and no metric, whether the call works or not.
+// P3: a secret in any secret field, in contexts, mount flags and parameters is in no log line, error or metric, whether the call
+// succeeds or not.
 func TestNoSecretLeaves(t *testing.T) {
 	const canary = "canary-77d0c4"
 	r := start(t, memory.Config{})
@@ -149,8 +149,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	}
 }
 
-// failWithSecrets makes calls that fail, with the canary in every place where one could be, and
-// returns what their errors say.
+// failWithSecrets makes calls that fail, with the canary in every possible place, and returns the texts of their errors.
 func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapability) []string {
 	t.Helper()
 	var said []string

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ControllerExpandVolume makes a volume larger. The node is asked to follow only where it has
-// something to do: it grows filesystems, and on some clouds has to confirm the size of a raw device.
+// ControllerExpandVolume grows a volume. It requires a node expansion only if the node has something to do: the node grows
+// filesystems, and on some clouds has to confirm the size of a raw device.
 func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if err := need(s.caps.Expand, "ControllerExpandVolume"); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 	}
 	done, err := s.cloud.ExpandVolume(ctx, cloud.VolumeID(req.GetVolumeId()), size)
 	if fault.Of(err) == fault.Exhausted {
-		// A quota. The resizer takes ResourceExhausted for a growth that may still be under way, and then never
-		// tries the smaller size that a claim is lowered to.
+		// The error is about a quota. The resizer treats ResourceExhausted as a growth that may still be under way, and then never
+		// tries the smaller size to which a PersistentVolumeClaim is lowered.
 		return nil, fmt.Errorf("%w: %w", fault.OutOfRange, err)
 	}
 	if err != nil {
@@ -61,9 +61,8 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 	}, nil
 }
 
-// staysBelow refuses a growth that would end above the limit, before anything changes, because volumes never
-// shrink. How far a size is rounded up may be the volume's own, which has to be read. Requests of Kubernetes have
-// no limit, and cost no read.
+// staysBelow refuses a growth that would end above the limit before anything changes, because volumes never shrink. A volume can
+// have its own unit of sizes, which has to be read. Requests of Kubernetes have no limit and cost no read.
 func (s *Service) staysBelow(ctx context.Context, id cloud.VolumeID, size, limit cloud.Bytes) error {
 	if limit == 0 {
 		return nil

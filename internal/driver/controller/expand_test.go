@@ -21,7 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// grown makes a volume larger and returns the answer and how long it took.
+// grown grows a volume and returns the response and how long the call took.
 func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, capability *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, time.Duration) {
 	t.Helper()
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
@@ -38,7 +38,7 @@ func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, 
 	return answer, time.Since(began)
 }
 
-// wide is a cloud whose volumes are made of whole drives and say so.
+// wide is a cloud whose volumes consist of whole drives and have that unit of sizes.
 type wide struct {
 	cloud.Cloud
 
@@ -55,8 +55,7 @@ func (w wide) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.By
 	return w.Cloud.ExpandVolume(ctx, id, (size+w.drive-1)/w.drive*w.drive)
 }
 
-// E3: what is larger than the limit can never be made smaller again, so a volume that would grow beyond it is left
-// as it is.
+// E3: a volume can never be made smaller again, so a growth beyond the limit is not begun.
 func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		asked *csi.CapacityRange
@@ -93,7 +92,7 @@ func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// onNode makes a volume in a new account behind the decorators, attached to a machine or not.
+// onNode creates a volume in a new account inside the decorators, and attaches it to a node if requested.
 func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, cloud.Cloud, cloud.VolumeID) {
 	t.Helper()
 	bare := memory.New(cfg)
@@ -108,7 +107,7 @@ func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, clou
 	return bare, c, v.ID
 }
 
-// E1: the node has to follow for filesystems, and for raw devices only where it must confirm.
+// E1: a node expansion is required for filesystems, and for raw devices only if the node must confirm the size.
 func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		capability        *csi.VolumeCapability
@@ -137,7 +136,7 @@ func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
 	}
 }
 
-// A growth that the machine sees later is answered at once: nothing shows whether its pod is about to go.
+// The call does not wait until the node shows a growth: nothing tells whether its pod is about to end.
 func TestTheAnswerDoesNotWaitForTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, id := onNode(t, memory.Config{NodeMustConfirm: true}, true)
@@ -154,8 +153,8 @@ func (full) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Ex
 	return cloud.Expansion{}, fmt.Errorf("capacity limit exceeded: %w", fault.Exhausted)
 }
 
-// E6: a quota that refuses a growth is OutOfRange. The resizer takes ResourceExhausted for a growth that may be under
-// way, and would repeat the old size for ever when the claim is lowered.
+// E6: a quota that refuses a growth is OutOfRange. The resizer treats ResourceExhausted as a growth that may be under way, and
+// would repeat the old size for ever when the PersistentVolumeClaim is lowered.
 func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// C6: no request of any call makes a handler panic or end without a reason.
+// C6: no request of any call makes a handler panic or fail without a reason.
 func FuzzCalls(f *testing.F) {
 	r := start(f, memory.Config{})
 	made, err := r.CreateVolume(drivertest.Waiting(f), request("v"))

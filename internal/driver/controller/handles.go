@@ -6,18 +6,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// maxHandles bounds what is kept. A handle that is lost is found again with the next attach.
+// maxHandles is the maximum number of stored handles. The next attach stores a lost handle again.
 const maxHandles = 20_000
 
-// handles keeps how PersistentVolumes write the ids of volumes, where a vendor's handle also holds the name that the
-// volume had when it was made. The attacher compares the handles of the list with theirs: a renamed volume that is
-// listed under its new name counts as detached, and is attached once more at each comparison. Nothing else depends on it.
+// handles has the handles of volumes in their PersistentVolumes by the id, if a vendor's handle also has the name that the volume
+// had at its creation. The attacher compares these handles with those of ListVolumes: a renamed volume that is listed under its new
+// name counts as detached, and is attached again at each comparison. Nothing else depends on handles.
 type handles struct {
 	mu sync.Mutex
 	of map[string]string
 }
 
-// putHandle keeps a handle that a request for an attachment has.
+// putHandle stores the handle in a request for an attachment.
 func (s *Service) putHandle(handle string) {
 	id := s.names.Vendor.ID(handle)
 	if id == handle {

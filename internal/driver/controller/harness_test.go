@@ -29,7 +29,7 @@ const (
 
 var ctxOf = drivertest.Waiting
 
-// rig is a controller service on a real socket, over a cloud in memory.
+// rig is a controller service on a real socket, over an in-memory cloud.
 type rig struct {
 	csi.ControllerClient
 
@@ -80,7 +80,7 @@ func (r *rig) metrics(t *testing.T) string {
 	return string(body)
 }
 
-// small returns the capabilities of a cloud that can do nothing but create and delete.
+// small returns the capabilities of a cloud that can only create and delete.
 func small() cloud.Capabilities {
 	caps := memory.Full()
 	caps.Attach, caps.Expand, caps.Snapshots, caps.Clones, caps.Capacity = false, false, false, false, false
@@ -105,7 +105,7 @@ func block() *csi.VolumeCapability {
 	return c
 }
 
-// request is a good CreateVolume request for others to change.
+// request returns a valid CreateVolume request, which callers can change.
 func request(name string) *csi.CreateVolumeRequest {
 	return &csi.CreateVolumeRequest{
 		Name:               name,
@@ -123,7 +123,7 @@ func (r *rig) make(t *testing.T, name string) *csi.Volume {
 	return answer.GetVolume()
 }
 
-// wantCode fails unless the error has the code and its message all of the words.
+// wantCode fails the test unless the error has the code and its message all of the words.
 func wantCode(t *testing.T, call string, err error, code codes.Code, words ...string) {
 	t.Helper()
 	if status.Code(err) != code {

@@ -9,14 +9,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// healthTypes are CSI's words for the kinds of ill health.
+// healthTypes are CSI's values for the kinds of health.
 var healthTypes = map[cloud.HealthKind]csi.VolumeHealthErrorType{
 	cloud.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
 	cloud.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
 	cloud.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
 }
 
-// ControllerGetVolumeHealth returns what is wrong with a volume, as far as the cloud knows.
+// ControllerGetVolumeHealth returns the health of a volume, as far as the cloud reports it.
 func (s *Service) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
 	if err := need(s.caps.Health, "ControllerGetVolumeHealth"); err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func (s *Service) ControllerGetVolumeHealth(ctx context.Context, req *csi.Contro
 	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: health(vol)}, nil
 }
 
-// ControllerListVolumeHealth returns those of one page of the volumes with which something is wrong.
-// A page may be empty and yet not be the last.
+// ControllerListVolumeHealth returns the health of the volumes on one page that are not healthy. A page can be empty without being
+// the last.
 func (s *Service) ControllerListVolumeHealth(ctx context.Context, req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
 	if err := need(s.caps.Health, "ControllerListVolumeHealth"); err != nil {
 		return nil, err

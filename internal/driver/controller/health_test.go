@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// memoryDown is how a cloud fails that cannot be reached.
+// memoryDown is the error of an unreachable cloud.
 var memoryDown = fault.Unavailable
 
 func TestHealth(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// tokenLimit is far above every token that a backend makes.
+// tokenLimit is far above the length of any backend's tokens.
 const tokenLimit = 1024
 
-// page translates the paging fields that the list calls share.
+// page returns the paging fields that all list calls have.
 func page(req interface {
 	GetMaxEntries() int32
 	GetStartingToken() string
@@ -29,7 +29,7 @@ func page(req interface {
 	return cloud.Page{Token: req.GetStartingToken(), Most: int(req.GetMaxEntries())}, nil
 }
 
-// ListVolumes returns one page of all volumes that the credentials see.
+// ListVolumes returns one page of all volumes that the credentials may see.
 func (s *Service) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	at, err := page(req)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Service) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) 
 	return answer, nil
 }
 
-// ListSnapshots returns one page of all snapshots, of one volume's, or the one with an id. An id that
-// does not exist has an empty list. Those through which clones go are left out: no request asked for them.
+// ListSnapshots returns one page of all snapshots, of one volume's, or the snapshot with an id. For an id that does not exist the
+// list is empty. It omits the temporary snapshots of clones, which no request has asked for.
 func (s *Service) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := need(s.caps.Snapshots, "ListSnapshots"); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *Service) listOneSnapshot(ctx context.Context, id string, of cloud.Volum
 	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: s.snapshot(snap)}}}, nil
 }
 
-// GetCapacity returns how much room is left. A place that this cloud does not serve has none.
+// GetCapacity returns the available space. A place that this cloud does not serve has none.
 func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if err := need(s.caps.Capacity, "GetCapacity"); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 	return s.capacity(free), nil
 }
 
-// capacity also states the largest single volume: the Kubernetes scheduler compares a claim with that
-// alone when it is there, so it must never be more than the room that is left.
+// capacity also sets the maximum size of a volume. If it is set, the Kubernetes scheduler compares a PersistentVolumeClaim only
+// with it, so it must not exceed the available space.
 func (s *Service) capacity(free cloud.Bytes) *csi.GetCapacityResponse {
 	largest := min(free, s.caps.LargestVolume)
 	return &csi.GetCapacityResponse{

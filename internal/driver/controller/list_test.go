@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 )
 
-// cloning is a cloud in which a clone goes through each snapshot but one.
+// cloning is a cloud whose snapshots are all temporary ones of clones, except for one.
 type cloning struct {
 	cloud.Cloud
 
@@ -26,7 +26,7 @@ func (c cloning) ListSnapshots(ctx context.Context, of cloud.VolumeID, page clou
 	return list, err
 }
 
-// No request asked for the snapshots that clones go through, so no list has them, and each page leads to the next.
+// No request has asked for the temporary snapshots of clones, so no list has them, and each page leads to the next.
 func TestListsHaveNoTemporarySnapshot(t *testing.T) {
 	r := start(t, memory.Config{})
 	origin := r.make(t, "origin").GetVolumeId()

@@ -16,7 +16,7 @@ import (
 
 type change func(ctx context.Context, r *rig, volume string) error
 
-// changes are the calls that change something, by the call of the backend that each makes.
+// changes are the calls that change something, by their call of the backend.
 var changes = map[memory.Call]change{
 	memory.CallCreateVolume: func(ctx context.Context, r *rig, _ string) error {
 		_, err := r.CreateVolume(ctx, request("new"))
@@ -91,7 +91,7 @@ func TestASecondChangeOfWhatIsBeingChangedIsAborted(t *testing.T) {
 	}
 }
 
-// untilHeld returns when the backend has the call that was armed.
+// untilHeld returns when the armed call has reached the backend.
 func untilHeld(t *testing.T, r *rig, call memory.Call) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); r.cloud.Account().Armed(call) > 0; {
@@ -117,7 +117,7 @@ func TestALockEndsWithItsCall(t *testing.T) {
 				if err := begin(left, r, volume); err == nil {
 					t.Fatal("the call ended well, so the test proves nothing")
 				}
-				// The caller learns of its deadline before the program may: the handler is given a moment to end.
+				// The caller's deadline may end before the program's: the handler gets a moment to end.
 				var err error
 				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
 					if err = begin(ctxOf(t), r, volume); status.Code(err) != codes.Aborted {

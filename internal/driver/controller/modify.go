@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// ControllerModifyVolume gives a volume what a VolumeAttributesClass says. What the class does not name stays.
+// ControllerModifyVolume applies a VolumeAttributesClass to a volume. Properties that the class does not name stay unchanged.
 func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	if err := need(s.caps.Modify, "ControllerModifyVolume"); err != nil {
 		return nil, err

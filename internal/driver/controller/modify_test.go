@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 )
 
-// tagsOf returns what the cloud shows of a volume.
+// tagsOf returns the tags that the cloud shows of a volume.
 func (r *rig) tagsOf(t *testing.T, id string) []cloud.Tag {
 	t.Helper()
 	vol, err := r.cloud.GetVolume(ctxOf(t), cloud.VolumeID(id))
@@ -46,7 +46,7 @@ func TestModifyVolume(t *testing.T) {
 	for range 2 {
 		_, err := r.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: map[string]string{"tags": "team=c, cost=1"}})
 		wantCode(t, "ControllerModifyVolume", err, codes.OK)
-		// What the class does not name stays.
+		// Tags that the class does not name stay.
 		has(own, cloud.Tag{Key: "cost", Value: "1"}, cloud.Tag{Key: "site", Value: "south"}, cloud.Tag{Key: "stage", Value: "dev"}, cloud.Tag{Key: "team", Value: "c"})
 	}
 	confirmed, err := r.ValidateVolumeCapabilities(ctxOf(t), &csi.ValidateVolumeCapabilitiesRequest{

@@ -14,8 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// The StorageClass parameters that every cloud shares. A cloud adds its own in
-// Capabilities.Parameters.
+// The StorageClass parameters that all clouds share. A cloud has additional ones in Capabilities.Parameters.
 const (
 	paramMkfsOptions   = "mkfsOptions"
 	paramFormatNonZero = "formatNonZero"
@@ -24,8 +23,7 @@ const (
 	paramFilesystem    = "csi.storage.k8s.io/fstype"
 )
 
-// The parameters by which the sidecars' option extra-create-metadata names Kubernetes' objects, and
-// the tags they become.
+// The parameters with which the sidecars' option extra-create-metadata names Kubernetes objects, and the tags for them.
 var (
 	volumeMetadata = map[string]string{
 		"csi.storage.k8s.io/pvc/name":      "cloudblock-pvc",
@@ -39,22 +37,22 @@ var (
 	}
 )
 
-// shownName bounds how much of an unknown parameter's name a message repeats.
+// shownName is the maximum length of an unknown parameter's name in a message.
 const shownName = 64
 
-// volumeParameters are a StorageClass's parameters, decoded.
+// volumeParameters are the decoded parameters of a StorageClass.
 type volumeParameters struct {
 	mkfsOptions   []string
 	formatNonZero bool
 	luks          bool
 	filesystem    string
 	tags          []cloud.Tag
-	// backend holds those that only the cloud understands, sorted by name.
+	// backend has the parameters of the cloud, sorted by name.
 	backend []cloud.Parameter
 }
 
-// parseVolumeParameters decodes the parameters of a class. An unknown one is refused, because a
-// setting that is silently ignored is found out too late. No value is repeated in an error.
+// parseVolumeParameters decodes the parameters of a class. It refuses unknown ones, because it would be noticed too late that a
+// setting is ignored. No error contains a value.
 func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
 		return volumeParameters{}, err
@@ -88,12 +86,12 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 			p.backend = append(p.backend, d)
 		}
 	}
-	// A vendor's names are sorted otherwise than what they mean.
+	// A vendor's names are in another order than the names that they stand for.
 	slices.SortFunc(p.backend, func(a, b cloud.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
-// set takes a parameter that is known, and leaves what nobody here understands to the backend.
+// set stores a known parameter. It passes parameters of the cloud to the backend.
 func (p *volumeParameters) set(name, value string) error {
 	var err error
 	switch name {
@@ -134,7 +132,7 @@ func parseBool(value string) (bool, error) {
 	return value == "true", nil
 }
 
-// onlyValue accepts the one value of a vendor's parameter that this driver has too.
+// onlyValue accepts the only value of a vendor's parameter that this driver supports.
 func onlyValue(value, only string) error {
 	if value != only {
 		return fmt.Errorf("this driver encrypts with %s only: %w", only, fault.InvalidArgument)
@@ -142,8 +140,7 @@ func onlyValue(value, only string) error {
 	return nil
 }
 
-// checkFilesystem refuses a class whose filesystem is not the one that the volume will be asked to
-// have: only the capability reaches the node.
+// checkFilesystem refuses a class whose filesystem differs from that of the capabilities: only the capability reaches the node.
 func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	for _, c := range list {
 		if p.filesystem != "" && c.GetMount() != nil && c.GetMount().GetFsType() != p.filesystem {
@@ -153,7 +150,7 @@ func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	return nil
 }
 
-// parseMutableParameters decodes the parameters of a VolumeAttributesClass: tags, the only thing that can be modified.
+// parseMutableParameters decodes the parameters of a VolumeAttributesClass: the tags, which are all that can be modified.
 func (s *Service) parseMutableParameters(raw map[string]string) ([]cloud.Tag, error) {
 	const field = "mutable_parameters"
 	if len(raw) > 0 && !s.caps.Modify {
@@ -177,7 +174,7 @@ func (s *Service) parseMutableParameters(raw map[string]string) ([]cloud.Tag, er
 	return tags, nil
 }
 
-// parseSnapshotParameters decodes the parameters of a class of snapshots into tags.
+// parseSnapshotParameters returns the parameters of a VolumeSnapshotClass as tags.
 func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
 		return nil, err
@@ -210,7 +207,7 @@ func unknownParameter(field, name string, known []string) error {
 		field, name, strings.Join(slices.Sorted(slices.Values(known)), ", "), fault.InvalidArgument)
 }
 
-// ParseTags reads entries of the form key=value.
+// ParseTags parses entries of the form key=value.
 func ParseTags(entries []string) ([]cloud.Tag, error) {
 	var tags []cloud.Tag
 	for i, entry := range entries {
@@ -218,7 +215,7 @@ func ParseTags(entries []string) ([]cloud.Tag, error) {
 		switch {
 		case !found || key == "":
 			return nil, fmt.Errorf("entry %d is not of the form key=value: %w", i+1, fault.InvalidArgument)
-		case strings.HasPrefix(strings.ToLower(key), cloud.OwnTags): // some clouds do not tell capitals apart
+		case strings.HasPrefix(strings.ToLower(key), cloud.OwnTags): // some clouds ignore case
 			return nil, fmt.Errorf("entry %d begins with %q, which is this driver's own: %w", i+1, cloud.OwnTags, fault.InvalidArgument)
 		case strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, fmt.Errorf("entry %d has a character that is not printable ASCII: %w", i+1, fault.InvalidArgument)
@@ -230,8 +227,8 @@ func ParseTags(entries []string) ([]cloud.Tag, error) {
 	return tags, nil
 }
 
-// parseTagWords reads a vendor's list of tags, as they stand in the cloud. One of several words with a
-// colon between them has a key, like ours; the blanks that are usual behind a comma are no part of a tag.
+// parseTagWords parses a vendor's list of tags, which are words of the cloud. A word with a colon has a key and a value; the usual
+// spaces after a comma are not part of a tag.
 func parseTagWords(list string) ([]cloud.Tag, error) {
 	var tags []cloud.Tag
 	for i, word := range strings.Split(list, ",") {
@@ -250,7 +247,7 @@ func parseTagWords(list string) ([]cloud.Tag, error) {
 	return tags, nil
 }
 
-// mergeTags puts a class's tags over those of the whole driver: the class is closer to the volume.
+// mergeTags returns the tags of the whole driver and of a class. Those of the class override the others.
 func mergeTags(driverWide, class []cloud.Tag) []cloud.Tag {
 	merged := slices.DeleteFunc(slices.Clone(driverWide), func(t cloud.Tag) bool {
 		return slices.ContainsFunc(class, func(c cloud.Tag) bool { return c.Key == t.Key })

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// classes is a service that knows these parameters of its cloud.
+// classes returns a service whose cloud has these parameters.
 func classes(vendor *compat.Vendor, backend ...string) *Service {
 	return &Service{names: driver.Names{Vendor: vendor}, caps: cloud.Capabilities{Parameters: backend}}
 }
@@ -77,7 +77,7 @@ func TestParseVolumeParameters(t *testing.T) {
 	}
 }
 
-// What a class leaves out has a meaning of its own where the backend says so.
+// A parameter that a class leaves out has the backend's default.
 func TestDefaultsOfParameters(t *testing.T) {
 	service := classes(nil, "pool", "tier")
 	service.caps.Defaults = []cloud.Parameter{{Name: "pool", Value: "usual"}}
@@ -95,7 +95,7 @@ func TestDefaultsOfParameters(t *testing.T) {
 	}
 }
 
-// The classes of the driver that this one takes over from, under its name.
+// Parameters of a vendor's driver, with the name of that driver.
 func TestParseAVendorsParameters(t *testing.T) {
 	service := classes(compat.Of("dobs.csi.digitalocean.com"))
 	tests := map[string]struct {
@@ -123,7 +123,7 @@ func TestParseAVendorsParameters(t *testing.T) {
 	}
 }
 
-// The classes of Linode's driver, whose parameters begin with its name.
+// Parameters of Linode's driver, which begin with its name.
 func TestParseLinodesParameters(t *testing.T) {
 	const own = "linodebs.csi.linode.com/"
 	service := classes(compat.Of("linodebs.csi.linode.com"), "encrypted", "aaa")
@@ -170,8 +170,8 @@ func TestParseLinodesParameters(t *testing.T) {
 	}
 }
 
-// Under the name of a driver that adds something to a volume's id, this one does so too: the list of
-// volumes is compared with the PersistentVolumes, and the other driver's program parses what these say.
+// With the name of a driver whose handles are more than the id, this driver returns the same handles: the list of volumes is
+// compared with the PersistentVolumes, and the other driver's program parses their handles.
 func TestHandlesOfAVendor(t *testing.T) {
 	for name, want := range map[string]string{"linodebs.csi.linode.com": "7-pvc-1", "dobs.csi.digitalocean.com": "7", "": "7"} {
 		if got := classes(compat.Of(name)).volume(cloud.Volume{ID: "7", Name: "pvc-1"}).GetVolumeId(); got != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 )
 
-// A snapshot that can be restored in one place only says so, and is refused where that is not enough.
+// A snapshot that can be restored in one place only reports that place, and is refused if the request needs others.
 func TestSnapshotsSayWhereTheyAre(t *testing.T) {
 	caps := memory.Full()
 	caps.SnapshotZones = true
@@ -46,8 +46,8 @@ func TestSnapshotsSayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A restore or clone asked of a place that lacks the source is ResourceExhausted, so that the
-// provisioner tries another node, and names the place that has it; nothing is left behind.
+// A restore or clone in a place without the source is ResourceExhausted, so that the provisioner tries another node, and the error
+// names the place of the source; nothing is left behind.
 func TestACopyOfWhatIsElsewhereNamesThatPlace(t *testing.T) {
 	r := start(t, memory.Config{Places: []string{"island"}})
 	for name, source := range map[string]*csi.VolumeContentSource{
@@ -69,7 +69,7 @@ func TestACopyOfWhatIsElsewhereNamesThatPlace(t *testing.T) {
 	}
 }
 
-// C4: a source that the cloud cannot serve, or that is no source, is refused and never an empty volume.
+// C4: a source that the cloud cannot serve, or that is invalid, is refused; it never becomes an empty volume.
 func TestEverySourceThatCannotBeServedIsRefused(t *testing.T) {
 	none, snapshotsOnly, clonesOnly := small(), small(), small()
 	snapshotsOnly.Snapshots, clonesOnly.Clones = true, true
@@ -91,7 +91,7 @@ func TestEverySourceThatCannotBeServedIsRefused(t *testing.T) {
 		for name, source := range sources {
 			want := codes.InvalidArgument
 			if name == tc.ok {
-				want = codes.NotFound // it can be served, and is not there
+				want = codes.NotFound // the cloud can serve it, and it does not exist
 			}
 			req := request(name)
 			req.VolumeContentSource = source
@@ -104,8 +104,8 @@ func TestEverySourceThatCannotBeServedIsRefused(t *testing.T) {
 	}
 }
 
-// P5: what is there all the time is in the list exactly once, whatever comes and goes between pages; a
-// page that fails is an error and never the end; a token of nobody is Aborted.
+// P5: an entry that exists the whole time is in the list exactly once, whatever is created and deleted between pages; a page that
+// fails is an error and never the end; an unknown token is Aborted.
 func TestListsStayCompleteWhileTheirEntriesChange(t *testing.T) {
 	r := start(t, memory.Config{})
 	origin := r.make(t, "origin").GetVolumeId()

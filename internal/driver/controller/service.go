@@ -1,6 +1,5 @@
-// Package controller is the CSI Controller service over any cloud.Cloud. It speaks CSI to the
-// outside and cloud to the inside and keeps no state that a call needs: that is in its request or in the
-// cloud, so the program may be killed between any two calls.
+// Package controller is the CSI Controller service over any cloud.Cloud. It keeps no state that a call needs: all of that is in the
+// request or in the cloud, so the program can be killed between any two calls.
 package controller
 
 import (
@@ -27,17 +26,17 @@ type Service struct {
 	locks   driver.Locks
 }
 
-// New returns a service over a cloud. The tags are put on every volume and snapshot it creates.
+// New returns a service over a cloud. Every volume and snapshot that it creates gets the tags.
 func New(c cloud.Cloud, names driver.Names, tags ...cloud.Tag) *Service {
 	return &Service{cloud: c, caps: c.Capabilities(), names: names, tags: tags}
 }
 
-// Features says what GetPluginCapabilities has to state of the cloud behind this service.
+// Features returns the plugin's capabilities that depend on the cloud, for GetPluginCapabilities.
 func (s *Service) Features() driver.Features {
 	return driver.Features{SnapshotZones: s.caps.SnapshotZones}
 }
 
-// ControllerGetCapabilities lists what the cloud behind this service can do.
+// ControllerGetCapabilities returns the capabilities of the cloud.
 func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	types := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
@@ -78,12 +77,12 @@ func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	return &csi.ControllerGetCapabilitiesResponse{Capabilities: list}, nil
 }
 
-// lockVolume holds a volume while a call changes it, however its handle is written.
+// lockVolume locks a volume while a call changes it. All forms of its handle have the same lock.
 func (s *Service) lockVolume(handle string) (release func(), err error) {
 	return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))
 }
 
-// need refuses a call that this cloud does not advertise, before anything else is looked at.
+// need refuses a call that this cloud does not advertise, before any other check.
 func need(advertised bool, call string) error {
 	if !advertised {
 		return fmt.Errorf("%s: not with this cloud: %w", call, fault.Unsupported)
@@ -91,7 +90,7 @@ func need(advertised bool, call string) error {
 	return nil
 }
 
-// volume describes a volume in CSI's words, without its context.
+// volume returns a volume in CSI's form, without its context.
 func (s *Service) volume(v cloud.Volume) *csi.Volume {
 	return &csi.Volume{
 		VolumeId:           s.handle(v),

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// checkRange accepts a capacity range that makes sense by itself. A missing one does.
+// checkRange accepts a consistent capacity range, and a missing one.
 func checkRange(r *csi.CapacityRange) error {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
@@ -28,8 +28,8 @@ func checkRange(r *csi.CapacityRange) error {
 	return nil
 }
 
-// sizeWithin returns the smallest size this cloud has that satisfies the range. A range that requires
-// nothing gets the preferred size, or less where the limit says so.
+// sizeWithin returns the smallest size of this cloud that satisfies the range. A range without required bytes gets the preferred
+// size, or less if the limit requires it.
 func sizeWithin(r *csi.CapacityRange, preferred cloud.Bytes, caps cloud.Capabilities) (cloud.Bytes, error) {
 	if err := checkRange(r); err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func sizeWithin(r *csi.CapacityRange, preferred cloud.Bytes, caps cloud.Capabili
 	return size, nil
 }
 
-// roundUp is false where the next multiple of the step is no int64 any more.
+// roundUp returns the next multiple of the step; false if it exceeds an int64.
 func roundUp(size, step cloud.Bytes) (cloud.Bytes, bool) {
 	rest := size % step
 	if rest == 0 {

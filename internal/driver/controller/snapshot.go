@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateSnapshot makes one snapshot per name, or finds the one that an earlier call made.
+// CreateSnapshot creates one snapshot per name, or returns the one that an earlier call created.
 func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if !s.caps.Snapshots {
 		return nil, s.refuseSnapshot(ctx)
@@ -49,7 +49,7 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(snap)}, nil
 }
 
-// refuseSnapshot lets a backend without snapshots say why, and what there is instead.
+// refuseSnapshot returns the refusal of a backend without snapshots, which has the reason and an alternative.
 func (s *Service) refuseSnapshot(ctx context.Context) error {
 	_, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{})
 	if !errors.Is(err, fault.Unsupported) {
@@ -58,8 +58,8 @@ func (s *Service) refuseSnapshot(ctx context.Context) error {
 	return fmt.Errorf("CreateSnapshot: %w", err)
 }
 
-// checkSnapshotPlace refuses a snapshot that could not be restored where the request wants it: it is
-// bound to the place of its volume, which has to be read.
+// checkSnapshotPlace refuses a snapshot that could not be restored in the places of the request: a snapshot is bound to the place
+// of its volume, which has to be read.
 func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapshotRequest) error {
 	const field = "accessibility_requirements"
 	want := req.GetAccessibilityRequirements()
@@ -73,7 +73,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetSourceVolumeId()))
 	switch {
 	case err != nil && goneForSure(err):
-		return nil // CreateSnapshot says whether it is gone or elsewhere
+		return nil // CreateSnapshot reports whether it is gone or elsewhere
 	case err != nil:
 		return err
 	case !slices.Contains(zones, vol.Zone):
@@ -83,7 +83,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	return nil
 }
 
-// DeleteSnapshot removes the snapshot with exactly this id. One that does not exist is no error.
+// DeleteSnapshot deletes the snapshot with exactly this id. One that does not exist is no error.
 func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	if err := need(s.caps.Snapshots, "DeleteSnapshot"); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Service) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotReq
 	return &csi.DeleteSnapshotResponse{}, nil
 }
 
-// GetSnapshot returns the present state of a snapshot.
+// GetSnapshot returns the current state of a snapshot.
 func (s *Service) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
 	if err := need(s.caps.Snapshots, "GetSnapshot"); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (s *Service) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) 
 	return &csi.GetSnapshotResponse{Snapshot: s.snapshot(snap)}, nil
 }
 
-// snapshot describes a snapshot in CSI's words.
+// snapshot returns a snapshot in CSI's form.
 func (s *Service) snapshot(snap cloud.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SizeBytes:          int64(snap.Size),

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// A vendor's driver writes one volume's handle in two ways, and each is the same volume.
+// A vendor's driver writes the handle of one volume in two ways, and both mean the same volume.
 func TestTwoSpellingsOfAHandleAreOneVolume(t *testing.T) {
 	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// zonesFor returns the places where a volume may be, best first: the preferred ones in their order,
-// then the requisite ones. None means that the backend chooses.
+// zonesFor returns the acceptable places of a volume, best first: the preferred ones in their order, then the requisite ones.
+// Without any the backend chooses.
 func zonesFor(names driver.Names, want *csi.TopologyRequirement) ([]string, error) {
 	if len(want.GetPreferred())+len(want.GetRequisite()) == 0 {
 		return nil, nil
@@ -26,7 +26,7 @@ func zonesFor(names driver.Names, want *csi.TopologyRequirement) ([]string, erro
 		return nil, err
 	}
 	if len(want.GetRequisite()) > 0 {
-		// A volume outside of requisite would be one that its pod cannot reach.
+		// The pod of a volume outside of requisite could not reach it.
 		preferred = slices.DeleteFunc(preferred, func(z string) bool { return !slices.Contains(requisite, z) })
 	}
 	zones := preferred
@@ -46,7 +46,7 @@ func zonesFor(names driver.Names, want *csi.TopologyRequirement) ([]string, erro
 	return zones, nil
 }
 
-// ourZones keeps the order and drops repetitions and the entries of other drivers.
+// ourZones returns the places of this driver's entries in their order, without duplicates.
 func ourZones(names driver.Names, field string, list []*csi.Topology) ([]string, error) {
 	var zones []string
 	for i, t := range list {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// CreateVolume makes one volume per name, or finds the one that an earlier call made.
+// CreateVolume creates one volume per name, or returns the one that an earlier call created.
 func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	want, params, err := s.createRequest(ctx, req)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
-	made.Source = want.Source // the reply repeats what was asked for, also where a cloud keeps no record of it
+	made.Source = want.Source // the response repeats the requested source, which not every cloud stores
 	answer := s.volume(made)
 	content := driver.ContentBlank
 	if !want.Source.Blank() {
@@ -45,8 +45,8 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 	return &csi.CreateVolumeResponse{Volume: answer}, nil
 }
 
-// createRequest checks and translates. Everything that the request alone decides is decided before
-// the one case in which the cloud has to be asked.
+// createRequest checks and translates a request. It makes all checks of the request alone before the only case that needs a read of
+// the cloud.
 func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeRequest) (cloud.CreateVolumeRequest, volumeParameters, error) {
 	none := cloud.CreateVolumeRequest{}
 	if err := driver.CheckName("name", req.GetName()); err != nil {
@@ -93,8 +93,8 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 	}, params, err
 }
 
-// source translates a content source. One that this cloud cannot serve is refused: to ignore it would
-// hand out an empty volume in place of the data (failure C4 of the catalogue).
+// source returns a content source in the cloud's form. It refuses one that this cloud cannot serve: if it were ignored, the volume
+// would be empty instead of having the data (failure C4 of the catalogue).
 func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
 	const field = "volume_content_source"
 	switch {
@@ -109,15 +109,15 @@ func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
 		return cloud.Source{}, fmt.Errorf("%s: this cloud has no clones: %w", field, fault.InvalidArgument)
 	case from.GetVolume() != nil:
 		id := from.GetVolume().GetVolumeId()
-		// By the id alone, which the copy says it was made of.
+		// The id alone, which the copy records as its source.
 		return cloud.Source{Volume: cloud.VolumeID(s.names.Vendor.ID(id))}, driver.CheckVolumeID(field+".volume_id", id)
 	default:
 		return cloud.Source{}, fmt.Errorf("%s: neither a snapshot nor a volume: %w", field, fault.InvalidArgument)
 	}
 }
 
-// defaultSize is what a volume gets when no size is required: at least its source's, which has to be
-// read. Requests of Kubernetes always require a size.
+// defaultSize returns the size of a volume without a required size: at least that of its source, which has to be read. Requests of
+// Kubernetes always require a size.
 func (s *Service) defaultSize(ctx context.Context, r *csi.CapacityRange, source cloud.Source) (cloud.Bytes, error) {
 	switch {
 	case r.GetRequiredBytes() > 0 || source.Blank():
@@ -131,8 +131,8 @@ func (s *Service) defaultSize(ctx context.Context, r *csi.CapacityRange, source 
 	}
 }
 
-// sizeOfSource leaves it to the create to say what a source is that was not found: nowhere at all, or
-// in another place, which is another code.
+// sizeOfSource leaves the error about a missing source to the create: it may not exist, or be in another place, which has another
+// code.
 func (s *Service) sizeOfSource(size cloud.Bytes, err error) (cloud.Bytes, error) {
 	if err != nil && goneForSure(err) {
 		return s.caps.DefaultSize, nil
@@ -140,7 +140,7 @@ func (s *Service) sizeOfSource(size cloud.Bytes, err error) (cloud.Bytes, error)
 	return max(s.caps.DefaultSize, size), err
 }
 
-// DeleteVolume removes the volume with exactly this id. One that does not exist is no error.
+// DeleteVolume deletes the volume with exactly this id. One that does not exist is no error.
 func (s *Service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
@@ -156,10 +156,10 @@ func (s *Service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// goneForSure says whether the backend is certain that the object does not exist.
+// goneForSure reports whether the backend is certain that the object does not exist.
 func goneForSure(err error) bool { return fault.Of(err) == fault.NotFound }
 
-// ValidateVolumeCapabilities confirms what the volume can do, or says in a message why not.
+// ValidateVolumeCapabilities confirms what the volume can do, or returns a message with the reason why not.
 func (s *Service) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (s *Service) validate(req *csi.ValidateVolumeCapabilitiesRequest, vol cloud
 	return nil
 }
 
-// ControllerGetVolume returns the present state of a volume.
+// ControllerGetVolume returns the current state of a volume.
 func (s *Service) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (s *Service) ControllerGetVolume(ctx context.Context, req *csi.ControllerGe
 		return nil, err
 	}
 	answer := s.volume(vol)
-	answer.VolumeId = req.GetVolumeId() // also where the vendor's form of it has an older name in it
+	answer.VolumeId = req.GetVolumeId() // even if the vendor's form of it has an older name
 	return &csi.ControllerGetVolumeResponse{
 		Volume: answer,
 		Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: nodeIDs(vol.AttachedTo)},

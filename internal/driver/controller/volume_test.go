@@ -144,7 +144,7 @@ func TestCreateVolumeOnAFullCloud(t *testing.T) {
 	}
 }
 
-// C3 and C4: a copy says what it is a copy of, has at least the source's size and is never formatted.
+// C3 and C4: a copy has its source, at least the source's size, and is never formatted.
 func TestCreateVolumeFromASource(t *testing.T) {
 	r := start(t, memory.Config{})
 	origin, err := r.CreateVolume(ctxOf(t), &csi.CreateVolumeRequest{
@@ -184,7 +184,7 @@ func TestCreateVolumeFromASource(t *testing.T) {
 	wantCode(t, "CreateVolume of a copy smaller than its source", err, codes.OutOfRange)
 }
 
-// C7: the first preferred place that can serve, else the first requisite one; the reply names it.
+// C7: the first preferred place that can serve is used, else the first requisite one; the response has it.
 func TestCreateVolumeChoosesThePlace(t *testing.T) {
 	tests := map[string]struct {
 		preferred, requisite []string
