@@ -19,41 +19,42 @@ import (
 )
 
 const (
-	// maxKnown is how many volumes account remembers, and at most reads with new credentials.
+	// maxKnown is the maximum number of volumes that account stores, and reads with new credentials.
 	maxKnown = 16
-	// listEvery is how often they are listed, and listAgain after how long where none was found.
+	// listEvery is the time between two lists of them, listAgain that after a list without one.
 	listEvery, listAgain = time.Hour, 10 * time.Minute
-	// listFor bounds that list, which may have many pages.
+	// listFor is the timeout of that list, which may have many pages.
 	listFor = 5 * time.Minute
-	// verifyFor bounds each half of a verification of new credentials, which requests wait for. One that failed is repeated
-	// after verifyAgain.
+	// verifyFor is the timeout of each half of a verification of new credentials, for which requests wait. A verification that has
+	// failed is repeated after verifyAgain.
 	verifyFor, verifyAgain = 10 * time.Second, 30 * time.Second
 )
 
-// unknownAccount is in the answer of /readyz until the account has a volume of this cluster.
+// unknownAccount is in the response of /readyz until a volume of this cluster is known.
 const unknownAccount = "no volume of this cluster is known, so credentials of another account would not be refused"
 
-// account returns the credentials of one account: those that the credentials file had at first, and later ones after a volume
-// of this cluster was read with them. Until then the earlier ones stay in use. In another account no volume of this cluster
-// exists, and a delete or a detach of a volume that does not exist counts as done. While no volume is known, it takes all.
+// account provides the credentials of one account: first those that the credentials file had at the start, and then new ones in the
+// file once a volume of this cluster was read with them. Until then the earlier ones stay in use. In another account no volume of
+// this cluster exists, and a delete or a detach of a volume that does not exist counts as done. While no volume is known, account
+// accepts all credentials.
 type account struct {
 	cluster string
 	file    func() (string, error)
-	// open makes a second backend with these credentials.
+	// open opens another backend with these credentials.
 	open func(ctx context.Context, credentials string) (cloud.Cloud, closer, error)
 	log  *zap.Logger
 
 	verifying sync.Mutex // held by one request at a time; the others wait for a verification
 	used      driver.Secret
-	refused   driver.Secret // what the file has, if it is not used
-	again     time.Time     // when that is verified again
+	refused   driver.Secret // the content of the file, if it is not used
+	again     time.Time     // when refused is verified again
 
 	mu    sync.Mutex
 	known []cloud.VolumeID
 	err   error // why refused is not used
 }
 
-// newAccount watches over the credentials file of a configuration.
+// newAccount returns the account of the credentials file of a configuration.
 func newAccount(cfg config, log *zap.Logger) *account {
 	return &account{
 		cluster: cfg.clusterID, file: cfg.file.read, log: log,
@@ -64,11 +65,11 @@ func newAccount(cfg config, log *zap.Logger) *account {
 	}
 }
 
-// credentials returns those to be used now.
+// credentials returns the credentials in use.
 func (a *account) credentials() (string, error) {
 	a.verifying.Lock()
 	defer a.verifying.Unlock()
-	text, err := a.file() // one at a time, or an earlier text could come last
+	text, err := a.file() // under the lock, or an older text could replace a newer one
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +90,7 @@ func (a *account) use(text string) {
 	a.err = nil
 }
 
-// replace uses other credentials from now on if they are verified.
+// replace uses other credentials from now on if it can verify them.
 func (a *account) replace(text string) {
 	first := text != a.refused.Reveal()
 	err := a.verify(text, first)
@@ -108,8 +109,8 @@ func (a *account) replace(text string) {
 	a.err = err
 }
 
-// verify returns nil if a volume of this cluster can be read with other credentials, or if none is known. At first it lists
-// the volumes with the earlier credentials.
+// verify returns nil if a volume of this cluster can be read with other credentials, or if none is known. The first time it lists
+// the volumes with the earlier credentials before that.
 func (a *account) verify(text string, first bool) error {
 	known := a.volumes()
 	if first || len(known) == 0 {
@@ -119,7 +120,7 @@ func (a *account) verify(text string, first bool) error {
 			known = a.know(ids, known)
 		case len(known) == 0 && fault.Of(err) != fault.Denied && fault.Of(err) != fault.NotFound:
 			return fmt.Errorf("list volumes of this cluster with the earlier ones: %w", err)
-		} // else they were revoked, or never were good: what was listed before has to do
+		} // else they were revoked or never valid: the volumes of earlier lists have to suffice
 	}
 	if len(known) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func (a *account) verify(text string, first bool) error {
 	return a.with(ctx, text, func(c cloud.Cloud) error {
 		for _, id := range known {
 			if _, err := c.GetVolume(ctx, id); fault.Of(err) != fault.NotFound {
-				return err // nil, or it is not known whether the volume exists
+				return err // nil, or it is unknown whether the volume exists
 			}
 		}
 		return fmt.Errorf("they are of another account, where volume %s and %d others of this cluster do not exist; correct the Secret, or restart the controller if it is right: %w",
@@ -137,7 +138,7 @@ func (a *account) verify(text string, first bool) error {
 	})
 }
 
-// list returns volumes that the earlier credentials show: of this cluster, or else those of the known ones that exist.
+// list returns volumes that exist according to the earlier credentials: volumes of this cluster, or if there are none, known ones.
 func (a *account) list(known []cloud.VolumeID) (ids []cloud.VolumeID, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), verifyFor)
 	defer cancel()
@@ -161,11 +162,11 @@ func (a *account) with(ctx context.Context, credentials string, do func(cloud.Cl
 	if err != nil {
 		return err
 	}
-	defer func() { _ = end(ctx) }() // it has only read
+	defer func() { _ = end(ctx) }() // the backend has only read
 	return do(c)
 }
 
-// watch lists volumes until ctx ends: credentials that are revoked before they are replaced cannot list any more.
+// watch lists volumes until ctx ends, because credentials that are revoked before they are replaced cannot list any more.
 func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 	for {
 		pause := listAgain
@@ -189,12 +190,12 @@ func (a *account) watch(ctx context.Context, c cloud.Cloud) {
 	}
 }
 
-// know replaces the volumes that were known before a list by those that it has found, and returns all that are known.
+// know replaces the volumes that were known before a list with those of the list, and returns all that are known.
 func (a *account) know(found, before []cloud.VolumeID) []cloud.VolumeID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range a.known {
-		if !slices.Contains(before, id) && !slices.Contains(found, id) { // made or attached during the list
+		if !slices.Contains(before, id) && !slices.Contains(found, id) { // created or attached during the list
 			found = append(found, id)
 		}
 	}
@@ -208,14 +209,14 @@ func (a *account) volumes() []cloud.VolumeID {
 	return slices.Clone(a.known)
 }
 
-// refusal is why the credentials in the file are not used; nil: they are.
+// refusal returns why the credentials in the file are not used; nil if they are.
 func (a *account) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// note returns the text that /readyz adds to its answer while the account has no known volume, else "".
+// note returns the text that /readyz adds to its response while no volume is known, else "".
 func (a *account) note() string {
 	if len(a.volumes()) > 0 {
 		return ""
@@ -223,8 +224,8 @@ func (a *account) note() string {
 	return unknownAccount
 }
 
-// noting is a backend whose account remembers the volumes that it makes and attaches: the first ones of a new cluster, and
-// those of a cluster whose volumes all have the mark of the vendor's driver.
+// noting is a backend that adds the volumes that it creates and attaches to the account. Lists lack the first ones of a new
+// cluster, and those of a cluster whose volumes all have the mark of the vendor's driver.
 type noting struct {
 	cloud.Cloud
 
@@ -247,7 +248,7 @@ func (n noting) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	return device, err
 }
 
-// remember makes a volume known while there is room. The list makes room.
+// remember adds a volume to the known ones if there is space. The next list makes space.
 func (a *account) remember(id cloud.VolumeID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -256,7 +257,7 @@ func (a *account) remember(id cloud.VolumeID) {
 	}
 }
 
-// volumesOf returns up to maxKnown volumes of a cluster, of the first page of the list that has some.
+// volumesOf returns up to maxKnown volumes of a cluster, from the first page of the list that has any.
 func volumesOf(ctx context.Context, c cloud.Cloud, cluster string) ([]cloud.VolumeID, error) {
 	var ids []cloud.VolumeID
 	for page := (cloud.Page{}); ; {
@@ -265,7 +266,7 @@ func volumesOf(ctx context.Context, c cloud.Cloud, cluster string) ([]cloud.Volu
 			return nil, err
 		}
 		for _, v := range list.Volumes {
-			// A cloud may compare tags without regard to case.
+			// A cloud may ignore the case of tags.
 			if len(ids) < maxKnown && strings.EqualFold(v.Mark.Cluster, cluster) {
 				ids = append(ids, v.ID)
 			}

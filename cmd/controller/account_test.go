@@ -31,20 +31,20 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// secrets are the credentials of a file and what they open.
+// secrets are the credentials in a file, and the accounts for them.
 type secrets struct {
 	*account
 
-	text       string                   // in the file
+	text       string                   // the content of the file
 	opens      map[string]*memory.Cloud // no entry: credentials that the cloud refuses
-	refuses    error                    // with this
+	refuses    error                    // with this error
 	emptyLists bool
 
 	broken, noLists, noReads atomic.Bool // every request is Unavailable, or each list, or each read of a volume
 	reads, lists             int
 }
 
-// keyed is a backend with certain credentials.
+// keyed is the backend for some credentials.
 type keyed struct {
 	*memory.Cloud
 
@@ -80,7 +80,8 @@ func (k keyed) fails() error {
 	return nil
 }
 
-// newSecrets are those of an account that two keys open, with volumes of the clusters one and two, and of one without any.
+// newSecrets returns two keys of an account that has volumes of the clusters one and two, and a key of an account without any of
+// cluster one.
 func newSecrets(t *testing.T, volumes int) *secrets {
 	t.Helper()
 	ours, theirs := memory.NewAccount(memory.Config{PageSize: 2}), memory.NewAccount(memory.Config{})
@@ -115,7 +116,7 @@ func makeVolumes(t *testing.T, c cloud.Cloud, name string, count int) {
 	}
 }
 
-// deleteAll deletes what a key shows of the cluster.
+// deleteAll deletes the volumes of the cluster that a key can list.
 func (s *secrets) deleteAll(t *testing.T, key string) {
 	t.Helper()
 	for {
@@ -134,7 +135,7 @@ func (s *secrets) deleteAll(t *testing.T, key string) {
 	}
 }
 
-// want wants these credentials to be used, and what the file has to be refused with this kind.
+// want fails the test unless these credentials are in use, and those in the file are refused with this kind.
 func (s *secrets) want(t *testing.T, key string, refused error) {
 	t.Helper()
 	for range 2 {
@@ -147,7 +148,7 @@ func (s *secrets) want(t *testing.T, key string, refused error) {
 	}
 }
 
-// watchFor lets watch list once.
+// watchFor runs watch for one list.
 func (s *secrets) watchFor(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,7 +190,7 @@ func TestAccountRefusesCredentialsThatTheCloudRefuses(t *testing.T) {
 	s.want(t, "key", fault.Denied)
 }
 
-// Credentials may be revoked before there are others: they cannot list volumes any more.
+// Credentials can be revoked before they are replaced: then they cannot list volumes any more.
 func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 3)
@@ -202,7 +203,7 @@ func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
 	})
 }
 
-// They are not waited for where nothing was listed before either.
+// Nor does the account wait for them if no volume was listed before.
 func TestAccountTakesOtherCredentialsAfterRevokedOnes(t *testing.T) {
 	for _, refuses := range []error{fault.Denied, fault.NotFound} { // a folder that the key may not see
 		s := newSecrets(t, 3)
@@ -223,7 +224,7 @@ func TestAccountRemembersVolumesWhileTheListFails(t *testing.T) {
 	})
 }
 
-// A user whose rights to volumes were taken may still list them, and sees none.
+// A user whose rights to volumes were removed may still list them, and gets none.
 func TestAccountForgetsNothingForAnEmptyList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 3)
@@ -247,7 +248,7 @@ func TestAccountForgetsNothingForAnEmptyList(t *testing.T) {
 	})
 }
 
-// The first volumes of a cluster, and those of the vendor's driver, are in no list of volumes with the cluster's mark.
+// No list has the first volumes of a cluster, or those of the vendor's driver, with the cluster's mark.
 func TestAccountRemembersWhatIsMadeAndAttached(t *testing.T) {
 	s := newSecrets(t, 0)
 	n := noting{s.opens["key"], s.account}
@@ -275,7 +276,7 @@ func TestAccountRemembersWhatIsMadeAndAttached(t *testing.T) {
 	s.want(t, "key", fault.Denied)
 }
 
-// What is made during a list is in no such list, and is not forgotten.
+// A volume that is created during a list is not in that list, and is not forgotten.
 func TestAccountRemembersWhatIsMadeDuringAList(t *testing.T) {
 	a := &account{known: []cloud.VolumeID{"old", "stays", "during"}}
 	want := []cloud.VolumeID{"stays", "listed", "during"}
@@ -284,7 +285,7 @@ func TestAccountRemembersWhatIsMadeDuringAList(t *testing.T) {
 	}
 }
 
-// One of the volumes that are known may have been deleted.
+// One of the known volumes may have been deleted.
 func TestAccountReadsEachVolumeThatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 2)
@@ -305,7 +306,7 @@ func TestAccountReadsEachVolumeThatIsKnown(t *testing.T) {
 	})
 }
 
-// While the earlier credentials still work, what they list counts and not what was listed an hour ago.
+// While the earlier credentials still work, their current list counts and not that of an hour ago.
 func TestAccountListsWithTheEarlierCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 2)
@@ -340,7 +341,7 @@ func TestAccountTakesAllCredentialsWhileNoVolumeIsKnown(t *testing.T) {
 	})
 }
 
-// What cannot be verified now is not used, and is verified again.
+// Credentials that cannot be verified now are not used, and are verified again.
 func TestAccountRepeatsAVerificationThatFailed(t *testing.T) {
 	for name, known := range map[string]bool{"volumes are known": true, "none is known": false} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +385,7 @@ func TestAccountRemembersABoundedNumberOfAttachedVolumes(t *testing.T) {
 	}
 }
 
-// A repeat reads volumes, and lists none: lists take most of the requests in a crowded account.
+// A repeated verification reads volumes and lists none: lists take most of the requests in a crowded account.
 func TestAccountListsOnceForTheSameCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 2)
@@ -429,7 +430,7 @@ func TestAccountListsAgain(t *testing.T) {
 			known  int
 		}{
 			{"no volume", 0, func() {}, 0},
-			{"the first volumes", listAgain, func() { makeVolumes(t, s.opens["key"], "later", 20) }, 2}, // a page's
+			{"the first volumes", listAgain, func() { makeVolumes(t, s.opens["key"], "later", 20) }, 2}, // of one page
 			{"all are gone, which is not noticed yet", listAgain, func() { s.deleteAll(t, "key") }, 2},
 			{"others", listEvery - listAgain, func() { makeVolumes(t, s.opens["key"], "more", 20) }, 2},
 			{"a list that fails", listEvery, func() { s.broken.Store(true) }, 2},
@@ -444,7 +445,7 @@ func TestAccountListsAgain(t *testing.T) {
 	})
 }
 
-// TestCredentialsOfAnotherAccount: the Secret gets a good token of another account while a volume is attached.
+// TestCredentialsOfAnotherAccount: the Secret gets a valid token of another account while a volume is attached.
 func TestCredentialsOfAnotherAccount(t *testing.T) {
 	for _, name := range accounts.Names() {
 		if backends[name].checkSecret != nil {
@@ -468,7 +469,7 @@ func startAccount(t *testing.T, name, token string) accounts.Account {
 }
 
 func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account) {
-	// A cloud has one address for all accounts, and an account may have several tokens.
+	// A cloud has one address for all accounts, and an account can have several tokens.
 	const newer = "newer"
 	var revoked atomic.Bool
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -570,7 +571,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	wantPage(t, address, "metrics", http.StatusOK, "\ncloudblock_credentials_unreadable 0\n")
 	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
 
-	// Another program learns of the volumes by itself.
+	// Another program finds the volumes itself.
 	other := drivertest.FreeAddress(t)
 	cmd = program(t, append(flags, "--endpoint="+endpoint+"2", "--http-endpoint="+other)...)
 	if err := cmd.Start(); err != nil {
@@ -607,7 +608,7 @@ func wantPage(t *testing.T, address, page string, code int, says string) {
 	}
 }
 
-// doctorSays fails the test unless doctor says this of the account.
+// doctorSays fails the test unless doctor reports this about the account.
 func doctorSays(t *testing.T, flags []string, says string) {
 	t.Helper()
 	report, exit := findings(t, flags...)

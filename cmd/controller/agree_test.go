@@ -29,8 +29,8 @@ var (
 	pathParameter = regexp.MustCompile(`\{[^}]*\}`)
 )
 
-// The requests that the metrics count are those that the API has counted, by route, method and code, to the unit: also the
-// ones that are repeated, refused and lost.
+// The metrics count exactly the requests that the API has counted, by route, method and code, including repeated, refused and lost
+// ones.
 func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		t.Run(cloud, func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 			}
 			client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
 			lost := account.Arm(faults.Fault{Times: 2, Effect: faults.Effect{Lost: faults.LostAfter}})
-			// Later ones break connections that were used before, and there the transport repeats reads by itself.
+			// After the first requests a fault would break connections that were used before, on which the transport repeats reads
+			// by itself.
 			never := account.Arm(faults.Fault{Skip: 9, Times: 3, Effect: faults.Effect{Lost: faults.LostBefore}})
 			var group sync.WaitGroup
 			for n := range 3 {
@@ -84,7 +85,7 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 	}
 }
 
-// exchangeKey is the method, route and code of an exchange in the words of the metrics.
+// exchangeKey returns the method, route and code of an exchange in the form of the metrics.
 func exchangeKey(e rest.Exchange) string {
 	if service, call, _ := strings.Cut(e.Route, "/"); service != "" {
 		if e.Status == rpc.NoAnswer {
@@ -100,7 +101,7 @@ func exchangeKey(e rest.Exchange) string {
 	return e.Method + " " + pathParameter.ReplaceAllString(route, "{id}") + " " + code
 }
 
-// liveAnyway takes a volume through its life, and repeats what fails, as the sidecars do.
+// liveAnyway runs the life of a volume, and repeats calls that fail, as the sidecars do.
 func liveAnyway(t *testing.T, client csi.ControllerClient, name, node string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -25,35 +25,36 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
-// backend is one place for volumes that this program can be pointed at.
+// backend is a value of --cloud.
 type backend struct {
-	// perNode: the program runs once on every node, and says which one on its socket.
+	// perNode: the program runs once on every node, and reports the node on its socket.
 	perNode bool
 	// tokenVariable and endpointVariable are the environment variables of the vendor's own driver.
 	tokenVariable, endpointVariable string
-	// folderVariable is the same for where its own deployment says which folder it works in. folderFlag is the flag for that,
-	// and locateFolder fills in what the flag leaves open; empty and nil: the cloud has no folders.
+	// folderVariable is the environment variable in which the vendor's deployment has the folder. folderFlag is the flag for the
+	// folder, and locateFolder sets the folder if neither does; empty and nil: the cloud has no folders.
 	folderVariable, folderFlag string
 	locateFolder               func(ctx context.Context, c *config, log *zap.Logger) error
-	// checkSecret refuses what cannot be credentials; nil: they are one token.
+	// checkSecret refuses invalid credentials; nil: they are one token.
 	checkSecret func(text string) (string, error)
 	// ownAccount: without credentials the machine's own account is used.
 	ownAccount bool
-	// machine asks the metadata service where this program runs.
+	// machine asks the metadata service on which machine this program runs.
 	machine machine.Source
-	// validate checks the flags that only this backend has, and reports every mistake.
+	// validate checks the flags of this backend, and reports all mistakes.
 	validate func(c *config) error
-	// open makes the backend, and what ends its work before the program ends. The flags have been checked.
+	// open opens the backend with flags that have been checked, and returns a function that ends its work at the end of the
+	// program.
 	open func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error)
 }
 
-// surroundings are what the program gives each backend.
+// surroundings are what the program passes to each backend.
 type surroundings struct {
 	log      *zap.Logger
 	registry *prometheus.Registry
 }
 
-// remote returns the configuration that every cloud API backend shares.
+// remote returns the configuration that all backends of cloud APIs share.
 func (c config) remote(ctx context.Context, around surroundings) (cfg block.Config, err error) {
 	cfg = block.Config{
 		Token: c.token, Endpoint: c.apiEndpoint, ClusterID: c.clusterID, NamePrefix: c.namePrefix,
@@ -72,10 +73,10 @@ func (c config) remote(ctx context.Context, around surroundings) (cfg block.Conf
 	return cfg, err
 }
 
-// closer ends what a backend still has under way, within the life of its context.
+// closer ends the pending work of a backend, as long as its context lasts.
 type closer func(ctx context.Context) error
 
-// backends is the table of all. Only this file imports them.
+// backends has all backends by the value of --cloud. Only this file imports them.
 var backends = map[string]backend{
 	"digitalocean": {
 		tokenVariable:    "DIGITALOCEAN_ACCESS_TOKEN",
@@ -115,11 +116,11 @@ var backends = map[string]backend{
 	},
 }
 
-// metadataPatience is how long the metadata service is asked at the start. It may come up after the
-// program; where there is none, the program says so soon.
+// metadataPatience is how long the program asks the metadata service at its start. The service may become reachable later than the
+// program; without one the program reports that soon.
 const metadataPatience = 20 * time.Second
 
-// regionOf is where volumes are made that no request places: what --region says, or else where this program runs.
+// regionOf returns the region of volumes whose request names none: --region, or else the region of the machine.
 func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.region != "" {
 		return c.region, nil
@@ -134,7 +135,7 @@ func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	return machine.Zone, nil
 }
 
-// trusting makes a transport trust the certificates of --api-ca-file, if there are such.
+// trusting makes a transport trust the certificates of --api-ca-file, if it is set.
 func trusting(c config, transport *http.Transport) *http.Transport {
 	if c.caPool != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
@@ -221,13 +222,13 @@ func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	return y, y.Close, nil
 }
 
-// locateYandex fills in the folder.
+// locateYandex sets the folder of the configuration.
 func locateYandex(ctx context.Context, c *config, log *zap.Logger) (err error) {
 	c.yandexFolder, err = folderOf(ctx, *c, log)
 	return err
 }
 
-// folderOf is the folder that the volumes are in: what --yandex-folder-id says, or else the one of this machine.
+// folderOf returns the folder of the volumes: --yandex-folder-id, or else the folder of the machine.
 func folderOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.yandexFolder != "" {
 		return c.yandexFolder, nil

@@ -15,17 +15,17 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// examined is what a program with these flags would serve.
+// examined is the configuration that the checks examine.
 type examined struct {
 	*config
 
 	log *zap.Logger
-	// cloud and end are what findAccess has opened.
+	// cloud and end are set by findAccess.
 	cloud cloud.Cloud
 	end   closer
 }
 
-// checks is the list that the start runs, and doctor. It fills in what the flags leave open.
+// checks returns the checks of the start and of doctor. They set the values that the flags leave open.
 func (e *examined) checks() []doctor.Check {
 	if e.backend.perNode {
 		return []doctor.Check{doctor.Socket(e.Endpoint), doctor.Pools(e.pools())}
@@ -46,7 +46,7 @@ func runDoctor(ctx context.Context, args []string, environ driver.Environment, s
 	e := examined{config: &config{}, log: zap.NewNop()}
 	defer func() {
 		if e.end != nil {
-			_ = e.end(context.WithoutCancel(ctx)) // it has only read
+			_ = e.end(context.WithoutCancel(ctx)) // the backend has only read
 		}
 	}()
 	validate := func() error { return e.validate(environ) }
@@ -59,7 +59,8 @@ func (e *examined) findFile(_ context.Context, r *doctor.Report) {
 	}
 }
 
-// findPlace asks the metadata service once for what the flags leave open: a second backend is opened with each new credentials.
+// findPlace asks the metadata service once for the values that the flags leave open, because a second backend is opened with each
+// new credentials.
 func (e *examined) findPlace(ctx context.Context, r *doctor.Report) {
 	remedy := "let the pod reach 169.254.169.254, or set REGION (--region)"
 	var err error
@@ -70,7 +71,7 @@ func (e *examined) findPlace(ctx context.Context, r *doctor.Report) {
 	r.Result("metadata", "volumes are made in "+e.region, err, remedy)
 }
 
-// findAccess proves the credentials and the rights, as far as reads do.
+// findAccess proves the credentials and the rights, as far as reads can.
 func (e *examined) findAccess(ctx context.Context, r *doctor.Report) {
 	var err error
 	if e.cloud, e.end, err = e.backend.open(ctx, *e.config, surroundings{log: e.log, registry: prometheus.NewRegistry()}); err != nil {
@@ -101,7 +102,7 @@ func (e *examined) findRegion(ctx context.Context, r *doctor.Report) {
 	}
 }
 
-// findVolumes lists volumes until one is of this cluster.
+// findVolumes lists volumes until it finds one of this cluster.
 func (e *examined) findVolumes(ctx context.Context, r *doctor.Report) {
 	switch ids, err := volumesOf(ctx, e.cloud, e.clusterID); {
 	case err != nil:

@@ -46,7 +46,7 @@ func TestDoctorReportsEveryCheck(t *testing.T) {
 	}
 }
 
-// TestTheStartSaysWhatDoctorSays: the same sentence, with the remedy, for the same fault.
+// TestTheStartSaysWhatDoctorSays: both report the same fault with the same sentence, including the remedy.
 func TestTheStartSaysWhatDoctorSays(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "token")
 	ok(t, os.WriteFile(empty, nil, 0o600))

@@ -23,8 +23,8 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 )
 
-// The whole program against an account: a volume's life as the sidecars ask for it, a token that changes
-// meanwhile, and SIGTERM. The token is nowhere in the log (P3).
+// The whole program with an account: the life of a volume with the requests of the sidecars, a token that changes meanwhile, and
+// SIGTERM. The token is not in the log (P3).
 func TestProgramOnDigitalOcean(t *testing.T) {
 	const token = "dop_v1_canary"
 	account := emulator.Start(t, emulator.Options{Droplets: 1, Token: token, Durations: emulator.Actions(clock.Fixed(30 * time.Millisecond))})
@@ -68,7 +68,7 @@ func TestProgramOnDigitalOcean(t *testing.T) {
 	}
 }
 
-// liveOnce takes one volume through its life.
+// liveOnce runs the life of one volume.
 func liveOnce(ctx context.Context, t *testing.T, client csi.ControllerClient, account *emulator.Cloud, node string) {
 	t.Helper()
 	req := createRequest("pvc-1")

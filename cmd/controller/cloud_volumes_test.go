@@ -22,7 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
-// inCloud is an account of one cloud and the flags that lead to it.
+// inCloud is an account of a cloud and the program's flags for it.
 type inCloud struct {
 	t       *testing.T
 	account accounts.Account
@@ -52,7 +52,7 @@ func (a *inCloud) volumes(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// open returns the backend as the controller of a cluster has it.
+// open returns the backend of a cluster's controller.
 func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
 	a.t.Helper()
 	cfg, err := parse(append(slices.Clone(a.flags), "--cluster-id="+cluster), noEnvironment, nil)
@@ -67,7 +67,7 @@ func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
 	return c, cfg.tags
 }
 
-// create makes a volume for a claim of a cluster.
+// create creates a volume for a PersistentVolumeClaim of a cluster.
 func (a *inCloud) create(cluster, name string) cloud.Volume {
 	a.t.Helper()
 	c, tags := a.open(cluster)
@@ -93,7 +93,7 @@ func (a *inCloud) deletes(id, why string, args ...string) {
 	}
 }
 
-// What a cluster has in a cloud is listed, and only what is certainly unused goes, by its id.
+// The objects of a cluster in a cloud are listed, and only one that is certainly unused can be deleted, by its id.
 func TestVolumesOfACloud(t *testing.T) {
 	for _, name := range accounts.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestVolumesOfACloud(t *testing.T) {
 	}
 }
 
-// deletesSnapshots deletes a snapshot that this cluster made, also when its volume is gone, and none that another cluster
-// or a person made of this cluster's volume.
+// deletesSnapshots deletes a snapshot of this cluster, even if its volume is gone, and none that another cluster or a user has made
+// of this cluster's volume.
 func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	a.t.Helper()
 	take := func(c cloud.Cloud, name string) string {
@@ -183,8 +183,8 @@ func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	a.deletes(ours, "")
 }
 
-// What a clone goes through is in the report once the clone is broken off. The copy of Linode, which a controller may be
-// about to hand out, is not deleted by hand.
+// The intermediate object of a clone is listed after the clone was interrupted. Linode's copy, which a controller may be about to
+// return, cannot be deleted by hand.
 func (a *inCloud) showsTemporary(source cloud.VolumeID) {
 	a.t.Helper()
 	c, tags := a.open("prod")
@@ -238,7 +238,7 @@ func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]ro
 	}
 }
 
-// Every mistake of the command line is named, and nothing is asked of the cloud then.
+// Every mistake of the command line is reported, and no request is sent to the cloud then.
 func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "handles")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -255,7 +255,7 @@ func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
 	}
 }
 
-// A handle is an row's if it is its id, alone or with what a vendor's driver adds.
+// A handle belongs to a row if it is the row's id, alone or with the addition of a vendor's driver.
 func TestHasHandle(t *testing.T) {
 	for handle, want := range map[string]bool{"45": true, "45-pvc0123": true, "455": false, "4": false, "": false} {
 		if it := (row{ID: "45"}); it.hasHandle(handle) != want {

@@ -20,7 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// clusterTag is the tag that says which cluster a volume was made for.
+// clusterTag is the tag with the cluster of a volume.
 const clusterTag = "cloudblock-cluster"
 
 const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FILE] [flags]
@@ -28,19 +28,19 @@ const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FI
        cloudblock-controller volumes --help
        cloudblock-controller doctor --help`
 
-// nodeSettings are the settings of the node program alone.
+// nodeSettings are the settings of the node program only.
 var nodeSettings = []string{"device-dir", "kubelet-dir", "reserved-attachments", "zone"}
 
 const usualOperation = 5 * time.Minute
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	driver.Flags
 
 	clusterID string
 	tagFlags  []string
 
-	// For clouds that are reached over the network.
+	// For clouds with an API.
 	credentialsFile, apiEndpoint, apiCAFile string
 	region, namePrefix, yandexFolder        string
 	yandexOperations                        int
@@ -49,11 +49,11 @@ type config struct {
 	operationTimeout                        time.Duration
 	apiLimits                               []budget.Window
 
-	// Filled by validate.
+	// Set by validate.
 	backend backend
 	tags    []cloud.Tag
 	token   func() (string, error)
-	file    *tokenFile // behind token; nil: the credentials are in no file
+	file    *tokenFile // read by token; nil: the credentials are in no file
 	caPool  *x509.CertPool
 }
 
@@ -77,8 +77,8 @@ func (c *config) flags() *flag.FlagSet {
 	return fs
 }
 
-// parse reads the command line. Every mistake is reported, not only the first; the error then
-// matches driver.ErrCommandLine. With --help it writes the flags to out and returns flag.ErrHelp.
+// parse parses the command line. Its error has all mistakes, not only the first, and matches driver.ErrCommandLine. For --help it
+// writes the flags to out and returns flag.ErrHelp.
 func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags()
@@ -93,7 +93,7 @@ func parse(args []string, environ driver.Environment, out io.Writer) (config, er
 	return c, nil
 }
 
-// validate reports every mistake and fills what follows from the flags.
+// validate reports all mistakes and sets the fields that follow from the flags.
 func (c *config) validate(environ driver.Environment) error {
 	err := c.Check()
 	var tagErr error
@@ -113,7 +113,7 @@ func (c *config) validate(environ driver.Environment) error {
 	return err
 }
 
-// readEnvironment takes the variables of the vendor's own driver, where no flag says otherwise.
+// readEnvironment reads the variables of the vendor's own driver for values that no flag sets.
 func (c *config) readEnvironment(environ driver.Environment) {
 	if b := c.backend; b.endpointVariable != "" && c.apiEndpoint == "" {
 		c.apiEndpoint = environ.Get(b.endpointVariable)
@@ -164,7 +164,7 @@ func (c *config) validateLocal() error {
 	return err
 }
 
-// pools are those of --local-pool.
+// pools returns the pools of --local-pool.
 func (c *config) pools() []pool.Config {
 	var configs []pool.Config
 	for _, p := range c.Pools() {
@@ -173,7 +173,7 @@ func (c *config) pools() []pool.Config {
 	return configs
 }
 
-// validateRemote checks what all clouds have in common that are reached over the network.
+// validateRemote checks what all clouds with an API have in common.
 func (c *config) validateRemote() error {
 	var err error
 	if c.token == nil {
@@ -224,7 +224,7 @@ func (c *config) parseTags() ([]cloud.Tag, error) {
 	return tags, err
 }
 
-// limitsFlag reads limits of a cloud's API, such as 250/1m,5000/1h, into a variable.
+// limitsFlag returns a flag's function that parses limits of a cloud's API, such as 250/1m,5000/1h, into a variable.
 func limitsFlag(to *[]budget.Window) func(text string) error {
 	return func(text string) (err error) {
 		*to, err = parseLimits(text)
@@ -232,8 +232,8 @@ func limitsFlag(to *[]budget.Window) func(text string) error {
 	}
 }
 
-// parseLimits reads limits, which hold whatever the cloud says of its own. The longest one counts as the one
-// that the cloud's headers speak of.
+// parseLimits parses limits, which override those that the cloud reports. The headers of the cloud count as those of the limit with
+// the longest period.
 func parseLimits(text string) ([]budget.Window, error) {
 	var all []budget.Window
 	for part := range strings.SplitSeq(text, ",") {

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// The flags know the clouds of the profiles, the program those of its table.
+// The profiles, from which the flags are checked, have the same clouds as the program's table.
 func TestEveryCloudHasABackend(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(backends)), profile.Names(); !slices.Equal(got, want) {
 		t.Errorf("the backends are %v, the profiles %v", got, want)
@@ -80,7 +80,7 @@ func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
 
 var noEnvironment driver.Environment
 
-// refusal says what is wrong with a command line.
+// refusal returns the error about a command line.
 func refusal(args []string) error {
 	_, err := parse(args, noEnvironment, &bytes.Buffer{})
 	return err

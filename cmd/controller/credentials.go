@@ -16,26 +16,26 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// tokenFile is a file with an API token, or other credentials. It is read each time, which costs nothing beside a request to a
-// cloud, so a token that was replaced is noticed at once.
+// tokenFile is a file with an API token or other credentials. It is read each time, which costs little in comparison with a request
+// to a cloud, so a new token is noticed at once.
 type tokenFile struct {
 	path string
-	// check refuses what cannot be credentials; nil: they are one token.
+	// check refuses invalid credentials; nil: they are one token.
 	check func(text string) (string, error)
 
 	mu   sync.Mutex
 	log  *zap.Logger
-	last driver.Secret // what it held when it could last be read
+	last driver.Secret // the content when the file was last usable
 	has  bool
-	// lost: it cannot be used now, and last is used in its place.
+	// lost: the file is unusable now, and last is used instead.
 	lost bool
 }
 
-// longestToken is far more than any cloud's.
+// longestToken is far longer than any cloud's token.
 const longestToken = 4096
 
-// read returns the token. While the file is being replaced it may be missing or empty; then the last token
-// is as good as it was before.
+// read returns the token. While the file is being replaced, it may be missing or empty; read then returns the last token, which is
+// as valid as before.
 func (f *tokenFile) read() (string, error) {
 	raw, err := os.ReadFile(f.path)
 	var token string
@@ -60,7 +60,7 @@ func (f *tokenFile) read() (string, error) {
 	}
 }
 
-// logChange logs when the file can no longer be used, and when it can be used again.
+// logChange logs when the file becomes unusable, and when it becomes usable again.
 func (f *tokenFile) logChange(err error) {
 	lost := err != nil && f.has
 	if lost == f.lost {
@@ -77,7 +77,7 @@ func (f *tokenFile) logChange(err error) {
 	}
 }
 
-// watch reports a file whose content is not used, in the log and as a metric.
+// watch reports in the log and as a metric that the content of the file is not used.
 func (f *tokenFile) watch(around surroundings, guard *account) error {
 	f.mu.Lock()
 	f.log = around.log
@@ -97,7 +97,7 @@ func (f *tokenFile) watch(around surroundings, guard *account) error {
 	}))
 }
 
-// checkToken refuses what cannot be a token, and never repeats it.
+// checkToken refuses text that cannot be a token, and never has it in the error.
 func checkToken(text string) (string, error) {
 	token := strings.TrimSpace(text)
 	switch {
@@ -110,7 +110,7 @@ func checkToken(text string) (string, error) {
 	}
 }
 
-// checkEndpoint accepts the address of an API. Credentials go there, so nobody may listen on the way.
+// checkEndpoint accepts the address of an API. Credentials are sent there, so the connection must not be readable on the way.
 func checkEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
-// A credentials file that can no longer be used is reported once for each change, and counted as long as it lasts: the
-// program continues with credentials that may have been revoked with the file.
+// A credentials file that becomes unusable is logged once for each change, and shown by the metric as long as it is: the program
+// continues with credentials that may have been revoked with the file.
 func TestCredentialsThatCannotBeReadAreReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

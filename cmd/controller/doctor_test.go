@@ -18,7 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
-// finding is what doctor has to say of a planted fault.
+// finding is what doctor must report about a planted fault.
 type finding struct {
 	check  string
 	state  doctor.State
@@ -41,7 +41,7 @@ func findings(t *testing.T, args ...string) (report doctor.Report, exit int) {
 	return report, cmd.ProcessState.ExitCode()
 }
 
-// wants fails the test unless the report has the finding, and nothing else that is wrong.
+// wants fails the test unless the report has the finding, and no other problem.
 func (want finding) wants(t *testing.T, report doctor.Report, exit int) {
 	t.Helper()
 	is := func(f doctor.Finding) bool {
@@ -61,7 +61,7 @@ func (want finding) wants(t *testing.T, report doctor.Report, exit int) {
 	}
 }
 
-// without leaves out a flag that is given as --name=value, and adds others.
+// without returns the flags without those of the form --name=value, and with others.
 func without(flags []string, name string, more ...string) []string {
 	return append(slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return strings.HasPrefix(f, "--"+name+"=") }), more...)
 }

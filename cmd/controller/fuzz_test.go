@@ -26,7 +26,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// frugal keeps fuzzed requests from filling the disk.
+// frugal prevents fuzzed requests from filling the disk.
 type frugal struct {
 	cloud.Cloud
 
@@ -40,8 +40,8 @@ func (c *frugal) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest
 	return c.Cloud.CreateVolume(ctx, req)
 }
 
-// C6: no request of any call to `local` makes a handler panic or end without a reason, and none changes anything outside of
-// the pool.
+// C6: no request of any call to `local` makes a handler panic or fail without a reason, and none changes anything outside of the
+// pool.
 func FuzzCallsOnLocal(f *testing.F) {
 	dir := f.TempDir()
 	folder, outside := filepath.Join(dir, "pool"), filepath.Join(dir, "outside")

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
-// What people read of the flags, and scripts may parse.
+// The help is for people, and scripts may parse it.
 func TestHelpIsAsFrozen(t *testing.T) {
 	for file, args := range map[string][]string{
 		"help.txt": {"--help"}, "help-volumes.txt": {"volumes", "--cloud=linode", "--help"},
@@ -25,7 +25,7 @@ func TestHelpIsAsFrozen(t *testing.T) {
 	}
 }
 
-// What scripts read of a pool: a volume of a claim and its snapshot.
+// Scripts parse the list of a pool: a volume with a PersistentVolumeClaim and its snapshot.
 func TestVolumesOfAPoolAreAsFrozen(t *testing.T) {
 	p, dir := newPool(t)
 	_, err := snapshots.Add(dir, newVolume(t, p, "kept").ID, "snapshot-1")
@@ -37,7 +37,7 @@ func TestVolumesOfAPoolAreAsFrozen(t *testing.T) {
 	}
 }
 
-// What scripts read of an account: a volume that is attached, one that nothing claims, and one of a person.
+// Scripts parse the list of an account: a volume that is attached, one that nothing claims, and a user's.
 func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
 	a := newInCloud(t, "linode")
 	used := a.create("prod", "used")
@@ -56,7 +56,7 @@ func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
 	}
 }
 
-// What scripts read of the checks: a pool whose disk is not mounted, an account in which all is well, and a token that is none.
+// Scripts parse the findings: a pool whose disk is not mounted, an account without problems, and an invalid token.
 func TestDoctorIsAsFrozen(t *testing.T) {
 	a, dir := newInCloud(t, "linode"), t.TempDir()
 	token := filepath.Join(dir, "token")

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
-// accountInventory is all that the credentials see in a cloud.
+// accountInventory has all objects in a cloud that the credentials may see.
 type accountInventory struct {
 	cloud.Cloud
 
@@ -76,7 +76,7 @@ func (a accountInventory) list(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// marked adds what the mark on an object says.
+// marked sets the fields of a row that follow from the object's mark.
 func (a accountInventory) marked(r row, m cloud.Mark) row {
 	r.Cluster, r.Temporary, r.made = m.Cluster, m.Temporary, m.Driver
 	r.Ours = m.Driver && m.Cluster == a.cluster
@@ -90,7 +90,7 @@ func (a accountInventory) remove(ctx context.Context, r *row) error {
 	return a.DeleteVolume(ctx, cloud.VolumeID(r.ID))
 }
 
-// poolInventory is all that is in a node's pools, orphans too.
+// poolInventory has all objects in a node's pools, including orphans.
 type poolInventory struct{ pools *pools.Set }
 
 func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
@@ -102,7 +102,7 @@ func openPools(ctx context.Context, cfg *volumesConfig) (inventory, error) {
 	return poolInventory{pools}, err
 }
 
-// list returns what the pools hold that can be read, with an error for each of the others.
+// list returns the contents of the readable pools, with an error for each of the others.
 func (in poolInventory) list(ctx context.Context) ([]row, error) {
 	usable, missing := in.pools.Pools(ctx)
 	rows := []row{}
@@ -153,7 +153,7 @@ func poolRow(ctx context.Context, p pool.Storage, e pool.Entry) row {
 	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
 		return r
 	}
-	// An image that cannot be looked at must not hide the others; the row says why instead.
+	// An image that cannot be checked must not hide the others; its row has the error instead.
 	user, err := p.InUse(ctx, e)
 	if err != nil && r.Problem == "" {
 		r.Problem = err.Error()

@@ -20,8 +20,7 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
-// The whole program against an account of Linode: what is another cloud's way of doing things is the suites' to
-// see; this is about the wiring, and about what only this cloud answers.
+// The whole program with an account of Linode. It tests the wiring and the behaviour of this cloud only; the suites test the rest.
 func TestProgramOnLinode(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Linodes: 1, Durations: emulator.Each(clock.Fixed(30 * time.Millisecond))})
 	machine := account.Linodes()[0]
@@ -61,7 +60,7 @@ func TestProgramOnLinode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// The machine sees the size with the next attach, so the node has to confirm it, for raw volumes too.
+	// The Linode shows the size after the next attach, so the node has to confirm it, for raw volumes too.
 	expand.CapacityRange.RequiredBytes = 20 << 30
 	if got, err := client.ControllerExpandVolume(ctx, expand); err != nil || got.GetCapacityBytes() != 20<<30 || !got.GetNodeExpansionRequired() {
 		t.Errorf("ControllerExpandVolume of an attached raw volume = %v, %v", got, err)
@@ -72,8 +71,8 @@ func TestProgramOnLinode(t *testing.T) {
 	}
 }
 
-// Under the vendor's name a handle has the name that its volume had when it was made. The attacher compares handles, so a
-// volume that is renamed has to be listed as its PersistentVolume writes it, or is attached anew at each look.
+// With the vendor's name a handle has the name of its volume at the creation. The attacher compares handles, so a renamed volume
+// has to be listed as in its PersistentVolume, or it is attached again at each comparison.
 func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Linodes: 1})
 	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
@@ -97,7 +96,7 @@ func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	// What the attacher does about a volume that the list lacks.
+	// The attacher does this for a volume that the list lacks.
 	if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 		VolumeId: handle, NodeId: node, VolumeCapability: createRequest("pvc-1").GetVolumeCapabilities()[0],
 	}, grpc.WaitForReady(true)); err != nil {
@@ -109,7 +108,7 @@ func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 	}
 }
 
-// A token that lacks a scope is found out before the first pod needs it.
+// A token that lacks a scope is reported before the first pod needs the scope.
 func TestReadinessNamesTheScopesThatAreMissing(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Rules: emulator.Rules{Scopes: []string{"linodes:read_only", "volumes:read_write"}}})
 	file, endpoint, address := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock"), drivertest.FreeAddress(t)

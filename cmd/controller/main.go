@@ -1,5 +1,5 @@
-// Command cloudblock-controller is the controller program: it makes, attaches, grows and removes
-// volumes in one cloud, for the sidecars of Kubernetes, over CSI.
+// Command cloudblock-controller is the controller program: it creates, attaches, grows and deletes volumes in one cloud, for the
+// sidecars of Kubernetes, over CSI.
 package main
 
 import (
@@ -18,11 +18,11 @@ import (
 // Set by the linker.
 var version, commit = "unknown", "unknown"
 
-// mountTable is where pools are looked for; empty: the kernel's. Tests that cannot mount have one of their own.
+// mountTable is the mount table in which pools are looked up; empty: the kernel's. Tests that cannot mount have their own.
 var mountTable string
 
-// collectAt is how many percent the heap may grow before it is collected. The program waits for clouds
-// nearly all of its time, and many calls at once wait with a stack each: memory is dearer than work.
+// collectAt is the growth of the heap, in percent, after which it is collected. The program waits for clouds nearly all of its
+// time, and each of many concurrent calls waits with its stack: memory costs more than CPU time.
 const collectAt = 50
 
 func main() {

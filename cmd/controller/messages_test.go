@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// TestWrongCommandsSayWhatIsWrong: each mistake once, on a line of its own, and nothing that is not so.
+// TestWrongCommandsSayWhatIsWrong: each mistake is reported once, on its own line, and nothing else.
 func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 	whole := func(args []string) error {
 		return run(t.Context(), args, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})
@@ -35,7 +35,7 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAMissingSocketFolderIsNamed, before a pool is made.
+// TestAMissingSocketFolderIsNamed: the error has the folder, and no pool is created.
 func TestAMissingSocketFolderIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
@@ -53,7 +53,7 @@ func TestAMissingSocketFolderIsNamed(t *testing.T) {
 	}
 }
 
-// TestItSaysWhomItAsks: a program that waits for the metadata service is not silent.
+// TestItSaysWhomItAsks: a program that waits for the metadata service logs that.
 func TestItSaysWhomItAsks(t *testing.T) {
 	tests := map[string]struct {
 		args []string

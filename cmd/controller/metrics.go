@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// freshFor is how long a good answer is believed, and doubtFor a bad one: probes and scrapes come more
-	// often than a cloud's request budget allows to be asked, and there may be several programs.
+	// freshFor is how long a success is cached, and doubtFor a failure: probes and scrapes are more frequent than a cloud's request
+	// budget allows, and there may be several programs.
 	freshFor = time.Minute
 	doubtFor = 10 * time.Second
-	// checkTimeout is less than what the kubelet and Prometheus wait.
+	// checkTimeout is shorter than the timeouts of the kubelet and Prometheus.
 	checkTimeout = 4 * time.Second
 )
 
-// reachability knows whether the cloud can be reached and takes the credentials.
+// reachability is whether the cloud can be reached and accepts the credentials.
 type reachability struct {
 	check func(context.Context) error
 	log   *zap.Logger
@@ -34,9 +34,9 @@ type reachability struct {
 	err   error
 }
 
-// ask returns the cached answer while it is fresh, and otherwise asks the cloud. Concurrent callers share one check, which
-// does not end with the context of any of them. A check for which the API budget has nothing left is not sent, so the
-// answer before it holds: requests with a higher priority use the budget up, and those succeed.
+// ask returns the cached result while it is fresh, and otherwise checks the cloud. Concurrent callers share one check, which does
+// not end with the context of any of them. A check that the API budget does not allow is not sent, and the previous result stays:
+// the budget is used up by requests with a higher priority, which succeed.
 func (r *reachability) ask(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *reachability) ask(ctx context.Context) error {
 	return r.err
 }
 
-// logChange logs a check whose outcome is of another kind than the one before. Before the first check the cloud counts as
+// logChange logs a check whose result is of another kind than the previous one. Before the first check the cloud counts as
 // reachable.
 func (r *reachability) logChange(before error) {
 	switch {
@@ -76,7 +76,7 @@ func (r *reachability) logChange(before error) {
 
 func refusesCredentials(err error) bool { return fault.Of(err) == fault.Denied }
 
-// register shows the answer as metrics.
+// register registers the result as metrics.
 func (r *reachability) register(registry *prometheus.Registry) error {
 	gauge := func(name, help string, is func(error) bool) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -91,7 +91,7 @@ func (r *reachability) register(registry *prometheus.Registry) error {
 		gauge("cloudblock_cloud_credentials_refused", "1 if the cloud refuses the credentials, else 0.", refusesCredentials))
 }
 
-// register adds metrics to those that the program shows.
+// register adds metrics to the registry.
 func register(registry *prometheus.Registry, metrics ...prometheus.Collector) error {
 	for _, m := range metrics {
 		if err := registry.Register(m); err != nil {
@@ -101,7 +101,7 @@ func register(registry *prometheus.Registry, metrics ...prometheus.Collector) er
 	return nil
 }
 
-// poolMetrics reads the pools at each scrape. A pool that cannot be read has no samples, and the readiness says why.
+// poolMetrics reads the pools at each scrape. A pool that cannot be read has no samples; /readyz has the reason.
 type poolMetrics struct {
 	usage                                    func(ctx context.Context) ([]local.Usage, error)
 	log                                      *zap.Logger

@@ -22,7 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
-// The metrics of the pools are what the pools hold now: their volumes, snapshots and reservations, and what is wrong.
+// The metrics of the pools show their current volumes, snapshots, reservations and problems.
 func TestTheMetricsOfThePools(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	ok(t, os.Mkdir(dir, 0o700))
@@ -67,7 +67,7 @@ func TestTheMetricsOfThePools(t *testing.T) {
 	}
 }
 
-// Reserved is what the pool keeps free for volumes that have not allocated all of their space.
+// Reserved is the space that the pool keeps for volumes that have not allocated all of theirs.
 func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	ok(t, os.Mkdir(dir, 0o700))
@@ -79,7 +79,7 @@ func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without its blocks, as after a discard inside of the volume.
+	// The image loses its blocks, as by a discard in the volume.
 	image := filepath.Join(dir, "volumes", path.Base(string(made.ID))+".img")
 	if err := os.Truncate(image, 0); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestTheMetricsShowWhatIsReserved(t *testing.T) {
 	}
 }
 
-// The metrics of a volume group: what is free in whole extents, and nothing reserved that is not allocated.
+// The metrics of a volume group: the free space in whole extents, and no reservations, because volumes are allocated in full.
 func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 	host := lvm.New(1 << 30)
 	settings := t.TempDir()
@@ -136,7 +136,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 	}
 }
 
-// A pool that is open and cannot be listed hides none of the others, and --delete works there.
+// A pool that is open and cannot be listed does not hide the others, and --delete works in those.
 func TestVolumesBesideAPoolThatCannotBeListed(t *testing.T) {
 	dir, settings := t.TempDir(), t.TempDir()
 	ok(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 )
 
-// logLine is what the test reads of a line of the program's log.
+// logLine has the fields of a log line that the test reads.
 type logLine struct {
 	Msg, Request, Method, Code, Verb, Route string
 	CloudRequest                            string `json:"cloud_request"`
@@ -27,7 +27,7 @@ func logLines(t *testing.T, text string) (lines []logLine) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		var l logLine
-		if !strings.HasSuffix(line, "\n") { // is being written
+		if !strings.HasSuffix(line, "\n") { // the line is being written
 			continue
 		}
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
@@ -38,8 +38,8 @@ func logLines(t *testing.T, text string) (lines []logLine) {
 	return lines
 }
 
-// One id joins the line of an RPC and those of its requests to the cloud's API, next to
-// the id that the cloud gives each. A change that continues without its caller keeps the id of that call.
+// One id connects the line of an RPC with those of its requests to the cloud's API, which also have the cloud's own ids. A change
+// that continues without its caller keeps the id of that call.
 func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		t.Run(cloud, func(t *testing.T) {
@@ -82,12 +82,13 @@ func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
 				t.Error(err)
 			}
 			_, _ = cmd.Process.Kill(), cmd.Wait()                        // now log holds every line that the program has written
-			checkJoined(t, logLines(t, log.String()), cloud != "linode") // whose API names no request
+			checkJoined(t, logLines(t, log.String()), cloud != "linode") // Linode's API has no ids of requests
 		})
 	}
 }
 
-// leaveWhileItAttaches makes a volume, has it attached, and goes when the cloud has begun to. It returns the volume's id.
+// leaveWhileItAttaches creates a volume, begins to attach it, and cancels the call when the cloud has begun. It returns the
+// volume's id.
 func leaveWhileItAttaches(t *testing.T, client csi.ControllerClient, account accounts.Account) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -115,7 +116,7 @@ func leaveWhileItAttaches(t *testing.T, client csi.ControllerClient, account acc
 	return vol.GetVolumeId()
 }
 
-// checkJoined looks at the lines of each call.
+// checkJoined checks the lines of each call.
 func checkJoined(t *testing.T, lines []logLine, named bool) {
 	t.Helper()
 	seen := map[string]string{}
@@ -152,7 +153,7 @@ func checkJoined(t *testing.T, lines []logLine, named bool) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

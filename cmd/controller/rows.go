@@ -17,10 +17,10 @@ const (
 	kindSnapshot = "snapshot"
 )
 
-// row is a volume, a snapshot or an orphan in the list of the sub-command "volumes"; its JSON form is for scripts and does
-// not change.
+// row is a volume, a snapshot or an orphan in the list of the sub-command "volumes". Its JSON form is for scripts and does not
+// change.
 type row struct {
-	// ID is the handle of the volume or snapshot; empty for a file in a pool that is none.
+	// ID is the handle of the volume or snapshot; empty for another file in a pool.
 	ID         string         `json:"id,omitempty"`
 	Kind       string         `json:"kind"`
 	Name       string         `json:"name,omitempty"`
@@ -28,12 +28,13 @@ type row struct {
 	Zone       string         `json:"zone,omitempty"`
 	AttachedTo []cloud.NodeID `json:"attachedTo,omitempty"`
 
-	// In a cloud: Cluster is the --cluster-id that it was made with, Temporary whether it is what a clone goes through.
+	// In a cloud: Cluster is the --cluster-id of the object's creator, Temporary is whether it is an intermediate object of a
+	// clone.
 	Cluster   string `json:"cluster,omitempty"`
-	Ours      bool   `json:"ours"` // this cluster's driver made it, or it is in a pool
+	Ours      bool   `json:"ours"` // this cluster's driver created it, or it is in a pool
 	Temporary bool   `json:"temporary,omitempty"`
 
-	// In a pool: File is the image, State what it is or lacks, Allocated its bytes on the disk, UsedBy what uses it now.
+	// In a pool: File is the image, State its state or what is missing, Allocated its bytes on the disk, UsedBy its current user.
 	Pool      string `json:"pool,omitempty"`
 	File      string `json:"file,omitempty"`
 	State     string `json:"state,omitempty"`
@@ -45,23 +46,23 @@ type row struct {
 	Claim     string     `json:"pvc,omitempty"`
 	PV        string     `json:"pv,omitempty"`
 	Created   *time.Time `json:"created,omitempty"`
-	// SnapshotOf is the volume that a snapshot was made of; Source what a volume in a pool was cloned from.
+	// SnapshotOf is the source volume of a snapshot; Source is the source of a volume in a pool.
 	SnapshotOf string `json:"snapshotOf,omitempty"`
 	Source     string `json:"source,omitempty"`
 	// Claimed is whether --claimed lists it; absent without that flag.
 	Claimed *bool  `json:"claimed,omitempty"`
 	Problem string `json:"problem,omitempty"`
 
-	made   bool // by this driver, for whatever cluster
-	orphan bool // of a pool: no whole volume or snapshot
+	made   bool // by this driver, for any cluster
+	orphan bool // in a pool: not a whole volume or snapshot
 }
 
-// hasHandle reports whether a handle is of this row. Those of one vendor's driver go on behind the id.
+// hasHandle reports whether a handle belongs to this row. The handles of one vendor's driver have something after the id.
 func (r *row) hasHandle(handle string) bool {
 	return r.ID != "" && (handle == r.ID || strings.HasPrefix(handle, r.ID+"-"))
 }
 
-// setTag takes in what a tag of a volume says of its claim.
+// setTag stores what a tag of a volume has about its PersistentVolumeClaim and PersistentVolume.
 func (r *row) setTag(key, value string) {
 	switch key {
 	case "cloudblock-pvc-namespace":
@@ -82,13 +83,13 @@ func countOrphans(rows []row) (n int) {
 	return n
 }
 
-// column is one of the table.
+// column is a column of the table.
 type column struct {
 	head  string
 	value func(r *row) string
 }
 
-// columns are all there are. One in which no row has a value is left out.
+// columns are all columns. A column without a value in any row is omitted.
 var columns = []column{
 	{"ID", func(r *row) string {
 		if r.ID == "" {
@@ -170,7 +171,7 @@ func printRows(w io.Writer, rows []row) error {
 	return tw.Flush()
 }
 
-// printable quotes what would disturb the table or the terminal; names come from outside.
+// printable quotes text that could disturb the table or the terminal; names come from outside.
 func printable(s string) string {
 	if s == "" {
 		return "-"

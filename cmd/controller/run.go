@@ -22,15 +22,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// grace is how long calls may go on after the program was told to stop. Kubernetes kills it 30
-// seconds after that.
+// grace is how long calls may continue after the program was told to stop. Kubernetes kills it 30 seconds after that.
 const grace = 25 * time.Second
 
-// endGrace is how long the backend then has to take back what it had begun; what it does not manage the
-// next program does.
+// endGrace is how long the backend then has to undo incomplete work; the next program does the rest.
 const endGrace = 3 * time.Second
 
-// run is the whole program: it returns when ctx ends and everything has stopped.
+// run is the whole program: it returns when ctx has ended and everything has stopped.
 func run(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "volumes" {
 		err := runVolumes(ctx, args[1:], environ, stdout, stderr)
@@ -64,7 +62,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 		return err
 	}
 	around := surroundings{log: log, registry: prometheus.NewRegistry()}
-	var guard *account // nil: the credentials stay the same
+	var guard *account // nil: the credentials do not change
 	if cfg.file != nil {
 		guard = newAccount(cfg, log)
 		cfg.token = guard.credentials
@@ -82,7 +80,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	return errors.Join(err, end(ending))
 }
 
-// serve answers CSI calls over the backend until ctx ends.
+// serve serves CSI calls with the backend until ctx ends.
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings) error {
 	log, registry := around.log, around.registry
 	if guard != nil {
@@ -97,7 +95,7 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 	if err := reach.register(registry); err != nil {
 		return err
 	}
-	_ = reach.ask(ctx) // which logs a failure; the program serves all the same
+	_ = reach.ask(ctx) // ask logs a failure; the program serves nevertheless
 	ready, note := reach.ask, func() string { return "" }
 	if guard != nil {
 		ready = func(ctx context.Context) error { return errors.Join(reach.ask(ctx), guard.refusal()) }

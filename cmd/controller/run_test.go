@@ -39,10 +39,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// asProgram makes the test binary be the program itself, so that exit codes and signals are real.
+// asProgram makes the test binary the program itself, so that exit codes and signals are real.
 const asProgram = "CLOUDBLOCK_TEST_AS_PROGRAM"
 
-// poolMounts is the mount table of the program that the test binary is then.
+// poolMounts is the mount table of that program.
 const poolMounts = "CLOUDBLOCK_TEST_MOUNTS"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// mounted pretends, until the test ends, that a filesystem of its own is mounted at each of these folders.
+// mounted makes these folders look like mount points of separate filesystems until the test ends.
 func mounted(t testing.TB, folders ...string) {
 	t.Helper()
 	mountTable = mounts.Table(t, folders...)
@@ -100,7 +100,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// The whole program on local: what sidecars in per-node mode ask, one volume, and SIGTERM.
+// The whole program with local: the requests of sidecars in per-node mode, one volume, and SIGTERM.
 func TestProgramOnLocal(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, os.Mkdir(filepath.Join(dir, "pool"), 0o700))
@@ -183,8 +183,8 @@ func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, 
 	}
 }
 
-// C1 and C3: behind the whole stack a repeated CreateVolume answers exactly what the first one did,
-// also when the first one's answer was lost, and there is one volume.
+// C1 and C3: inside the whole stack a repeated CreateVolume returns exactly the first answer, even if that was lost, and there is
+// one volume.
 func TestRepeatedCreateAnswersTheSame(t *testing.T) {
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 	}
 }
 
-// A check that is not sent, because other requests have used up the budget, says nothing about the cloud.
+// A check that is not sent, because other requests have used up the budget, does not change the result.
 func TestReachabilityWhenTheBudgetIsSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		observed, lines := observer.New(zap.InfoLevel)
@@ -301,7 +301,7 @@ func TestReachabilityWhenTheBudgetIsSpent(t *testing.T) {
 	})
 }
 
-// Each change of what the checks find is logged once, with its cause; what stays as it was is not.
+// Each change of the result of the checks is logged once, with its cause; an unchanged result is not logged.
 func TestEachChangeOfReachabilityIsLogged(t *testing.T) {
 	observed, lines := observer.New(zap.InfoLevel)
 	var answer error

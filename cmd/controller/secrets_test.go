@@ -23,9 +23,9 @@ const (
 	callCanary  = "canary-of-calls-91"
 )
 
-// Every secret that the controller gets (failure P3 of the catalogue): the credentials, in the file or in the vendor's
-// variable, what they are exchanged for, and each secret of each RPC. At the highest verbosity, whether calls succeed or
-// fail, the log, the errors, the metrics and the command line have none of them, and no other process could have.
+// Every secret of the controller (failure P3 of the catalogue): the credentials, in the file or in the vendor's variable, the
+// tokens that they are exchanged for, and each secret of each RPC. With the most verbose log, whether calls succeed or fail, the
+// log, the errors, the metrics and the command line have none of them, and no other program can inherit one.
 func TestTheControllerShowsNoSecret(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		for _, place := range []string{"in the file", "in the variable"} {
@@ -89,7 +89,7 @@ func showNoSecret(t *testing.T, account accounts.Account, variable bool) {
 	_, _ = cmd.Process.Kill(), cmd.Wait() // now log holds every line that the program has written
 	seen["the log"] = log.String()
 	for where, text := range seen {
-		for _, secret := range append(secrets, callCanary, "eyJ") { // how each JWT begins
+		for _, secret := range append(secrets, callCanary, "eyJ") { // the prefix of each JWT
 			if strings.Contains(text, secret) {
 				t.Errorf("%q is in %s:\n%s", secret, where, text)
 			}
@@ -101,7 +101,7 @@ func showNoSecret(t *testing.T, account accounts.Account, variable bool) {
 	}
 }
 
-// credentialsOf returns the text of the credentials file, and the vendor's variable with the same.
+// credentialsOf returns the content of the credentials file, and the vendor's variable with the same content.
 func credentialsOf(t *testing.T, account accounts.Account, flags []string) (text, variable string) {
 	t.Helper()
 	for _, flag := range flags {
@@ -117,14 +117,14 @@ func credentialsOf(t *testing.T, account accounts.Account, flags []string) (text
 	return "", ""
 }
 
-// secretsIn returns what of the credentials must not show: the token, or lines of the private key.
+// secretsIn returns the parts of the credentials that must not be shown: the token, or lines of the private key.
 func secretsIn(t *testing.T, text string) []string {
 	t.Helper()
 	_, key, is := strings.Cut(text, `"private_key"`)
 	if !is {
 		return []string{strings.TrimSpace(text)}
 	}
-	lines := strings.Split(key, `\n`) // the first two and the last are no secret
+	lines := strings.Split(key, `\n`) // the first two and the last are not secret
 	if len(lines) < 10 {
 		t.Fatalf("the key has %d lines", len(lines))
 	}

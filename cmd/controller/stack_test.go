@@ -21,7 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// stack is the whole controller, all decorators included, on a real socket over a cloud in memory.
+// stack is the whole controller with all decorators, on a real socket over an in-memory cloud.
 type stack struct {
 	csi.ControllerClient
 
@@ -61,7 +61,7 @@ func (s *stack) snapshots(t *testing.T) int {
 	return len(list.Snapshots)
 }
 
-// sources makes a volume of 3 GiB and returns it and a snapshot of it as content sources.
+// sources creates a volume of 3 GiB and returns it and a snapshot of it as content sources.
 func (s *stack) sources(t *testing.T) map[string]*csi.VolumeContentSource {
 	t.Helper()
 	vol, err := s.CreateVolume(t.Context(), createRequest("origin"))
@@ -81,8 +81,8 @@ func (s *stack) sources(t *testing.T) map[string]*csi.VolumeContentSource {
 	}
 }
 
-// C2, C3 and C5: a copy to a larger size whose growth fails is finished by the repeat of the request;
-// the answer then is the one of an undisturbed copy, and its size is the volume's real one.
+// C2, C3 and C5: a copy to a larger size whose growth fails is completed by the repeat of the request. The answer is that of an
+// undisturbed copy, with the actual size of the volume.
 func TestACopyToALargerSizeIsFinishedByARepeat(t *testing.T) {
 	s := startStack(t, memory.Config{})
 	for name, source := range s.sources(t) {
@@ -118,7 +118,7 @@ func TestACopyToALargerSizeIsFinishedByARepeat(t *testing.T) {
 	}
 }
 
-// C8: a snapshot whose caller has gone is found by the repeat and can be deleted; a delete of what is not known is OK.
+// C8: a snapshot whose caller has gone is found by the repeat and can be deleted; a delete of an unknown snapshot is OK.
 func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 	s := startStack(t, memory.Config{})
 	s.sources(t)
@@ -141,7 +141,7 @@ func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 	}()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for s.snapshots(t) == before && len(answered) == 0 { // until the cloud has made it
+	for s.snapshots(t) == before && len(answered) == 0 { // until the cloud has created it
 		<-tick.C
 	}
 	cancel()
@@ -149,7 +149,7 @@ func TestSnapshotsOfACallerThatIsGone(t *testing.T) {
 		t.Error("a snapshot whose answer is held back was answered")
 	}
 	var made string
-	for { // until the abandoned call has let the name go
+	for { // until the abandoned call has released the name
 		made, err = create(t.Context())
 		if status.Code(err) != codes.Aborted {
 			break

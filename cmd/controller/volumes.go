@@ -24,26 +24,26 @@ const volumesUsage = `Usage: cloudblock-controller volumes --cloud local --local
 Lists the volumes and snapshots that the cluster's driver has in an account of a cloud, or in the pools of a node with its
 orphans; or deletes exactly one. It takes the flags of the program too.`
 
-// volumesConfig holds the flags of the sub-command "volumes".
+// volumesConfig has the flags of the sub-command "volumes".
 type volumesConfig struct {
 	config
 
 	remove, output, claimed string
 	all, unowned            bool
 
-	handles []string // what --claimed lists; nil: it is not given
+	handles []string // the handles in the file of --claimed; nil without that flag
 }
 
-// inventory is what the sub-command reads and deletes from.
+// inventory is the account or the pools that the sub-command reads and deletes from.
 type inventory interface {
-	// list returns all that is there. An error may come with what could be read.
+	// list returns all objects. With an error it may return those that could be read.
 	list(ctx context.Context) ([]row, error)
-	// remove deletes what a row stands for, with its data. It is refused while that is in use.
+	// remove deletes the object of a row, with its data. It refuses an object in use.
 	remove(ctx context.Context, r *row) error
 }
 
-// runVolumes lists volumes and snapshots, or deletes exactly one. The list goes to stdout and a word about orphans to
-// stderr. Wrong flags are driver.ErrCommandLine, all at once.
+// runVolumes lists volumes and snapshots, or deletes exactly one. The list goes to stdout and a note about orphans to stderr. The
+// mistakes in the flags are one error, driver.ErrCommandLine.
 func runVolumes(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
 	cfg, err := parseVolumes(args, environ, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -57,7 +57,7 @@ func runVolumes(ctx context.Context, args []string, environ driver.Environment, 
 		return err
 	}
 	defer end()
-	// A pool that is missing does not hide the others; it makes the command fail.
+	// A missing pool does not hide the others; it makes the command fail.
 	rows, missing := in.list(ctx)
 	if missing != nil && rows == nil {
 		return missing
@@ -88,12 +88,12 @@ func (c *volumesConfig) inventory(ctx context.Context, stderr io.Writer) (in inv
 	return openAccount(ctx, c, stderr)
 }
 
-// parseVolumes reads the flags. With --help it writes those of the sub-command to out and returns flag.ErrHelp.
+// parseVolumes parses the flags. For --help it writes those of the sub-command to out and returns flag.ErrHelp.
 func parseVolumes(args []string, environ driver.Environment, out io.Writer) (volumesConfig, error) {
 	var cfg volumesConfig
 	fs := cfg.flags()
 	cfg.AnyNode = true
-	settings := driver.SettingsOf(fs, nodeSettings...) // not the flags of the sub-command alone
+	settings := driver.SettingsOf(fs, nodeSettings...) // without the flags of the sub-command only
 	err := driver.ParseCommand(fs, cfg.own, args, out, volumesUsage)
 	if errors.Is(err, flag.ErrHelp) {
 		return cfg, err
@@ -135,8 +135,8 @@ func (c *volumesConfig) own(fs *flag.FlagSet) {
 	fs.StringVar(&c.claimed, "claimed", "", "a `file` with a volume or snapshot handle on each line, as the cluster's PersistentVolumes and VolumeSnapshotContents have them; - is the standard input")
 }
 
-// readHandles reads one handle from each line of a file that is not blank. A file without any is an error: it would
-// make everything look unclaimed.
+// readHandles reads one handle from each line of a file that is not blank. A file without any is an error, because everything would
+// look unclaimed.
 func readHandles(name string) ([]string, error) {
 	in := io.Reader(os.Stdin)
 	if name != "-" {
@@ -163,7 +163,7 @@ func readHandles(name string) ([]string, error) {
 	return handles, nil
 }
 
-// judge says of each row whether the cluster claims it.
+// judge sets whether --claimed lists each row.
 func (c *volumesConfig) judge(rows []row) {
 	if c.handles == nil {
 		return
@@ -173,7 +173,7 @@ func (c *volumesConfig) judge(rows []row) {
 	}
 }
 
-// removeOne deletes one of the rows, and nothing that is another cluster's, in use or claimed. --all is about the list only.
+// removeOne deletes the object of one row, but none that is another cluster's, in use or in --claimed. --all affects the list only.
 func (c *volumesConfig) removeOne(ctx context.Context, in inventory, rows []row, missing error, stdout io.Writer) error {
 	at := slices.IndexFunc(rows, func(r row) bool { return r.ID == c.remove })
 	if at < 0 {

@@ -129,7 +129,7 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	if _, err := volumes(t, dir, "--delete", "n2/default/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
 	}
-	// An orphan goes by its id in the list.
+	// An orphan is deleted by its id in the list.
 	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "snapshot of n1/default/"+string(vol.ID)) {
 		t.Errorf("the table = %s, %v, want what it is a snapshot of", table, err)
 	}
-	// Without snap- it is a volume's id, and there is no such volume.
+	// Without snap- it is the id of a volume, which does not exist.
 	if _, err := volumes(t, dir, "--delete", strings.Replace(ids[1], "snap-", "", 1)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("--delete of a volume that is not there = %v, want %v", err, fault.NotFound)
 	}
