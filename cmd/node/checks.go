@@ -22,15 +22,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// host is the machine that a program with these flags would serve.
+// host is the machine and the configuration that the checks examine.
 type host struct {
 	*config
 
-	// root is the machine's root folder, path the PATH of its programs.
+	// root is the machine's root folder, path is the PATH of its programs.
 	root, path string
 }
 
-// checks is the list that the start runs, and doctor.
+// checks returns the checks of the start and of doctor.
 func (h host) checks() []doctor.Check {
 	list := []doctor.Check{{Name: "kernel", Find: h.kernel, Refuses: true}}
 	for _, t := range tools {
@@ -51,7 +51,7 @@ func (h host) checks() []doctor.Check {
 	}
 	return append(list,
 		doctor.Check{Name: "metadata", Find: h.metadata, DoctorOnly: "the start needs the answer, and asks for longer",
-			Patience: fallbackTimeout + 2*time.Second}, // the fallback follows its own timeout
+			Patience: fallbackTimeout + 2*time.Second}, // the fallback follows fallbackTimeout
 		doctor.Check{Name: "links", Find: h.links, DoctorOnly: "disks come and go, and a stage checks the link that it follows"})
 }
 
@@ -74,8 +74,8 @@ func (h host) kernel(_ context.Context, r *doctor.Report) {
 // oldestKernel is the first Linux with mount_setattr; open_tree and move_mount are older. A publish needs all three.
 var oldestKernel = [2]int{5, 12}
 
-// checkKernel returns an error for a kernel on which no publish can succeed, so that the program ends before the kubelet
-// can register it.
+// checkKernel returns an error for a kernel on which every publish would fail, so that the program ends before the kubelet can
+// register it.
 func checkKernel(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
@@ -91,7 +91,7 @@ func checkKernel(release string) error {
 type tool struct {
 	use      string
 	programs []string
-	// required: no volume can be served without them. The others may be missing where no class uses them.
+	// required: without them no volume can be served. Others may be missing if no class uses them.
 	required bool
 	// version is the option with which the first program prints its version.
 	version string
@@ -104,12 +104,12 @@ var tools = []tool{
 	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}, version: "--version"},
 }
 
-// missing finds programs that are not there, before the first stage needs them.
+// missing reports missing programs before the first stage needs them.
 func (h host) missing(r *doctor.Report, t tool) {
 	missing := slices.DeleteFunc(slices.Clone(t.programs), func(p string) bool { return onPath(h.path, p) != "" })
 	err := fmt.Errorf("not on PATH: %s: %w", strings.Join(missing, ", "), fault.ProgramMissing)
 	switch {
-	case len(missing) == 0: // version says so
+	case len(missing) == 0: // version reports that
 	case t.required:
 		r.Wrong("tools", err, "install them; no volume can be served without them")
 	default:
@@ -117,7 +117,7 @@ func (h host) missing(r *doctor.Report, t tool) {
 	}
 }
 
-// version finds out what the first program says of itself.
+// version reports the version that the first program prints.
 func (h host) version(ctx context.Context, r *doctor.Report, t tool) {
 	first := onPath(h.path, t.programs[0])
 	if first == "" {
@@ -143,7 +143,7 @@ func onPath(path, program string) string {
 	return ""
 }
 
-// mountTable is the machine's.
+// mountTable returns the path of the machine's mount table.
 func (h host) mountTable() string { return filepath.Join(h.root, "proc/self/mountinfo") }
 
 func (h host) kubelet(_ context.Context, r *doctor.Report) {
@@ -157,8 +157,8 @@ func (h host) propagation(_ context.Context, r *doctor.Report) {
 		"mount the kubelet's folder with mountPropagation: Bidirectional, as the manifests do")
 }
 
-// selinux finds a node program that SELinux keeps from the disks and folders of the node. The program's own label tells, since
-// an ordinary container is not let see whether SELinux is enforcing. Labels of other security modules have no type.
+// selinux reports whether SELinux denies this program access to the disks and folders of the node. It decides by the program's own
+// label, because an ordinary container cannot read whether SELinux is enforcing. Labels of other security modules have no type.
 func (h host) selinux(_ context.Context, r *doctor.Report) {
 	data, _ := os.ReadFile(filepath.Join(h.root, "proc/self/attr/current")) // an error without a security module
 	label := strings.Trim(string(data), " \n\x00")
@@ -179,7 +179,7 @@ func (h host) selinux(_ context.Context, r *doctor.Report) {
 	}
 }
 
-// loops finds a machine on which volumes cannot become loop devices.
+// loops reports whether volumes can become loop devices on this machine.
 func (h host) loops(_ context.Context, r *doctor.Report) {
 	_, err := os.Stat(filepath.Join(h.root, "dev/loop-control"))
 	if err == nil {

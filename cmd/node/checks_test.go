@@ -58,7 +58,7 @@ func TestDoctorReportsEveryCheck(t *testing.T) {
 	}
 }
 
-// TestTheStartSaysWhatDoctorSays: the same sentence, with the remedy, for the same fault.
+// TestTheStartSaysWhatDoctorSays: both report the same fault with the same sentence, including the remedy.
 func TestTheStartSaysWhatDoctorSays(t *testing.T) {
 	for name, tc := range map[string]struct {
 		plant func(p *patient)

@@ -24,13 +24,13 @@ const (
 	defaultReserved  = "0"
 )
 
-// controllerSettings are the settings of the controller alone.
+// controllerSettings are the settings of the controller program only.
 var controllerSettings = []string{
 	"api-ca-file", "api-endpoint", "api-limits", "cluster-id", "credentials-file", "linode-kubernetes-tags", "linode-persist",
 	"operation-timeout", "region", "tag", "volume-name-prefix", "yandex-folder-id", "yandex-max-operations",
 }
 
-// config holds the flags.
+// config has the values of the flags.
 type config struct {
 	driver.Flags
 
@@ -40,7 +40,7 @@ type config struct {
 	// kubeletDir is the folder of all paths in requests.
 	kubeletDir string
 
-	// Filled by validate. Without disks the node itself is the cloud.
+	// Set by validate. Without disks the node itself is the cloud.
 	disks         *disks
 	reservedSlots int64
 }
@@ -84,8 +84,8 @@ func (c *config) flags() *flag.FlagSet {
 	return fs
 }
 
-// parse reads the command line. Every mistake is reported, not only the first; the error then
-// matches driver.ErrCommandLine. With --help it writes the flags to out and returns flag.ErrHelp.
+// parse parses the command line. Its error has all mistakes, not only the first, and matches driver.ErrCommandLine. For --help it
+// writes the flags to out and returns flag.ErrHelp.
 func parse(args []string, environ driver.Environment, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags()
@@ -100,7 +100,7 @@ func parse(args []string, environ driver.Environment, out io.Writer) (config, er
 	return c, nil
 }
 
-// validate reports every mistake and sets the fields derived from the flags.
+// validate reports all mistakes and sets the fields that follow from the flags.
 func (c *config) validate() error {
 	err := c.Check()
 	if !filepath.IsAbs(c.kubeletDir) || filepath.Clean(c.kubeletDir) == "/" {
@@ -116,7 +116,7 @@ func (c *config) validate() error {
 	return err
 }
 
-// pools are those of --local-pool. An empty mountTable is the kernel's.
+// pools returns the pools of --local-pool. An empty mountTable is the kernel's.
 func (c *config) pools(mountTable string) []pool.Config {
 	var configs []pool.Config
 	for _, p := range c.Pools() {
@@ -166,7 +166,7 @@ func (c *config) validateDisks() error {
 	case numErr != nil || c.reservedSlots < 0:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %q: not a number of at least 0", c.reserved))
 	case slots == 0:
-		// Depends on the machine; see limit.go.
+		// The limit depends on the machine; see machine.Limit.
 	case c.reservedSlots >= slots:
 		err = errors.Join(err, fmt.Errorf("--reserved-attachments %d: a machine of this cloud has %d slots, so none would be left", c.reservedSlots, slots))
 	case c.MaxVolumes == 0:

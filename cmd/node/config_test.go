@@ -55,7 +55,7 @@ func TestFlagsOfDisksAreCheckedAllAtOnce(t *testing.T) {
 	})
 }
 
-// A5 and A6: the limit leaves what is reserved to others and is never 0, which would mean no limit.
+// A5 and A6: the limit excludes the reserved slots and is never 0, which would mean no limit.
 func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
 	for flags, want := range map[string]int64{
 		"": 15, "--reserved-attachments=0": 15, "--reserved-attachments=1": 14, "--reserved-attachments=14": 1,
@@ -68,7 +68,7 @@ func TestTheLimitLeavesReservedSlotsAndIsNeverZero(t *testing.T) {
 	}
 }
 
-// Where the limit is the machine's, the flags leave it open until that is known.
+// If the limit depends on the machine, the flags leave it open until it is known.
 func TestTheLimitOfAMachineThatSaysItIsLeftOpen(t *testing.T) {
 	for flags, want := range map[string][2]int64{"": {0, 0}, "--reserved-attachments=60": {0, 60}, "--max-volumes=7 --reserved-attachments=3": {7, 3}} {
 		cfg, err := parse(append([]string{"--cloud=linode"}, strings.Fields(flags)...), nil, &bytes.Buffer{})

@@ -14,8 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 )
 
-// TestDoctorOfTheRealProgram: on this machine it finds no fault but a planted one, in a mount namespace of its own like a
-// container's.
+// TestDoctorOfTheRealProgram: on this machine it finds only the planted fault, in a separate mount namespace like a container's.
 func TestDoctorOfTheRealProgram(t *testing.T) {
 	dir := tempDir(t)
 	binary := build(t, dir)

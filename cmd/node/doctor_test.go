@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// patient is a machine in a folder, on which nothing is wrong.
+// patient is a machine in a folder, without a fault.
 type patient struct {
 	*testing.T
 	root    string
@@ -58,7 +58,7 @@ func newPatient(t *testing.T, cloud string) *patient {
 
 func (p *patient) path(name string) string { return filepath.Join(p.root, name) }
 
-// checks is the list of the program with the flags.
+// checks returns the checks of the program with the flags.
 func (p *patient) checks() []doctor.Check {
 	p.Helper()
 	cfg, err := parse(p.flags, nil, nil)
@@ -71,7 +71,7 @@ func (p *patient) write(name, text string) {
 	p.failed(errors.Join(os.MkdirAll(filepath.Dir(p.path(name)), 0o755), os.WriteFile(p.path(name), []byte(text), 0o755)))
 }
 
-// mount says in which of its folders a filesystem is mounted.
+// mount writes a mount table with filesystems at these folders of the machine.
 func (p *patient) mount(folders ...string) {
 	p.Helper()
 	for i := range folders {
@@ -83,7 +83,7 @@ func (p *patient) mount(folders ...string) {
 
 func (p *patient) remove(name string) { p.Helper(); p.failed(os.RemoveAll(p.path(name))) }
 
-// disk adds a disk with a serial, as a virtio disk has it, and a link to another kernel's name.
+// disk adds a disk with the serial of a virtio disk, and a link to another kernel name.
 func (p *patient) disk(kernel, serial, link, to string) {
 	p.Helper()
 	p.write("sys/block/"+kernel+"/serial", serial)

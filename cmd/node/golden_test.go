@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
-// What people read of the flags, and scripts may parse.
+// The help is for people, and scripts may parse it.
 func TestHelpIsAsFrozen(t *testing.T) {
 	for file, args := range map[string][]string{"help.txt": {"--help"}, "help-doctor.txt": {"doctor", "--help"}} {
 		var out bytes.Buffer
@@ -19,7 +19,7 @@ func TestHelpIsAsFrozen(t *testing.T) {
 	}
 }
 
-// What scripts read of the checks: a machine on which nothing is wrong.
+// Scripts parse the findings: a machine without a fault.
 func TestDoctorIsAsFrozen(t *testing.T) {
 	p := newPatient(t, "linode")
 	report := doctor.Examine(t.Context(), p.checks())

@@ -51,8 +51,7 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Health, 
 	return nil, nil
 }
 
-// Storage returns the health of the pools' disks. While a pool can be used, what is wrong with another one is a
-// degradation.
+// Storage returns the health of the pools' disks. While one pool can be used, the problems of others are degradations.
 func (h poolHealth) Storage(ctx context.Context) ([]mount.Health, error) {
 	usable, missing := h.pools.Pools(ctx)
 	if err := ctx.Err(); err != nil {

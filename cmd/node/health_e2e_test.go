@@ -19,8 +19,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
-// TestHealthOfThePool: what is wrong with an image or its record shows in the volume's health, what is
-// wrong with the pool's disk in the storage's.
+// TestHealthOfThePool: problems of an image or its record show in the volume's health, problems of the pool's disk in the
+// storage's.
 func TestHealthOfThePool(t *testing.T) {
 	dir := tempDir(t)
 	disk, mountpoint := filepath.Join(dir, "disk"), filepath.Join(dir, "host")
@@ -73,7 +73,7 @@ func TestHealthOfThePool(t *testing.T) {
 	must(t, err)
 	_, err = store.Create(t.Context(), pool.NewVolume{Name: "rest", Size: free >> 20 << 20})
 	must(t, err)
-	_ = os.WriteFile(mountpoint+"/foreign", make([]byte, 2<<20), 0o600) // what is left below a step
+	_ = os.WriteFile(mountpoint+"/foreign", make([]byte, 2<<20), 0o600) // uses the free space that is smaller than a step
 	want("a full pool", reasons(h.Storage(t.Context())), "PoolFull")
 	must(t, unix.Mount("", mountpoint, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	want("a pool on a disk that turned read-only", reasons(h.Storage(t.Context())), "PoolUnavailable")
@@ -82,7 +82,7 @@ func TestHealthOfThePool(t *testing.T) {
 	}
 }
 
-// TestHealthAndDeadMountsOverTheSocket: the real program answers, and counts a dead mount that it finds.
+// TestHealthAndDeadMountsOverTheSocket: the real program reports the health, and counts a dead mount that it finds.
 func TestHealthAndDeadMountsOverTheSocket(t *testing.T) {
 	v := stagedVolume(t, "ext4")
 	ask := func() []*csi.VolumeHealth_VolumeHealthEntry {
@@ -99,7 +99,7 @@ func TestHealthAndDeadMountsOverTheSocket(t *testing.T) {
 	}
 	dir, err := os.Open(v.staging)
 	must(t, err)
-	must(t, unix.IoctlSetPointerInt(int(dir.Fd()), 0x8004587d, 2)) // shut down, as when its device is lost
+	must(t, unix.IoctlSetPointerInt(int(dir.Fd()), 0x8004587d, 2)) // shuts down the filesystem, as the loss of its device does
 	must(t, dir.Close())
 	if got := ask(); len(got) != 1 || got[0].GetStatus() != csi.VolumeHealthErrorType_INACCESSIBLE {
 		t.Errorf("health of a dead mount = %v, want it inaccessible", got)

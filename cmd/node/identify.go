@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// metadataTimeout bounds the requests to the metadata service at the start; then the program exits, and its
-	// supervisor restarts it.
+	// metadataTimeout is how long the metadata service is asked at the start. Then the program exits, and its supervisor restarts
+	// it.
 	metadataTimeout = time.Minute
-	// fallbackTimeout replaces metadataTimeout where the machine itself has a fallback.
+	// fallbackTimeout replaces metadataTimeout if the machine itself has a fallback.
 	fallbackTimeout = 10 * time.Second
 )
 
-// identify returns the id, the zone and the volume limit of this machine: the flags, and for what they leave
-// open the metadata service.
+// identify returns the id, the zone and the volume limit of this machine. They come from the flags, and if these leave something
+// open, from the metadata service.
 func identify(ctx context.Context, cfg config, foreign func() (int64, error), log *zap.Logger) (driver.NodeInfo, machine.Limit, error) {
 	info := driver.NodeInfo{ID: cfg.NodeID, Zone: cfg.zone}
 	limit := machine.Limit{Max: cfg.MaxVolumes, Reserved: cfg.reservedSlots, Foreign: foreign}

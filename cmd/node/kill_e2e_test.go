@@ -25,8 +25,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and
-// started again; the next step works, because nothing it needs was in its memory only.
+// TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and started again. The next
+// step succeeds, because nothing that it needs was only in memory.
 func TestKilledNodeProgramGoesOn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test makes loop devices and mounts; run it as root")
@@ -80,8 +80,7 @@ func TestKilledNodeProgramGoesOn(t *testing.T) {
 	}
 }
 
-// TestIdleNodeProgramIsSmall holds the numbers of the design: at most 16 MiB stripped, at most 20 MiB
-// of memory when idle.
+// TestIdleNodeProgramIsSmall checks the limits of the design: at most 16 MiB stripped, at most 20 MiB of memory when idle.
 func TestIdleNodeProgramIsSmall(t *testing.T) {
 	dir := tempDir(t)
 	p := &program{t: t, dir: dir, binary: build(t, dir)}
@@ -107,20 +106,20 @@ func TestIdleNodeProgramIsSmall(t *testing.T) {
 	}
 }
 
-// program is the real program, built and started as an operator would.
+// program is the real program, built and started as by an operator.
 type program struct {
 	t           *testing.T
 	dir, binary string
 	name        string // of the socket; empty: csi
 	kubelet     string // --kubelet-dir; empty: dir
 	path        string // PATH; empty: this process's
-	mounts      string // shell commands that prepare a mount namespace of its own; empty: this process's
+	mounts      string // shell commands that prepare a separate mount namespace; empty: this process's
 	cmd         *exec.Cmd
 	http        string // the address of its metrics
 	log         drivertest.Log
 }
 
-// start starts the program and returns a client and what kills it with SIGKILL.
+// start starts the program and returns a client and a function that kills the program with SIGKILL.
 func (p *program) start() (csi.NodeClient, func()) {
 	p.t.Helper()
 	conn, kill := p.launch()
@@ -160,7 +159,7 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 	return conn, kill
 }
 
-// diskOf returns where the disk of the pool in a folder is mounted. tempDir takes it down.
+// diskOf returns the mount point of the disk of the pool in a folder. tempDir unmounts it.
 func diskOf(t *testing.T, dir string) string {
 	t.Helper()
 	image, mountpoint := filepath.Join(dir, "pool.img"), filepath.Join(dir, "pool")
@@ -180,8 +179,8 @@ func openPool(t *testing.T, dir string) *files.Pool {
 	return store
 }
 
-// dropMounts is a script that unmounts, in a mount namespace of its own, what other tests have mounted: their unstage
-// would find the device in use for as long as the copy lives.
+// dropMounts returns a script that unmounts the mounts of other tests in a separate mount namespace. Otherwise their unstages would
+// find the device in use as long as the copied mounts exist.
 func dropMounts(own string) string {
 	return fmt.Sprintf(`awk '$5 ~ "^%s/" && index($5, "%s") != 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l || :
 `, os.TempDir(), own)
@@ -191,14 +190,14 @@ func dropMounts(own string) string {
 func (p *program) ready(conn *grpc.ClientConn) {
 	p.t.Helper()
 	p.until("the program answers", func() bool {
-		// A socket that a killed program left behind refuses; wait for the new one.
+		// The socket of a killed program refuses connections; wait for the new one.
 		conn.ResetConnectBackoff()
 		_, err := csi.NewIdentityClient(conn).Probe(p.t.Context(), &csi.ProbeRequest{})
 		return err == nil
 	})
 }
 
-// until waits for what the program does.
+// until waits for a condition.
 func (p *program) until(what string, done func() bool) {
 	p.t.Helper()
 	waiting := drivertest.Waiting(p.t)
@@ -213,7 +212,7 @@ func (p *program) until(what string, done func() bool) {
 	}
 }
 
-// build returns the stripped program: the one that `make build` made, if it says where, else a new one.
+// build returns the stripped program: that of `make build` in CLOUDBLOCK_BIN, or a new one.
 func build(t *testing.T, dir string) string {
 	t.Helper()
 	if bin := os.Getenv("CLOUDBLOCK_BIN"); bin != "" {
@@ -228,7 +227,7 @@ func build(t *testing.T, dir string) string {
 	return binary
 }
 
-// tempDir returns a folder whose mounts and loop devices are taken down after the test.
+// tempDir returns a folder whose mounts and loop devices are removed after the test.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node-kill-")

@@ -18,11 +18,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// lockPoll is how a held lock is tried again: flock(2) cannot wait until a context ends.
+// lockPoll repeats the attempt to get a held lock, because flock(2) cannot wait until a context ends.
 var lockPoll = wait.Every(200*time.Millisecond, 0)
 
-// lockPools locks the folder of each pool that can be used now. A pool that is missing now and comes later is not
-// locked: another node program of this node waits for the others. Every program locks in the same order.
+// lockPools locks the folder of each pool that can be used now. It does not lock a pool that is missing now and appears later:
+// another node program of this node waits for the locks of the others. All programs lock in the same order.
 func lockPools(ctx context.Context, pools *pools.Set, log *zap.Logger) (release func(), err error) {
 	usable, _ := pools.Pools(ctx)
 	var releases []func()
@@ -43,10 +43,10 @@ func lockPools(ctx context.Context, pools *pools.Set, log *zap.Logger) (release 
 	return release, nil
 }
 
-// lockFolder waits until no other node program holds the folder, and holds it until release is called. Two programs
-// would not see each other's locks of volumes, so one could unmount what the other has just mounted. The kernel releases
-// the lock when the process dies; the programs that it runs do not inherit it, because os.Open sets close-on-exec. The
-// lock is on the folder itself, so there is no file that could be removed or replaced.
+// lockFolder waits until no other node program has the lock of the folder, and holds it until release is called. Two programs would
+// not see each other's locks of volumes, so one could unmount what the other has just mounted. The kernel releases the lock when
+// the process dies; the programs that it runs do not inherit it, because os.Open sets close-on-exec. The lock is on the folder
+// itself, so there is no file that could be removed or replaced.
 func lockFolder(ctx context.Context, dir string, log *zap.Logger) (release func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended,
-// also by SIGKILL. So no program undoes what the other has mounted.
+// TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended, by SIGKILL
+// too. So no program undoes the mounts of the other.
 func TestTwoNodeProgramsOnOneNode(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAWaitingNodeProgramStops(t *testing.T) {
 	}
 }
 
-// TestChildrenDoNotInheritTheLock: a mkfs that outlived a killed node program would keep the next one out.
+// TestChildrenDoNotInheritTheLock: otherwise a mkfs that survives a killed node program would block the next one.
 func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	dir := tempDir(t)
 	fds, programs := filepath.Join(dir, "fds"), filepath.Join(dir, "programs")

@@ -1,5 +1,5 @@
-// Command cloudblock-node is the node program: it formats, mounts and publishes the volumes that are
-// on its machine, for the kubelet, over CSI. It needs no cloud credentials and no Kubernetes API.
+// Command cloudblock-node is the node program: it formats, mounts and publishes the volumes on its machine, for the kubelet, over
+// CSI. It needs no cloud credentials and no Kubernetes API.
 package main
 
 import (
@@ -18,11 +18,11 @@ import (
 // Set by the linker.
 var version, commit = "unknown", "unknown"
 
-// mountTable is where pools are looked for; empty: the kernel's. Tests that cannot mount have one of their own.
+// mountTable is the mount table in which pools are looked up; empty: the kernel's. Tests that cannot mount have their own.
 var mountTable string
 
-// collectAt is how many percent the heap may grow before it is collected: the program waits nearly all of its time, and its memory
-// is taken from the pods of the node.
+// collectAt is the growth of the heap, in percent, after which it is collected. The program waits nearly all of its time, and the
+// pods of the node lack the memory that it uses.
 const collectAt = 50
 
 func main() {

@@ -31,7 +31,7 @@ func TestAMissingSocketFolderIsNamed(t *testing.T) {
 	}
 }
 
-// TestAMissingKubeletFolderIsAWarning: with a kubelet that is elsewhere each call is refused, and doctor says why.
+// TestAMissingKubeletFolderIsAWarning: if the kubelet is elsewhere, each call is refused, and doctor reports why.
 func TestAMissingKubeletFolderIsAWarning(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubelet")
 	for folder, want := range map[string]bool{missing: true, t.TempDir(): false} {
@@ -45,7 +45,7 @@ func TestAMissingKubeletFolderIsAWarning(t *testing.T) {
 	}
 }
 
-// TestItSaysWhomItAsks: a program that waits for the metadata service is not silent.
+// TestItSaysWhomItAsks: a program that waits for the metadata service logs that.
 func TestItSaysWhomItAsks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(200*time.Millisecond, cancel).Stop()

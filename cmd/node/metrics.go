@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
-// nodeMetrics are what the node program counts. docs/operations.md explains them.
+// nodeMetrics are the metrics of the node program. docs/operations.md explains them.
 type nodeMetrics struct {
 	telemetry.Running
 
@@ -55,7 +55,7 @@ func (m *nodeMetrics) deadMount(path string) {
 	m.log.Warn("a mount was found whose disk is gone; stop the pods that use it", zap.String("path", path))
 }
 
-// healthMetrics has the reasons of the unhealthy volumes as of their last measurement.
+// healthMetrics has the reasons of the unhealthy volumes at their last measurement.
 type healthMetrics struct {
 	mu      sync.Mutex
 	volumes map[string][]string
@@ -63,7 +63,7 @@ type healthMetrics struct {
 
 var abnormalDesc = prometheus.NewDesc("cloudblock_volume_abnormal", "Volumes with which something is wrong, by reason.", []string{"reason"}, nil)
 
-// set reports whether the reasons are others than before.
+// set stores the reasons of a volume and reports whether they have changed.
 func (c *healthMetrics) set(volume string, reasons []string) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *healthMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// slotMetrics reads the slots of the machine at each scrape. While they cannot be read they have no samples.
+// slotMetrics reads the slots of the machine at each scrape. It has no samples while they cannot be read.
 type slotMetrics struct {
 	slots func() (all, used int64, err error)
 	log   *zap.Logger

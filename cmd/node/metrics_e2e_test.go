@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an operator counts on a node, by the real program: refused formats by their reason, unstages of volumes that are in
-// use, and the health of the volumes that are served.
+// The metrics of a node in the real program: refused formats by their reason, unstages of volumes in use, and the health of the
+// volumes that are served.
 func TestMetricsOfANode(t *testing.T) {
 	v := stagedVolume(t, "ext4")
 	id := v.store.Handle(v.id).String()
@@ -39,7 +39,7 @@ func TestMetricsOfANode(t *testing.T) {
 		t.Error("unstage with an open file succeeded")
 	}
 	want("unstage with an open file", inUse, 1)
-	must(t, unix.IoctlSetPointerInt(int(busy.Fd()), 0x8004587d, 2)) // shut down, as when its device is lost
+	must(t, unix.IoctlSetPointerInt(int(busy.Fd()), 0x8004587d, 2)) // shuts down the filesystem, as the loss of its device does
 	must(t, busy.Close())
 	measure()
 	want("a dead filesystem", dead, 1)

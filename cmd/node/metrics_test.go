@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
-// A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start,
-// so that its first increase is seen.
+// A volume counts once for each of its reasons, until it is healthy or unstaged; every reason has a series from the start, so that
+// its first increase is visible.
 func TestHealthIsCountedByReason(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	observed, lines := observer.New(zap.WarnLevel)

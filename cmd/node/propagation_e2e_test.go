@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMountPropagationIsCheckedAtStart: the real program in a mount namespace of its own, like a container's, with the
-// kubelet's folders mounted as a manifest with and without mountPropagation would.
+// TestMountPropagationIsCheckedAtStart: the real program in a separate mount namespace, like a container's, with the kubelet's
+// folders mounted as by a manifest with and without mountPropagation.
 func TestMountPropagationIsCheckedAtStart(t *testing.T) {
 	const (
 		own  = "mount -t tmpfs none /var/lib\nmkdir -p /var/lib/kubelet/pods\n"
@@ -19,7 +19,7 @@ func TestMountPropagationIsCheckedAtStart(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		mounts string
-		wrong  string // the folder that is named
+		wrong  string // the folder in the message
 	}{
 		"no mount point":            {own, ""},
 		"the folder, private":       {root, "/var/lib/kubelet "},

@@ -28,7 +28,7 @@ import (
 const (
 	// grace is how long running calls may continue after the signal to stop.
 	grace = 10 * time.Second
-	// callLimit bounds a call without a deadline: the kubelet's own limit. A mkfs or fsck that the call started
+	// callLimit is the timeout of a call without a deadline, which is the kubelet's. A mkfs or fsck that the call started
 	// continues.
 	callLimit = 2 * time.Minute
 	// formatGrace is how long a mkfs or fsck whose call has ended may continue after the grace period: what the pod's
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	return serve(ctx, cfg, unready, log)
 }
 
-// serve answers calls until ctx ends. With an error for unready, /readyz answers with that.
+// serve serves calls until ctx ends. An error in unready is the response of /readyz.
 func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
 	counts, err := newMetrics(registry, log)
@@ -182,13 +182,13 @@ func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	return plugin{server: node.New(base), slots: slots, release: release}, nil
 }
 
-// folder is that of the socket, which persists across restarts of the container and the machine.
+// folder returns the folder of the socket, which persists across restarts of the container and the machine.
 func (c *config) folder() (string, error) {
 	socket, err := driver.SocketPath(c.Endpoint)
 	return filepath.Dir(socket), err
 }
 
-// newDisks returns what finds the disks of the machine below root.
+// newDisks returns the ByID that finds the disks of the machine below root.
 func (c *config) newDisks(root string) *device.ByID {
 	return device.NewByID(device.ByIDConfig{
 		DeviceDir: c.deviceDir, LinkPrefix: c.disks.LinkPrefix, MayBeVolume: c.disks.mayBeVolume,

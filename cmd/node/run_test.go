@@ -31,7 +31,7 @@ func TestVersionNeedsNothing(t *testing.T) {
 	}
 }
 
-// fakePath returns a PATH of one folder with these programs in it.
+// fakePath returns a PATH of one folder with these programs.
 func fakePath(t *testing.T, programs ...string) driver.Environment {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
 	}
 }
 
-// newPool returns a folder where the program finds an empty filesystem.
+// newPool returns a folder that looks like an empty filesystem to the program.
 func newPool(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -139,7 +139,7 @@ func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 	}
 }
 
-// Nodes have the same flags and different disks: the program serves the pools that are there, and says which is not.
+// Nodes have the same flags and different disks: the program serves the pools that exist, and logs which is missing.
 func TestAPoolThatIsNotHereIsAWarning(t *testing.T) {
 	bare := t.TempDir()
 	_, log, stop := start(t, fakePath(t, everyTool()...), "--local-pool=fast="+bare)

@@ -14,9 +14,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// A secret in each call (failure P3 of the catalogue), of volumes that do not exist: at the highest verbosity, the errors,
-// the log, the metrics, the command line and the environment of the real program have nothing of it, and no file has.
-// test/run/e2e does the same with volumes that exist, and looks at the programs that are run for them.
+// A secret in each call (failure P3 of the catalogue), about volumes that do not exist: with the most verbose log, the errors, the
+// log, the metrics, the command line and the environment of the real program do not have it, and neither has any file. test/run/e2e
+// does the same with existing volumes, and checks the programs that are run for them.
 func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	const canary = "canary-of-calls-e7"
 	dir, address, log := t.TempDir(), drivertest.FreeAddress(t), &drivertest.Log{}

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 )
 
-// staged is a volume that the real node program has staged, and the pool as a controller sees it.
+// staged is a volume that the real node program has staged, and the pool for the controller's part.
 type staged struct {
 	*program
 	store   *files.Pool
