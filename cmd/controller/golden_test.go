@@ -37,7 +37,7 @@ func TestVolumesOfAPoolAreAsFrozen(t *testing.T) {
 	}
 }
 
-// Scripts parse the list of an account: a volume that is attached, one that nothing claims, and a user's.
+// Scripts parse the list of an account: a volume that is attached, one that --claimed does not list, and a user's.
 func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
 	a := newInCloud(t, "linode")
 	used := a.create("prod", "used")

@@ -135,8 +135,8 @@ func (c *volumesConfig) own(fs *flag.FlagSet) {
 	fs.StringVar(&c.claimed, "claimed", "", "a `file` with a volume or snapshot handle on each line, as the cluster's PersistentVolumes and VolumeSnapshotContents have them; - is the standard input")
 }
 
-// readHandles reads one handle from each line of a file that is not blank. A file without any is an error, because everything would
-// look unclaimed.
+// readHandles reads one handle from each line of a file that is not blank. A file without any is an error, because --claimed would
+// then list nothing.
 func readHandles(name string) ([]string, error) {
 	in := io.Reader(os.Stdin)
 	if name != "-" {

@@ -26,7 +26,7 @@ const (
 	probeLimit = 5 * time.Second
 	// failureThreshold is how many consecutive probes have to fail before the kubelet acts.
 	failureThreshold = 3
-	// idleClient names the environment variable that turns a test process into a client: address and count.
+	// idleClient is the environment variable that makes a test process a client. It has the address, the count and the number.
 	idleClient = "CLOUDBLOCK_TEST_IDLE_CLIENT"
 )
 

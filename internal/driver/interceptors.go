@@ -133,7 +133,7 @@ func boundCalls() grpc.UnaryServerInterceptor {
 	}
 }
 
-// limitCalls ends an RPC without a deadline after limit, so that it does not hold its volume's lock for ever.
+// limitCalls ends an RPC without a deadline after limit, so that it does not hold its volume's lock indefinitely.
 func limitCalls(limit time.Duration) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if _, has := ctx.Deadline(); !has && limit > 0 {

@@ -1,4 +1,4 @@
-// Package host is the access of both programs to the node: running programs, exclusive opens, the mount table and sysfs.
+// Package host gives both programs access to the node: it runs programs, opens devices exclusively, and reads the mount table and sysfs.
 package host
 
 import (
