@@ -24,10 +24,12 @@ import (
 const (
 	deploy   = "../../../deploy"
 	chartDir = deploy + "/charts/cloudblock-csi"
-	// oldVersion and newVersion are Kubernetes without and with all that the chart decides by the version.
-	oldVersion, newVersion = "v1.30.0", "v1.36.0"
-	snapshotAPI            = "snapshot.storage.k8s.io/v1"
-	monitoringAPI          = "monitoring.coreos.com/v1"
+	// oldVersion and newestVersion are Kubernetes without and with all that the chart decides by the version; newVersion lacks
+	// what 1.37 brought.
+	oldVersion, newVersion, newestVersion = "v1.30.0", "v1.36.0", "v1.37.0"
+
+	snapshotAPI   = "snapshot.storage.k8s.io/v1"
+	monitoringAPI = "monitoring.coreos.com/v1"
 )
 
 // clouds are those that the chart has a file for.

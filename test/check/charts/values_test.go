@@ -60,6 +60,7 @@ func TestWrongValues(t *testing.T) {
 		"a filesystem that is not here":   {values{"cloud": "linode", "storageClasses": []any{values{"name": "a", "fsType": "ntfs"}}}, "/storageClasses"},
 		"a policy that is none":           {values{"cloud": "yandex", "snapshotClasses": []any{values{"name": "a", "deletionPolicy": "Keep"}}}, "/snapshotClasses"},
 		"a period that the API refuses":   {values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 5}, "/nodeAllocatableUpdatePeriodSeconds"},
+		"words for a requirement":         {values{"cloud": "local", "preventPodSchedulingIfMissing": "yes"}, "/preventPodSchedulingIfMissing"},
 		"words for true":                  {values{"cloud": "local", "selinux": "yes"}, "/selinux"},
 		"automatic in another word":       {values{"cloud": "local", "local": values{"nodeBound": "automatic"}}, "/local/nodeBound"},
 		"a toleration with another word":  {values{"cloud": "local", "node": values{"tolerations": []any{values{"operator": "Is"}}}}, "/node/tolerations/0/operator"},
@@ -80,6 +81,10 @@ func TestVersionsDecide(t *testing.T) {
 		spec, _ := o["CSIDriver/"+driver]["spec"].(map[string]any)
 		return spec["nodeAllocatableUpdatePeriodSeconds"]
 	}
+	required := func(o objects) any {
+		spec, _ := o["CSIDriver/local.csi.cloudblock.io"]["spec"].(map[string]any)
+		return spec["preventPodSchedulingIfMissing"]
+	}
 	const linode, local = "linode.csi.cloudblock.io", "local.csi.cloudblock.io"
 	tests := map[string]struct {
 		in     cluster
@@ -93,6 +98,10 @@ func TestVersionsDecide(t *testing.T) {
 		"before, when the operator says so":    {on("v1.34.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 30}, func(o objects) any { return period(o, linode) }, 30.0},
 		"never, when the operator says so":     {on("v1.36.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 0}, func(o objects) any { return period(o, linode) }, nil},
 		"local has no slots":                   {on("v1.36.0"), values{"cloud": "local"}, func(o objects) any { return period(o, local) }, nil},
+		"pods wait for the driver from 1.37":   {on("v1.37.0"), values{"cloud": "local"}, required, true},
+		"not on 1.36":                          {on("v1.36.9"), values{"cloud": "local"}, required, nil},
+		"unless the operator says so":          {on("v1.37.2"), values{"cloud": "local", "preventPodSchedulingIfMissing": false}, required, nil},
+		"before, too, when the operator does":  {on("v1.35.0"), values{"cloud": "local", "preventPodSchedulingIfMissing": true}, required, true},
 		"snapshots where the cluster has them": {on("v1.36.0", snapshotAPI), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, true},
 		"no snapshots where it has not":        {on("v1.36.0"), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, false},
 		"no snapshots where the cloud has not": {

@@ -219,6 +219,7 @@ func (c combination) render(t *testing.T) []byte {
 var newer = map[string]struct{ overlay, lacks string }{
 	"source-node":      {"local", "MutatingAdmissionPolicy"},
 	"node-allocatable": {"digitalocean", "nodeAllocatableUpdatePeriodSeconds"},
+	"driver-required":  {"linode", "preventPodSchedulingIfMissing"},
 }
 
 // TestTheOldestKubernetesTakesThem: every overlay and combination, but for the components that need a newer one.
