@@ -130,7 +130,7 @@ func TestCompatibilityIsWhatTheTestsCheck(t *testing.T) {
 		"test/check/manifests/oldest/go.mod":    {`k8s\.io/api v0\.([0-9]+)\.`, "API of Kubernetes 1.%s and 1."},
 		"test/check/manifests/go.mod":           {`k8s\.io/api v0\.([0-9]+)\.`, " and 1.%s, the oldest and the newest"},
 		"test/check/manifests/policies_test.go": {`MajorMinor\(1, ([0-9]+)\)`, "compiled as Kubernetes 1.%s does"},
-		"test/run/cluster/kubernetes/go.mod":    {`k8s\.io/kubernetes v1\.([0-9]+)\.`, "Tested: Kubernetes 1.%s "},
+		"test/run/cluster/kubernetes/go.mod":    {`k8s\.io/kubernetes v1\.([0-9]+)\.`, "Tested: Kubernetes 1.%s and 1.36 "},
 		"cmd/node/checks.go":                    {`oldestKernel = \[2\]int\{5, ([0-9]+)\}`, "Linux 5.%s or newer"},
 	} {
 		found := regexp.MustCompile(fact.pattern).FindStringSubmatch(read(t, filepath.Join(root, file)))

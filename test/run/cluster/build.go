@@ -68,10 +68,14 @@ func suiteBuild(ctx context.Context, l layout) (build, error) {
 	}, err
 }
 
-// kubernetesFlags tell the programs their version, as a release's do; else they call themselves
-// v0.0.0, which clients and the suite would take for very old.
+// kubernetesFlags choose the release of Kubernetes, and tell the programs their version, as a release's do; else they call
+// themselves v0.0.0, which clients and the suite would take for very old.
 func kubernetesFlags(ctx context.Context, l layout) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	modfile, err := kubernetesModfile(l)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "list", modfile, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	cmd.Dir = l.source(kubernetesModule)
 	version, err := output(cmd)
 	if err != nil {
@@ -83,8 +87,21 @@ func kubernetesFlags(ctx context.Context, l layout) ([]string, error) {
 		return nil, fmt.Errorf("k8s.io/kubernetes has a version of another form: %q", version)
 	}
 	const variables = "k8s.io/component-base/version."
-	return []string{"-trimpath", "-ldflags", fmt.Sprintf("-s -w -X %sgitVersion=%s -X %sgitMajor=%s -X %sgitMinor=%s",
+	return []string{modfile, "-trimpath", "-ldflags", fmt.Sprintf("-s -w -X %sgitVersion=%s -X %sgitMajor=%s -X %sgitMinor=%s",
 		variables, version, variables, parts[0], variables, parts[1])}, nil
+}
+
+// kubernetesModfile returns the go command's flag for the module file of the wanted release: go.mod has the newest one, and each
+// older one has a file that is named after it.
+func kubernetesModfile(l layout) (string, error) {
+	if l.kubernetes == "" {
+		return "-modfile=go.mod", nil
+	}
+	name := l.kubernetes + ".mod"
+	if _, err := os.Stat(l.source(kubernetesModule, name)); err != nil {
+		return "", fmt.Errorf("KUBERNETES=%s: %s has go.mod for the newest Kubernetes and one file for each older one: %w", l.kubernetes, kubernetesModule, err)
+	}
+	return "-modfile=" + name, nil
 }
 
 // run compiles, and shows how far it is when that takes long.

@@ -74,7 +74,7 @@ func startControl(ctx context.Context, l layout, m machine) error {
 	if err != nil {
 		return err
 	}
-	api, err := m.start(l, inside("bin/kube-apiserver"), apiFlags(inside("run", controlName))...)
+	api, err := m.start(l, inside("bin/kube-apiserver"), apiFlags(l, inside("run", controlName))...)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func startControl(ctx context.Context, l layout, m machine) error {
 	return startControllers(ctx, l, m)
 }
 
-func apiFlags(dir string) []string {
-	return []string{
+func apiFlags(l layout, dir string) []string {
+	flags := []string{
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address=" + apiAddress, "--secure-port=" + apiPort,
 		"--cert-dir=/run/apiserver",
@@ -104,6 +104,10 @@ func apiFlags(dir string) []string {
 		"--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
 	}
+	if l.newest() {
+		flags = append(flags, "--feature-gates=CSIVolumeHealth=true")
+	}
+	return flags
 }
 
 // startControllers starts the two programs that only talk to the API server, and waits until the

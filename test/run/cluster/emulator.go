@@ -34,6 +34,8 @@ type leading struct {
 	Snapshots bool
 	// MaxVolumes is what the machines take, where they cannot see it themselves.
 	MaxVolumes int
+	// Newest: see layout.
+	Newest bool
 }
 
 func emulated(cloud string) bool {
@@ -177,7 +179,9 @@ func writeEmulated(l layout, cloud string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	values := emulatedClouds[cloud]
+	values.Newest = l.newest()
 	return dir, errors.Join(
-		renderTo(filepath.Join(dir, "kustomization.yaml"), "emulated.yaml.tmpl", emulatedClouds[cloud]),
+		renderTo(filepath.Join(dir, "kustomization.yaml"), "emulated.yaml.tmpl", values),
 		os.WriteFile(filepath.Join(dir, "ca.pem"), authority, 0o644))
 }

@@ -31,13 +31,17 @@ func stockImages(l layout) ([]image, error) {
 			files: []file{{name: "pause", source: l.bin("pause")}},
 		},
 		{
-			// Of nginx the suite uses the shell only.
-			tags:    []string{busyboxImage, "registry.k8s.io/e2e-test-images/nginx:1.15-4"},
+			// Of nginx the suite uses the shell only. The names are those of Kubernetes 1.36 and 1.37.
+			tags: []string{
+				busyboxImage, "registry.k8s.io/e2e-test-images/busybox:1.37.0-2",
+				"registry.k8s.io/e2e-test-images/nginx:1.15-4", "registry.k8s.io/e2e-test-images/nginx:1.27.0-2",
+			},
 			command: []string{"sh"}, files: busybox,
 		},
 		{
-			tags: []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0"}, entrypoint: []string{"/agnhost"},
-			command: []string{"pause"}, files: append(busybox, file{name: "agnhost", source: l.bin("agnhost")}),
+			tags:       []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.66.1"},
+			entrypoint: []string{"/agnhost"},
+			command:    []string{"pause"}, files: append(busybox, file{name: "agnhost", source: l.bin("agnhost")}),
 		},
 	}, nil
 }

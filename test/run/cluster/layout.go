@@ -10,6 +10,8 @@ import (
 type layout struct {
 	cache   string // images made for the clusters live here, too
 	project string // the clone
+	// kubernetes is the wanted release ("1.36"); "": the newest one that is here.
+	kubernetes string
 }
 
 // findLayout takes the folder that holds go.mod, this one or one above it, for the project.
@@ -24,7 +26,7 @@ func findLayout() (layout, error) {
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "test/run/cluster/kubernetes/go.mod")); err == nil {
-			return layout{cache: filepath.Join(cache, "cloudblock-csi"), project: dir}, nil
+			return layout{cache: filepath.Join(cache, "cloudblock-csi"), project: dir, kubernetes: os.Getenv("KUBERNETES")}, nil
 		}
 		if dir == filepath.Dir(dir) {
 			return layout{}, fmt.Errorf("run this inside a clone of the project: no test/run/cluster is here or above")
@@ -46,6 +48,10 @@ func (l layout) pool(node string) string     { return l.run(node, "pool.img") }
 func (l layout) source(parts ...string) string {
 	return filepath.Join(append([]string{l.project}, parts...)...)
 }
+
+// newest reports whether the cluster has what only the newest release has (1.37: the health of volumes, and pods that wait for
+// the driver of their volumes).
+func (l layout) newest() bool { return l.kubernetes == "" }
 
 // inside is where a machine sees what is at cluster(parts...) outside: each has the cluster's folder
 // at one place, wherever the cache is.

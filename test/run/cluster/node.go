@@ -17,6 +17,7 @@ type node struct {
 	Dir        string // its files, as it sees them
 	PodNetwork string
 	PauseImage string
+	Newest     bool // see layout
 }
 
 func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }
@@ -29,7 +30,7 @@ func newNode(ctx context.Context, up *cluster, number int) (*node, error) {
 		return nil, err
 	}
 	n := &node{
-		machine: m, number: number, Dir: inside("run", name), PodNetwork: podNetwork(number), PauseImage: pauseImage,
+		machine: m, number: number, Dir: inside("run", name), PodNetwork: podNetwork(number), PauseImage: pauseImage, Newest: up.newest(),
 	}
 	if err := n.plugIn(ctx, up.control); err != nil {
 		return nil, err

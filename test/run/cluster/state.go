@@ -13,11 +13,13 @@ import (
 
 // state is what one run of this program leaves for the next one.
 type state struct {
-	Cloud    string    `json:"cloud"`
-	Nodes    int       `json:"nodes"`
-	Complete bool      `json:"complete"` // `up` came to its end
-	Machines []machine `json:"machines"`
-	Emulator *process  `json:"emulator,omitempty"` // of the cloud, where it has one
+	Cloud string `json:"cloud"`
+	Nodes int    `json:"nodes"`
+	// Kubernetes is the release that was asked for, as in layout.
+	Kubernetes string    `json:"kubernetes,omitempty"`
+	Complete   bool      `json:"complete"` // `up` came to its end
+	Machines   []machine `json:"machines"`
+	Emulator   *process  `json:"emulator,omitempty"` // of the cloud, where it has one
 	// Imported are the archives of images that all nodes have, each with a stamp of what was in it.
 	Imported map[string]string `json:"imported,omitempty"`
 }

@@ -121,7 +121,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 	if err := os.MkdirAll(c.run(), 0o755); err != nil {
 		return err
 	}
-	c.state = state{Cloud: c.cloud, Nodes: c.options.nodes}
+	c.state = state{Cloud: c.cloud, Nodes: c.options.nodes, Kubernetes: c.kubernetes}
 	var err error
 	if c.authority, err = newAuthority(); err != nil {
 		return err
@@ -171,8 +171,8 @@ func (c *cluster) startSteps() []startStep {
 
 // refresh gives a running cluster the present images and manifests.
 func (c *cluster) refresh(ctx context.Context) error {
-	if c.state.Cloud != c.cloud || c.state.Nodes != c.options.nodes {
-		return fmt.Errorf("a cluster of %d nodes for the cloud %q is running; take it down first", c.state.Nodes, c.state.Cloud)
+	if c.state.Cloud != c.cloud || c.state.Nodes != c.options.nodes || c.state.Kubernetes != c.kubernetes {
+		return fmt.Errorf("a cluster of %d nodes for the cloud %q with KUBERNETES=%q is running; take it down first", c.state.Nodes, c.state.Cloud, c.state.Kubernetes)
 	}
 	c.show.say("the cluster is running: giving it the images and manifests of this clone")
 	if err := c.findNodes(); err != nil {

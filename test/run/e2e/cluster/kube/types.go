@@ -243,6 +243,13 @@ type CSINode struct {
 	}
 }
 
+// CSIDriver is what Kubernetes knows of a driver.
+type CSIDriver struct {
+	Spec struct {
+		PreventPodSchedulingIfMissing bool
+	}
+}
+
 // Has says whether a driver is registered on the node.
 func (n CSINode) Has(driver string) bool {
 	for _, d := range n.Spec.Drivers {
