@@ -128,7 +128,7 @@ REAL_ACCOUNT = CLOUD="$(CLOUD)" TOKEN_FILE="$(TOKEN_FILE)" REGION="$(REGION)" FO
 	ENDPOINT="$(ENDPOINT)" RUN="$(RUN)" VOLUMES="$(VOLUMES)" LIMIT="$(LIMIT)"
 
 .PHONY: cluster
-cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it (root)
+cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it: KUBERNETES=1.36, that release (root)
 	@$(GO) run ./test/run/cluster up -cloud $(CLOUD) -nodes $(NODES)
 
 .PHONY: cluster-down
@@ -189,6 +189,10 @@ chart: ## Package the Helm chart into bin/chart, for the images' names: REGISTRY
 .PHONY: licences
 licences: ## Print the licence of each module in the programs; fail where one is missing or not accepted
 	@$(GO) run ./build/notices -list ./cmd/controller ./cmd/node
+
+.PHONY: newer
+newer: ## Fail if the registry has a newer release of a sidecar that the manifests name, or lacks the named one
+	@GO="$(GO)" test/newer.sh
 
 .PHONY: vulncheck
 vulncheck: ## Fail if a program calls code with a known vulnerability: VULNDB, another database (default: https://vuln.go.dev)
