@@ -214,7 +214,7 @@ func TestADeleteOfWhatIsAttachedIsNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second)), Rules: emulator.Rules{DeleteOfAttachedDone: true}})
+				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second))})
 				mine, other := open(t, account), open(t, account)
 				vol := volume(t, mine, "a")
 				if tc.detached {

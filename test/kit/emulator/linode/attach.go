@@ -133,7 +133,7 @@ func (c *Cloud) detachVolume(r *request) answer {
 
 // free takes a volume from its Linode.
 func (c *Cloud) free(v volume) {
-	c.unplug(v, c.now.linodes[v.Linode])
+	c.unplug(v, c.now.linodes[v.Linode], "detached")
 	v.Linode, v.IOReady, v.Persists, v.DeviceGiB = 0, false, false, 0
 	c.putVolume(v)
 }

@@ -193,6 +193,24 @@ func TestADetachEndsTheAttachThatIsRunning(t *testing.T) {
 	})
 }
 
+// The real API answers 200: package recorded, TestVolume_WaitForLinodeID_volume.
+func TestAnAttachedVolumeIsDeletedUnderWhatUsesIt(t *testing.T) {
+	c, api, linode := start(t, emulator.Options{})
+	v, used := mustCreate(t, api, "pvc-1"), mustCreate(t, api, "pvc-2")
+	mustAttach(t, api, v.ID, linode)
+	mustAttach(t, api, used.ID, linode)
+	c.Hold(used.ID)
+	if err := errors.Join(api.DeleteVolume(t.Context(), v.ID), api.DeleteVolume(t.Context(), used.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.Volumes(); len(left) != 0 {
+		t.Errorf("Volumes() = %+v, want none", left)
+	}
+	if bad := c.Violations(); len(bad) != 1 || bad[0].What != "deleted while in use" || bad[0].Volume != used.ID || bad[0].Linode != linode {
+		t.Errorf("Violations() = %+v, want one, of volume %d", bad, used.ID)
+	}
+}
+
 func TestListsAreFilteredAndPaged(t *testing.T) {
 	c, api, linode := start(t, emulator.Options{})
 	for _, label := range []string{"b-1", "a-1", "c-1"} {

@@ -91,14 +91,14 @@ func TestRefusals(t *testing.T) {
 }
 
 func volumeRefusals() []refusalRow {
-	none, slow := emulator.Rules{}, emulator.Each(clock.Fixed(time.Hour))
+	none, kept, slow := emulator.Rules{}, emulator.Rules{DeleteOfAttachedRefused: true}, emulator.Each(clock.Fixed(time.Hour))
 	return []refusalRow{
 		{"a volume that is not there is not found", none, func(a account) error { return a.get(7) }, 404, "Not found"},
 		{"deleting twice is not found", none, func(a account) error { return a.last(a.delete(), a.delete()) }, 404, "Not found"},
-		{"an attached volume is not deleted", none, func(a account) error {
+		{"the delete of an attached volume can be refused", kept, func(a account) error {
 			return a.last(a.attach(a.volume, a.first), a.delete())
 		}, 400, "must be detached"},
-		{"a volume that is being detached is not deleted", none, func(a account) error {
+		{"the delete of a volume that is being detached can be refused", kept, func(a account) error {
 			err := a.attach(a.volume, a.first)
 			a.cloud.SetDurations(slow)
 			return a.last(err, a.detach(), a.delete())

@@ -55,15 +55,15 @@ func (c *Cloud) plug(v volume, l Linode) volume {
 	return v
 }
 
-// unplug takes a volume away from its Linode, as a cloud does: whether it is in use or not. That it was in
-// use is what a test must see.
-func (c *Cloud) unplug(v volume, l Linode) {
+// unplug takes a volume away from its Linode because it is detached or deleted, as a cloud does: whether it is in use or not.
+// That it was in use is what a test must see.
+func (c *Cloud) unplug(v volume, l Linode, done string) {
 	if c.Held(v.ID) {
-		c.violation("detached while in use", v, l.ID)
+		c.violation(done+" while in use", v, l.ID)
 	}
 	inUse, err := c.disks.Detach(disk(v))
 	if inUse {
-		c.violation("detached while its device was mounted or open", v, l.ID)
+		c.violation(done+" while its device was mounted or open", v, l.ID)
 	}
 	c.trouble(v, err)
 }

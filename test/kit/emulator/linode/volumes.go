@@ -202,7 +202,7 @@ func (c *Cloud) deleteVolume(r *request) answer {
 	switch {
 	case !found:
 		return c.refuse(notFound)
-	case v.Linode != 0 && !c.rules.DeleteOfAttachedDone:
+	case v.Linode != 0 && c.rules.DeleteOfAttachedRefused:
 		return c.refuse(stillAttached)
 	case len(v.Locks) > 0:
 		return c.refuse(locked)
@@ -226,6 +226,9 @@ func (c *Cloud) deleteVolume(r *request) answer {
 			v.Status = before
 			c.putVolume(v)
 			return
+		}
+		if v.Linode != 0 {
+			c.unplug(v, c.now.linodes[v.Linode], "deleted")
 		}
 		c.trouble(v, c.disks.Remove(disk(v)))
 		c.removeVolume(v.ID)
