@@ -231,9 +231,9 @@ golden: ## Write what the programs print to cmd/*/testdata
 
 .PHONY: chaos
 chaos: CLOUD = memory
-chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1
+chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1, PLANT=a fault to find
 	@$(if $(BINARY),$(MAKE) --no-print-directory build)
-	@$(GO) run ./test/run/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin)
+	@$(GO) run ./test/run/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin) $(if $(PLANT),-plant $(PLANT))
 
 .PHONY: mutants
 mutants: ## Plant faults in the source, one at a time, and fail where no test finds one: ONLY=part of a path

@@ -35,6 +35,8 @@ type setup struct {
 	scene
 	// plant makes backends wrong on purpose; nil: not. The first breach then ends the run.
 	plant func(cloud.Cloud) cloud.Cloud
+	// unread gives the backend of an emulated Linode account the fault unreadDelete, with the same effect on the run.
+	unread bool
 }
 
 // execute plays a plan in simulated time.
@@ -42,10 +44,13 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		in, hist := newInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
-		s.first = with.plant != nil
+		s.first = with.plant != nil || with.unread
 		w, err := with.open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if emulated, is := w.(*restWorld); is {
+			emulated.unread = with.unread
 		}
 		s.world = w
 		s.fleet = &memoryFleet{world: w, plant: with.plant, died: func() { s.set(func() {}) }, lives: map[int]*life{}}

@@ -19,6 +19,7 @@ type options struct {
 	verbose     bool
 	binary      string
 	parallel    int
+	plant       string
 }
 
 func main() {
@@ -31,7 +32,12 @@ func main() {
 	flag.BoolVar(&o.verbose, "history", false, "print the history of every run")
 	flag.StringVar(&o.binary, "binary", "", "play with the real program in this `folder`, in real time, and kill -9")
 	flag.IntVar(&o.parallel, "parallel", 6, "how many runs with the real program at once")
+	flag.StringVar(&o.plant, "plant", "", "give Linode's backend a `fault`, which a run has to find: "+unreadDelete)
 	flag.Parse()
+	if o.plant != "" && (o.plant != unreadDelete || o.cloud != "linode" || o.binary != "") {
+		fmt.Fprintf(os.Stderr, "chaos: -plant is %s, with -cloud linode and without -binary\n", unreadDelete)
+		os.Exit(2)
+	}
 	if o.controllers < 1 || o.controllers > 2 || o.runs < 1 {
 		fmt.Fprintln(os.Stderr, "chaos: -controllers is 1 or 2, -runs at least 1")
 		os.Exit(2)
@@ -46,7 +52,7 @@ func main() {
 	}
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{
 		Name: "chaos",
-		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, setup{scene: played}))) },
+		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, setup{scene: played, unread: o.plant != ""}))) },
 	}}, nil, nil)
 }
 

@@ -247,6 +247,26 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
+// Linode deletes attached volumes, so that the backend's own read is all that keeps it from losing data.
+func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
+	t.Parallel()
+	const first, last = 35, 400 // no seed before the first shows it
+	played := scenes["linode"]
+	for seed := range uint64(last - first + 1) {
+		plan := NewPlan(first+seed, 2, played.snapshots)
+		out := execute(t, plan, setup{scene: played, unread: true})
+		if len(out.wrongs) == 0 {
+			continue
+		}
+		if got := out.wrongs[0]; got.Breach != Corrupt {
+			t.Errorf("seed %d: %v, want %s", plan.Seed, got, Corrupt)
+		}
+		t.Logf("caught with seed %d: %s", plan.Seed, out.wrongs[0].Text)
+		return
+	}
+	t.Errorf("not caught up to seed %d", last)
+}
+
 // Without a planted bug nothing is wrong, and no data race is found. make chaos runs more seeds, without the race detector.
 func TestNothingIsWrong(t *testing.T) {
 	for name, played := range scenes {

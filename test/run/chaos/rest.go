@@ -34,6 +34,8 @@ type restWorld struct {
 	account accounts.Account
 	// real: time is not simulated.
 	real bool
+	// unread: the backend has the fault unreadDelete.
+	unread bool
 
 	serving sync.WaitGroup
 	mu      sync.Mutex
@@ -208,15 +210,24 @@ func (w *restWorld) Kinds() []Kind {
 
 // Open gives the backend pauses that are the same for the same moment of simulated time.
 func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
+	var web http.RoundTripper = &wire{w: w, life: life, program: p}
+	faulty := &unread{base: web, deleting: map[cloud.VolumeID]int{}}
+	if w.unread {
+		web = faulty
+	}
 	c, err := backend.Open(life, w.account, backend.Config{
-		Way:       accounts.Way{Web: &wire{w: w, life: life, program: p}, Dial: w.serveInMemory(life, p)},
+		Way:       accounts.Way{Web: web, Dial: w.serveInMemory(life, p)},
 		ClusterID: ourCluster, OrphanAge: leftOver,
 		Rand: func() float64 { return randomOf(w.in.seed, time.Now().String()).Float64() },
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, func() { _ = c.Close(context.Background()) }, nil
+	stop := func() { _ = c.Close(context.Background()) }
+	if faulty.Cloud = c; w.unread {
+		return faulty, stop, nil
+	}
+	return c, stop, nil
 }
 
 func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error {
