@@ -49,7 +49,7 @@ var assumptionsLinode = []Assumption{
 	{Text: "a quota's refusal says `limit` or `quota` and names no field", Why: "needs a full account"},
 	{Text: "locks show with `v4beta` only", Why: "needs a lock"},
 	{Text: "`linode_id` shows with the answer to an attach, `io_ready` when the device is there; a detach ends with `linode_id` null", Shown: "Attach/it_makes"},
-	{Text: "a detach names no Linode, and an attached volume may be deleted", Shown: "Detach/a_late_second_detach"},
+	{Text: "a detach names no Linode, and an attached volume is deleted", Shown: "Detach/a_late_second_detach"},
 	{Text: "a list may be stale", Why: "cannot be brought about"},
 	{Text: "a resize shows its size at once, the Linode sees it with the next attach", Shown: "ExpandVolume/it_makes_a_volume"},
 	{Text: "events can be filtered by `action` and ordered by `created`", Why: "shows only when an attach has no end"},
