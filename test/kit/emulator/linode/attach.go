@@ -28,7 +28,7 @@ func (c *Cloud) attachVolume(r *request) answer {
 		return c.refuse(*why)
 	}
 	v = c.claim(v, ask)
-	shown := ok(c.showVolume(&c.now, v))
+	shown := ok(c.showVolume(r, &c.now, v))
 	c.startAttach(v, ask.LinodeID, r.Effect)
 	return shown
 }

@@ -50,6 +50,8 @@ type Cloud struct {
 	// events are the operations as the API tells of them, by their numbers; no reset forgets them.
 	events map[int]event
 	disks  disks.Store
+	// rights are those that the routes need, by method and route.
+	rights map[string]right
 }
 
 // New makes an account that serves nothing yet but Client.
@@ -60,7 +62,7 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c := &Cloud{
 		opts: opts, clock: clock.New(opts.Speed), dice: account.Dice{Seed: opts.Seed}, now: newState(),
-		rules: opts.Rules, lasts: opts.Durations, jobs: map[int]*job{}, events: map[int]event{},
+		rules: opts.Rules, lasts: opts.Durations, jobs: map[int]*job{}, events: map[int]event{}, rights: map[string]right{},
 	}
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
@@ -72,7 +74,7 @@ func New(opts Options) (*Cloud, error) {
 	c.Web, err = account.NewWeb(account.WebConfig{
 		Cloud: "linode", Machines: "linodes", Metadata: c.metadataRoutes, Control: c.control,
 		API: rest.Config{
-			Clock: c.clock, Token: opts.Token, Seed: opts.Seed, Problem: problem, Limited: c.limited, Class: class,
+			Clock: c.clock, Token: opts.Token, Seed: opts.Seed, Problem: problem, Limited: c.limited, Headers: c.showScopes, Class: class,
 			RequestID: func() string { return strconv.Itoa(c.dice.Next("request")) }, Decide: c.decide,
 		},
 		Limits: opts.Limits, Description: description,
@@ -137,20 +139,17 @@ func (c *Cloud) routes() {
 		c.Server.Handle(route.method, prefix+route.path, func(r *request) answer {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if version := r.PathValue("apiVersion"); version != "v4" && version != "v4beta" {
+			if version := r.PathValue("apiVersion"); version != "v4" && version != beta {
 				return c.refuse(notFound)
 			}
-			var reply answer
 			if why := c.mayUse(route.right); why != nil {
-				reply = c.refuse(*why)
-			} else {
-				reply = route.handler(r)
+				return c.refuse(*why)
 			}
-			c.showScopes(reply.Header, route.right)
-			return reply
+			return route.handler(r)
 		})
+		c.rights[route.method+" "+prefix+route.path] = route.right
 	}
 }
 
-// prefix of the routes, as the official description writes it.
-const prefix = "/{apiVersion}"
+// prefix of the routes, as the official description writes it, and its value for the version that shows locks.
+const prefix, beta = "/{apiVersion}", "v4beta"

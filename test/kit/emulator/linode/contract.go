@@ -19,6 +19,10 @@ var description = contract.Config{
 			Why: "the official SDK sends an empty object, and the real API takes it",
 		},
 		{
+			Method: "POST", Route: prefix + "/volumes", Contains: `property "locks" is unsupported`,
+			Why: "the answer of v4beta has it: package recorded, TestVolume_Create",
+		},
+		{
 			Contains: `Content-Type has unexpected value: "text/html"`,
 			Why:      "a gateway in front of the API answers for it with a page",
 		},

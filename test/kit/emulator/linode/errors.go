@@ -34,7 +34,7 @@ var (
 	taken         = bad("label", "Label must be unique among your volumes") // assumed: said so of other things
 	attached      = bad("", "Volume is already attached to a Linode")       // assumed but for "is already attached"
 	manyConfigs   = bad("config_id", "Couldn't choose a configuration profile to add this volume to. Please specify one.")
-	badFilter     = bad("", "Cannot filter on") // the field's name follows
+	badFilter     = bad("X-Filter", "Cannot filter on") // the field's name follows
 
 	badLabel      = bad("label", "Must only use ASCII letters, numbers, underscores and dashes, no two of them in a row")      // assumed
 	longLabel     = bad("label", "Length must be 1-32 characters")                                                             // assumed
@@ -112,8 +112,10 @@ func reply(status int, body any) answer {
 		return answer{Status: http.StatusInternalServerError, Body: []byte(err.Error())}
 	}
 	// The official SDK takes an error for one of the API only under exactly this content type.
-	return answer{Status: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: text}
+	return answer{Status: status, Header: http.Header{"Content-Type": {jsonType}}, Body: text}
 }
+
+const jsonType = "application/json"
 
 func ok(body any) answer { return reply(http.StatusOK, body) }
 

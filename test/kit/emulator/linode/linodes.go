@@ -132,7 +132,7 @@ func (c *Cloud) listDisks(r *request) answer {
 func (c *Cloud) listLinodeVolumes(r *request) answer {
 	return c.of(r, func(s *state, l Linode) (all []any) {
 		for _, v := range s.attachedTo(l.ID) {
-			all = append(all, c.showVolume(s, v))
+			all = append(all, c.showVolume(r, s, v))
 		}
 		return all
 	})

@@ -130,6 +130,17 @@ func (c *Cloud) Running() []Operation {
 	return all
 }
 
+// Finish ends all operations that are running, the oldest first, as if their time had passed.
+func (c *Cloud) Finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, number := range slices.Sorted(maps.Keys(c.jobs)) {
+		if j, running := c.jobs[number]; running {
+			c.finish(j)
+		}
+	}
+}
+
 // SetContent writes a mark that stands for the volume's data: a clone begins with it.
 func (c *Cloud) SetContent(id int, content string) {
 	c.mu.Lock()

@@ -20,6 +20,7 @@ const (
 	linodesRead  = "linodes:read_only"
 	linodesWrite = "linodes:read_write"
 	eventsRead   = "events:read_only"
+	anyScope     = "*"
 )
 
 // wrongScope answers a token that lacks a scope.
@@ -38,17 +39,29 @@ func (c *Cloud) mayUse(need right) *refusal {
 	return nil
 }
 
-// showScopes adds the headers about the token's scopes and the route's.
-func (c *Cloud) showScopes(header http.Header, need right) {
-	if c.rules.NoScopeHeaders {
+// unknownScopes are those of a token that the API does not know.
+const unknownScopes = "unknown"
+
+// showScopes adds the headers about the token's scopes and the route's, which a gateway's page lacks.
+func (c *Cloud) showScopes(r *request, a *answer, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	need, is := c.rights[r.Method+" "+r.Route]
+	if !is || c.rules.NoScopeHeaders || a.Header.Get("Content-Type") != jsonType {
 		return
 	}
-	has := "*"
-	if c.rules.Scopes != nil {
+	has, accepted := anyScope, anyScope
+	switch {
+	case !known:
+		has = unknownScopes
+	case c.rules.Scopes != nil:
 		has = strings.Join(c.rules.Scopes, " ")
 	}
-	header.Set("X-OAuth-Scopes", has)
-	header.Set("X-Accepted-OAuth-Scopes", strings.Join(need.scopes, " "))
+	if len(need.scopes) > 0 {
+		accepted = strings.Join(need.scopes, ",")
+	}
+	a.Header.Set("X-OAuth-Scopes", has)
+	a.Header.Set("X-Accepted-OAuth-Scopes", accepted)
 }
 
 // Restricted are rules with the rights of docs/backends/linode.md and no others.

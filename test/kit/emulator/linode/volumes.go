@@ -43,7 +43,7 @@ func (c *Cloud) createVolume(r *request) answer {
 	if err != nil {
 		return c.refuse(refusal{status: broken.status, reason: err.Error()})
 	}
-	reply := ok(c.showVolume(&c.now, v))
+	reply := ok(c.showVolume(r, &c.now, v))
 	c.start(job{kind: kindCreate, volume: v.ID, errored: r.Effect.Errored, ends: c.created}, lasts)
 	return reply
 }
@@ -149,7 +149,7 @@ func (c *Cloud) listVolumes(r *request) answer {
 		return c.refuseFilter(field)
 	}
 	found := view.volumeList(func(v volume) bool { return keep(values{"label": {v.Label}}) })
-	return page(c, r, found, func(v volume) any { return c.showVolume(view, v) })
+	return page(c, r, found, func(v volume) any { return c.showVolume(r, view, v) })
 }
 
 func (c *Cloud) getVolume(r *request) answer {
@@ -158,11 +158,7 @@ func (c *Cloud) getVolume(r *request) answer {
 	if !found {
 		return c.refuse(notFound)
 	}
-	shown := c.showVolume(view, v)
-	if r.PathValue("apiVersion") == "v4beta" {
-		shown.Locks = append([]string{}, v.Locks...)
-	}
-	return ok(shown)
+	return ok(c.showVolume(r, view, v))
 }
 
 func (c *Cloud) updateVolume(r *request) answer {
@@ -194,7 +190,7 @@ func (c *Cloud) updateVolume(r *request) answer {
 	}
 	c.putVolume(v)
 	c.end(c.begin(Operation{Kind: kindUpdate, Volume: v.ID, Label: v.Label, Linode: v.Linode}), finished)
-	return ok(c.showVolume(&c.now, c.now.volumes[v.ID]))
+	return ok(c.showVolume(r, &c.now, c.now.volumes[v.ID]))
 }
 
 func (c *Cloud) deleteVolume(r *request) answer {
@@ -263,7 +259,7 @@ func (c *Cloud) resizeVolume(r *request) answer {
 	before := v.SizeGiB
 	v.Status, v.SizeGiB = statusResizing, ask.Size
 	c.putVolume(v)
-	shown := ok(c.showVolume(&c.now, c.now.volumes[v.ID]))
+	shown := ok(c.showVolume(r, &c.now, c.now.volumes[v.ID]))
 	c.start(job{kind: kindResize, volume: v.ID, errored: r.Effect.Errored, ends: func(v volume, failed bool) {
 		v.Status = statusActive
 		if failed {
@@ -304,7 +300,7 @@ func (c *Cloud) cloneVolume(r *request) answer {
 	if err != nil {
 		return c.refuse(refusal{status: broken.status, reason: err.Error()})
 	}
-	shown := ok(c.showVolume(&c.now, v))
+	shown := ok(c.showVolume(r, &c.now, v))
 	c.start(job{kind: kindClone, volume: v.ID, errored: r.Effect.Errored, ends: c.created}, lasts)
 	return shown
 }

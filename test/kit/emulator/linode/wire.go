@@ -34,11 +34,14 @@ const long = "2024-05-02T07:00:00"
 // byID is where a Linode finds a volume.
 func byID(label string) string { return "/dev/disk/by-id/" + device(label) }
 
-func (c *Cloud) showVolume(s *state, v volume) wireVolume {
+func (c *Cloud) showVolume(r *request, s *state, v volume) wireVolume {
 	shown := wireVolume{
 		ID: v.ID, Label: v.Label, Status: v.Status, Size: v.SizeGiB, Region: v.Region, FilesystemPath: byID(v.Label),
 		Tags: append([]string{}, v.Tags...), HardwareType: "nvme", Encryption: "disabled",
 		IOReady: v.IOReady, Created: stamp(v.Created), Updated: stamp(v.Updated),
+	}
+	if r.PathValue("apiVersion") == beta {
+		shown.Locks = append([]string{}, v.Locks...)
 	}
 	if v.Encrypted {
 		shown.Encryption = "enabled"

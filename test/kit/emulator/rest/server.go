@@ -47,6 +47,8 @@ type Config struct {
 	Problem func(p Problem, requestID string) Answer
 	// Limited adds the cloud's rate headers; refused is the limit that was exceeded, or nil.
 	Limited func(header http.Header, all []Budget, refused *Budget)
+	// Headers, if there is one, adds what the cloud says with each answer; known: the request has the token.
+	Headers func(r *Request, answer *Answer, known bool)
 	// Class, if there is one, says which class of requests one belongs to, for the limits of classes.
 	Class func(r *Request) string
 	// RequestID makes the id of the next request.
@@ -239,6 +241,9 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 	}
 	answer.Header.Set("Date", s.cfg.Clock.Now().UTC().Format(http.TimeFormat))
 	s.cfg.Limited(answer.Header, budgets, refused)
+	if s.cfg.Headers != nil {
+		s.cfg.Headers(r, &answer, known)
+	}
 	if s.cfg.Check != nil && found != nil {
 		s.cfg.Check(r, answer)
 	}
