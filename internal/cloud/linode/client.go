@@ -206,10 +206,10 @@ func (c *Cloud) Check(ctx context.Context) error {
 	}
 }
 
-// missingScopes returns the scopes that the header lacks; none without the header.
+// missingScopes returns the scopes that the header lacks; none without the header, or if the API does not know the token.
 func missingScopes(header string) []string {
 	has := strings.FieldsFunc(header, func(r rune) bool { return r == ' ' || r == ',' })
-	if len(has) == 0 || slices.Contains(has, "*") {
+	if len(has) == 0 || slices.Contains(has, "*") || slices.Equal(has, []string{"unknown"}) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
@@ -147,5 +148,15 @@ func TestTheCheckNamesTheScopesThatAreMissing(t *testing.T) {
 				t.Errorf("the check took %d requests, want 1", n)
 			}
 		})
+	}
+}
+
+// The API states the scopes of a token that it does not know as "unknown".
+func TestTheCheckSaysThatATokenIsUnknown(t *testing.T) {
+	account := start(t, emulator.Options{})
+	err := open(t, account, func(cfg *linode.Config) { cfg.Token = func() (string, error) { return "another", nil } }).Check(t.Context())
+	want(t, err, fault.Denied, "Invalid Token")
+	if strings.Contains(err.Error(), "scope") {
+		t.Errorf("Check() = %v, want nothing of scopes", err)
 	}
 }
