@@ -7,8 +7,8 @@ import (
 
 func TestRecordingsAreWhole(t *testing.T) {
 	names, err := Files("linode")
-	if err != nil || len(names) < 21 {
-		t.Fatalf("Files = %q, %v, want 21 recordings at least", names, err)
+	if err != nil || len(names) < 16 {
+		t.Fatalf("Files = %q, %v, want 16 recordings at least", names, err)
 	}
 	for _, name := range names {
 		all, err := Exchanges("linode", name)

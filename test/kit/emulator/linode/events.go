@@ -37,13 +37,13 @@ func (e event) status() string {
 
 // listEvents answers with the newest first, as the real API does.
 func (c *Cloud) listEvents(r *request) answer {
-	keep, field := filter(r, "action")
+	keep, field := filter(r, "action", "entity.id", "entity.type")
 	if field != "" {
 		return c.refuseFilter(field)
 	}
 	var found []event
 	for _, e := range c.events {
-		if keep(values{"action": {e.Kind}}) {
+		if keep(values{"action": {e.Kind}, "entity.id": {strconv.Itoa(e.Volume)}, "entity.type": {"volume"}}) {
 			found = append(found, e)
 		}
 	}
@@ -53,8 +53,9 @@ func (c *Cloud) listEvents(r *request) answer {
 
 func (c *Cloud) showEvent(e event) any {
 	shown := map[string]any{
-		"id": e.id, "action": e.Kind, "status": e.status(), "created": stamp(e.accepted), "percent_complete": 0, "message": nil,
+		"id": e.id, "action": e.Kind, "status": e.status(), "created": stamp(e.accepted), "percent_complete": 0, "message": "",
 		"duration": 0.0, "time_remaining": nil, "read": false, "seen": false, "username": "emulator",
+		"rate": nil, "details": struct{}{}, "secondary_entity": nil,
 		"entity": eventEntity("volume", e.Volume, e.Label, "/v4/volumes/"),
 	}
 	if !e.ended.IsZero() {

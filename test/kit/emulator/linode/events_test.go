@@ -37,6 +37,8 @@ func TestEventsTellHowOperationsWent(t *testing.T) {
 	}
 	for _, row := range []struct{ name, filter, want string }{
 		{"all, the newest first", ``, "volume_create started, volume_detach started, volume_resize failed, volume_attach finished, volume_create finished"},
+		{"one volume's", fmt.Sprintf(`{"entity.id":%d,"entity.type":"volume","action":"volume_attach"}`, v.ID), "volume_attach finished"},
+		{"no Linode's", `{"entity.type":"linode"}`, ""},
 		{"one action", `{"action":"volume_attach"}`, "volume_attach finished"},
 		{"some actions, in the order that there is", `{"action":{"+contains":"tach"},"+order_by":"created","+order":"desc"}`, "volume_detach started, volume_attach finished"},
 	} {
@@ -53,7 +55,7 @@ func TestEventsTellHowOperationsWent(t *testing.T) {
 	if e := list(`{"action":"volume_attach"}`)[0]; e.Entity.Label != "pvc-1" || fmt.Sprint(e.SecondaryEntity.ID) != fmt.Sprint(linode) || e.PercentComplete != 100 {
 		t.Errorf("the attach is %+v of %+v and %+v, want the whole one of pvc-1 to %d", e, e.Entity, e.SecondaryEntity, linode)
 	}
-	for _, field := range []string{"message", "entity.id", "+order_by"} {
+	for _, field := range []string{"message", "username", "+order_by"} {
 		if _, err := api.ListEvents(t.Context(), &linodego.ListOptions{Filter: fmt.Sprintf(`{%q:1}`, field)}); err == nil {
 			t.Errorf("ListEvents() by %s = nil, want a refusal", field)
 		}

@@ -118,7 +118,7 @@ func (c *Cloud) listDisks(r *request) answer {
 		for i := range l.disks() {
 			disk := map[string]any{
 				"id": l.ID*100 + i, "label": "Ubuntu 24.04 LTS Disk", "status": "ready", "size": diskMB - 512,
-				"filesystem": "ext4", "created": long, "updated": long,
+				"filesystem": "ext4", "disk_encryption": "enabled", "created": long, "updated": long,
 			}
 			if i == 1 {
 				disk["label"], disk["size"], disk["filesystem"] = "512 MB Swap Image", 512, "swap"

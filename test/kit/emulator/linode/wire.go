@@ -61,10 +61,11 @@ func showLinode(l Linode) any {
 		"id": l.ID, "label": l.Label, "region": l.Region, "type": "g6-standard-4", "status": l.Status, "group": "",
 		"tags": append([]string{}, l.Tags...), "created": long, "updated": long, "image": "linode/ubuntu24.04",
 		"hypervisor": "kvm", "watchdog_enabled": true, "has_user_data": false, "host_uuid": hostUUID(l), "lke_cluster_id": nil,
-		"ipv4": []string{"192.0.2." + strconv.Itoa(l.ID%250+1)}, "ipv6": nil, "placement_group": nil, "capabilities": []string{},
-		"specs":   map[string]int{"disk": diskMB, "memory": l.MemoryMB, "vcpus": 4, "gpus": 0, "transfer": 4000},
+		"ipv4": []string{"192.0.2." + strconv.Itoa(l.ID%250+1)}, "ipv6": "2001:db8::" + strconv.Itoa(l.ID%1000) + "/128", "placement_group": nil, "capabilities": []string{},
+		"site_type": "core", "disk_encryption": "enabled", "interface_generation": "legacy_config", "maintenance_policy": "linode/migrate",
+		"specs":   map[string]int{"disk": diskMB, "memory": l.MemoryMB, "vcpus": 4, "gpus": 0, "transfer": 4000, "accelerated_devices": 0},
 		"alerts":  map[string]int{"cpu": 360, "io": 10000, "network_in": 10, "network_out": 10, "transfer_quota": 80},
-		"backups": map[string]any{"enabled": false, "available": false, "schedule": map[string]any{"day": nil, "window": nil}},
+		"backups": map[string]any{"enabled": false, "available": false, "last_successful": nil, "schedule": map[string]any{"day": nil, "window": nil}},
 	}
 }
 
@@ -81,8 +82,9 @@ func (c *Cloud) showRegion(id string) any {
 		"capabilities": append([]string{}, c.opts.Regions[id].Capabilities...),
 		"resolvers":    map[string]string{"ipv4": "192.0.2.1", "ipv6": "2001:db8::1"},
 		"placement_group_limits": map[string]any{
-			"maximum_pgs_per_customer": nil, "maximum_linodes_per_pg": 5,
+			"maximum_pgs_per_customer": nil, "maximum_linodes_per_pg": 5, "maximum_linodes_per_flexible_pg": 5,
 		},
+		"monitors": map[string]any{"alerts": []string{}, "metrics": []string{}},
 	}
 }
 
