@@ -125,7 +125,7 @@ e2e-real-clean: ## Remove what a run of e2e-real made, and nothing else: RUN, an
 	@GO="$(GO)" $(REAL_ACCOUNT) test/real.sh clean
 
 REAL_ACCOUNT = CLOUD="$(CLOUD)" TOKEN_FILE="$(TOKEN_FILE)" REGION="$(REGION)" FOLDER="$(FOLDER)" MACHINES="$(MACHINES)" \
-	ENDPOINT="$(ENDPOINT)" RUN="$(RUN)" VOLUMES="$(VOLUMES)" LIMIT="$(LIMIT)"
+	ENDPOINT="$(ENDPOINT)" RUN="$(RUN)" VOLUMES="$(VOLUMES)" LIMIT="$(LIMIT)" CASSETTE="$(CASSETTE)"
 
 .PHONY: cluster
 cluster: ## Run a real Kubernetes with the driver on this machine, or refresh it: KUBERNETES=1.36, that release (root)

@@ -4,6 +4,7 @@
 #
 #   CLOUD, TOKEN_FILE, REGION      of the account; FOLDER too on Yandex Cloud
 #   MACHINES                       ids of two machines in REGION, with a comma, for what attaches volumes
+#   CASSETTE                       file for what was said to the API; by default bin/cassette-CLOUD.json
 #   RUN                            six hexadecimal digits; by default others each time
 #   VOLUMES, LIMIT                 how many volumes and snapshots the run may make, and how long it may take, as 60m
 set -euo pipefail
@@ -15,9 +16,12 @@ trap 'rm -rf "$work"' EXIT
 program="$work/real.test"
 "${GO:-go}" test -c -tags real -o "$program" ./test/run/real
 
+file="${CASSETTE:-bin/cassette-${CLOUD:-}.json}"
+mkdir -p "$(dirname "$file")"
 arguments=(-test.run '^(TestContract|TestLife)$' -cloud "${CLOUD:-}" -run-word "$run")
+recording=(-cassette "$file")
 if [ -n "${EMULATED:-}" ]; then
-	"$program" -test.timeout 10m "${arguments[@]}" -emulated
+	"$program" -test.timeout 10m "${arguments[@]}" "${recording[@]}" -emulated
 	exit
 fi
 arguments+=(-token-file "${TOKEN_FILE:-}" -region "${REGION:-}" -folder "${FOLDER:-}" -machines "${MACHINES:-}" -endpoint "${ENDPOINT:-}")
@@ -29,7 +33,7 @@ fi
 
 status=0
 trap : INT TERM # what was made is removed then, too
-"$program" -test.v -test.timeout 0 "${arguments[@]}" -volumes "${VOLUMES:-400}" -limit "${LIMIT:-60m}" || status=$?
+"$program" -test.v -test.timeout 0 "${arguments[@]}" "${recording[@]}" -volumes "${VOLUMES:-400}" -limit "${LIMIT:-60m}" || status=$?
 [ "$status" != 3 ] || exit 3 # nothing was sent
 "$program" "${arguments[@]}" -clean || status=1
 exit "$status"

@@ -24,6 +24,8 @@ type Exchange struct {
 	// Header are some of the answer's headers.
 	Header http.Header     `json:"headers"`
 	Answer json.RawMessage `json:"answer"`
+	// Part is what a run did when it made the request, such as Life; "": the recording has one story.
+	Part string `json:"part,omitempty"`
 	// Seen is how often such a refusal was recorded; 0: the file is no collection of refusals.
 	Seen int `json:"seen,omitempty"`
 }

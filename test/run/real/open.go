@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
@@ -39,6 +41,8 @@ type Account struct {
 	Endpoint string
 	// Machines are the ids of machines in Region that volumes may be attached to.
 	Machines []cloud.NodeID
+	// Cassette records what is said to the API; nil: nothing is recorded.
+	Cassette *Cassette
 	// Hurry reads what is under way every few milliseconds and minds no limit of requests, for an emulated account.
 	Hurry bool
 }
@@ -101,6 +105,8 @@ type Backend interface {
 type View struct {
 	// Part of the run; each has a prefix of names and clusters of its own, since parts use the same names of requests.
 	Part int
+	// Name of the part, for the cassette.
+	Name string
 	// Second: a second cluster in the account. Denied: credentials that the cloud does not accept.
 	Second, Denied bool
 }
@@ -135,11 +141,23 @@ func (a Account) Open(ctx context.Context, v View) (Backend, error) {
 }
 
 // transport keeps no connection, so that nothing of a part is left when it has ended.
-func transport() http.RoundTripper {
-	return &http.Transport{
+func (a Account) transport(v View) http.RoundTripper {
+	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: false,
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
 	}
+	if a.Cassette == nil {
+		return t
+	}
+	return a.Cassette.Around(t, v.Name)
+}
+
+// around is the same for the requests of Yandex Cloud.
+func (a Account) around(v View) grpc.UnaryClientInterceptor {
+	if a.Cassette == nil {
+		return nil
+	}
+	return a.Cassette.Interceptor(v.Name)
 }
 
 func (a Account) tick() time.Duration {
@@ -181,14 +199,14 @@ type facts struct {
 var clouds = map[string]facts{
 	"digitalocean": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return digitalocean.New(ctx, digitalocean.Config{Config: v.config(a, token), Transport: transport()})
+			return digitalocean.New(ctx, digitalocean.Config{Config: v.config(a, token), Transport: a.transport(v)})
 		},
 		size: cloud.GiB, price: 0.10 / 730, currency: "USD", priceURL: "https://www.digitalocean.com/pricing/volumes",
 		leftOut: leftOutDigitalOcean, assumptions: assumptionsDigitalOcean,
 	},
 	"linode": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return linode.New(ctx, linode.Config{Config: v.config(a, token), Transport: transport()})
+			return linode.New(ctx, linode.Config{Config: v.config(a, token), Transport: a.transport(v)})
 		},
 		parameters: []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}},
 		size:       10 * cloud.GiB, price: 0.10 / 730, currency: "USD", priceURL: "https://www.linode.com/pricing",
@@ -196,7 +214,7 @@ var clouds = map[string]facts{
 	},
 	"yandex": {
 		open: func(ctx context.Context, a Account, v View, token func() (string, error)) (Backend, error) {
-			return yandex.New(ctx, yandex.Config{Config: v.config(a, token), Folder: a.Folder})
+			return yandex.New(ctx, yandex.Config{Config: v.config(a, token), Folder: a.Folder, Around: a.around(v)})
 		},
 		parameters: []cloud.Parameter{{Name: "blockSize", Value: "8Ki"}, {Name: "type", Value: "network-hdd"}},
 		size:       cloud.GiB, price: 4.0 / 730, currency: "RUB", priceURL: "https://yandex.cloud/en/docs/compute/pricing",

@@ -21,6 +21,7 @@ import (
 var (
 	account  Account
 	machines string
+	cassette string
 	volumes  = flag.Int("volumes", 400, "how many volumes and snapshots the run may make")
 	limit    = flag.Duration("limit", time.Hour, "how long the run may take")
 	cleaning = flag.Bool("clean", false, "only remove what an earlier run made")
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&account.Region, "region", "", "region, on Yandex Cloud the zone")
 	flag.StringVar(&account.Folder, "folder", "", "folder on Yandex Cloud")
 	flag.StringVar(&account.Endpoint, "endpoint", "", "another address of the API")
+	flag.StringVar(&cassette, "cassette", "", "file for what is said to the API; none: nothing is recorded")
 	flag.StringVar(&machines, "machines", "", "ids of two machines in the region, with a comma")
 	flag.Parse()
 	for id := range strings.SplitSeq(machines, ",") {
@@ -63,6 +65,9 @@ func TestMain(m *testing.M) {
 	}
 	if *cleaning {
 		os.Exit(clean())
+	}
+	if cassette != "" {
+		account.Cassette = &Cassette{}
 	}
 	code := run(m)
 	if err := end(); err != nil {
@@ -99,6 +104,14 @@ func report() {
 	mu.Lock()
 	defer mu.Unlock()
 	account.Report(os.Stdout, outcome, spending)
+	if cassette == "" {
+		return
+	}
+	if err := account.Cassette.Write(cassette, account.prefix()); err != nil {
+		fmt.Fprintln(os.Stderr, "the cassette:", err)
+		return
+	}
+	fmt.Printf("\nwhat was said to the API, without credentials and names, is in %s (docs/real-accounts.md)\n", cassette)
 }
 
 // clean removes what the run made, and returns the exit status.
@@ -122,6 +135,10 @@ func clean() int {
 func open(t *testing.T, v View) cloud.Cloud {
 	t.Helper()
 	prefix := account.Prefix(v.Part)
+	_, v.Name, _ = strings.Cut(strings.TrimPrefix(t.Name(), "Test"), "Contract/")
+	if v.Name == "" {
+		v.Name = strings.TrimPrefix(t.Name(), "Test")
+	}
 	c, err := account.Open(context.Background(), v)
 	if err != nil {
 		t.Fatal(err)
