@@ -18,10 +18,16 @@ program="$work/real.test"
 
 file="${CASSETTE:-bin/cassette-${CLOUD:-}.json}"
 mkdir -p "$(dirname "$file")"
+# A recording of Linode's API is compared with the emulator.
+compare() {
+	[ "${CLOUD:-}" != linode ] || "${GO:-go}" test -count=1 -v -run '^TestACassetteIsAnsweredAsRecorded$' ./test/check/recorded -args -cassette "$(realpath "$file")"
+}
+
 arguments=(-test.run '^(TestContract|TestLife)$' -cloud "${CLOUD:-}" -run-word "$run")
 recording=(-cassette "$file")
 if [ -n "${EMULATED:-}" ]; then
 	"$program" -test.timeout 10m "${arguments[@]}" "${recording[@]}" -emulated
+	compare
 	exit
 fi
 arguments+=(-token-file "${TOKEN_FILE:-}" -region "${REGION:-}" -folder "${FOLDER:-}" -machines "${MACHINES:-}" -endpoint "${ENDPOINT:-}")
@@ -36,4 +42,5 @@ trap : INT TERM # what was made is removed then, too
 "$program" -test.v -test.timeout 0 "${arguments[@]}" "${recording[@]}" -volumes "${VOLUMES:-400}" -limit "${LIMIT:-60m}" || status=$?
 [ "$status" != 3 ] || exit 3 # nothing was sent
 "$program" "${arguments[@]}" -clean || status=1
+compare || status=1
 exit "$status"
