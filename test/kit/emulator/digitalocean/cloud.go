@@ -146,6 +146,7 @@ func (c *Cloud) routes() {
 		{http.MethodGet, "/v2/droplets", "droplet:read", c.listDroplets},
 		{http.MethodGet, "/v2/droplets/{droplet_id}", "droplet:read", c.getDroplet},
 		{http.MethodGet, "/v2/regions", "regions:read", c.listRegions},
+		{http.MethodGet, "/v2/account", "account:read", c.getAccount},
 		{http.MethodPost, "/v2/tags", "tag:create", c.createTag},
 		{http.MethodPost, "/v2/tags/{tag_id}/resources", "tag:create", c.tagResources},
 		{http.MethodDelete, "/v2/tags/{tag_id}/resources", "tag:delete", c.untagResources},

@@ -232,7 +232,7 @@ func TestARequestWithoutTheTokenIsUnauthorized(t *testing.T) {
 	c := emulator.Start(t, emulator.Options{})
 	c.Token = "another"
 	_, resp, err := client(t, c).Regions.List(t.Context(), nil)
-	if err == nil || resp.StatusCode != http.StatusUnauthorized || !strings.Contains(err.Error(), "Unable to authenticate you.") {
+	if err == nil || resp.StatusCode != http.StatusUnauthorized || !strings.Contains(err.Error(), "Unable to authenticate you") {
 		t.Errorf("Regions.List() with a wrong token = %v, want 401", err)
 	}
 }

@@ -88,10 +88,11 @@ func (c *Cloud) showAction(a action) wireAction {
 }
 
 func (c *Cloud) showSnapshot(s snapshot) wireSnapshot {
-	// What is billed is what was written; nobody counts that here, so it is a plausible part.
+	// size_gigabytes is what is billed, the part that was written: 0 of an empty volume (recorded). It is not counted here, so
+	// it is always 0, and min_disk_size alone has the size of the volume.
 	return wireSnapshot{
 		ID: s.ID, Name: s.Name, CreatedAt: stamp(s.Created), Regions: []string{s.Region}, ResourceID: s.VolumeID,
-		ResourceType: "volume", MinDiskSize: s.SizeGiB, SizeGigabytes: float64(s.SizeGiB) / 8, Tags: c.shownTags(s.Tags),
+		ResourceType: "volume", MinDiskSize: s.SizeGiB, Tags: c.shownTags(s.Tags),
 	}
 }
 
