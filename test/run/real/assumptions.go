@@ -11,20 +11,25 @@ type Assumption struct {
 }
 
 var assumptionsDigitalOcean = []Assumption{
+	{Text: "an unknown token is answered 401, with no headers of the rate limit", Why: "needs a wrong token"},
 	{Text: "a token without a scope is answered 403 without the word `limit`", Why: "needs a token without a scope"},
 	{Text: "the scope is checked before the volume: 403 and not 404 for the actions of a volume that does not exist", Why: "needs such a token"},
 	{Text: "`GET` and `DELETE /v2/volumes/snapshots/{id}` need the scopes of volume snapshots only", Why: "needs a token with the documented scopes alone"},
 	{Text: "tags are null without `tag:read`, and a create with tags is refused without `tag:create`", Why: "needs such a token"},
 	{Text: "a description is answered as it was written, in every read and list, up to 255 characters", Shown: "Names/any_name"},
 	{Text: "the name of a snapshot may have 64 letters, digits and dashes", Shown: "Life$"},
+	{Text: "the size of a snapshot's volume is `min_disk_size`; `size_gigabytes` is what was written", Shown: "Life$"},
 	{Text: "a read after a change of tags shows it", Shown: "ModifyVolume/tags_that_are_there"},
 	{Text: "putting a tag on a volume answers 404 where the account has no such tag", Shown: "ModifyVolume/each_tag_replaces"},
 	{Text: "the control panel's form offers `block_storage:update`", Why: "is a page for people"},
 	{Text: "a name is taken once per region: 409", Shown: "CreateVolume/a_name_that_is_taken"},
 	{Text: "a volume is usable with the answer to its create, and from a snapshot as large as its source", Shown: "Copies/a_copy_of_a_snapshot"},
+	{Text: "an attach and a detach are answered with an action that is `in-progress` and has an id", Shown: "Detach/it_takes_the_volume_off"},
 	{Text: "an action is 404 for at most 10 s after its answer", Why: "shows only in the requests' log"},
 	{Text: "actions of volumes are in `/v2/actions`, the newest on its first page", Why: "shows only in the number of reads"},
 	{Text: "a droplet that is busy answers 422 with `pending event`", Why: "shows only in the requests' log"},
+	{Text: "a detach of what is not attached there is refused, with 422 `Attachment not found`; the state decides what it means", Shown: "Detach/not_attached_there"},
+	{Text: "a droplet may refuse the growth of an attached volume, with 422 `resizing is temporarily disabled`", Why: "needs such a droplet"},
 	{Text: "the API's limit answers 429 with `retry-after` or `ratelimit-remaining: 0`, the rule about snapshots with its words or without those headers", Why: "would use up the account's limit"},
 	{Text: "quotas answer 403 with `limit`", Why: "needs a full account"},
 	{Text: "the disk reports the volume's name as its serial", Why: "is seen on the machine"},
@@ -58,6 +63,8 @@ var assumptionsLinode = []Assumption{
 }
 
 var assumptionsYandex = []Assumption{
+	{Text: "the services `compute`, `iam` and `operation` are in the list of endpoints, as host:443", Why: "shows only in the requests' log"},
+	{Text: "an operation is not done until it says so; the answer that says it may be the first with `metadata`, and need not have times", Why: "shows only in the requests' log"},
 	{Text: "only generation 2 boots by UEFI", Why: "is seen on the instance"},
 	{Text: "62 or 80 disks of 1.2 and 2, 8 or 16 of 1.1, the boot disk and file storages among them", Why: "needs a full instance"},
 	{Text: "one more is ResourceExhausted with \"attached disks\" in the text", Why: "needs a full instance"},
@@ -74,7 +81,9 @@ var assumptionsYandex = []Assumption{
 	{Text: "names are unique in a folder, or not", Why: "is true either way: both are handled"},
 	{Text: "lists show a change when its operation has ended", Shown: "DeleteVolume/it_removes"},
 	{Text: "an attached disk grows, those of whole drives too", Shown: "ExpandVolume/fault.Precondition_where"},
+	{Text: "a growth that needs the disk free is FailedPrecondition with \"attached to\" in the text", Why: "cannot be brought about"},
 	{Text: "the operations that attach and detach a disk are listed with its instance", Shown: "Detach/the_empty_node"},
+	{Text: "a detach of what is not attached there is refused, with InvalidArgument \"Can't find disk in instance\"; the state decides what it means", Shown: "Detach/not_attached_there"},
 	{Text: "a folder runs 15 operations at a time; more is ResourceExhausted with \"active operations\"", Why: "would use up the folder's limit"},
 	{Text: "a new operation can be missing for some seconds", Why: "cannot be brought about"},
 	{Text: "a snapshot's instant is that of the call, but for whole drives", Why: "needs data, and so an instance"},
