@@ -32,7 +32,7 @@ func TestContractOnLVM(t *testing.T) {
 			}
 			return cloud.Health{
 				Kind: cloud.Inaccessible, Reason: "RecordMissing",
-				Message: "its tags with the record are missing; the data is there, put the record back to use it",
+				Message: "its tag with the name is missing; the data is there, put the record back to use it",
 			}
 		},
 		Elsewhere: cloudtest.Elsewhere{
