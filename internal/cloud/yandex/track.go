@@ -69,7 +69,15 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	case !now.GetDone(): // an error may show before the end: what was begun is being taken back then
 		return ops.Outcome{Again: cmp.Or(intervalOf(header), t.c.interval)}, nil
 	}
-	return ops.Outcome{Done: true, Err: failureOf(now), Took: max(0, now.GetModifiedAt().AsTime().Sub(now.GetCreatedAt().AsTime()))}, nil
+	return ops.Outcome{Done: true, Err: failureOf(now), Took: durationOf(now)}, nil
+}
+
+// durationOf returns how long an operation took by the cloud's own times; 0: it does not show both, as those of some services do not.
+func durationOf(op *operation.Operation) time.Duration {
+	if op.GetCreatedAt() == nil || op.GetModifiedAt() == nil {
+		return 0
+	}
+	return max(0, op.GetModifiedAt().AsTime().Sub(op.GetCreatedAt().AsTime()))
 }
 
 // intervalOf returns the time that the cloud asks to wait before the next read; 0: none.

@@ -45,7 +45,7 @@ var (
 	nameTaken      = refusal{"name_taken", codes.AlreadyExists, "%s with name %s already exists"}                                                       // assumed
 	badArgument    = refusal{"bad_argument", codes.InvalidArgument, "Request validation error: %s"}                                                     // assumed
 	otherZone      = refusal{"other_zone", codes.FailedPrecondition, "Disk %s is in zone %s, instance %s is in zone %s"}                                // assumed
-	notAttached    = refusal{"not_attached", codes.FailedPrecondition, "Disk %q is not attached to instance %q"}                                        // assumed
+	notAttached    = refusal{"not_attached", codes.InvalidArgument, "Request validation error: Can't find disk in instance %q"}                         // deckhouse/yandex-csi-driver#6
 	bootDisk       = refusal{"boot_disk", codes.FailedPrecondition, "Boot disk %q cannot be detached"}                                                  // assumed
 	deviceTaken    = refusal{"device_taken", codes.InvalidArgument, "Device name %q is already in use on instance %q"}                                  // assumed
 	tooManyNumbers = refusal{"quota", codes.ResourceExhausted, "Quota limit %s exceeded"}                                                               // assumed

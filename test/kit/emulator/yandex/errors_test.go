@@ -140,9 +140,9 @@ func TestAttachesThatCannotBe(t *testing.T) {
 		}, codes.InvalidArgument, ""},
 		{"attach under a name of 21 letters", attachAs(free, instance, strings.Repeat("a", 21)), codes.InvalidArgument, ""},
 		{"attach under a name that is taken", attachAs(free, instance, attached), codes.InvalidArgument, ""},
-		{"detach what is free", detach(free, instance), codes.FailedPrecondition, ""},
+		{"detach what is free", detach(free, instance), codes.InvalidArgument, fmt.Sprintf("Request validation error: Can't find disk in instance %q", instance)},
 		{"detach what is not there", detach("fhm0", instance), codes.NotFound, ""},
-		{"detach from another instance", detach(attached, c.AddInstance(emulator.Instance{})), codes.FailedPrecondition, ""},
+		{"detach from another instance", detach(attached, c.AddInstance(emulator.Instance{})), codes.InvalidArgument, ""},
 		{"detach the boot disk", detach(boot.GetBootDisk().GetDiskId(), instance), codes.FailedPrecondition, ""},
 		{"detach nothing", detach("", instance), codes.InvalidArgument, ""},
 	}.check(t, c)

@@ -184,7 +184,7 @@ func (c *Cloud) mayDetach(i Instance, ask *compute.DetachInstanceDiskRequest) (d
 	case at < 0 && id != "" && !exists:
 		why = notFound.with("Disk", id)
 	case at < 0:
-		why = notAttached.with(id+name, i.ID)
+		why = notAttached.with(i.ID)
 	case attached[at].Boot:
 		why = bootDisk.with(attached[at].ID)
 	default:
