@@ -118,12 +118,12 @@ func components(t *testing.T) map[string]component {
 		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
 		"unbound":      {[]string{"local"}, []string{"unbound"}, values{"local": values{"nodeBound": false}}, ""},
 		// Tokens name their node from 1.32 on.
-		"unbound on 1.31":          {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
-		"bound on 1.32":            {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
-		"monitoring":               {clouds(t), []string{"monitoring"}, values{"monitoring": values{"enabled": true}}, ""},
-		"node-allocatable":         {attaching(t), []string{"node-allocatable"}, nil, newVersion},
-		"driver-required":          {attaching(t), []string{"node-allocatable", "driver-required"}, nil, newestVersion},
-		"driver-required on local": {[]string{"local"}, []string{"driver-required"}, nil, newestVersion},
+		"unbound on 1.31":  {[]string{"local"}, []string{"unbound"}, nil, "v1.31.9-vendor.1"},
+		"bound on 1.32":    {[]string{"local"}, nil, nil, "v1.32.0-vendor.1"},
+		"monitoring":       {clouds(t), []string{"monitoring"}, values{"monitoring": values{"enabled": true}}, ""},
+		"node-allocatable": {attaching(t), []string{"node-allocatable"}, nil, newVersion},
+		"driver-required":  {attaching(t), []string{"node-allocatable", "driver-required"}, nil, newestVersion},
+		"local on 1.37":    {[]string{"local"}, nil, nil, newestVersion},
 		"all of a cloud": {
 			[]string{"digitalocean"},
 			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets", "monitoring"},

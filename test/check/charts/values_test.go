@@ -81,11 +81,11 @@ func TestVersionsDecide(t *testing.T) {
 		spec, _ := o["CSIDriver/"+driver]["spec"].(map[string]any)
 		return spec["nodeAllocatableUpdatePeriodSeconds"]
 	}
+	const linode, local = "linode.csi.cloudblock.io", "local.csi.cloudblock.io"
 	required := func(o objects) any {
-		spec, _ := o["CSIDriver/local.csi.cloudblock.io"]["spec"].(map[string]any)
+		spec, _ := o["CSIDriver/"+linode]["spec"].(map[string]any)
 		return spec["preventPodSchedulingIfMissing"]
 	}
-	const linode, local = "linode.csi.cloudblock.io", "local.csi.cloudblock.io"
 	tests := map[string]struct {
 		in     cluster
 		values values
@@ -98,10 +98,10 @@ func TestVersionsDecide(t *testing.T) {
 		"before, when the operator says so":    {on("v1.34.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 30}, func(o objects) any { return period(o, linode) }, 30.0},
 		"never, when the operator says so":     {on("v1.36.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 0}, func(o objects) any { return period(o, linode) }, nil},
 		"local has no slots":                   {on("v1.36.0"), values{"cloud": "local"}, func(o objects) any { return period(o, local) }, nil},
-		"pods wait for the driver from 1.37":   {on("v1.37.0"), values{"cloud": "local"}, required, true},
-		"not on 1.36":                          {on("v1.36.9"), values{"cloud": "local"}, required, nil},
-		"unless the operator says so":          {on("v1.37.2"), values{"cloud": "local", "preventPodSchedulingIfMissing": false}, required, nil},
-		"before, too, when the operator does":  {on("v1.35.0"), values{"cloud": "local", "preventPodSchedulingIfMissing": true}, required, true},
+		"pods wait for the driver from 1.37":   {on("v1.37.0"), values{"cloud": "linode"}, required, true},
+		"not on 1.36":                          {on("v1.36.9"), values{"cloud": "linode"}, required, nil},
+		"unless the operator says so":          {on("v1.37.2"), values{"cloud": "linode", "preventPodSchedulingIfMissing": false}, required, nil},
+		"before, too, when the operator does":  {on("v1.35.0"), values{"cloud": "linode", "preventPodSchedulingIfMissing": true}, required, true},
 		"snapshots where the cluster has them": {on("v1.36.0", snapshotAPI), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, true},
 		"no snapshots where it has not":        {on("v1.36.0"), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, false},
 		"no snapshots where the cloud has not": {

@@ -55,8 +55,8 @@ func optional(overlay, component string, own bool) bool {
 		return false
 	case "snapshots":
 		return own // the shared one is a part of it
-	case "host-network", "node-allocatable":
-		return overlay != "local" // which asks no metadata service, and has no attaches
+	case "host-network", "node-allocatable", "driver-required":
+		return overlay != "local" // which asks no metadata service, and has no attaches and no limit
 	}
 	vendor, isVendors := strings.CutPrefix(component, "vendor-")
 	return !isVendors || vendor == overlay

@@ -47,7 +47,7 @@ func writeLocal(l layout, cloud string) (string, error) {
 	if err := copyDeploy(l, dir); err != nil {
 		return "", err
 	}
-	return dir, renderTo(filepath.Join(dir, "kustomization.yaml"), cloud+".yaml.tmpl", leading{Newest: l.newest()})
+	return dir, renderTo(filepath.Join(dir, "kustomization.yaml"), cloud+".yaml.tmpl", nil)
 }
 
 // copyDeploy copies deploy/ into a new folder, since kustomize takes nothing from folders above.
