@@ -32,6 +32,8 @@ var (
 	first = regexp.MustCompile(`(?m)^ *(?:kubectl|helm|for .*\$\(kubectl) `)
 	// inline is a command in a sentence.
 	inline = regexp.MustCompile("`((?:kubectl|helm) [^`]+)`")
+	// sentence makes a script of a command in a sentence: a table needs a backslash before a pipe.
+	sentence = strings.NewReplacer("\n", " ", `\|`, "|")
 )
 
 // Documents are the files below a repository's folder that tell users what to do.
@@ -88,7 +90,7 @@ func in(document, text, program string) ([]Command, error) {
 		}
 	}
 	for _, m := range inline.FindAllStringSubmatch(text, -1) {
-		scripts = append(scripts, strings.ReplaceAll(m[1], "\n", " "))
+		scripts = append(scripts, sentence.Replace(m[1]))
 	}
 	var all []Command
 	for _, script := range scripts {

@@ -34,6 +34,9 @@ func TestEveryCommandCanBeTried(t *testing.T) {
 			t.Error(err)
 		}
 		for _, arg := range c.Args {
+			if arg == "|" {
+				t.Errorf("%s: a pipe is no argument", c)
+			}
 			if !strings.HasPrefix(arg, "deploy/") {
 				continue
 			}

@@ -23,8 +23,9 @@ const repository = "../../../.."
 
 // exceptions are commands of the documents that are not tried, each with the reason.
 var exceptions = map[string]string{
-	"-n cloudblock-linode exec...": "the flags are those of a real account; a test of the programs runs doctor",
-	"cloudblock...":                "kubectl finds a plugin by its first argument only; test/check/manifests runs this one",
+	"-n cloudblock-linode exec...":                     "the flags are those of a real account; a test of the programs runs doctor",
+	"-n cloudblock-linode logs POD -c node --previous": "no container of the driver has crashed",
+	"cloudblock...": "kubectl finds a plugin by its first argument only; test/check/manifests runs this one",
 	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...": "it needs the network; make cluster applies the same files from the pinned module",
 	"apply -f -": "its input is what the command before it prints",
 	"apply -f":   "a sentence about what takes a file, which it does not name",
@@ -326,6 +327,10 @@ func assumed(cloud string) []any {
 		}
 		namespace := "cloudblock-" + other
 		all = append(all, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}},
+			map[string]any{
+				"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": map[string]any{"name": places[other].driver},
+				"spec": map[string]any{"attachRequired": !places[other].nodeBound},
+			},
 			workload("DaemonSet", namespace, "cloudblock-node", "app.kubernetes.io/name"))
 		if !places[other].nodeBound {
 			all = append(all, workload("Deployment", namespace, "cloudblock-controller", "app.kubernetes.io/name"))
