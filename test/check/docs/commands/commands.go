@@ -162,7 +162,7 @@ func (c Command) Verb() string {
 
 // harmless are the flags that keep a verb from changing anything that lasts, and from waiting long.
 var harmless = map[string][]string{
-	"get": nil, "exec": nil, "logs": nil, "describe": nil, "rollout history": nil, "kustomize": nil, "cloudblock": nil,
+	"get": nil, "exec": nil, "logs": nil, "describe": nil, "rollout history": nil, "kustomize": nil,
 	"wait": {"--timeout=1s"}, "rollout status": {"--timeout=1m"},
 	"delete": {"--dry-run=server", "--ignore-not-found", "--wait=false"},
 	"apply":  {"--dry-run=server"}, "create": {"--dry-run=server"}, "patch": {"--dry-run=server"}, "scale": {"--dry-run=server"},

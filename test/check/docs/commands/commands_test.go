@@ -22,6 +22,7 @@ func TestEveryCommandCanBeTried(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, c := range all {
+		used[c.leftOut()] = true
 		for name := range Placeholders {
 			used[name] = used[name] || slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, name) })
 		}
@@ -48,6 +49,11 @@ func TestEveryCommandCanBeTried(t *testing.T) {
 	for name := range Placeholders {
 		if !used[name] {
 			t.Errorf("no document has the placeholder %s", name)
+		}
+	}
+	for name := range leftOut {
+		if !used[name] {
+			t.Errorf("no document has the command that is left out: %s", name)
 		}
 	}
 }

@@ -21,17 +21,6 @@ import (
 
 const repository = "../../../.."
 
-// exceptions are commands of the documents that are not tried, each with the reason.
-var exceptions = map[string]string{
-	"-n cloudblock-linode exec...":                     "the flags are those of a real account; a test of the programs runs doctor",
-	"-n cloudblock-linode logs POD -c node --previous": "no container of the driver has crashed",
-	"cloudblock...": "kubectl finds a plugin by its first argument only; test/check/manifests runs this one",
-	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...": "it needs the network; make cluster applies the same files from the pinned module",
-	"apply -f -": "its input is what the command before it prints",
-	"apply -f":   "a sentence about what takes a file, which it does not name",
-	"taint nodes NODE node.kubernetes.io/out-of-service-": "no node has the taint",
-}
-
 // TestCommands runs each kubectl command of the documents against the API server, in a way that changes nothing that
 // lasts: what reads runs as it is, what writes is a dry run of the server.
 func TestCommands(t *testing.T) {
@@ -50,18 +39,12 @@ func TestCommands(t *testing.T) {
 		c.Kubeconfig = configured(t, *c)
 	}
 	r.words = strings.NewReplacer(s.env.words...)
-	leftOut := maps.Clone(exceptions)
-	if s.env.cloud != "local" {
-		leftOut["-n cloudblock-local exec $pod..."] = "the pods of this driver run in the cluster of local only"
-	}
 	all, err := commands.All(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := map[string]bool{}
 	for _, c := range all {
-		if name, reason := exception(leftOut, c); name != "" {
-			used[name] = true
+		if reason := c.LeftOut(s.env.cloud); reason != "" {
 			t.Logf("left out: %s: %s", c, reason)
 			continue
 		}
@@ -69,23 +52,6 @@ func TestCommands(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for name := range leftOut {
-		if !used[name] {
-			t.Errorf("no document has the command that is left out: %s", name)
-		}
-	}
-}
-
-// exception finds the reason why a command is not tried: an exception is the whole command or, with "..." at its end, how
-// the command begins.
-func exception(leftOut map[string]string, c commands.Command) (name, reason string) {
-	line := strings.Join(c.Args, " ")
-	for name, reason := range leftOut {
-		if beginning, is := strings.CutSuffix(name, "..."); line == name || is && strings.HasPrefix(line, beginning) {
-			return name, reason
-		}
-	}
-	return "", ""
 }
 
 // furnish makes what the quickstart has made when its later commands run, in the story's namespace.
