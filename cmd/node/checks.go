@@ -20,6 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // host is the machine and the configuration that the checks examine.
@@ -45,9 +46,11 @@ func (h host) checks() []doctor.Check {
 		doctor.Check{Name: "propagation", Find: h.propagation, Needs: "kubelet", Unready: true},
 		doctor.Check{Name: "selinux", Find: h.selinux})
 	if h.disks == nil {
-		return append(list,
-			doctor.Check{Name: "loop", Find: h.loops, DoctorOnly: "/readyz asks it where a pool needs loop devices"},
-			doctor.Pools(h.pools(h.mountTable())))
+		pools := h.pools(h.mountTable())
+		if slices.ContainsFunc(pools, func(p pool.Config) bool { _, group := p.Group(); return !group }) {
+			list = append(list, doctor.Check{Name: "loop", Find: h.loops, DoctorOnly: "/readyz asks it where a pool needs loop devices"})
+		}
+		return append(list, doctor.Pools(pools))
 	}
 	return append(list,
 		doctor.Check{Name: "metadata", Find: h.metadata, DoctorOnly: "the start needs the answer, and asks for longer",

@@ -134,7 +134,11 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 		"a link to no disk":   {"yandex", func(p *patient) { p.disk("vdb", "epd1", "virtio-epd2", "vdc") }, "links", warning, fault.DeviceIdentity, "virtio-epd2", "udevadm trigger"},
 		"a link to another disk": {"yandex", func(p *patient) { p.disk("vdb", "epd1", "virtio-epd2", "vdb") },
 			"links", warning, fault.DeviceIdentity, "another disk", "udevadm trigger"},
-		"no loop devices":      {"local", func(p *patient) { p.remove("dev/loop-control") }, "loop", wrong, "", "loop-control", "modprobe loop"},
+		"no loop devices": {"local", func(p *patient) { p.remove("dev/loop-control") }, "loop", wrong, "", "loop-control", "modprobe loop"},
+		"no loop devices, for a volume group": {"local", func(p *patient) {
+			p.remove("dev/loop-control")
+			p.flags = append(p.flags[:len(p.flags)-2], "--local-pool=lvm:absent")
+		}, "pool", wrong, fault.PoolUnusable, "absent", ""},
 		"nothing, on local":    {"local", func(*patient) {}, "pool", doctor.OK, "", "", ""},
 		"a pool for everybody": {"local", func(p *patient) { p.failed(os.Chmod(p.path("pool"), 0o777)) }, "pool", wrong, fault.PoolUnusable, "0777", "chmod 0700"},
 		"one of two pools": {"local", func(p *patient) { p.mount("pool") },
