@@ -173,7 +173,7 @@ func (s *story) wantGrown(ctx context.Context, p kube.Pod, size int64) error {
 		return err
 	}
 	s.Log("%s has grown: %s", p.Metadata.Name, now.Stage())
-	if len(now.Status.Conditions) > 0 || len(now.Status.AllocatedResourceStatuses) > 0 {
+	if now.Waits() {
 		return fmt.Errorf("claim %s has grown and still waits for something: %s", claim, now.State())
 	}
 	if err := s.wantSize(ctx, p, size); err != nil {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,6 +151,13 @@ func (c Claim) Bytes() int64 {
 		return 0
 	}
 	return n
+}
+
+// Waits reports whether a growth or a change of the claim is under way. Whether a pod uses the claim, which Kubernetes 1.37 adds as
+// the condition Unused, is no such thing.
+func (c Claim) Waits() bool {
+	return len(c.Status.AllocatedResourceStatuses) > 0 ||
+		slices.ContainsFunc(c.Status.Conditions, func(cond Condition) bool { return cond.Type != "Unused" })
 }
 
 // Stage says how far the claim's growth is: its size, what is under way, and its conditions without their
