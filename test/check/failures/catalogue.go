@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,9 @@ type row struct {
 
 // test names a test function, or one of its subtests, of a package of the project.
 type test struct{ pkg, name string }
+
+// inVM reports whether the test needs `make e2e-vm`, a kernel with modules that this machine's may lack.
+func (t test) inVM() bool { return strings.HasPrefix(t.pkg, "test/run/e2e/vm") }
 
 var (
 	rowStart = regexp.MustCompile(`^\| *([FACEPL][0-9]+) *\|`)
@@ -45,6 +49,9 @@ func parse(text string) ([]row, error) {
 		r := row{id: start[1], invariant: strings.TrimSpace(cells[2])}
 		for _, name := range testName.FindAllStringSubmatch(cells[4], -1) {
 			r.tests = append(r.tests, test{pkg: name[1], name: name[2]})
+		}
+		if len(r.tests) > 0 && !slices.ContainsFunc(r.tests, func(t test) bool { return !t.inVM() }) {
+			return nil, fmt.Errorf("row %s names only tests of make e2e-vm", r.id)
 		}
 		if len(r.tests) == 0 {
 			part := clusterPart.FindStringSubmatch(cells[4])

@@ -27,6 +27,7 @@ func TestParseRefuses(t *testing.T) {
 		"a row that names no test":              "| F1 | LOSS | never | x | soon |",
 		"a row with too few cells":              "| F1 | LOSS | never |",
 		"a row that stands twice":               "| F1 | L | n | x | `internal/mounter.TestY` |\n| F1 | L | n | x | `internal/mounter.TestY` |",
+		"a row with tests of the VM alone":      "| F1 | LOSS | never | x | `test/run/e2e/vm.TestKills` |",
 		"a row whose test is not a test's name": "| F1 | LOSS | never | x | `internal/mounter.gate` |",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +43,19 @@ func TestReportCountsAMissingTestAsBroken(t *testing.T) {
 	rows := []row{{id: "F1", invariant: "never", tests: []test{{"internal/mounter", "TestNoSuch"}}}}
 	var out strings.Builder
 	if err := report(rows, map[test]outcome{}, &out); err == nil || !strings.Contains(out.String(), "MISSING") {
+		t.Errorf("report = %v, printed:\n%s", err, &out)
+	}
+}
+
+// TestReportLeavesTheVMToItsOwnTarget: its tests do not run here, and do not count.
+func TestReportLeavesTheVMToItsOwnTarget(t *testing.T) {
+	here, inVM := test{"internal/pool/lvm", "TestKill"}, test{"test/run/e2e/vm", "TestKills"}
+	rows := []row{{id: "L12", invariant: "a kill", tests: []test{inVM, here}}}
+	if names := claimed(rows); len(names) != 1 || len(names[here.pkg]) != 1 {
+		t.Errorf("claimed = %v, want %v alone", names, here)
+	}
+	var out strings.Builder
+	if err := report(rows, map[test]outcome{here: passed}, &out); err != nil || !strings.Contains(out.String(), "make e2e-vm") {
 		t.Errorf("report = %v, printed:\n%s", err, &out)
 	}
 }
