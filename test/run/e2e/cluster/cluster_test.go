@@ -179,6 +179,20 @@ func (e *env) objectsOf(ctx context.Context, namespace string) ([]string, error)
 	return left, nil
 }
 
+// gate reports whether a feature gate of the API server is on. In a cluster of `make cluster` it is then on in the other programs too.
+func (e *env) gate(ctx context.Context, name string) (bool, error) {
+	text, err := e.Run(ctx, "get", "--raw", "/metrics")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, `kubernetes_feature_enabled{name="`+name+`",`); found {
+			return strings.HasSuffix(strings.TrimSpace(value), " 1"), nil
+		}
+	}
+	return false, nil
+}
+
 // room returns how much room the driver says a class has on a node, in bytes.
 func (e *env) room(ctx context.Context, class, node string) (int64, error) {
 	all, err := kube.List[kube.Capacity](ctx, e.Client, "csistoragecapacities", "--all-namespaces")

@@ -38,7 +38,7 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "crowd", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
+	"local":        {"first", "story", "crowd", "scoring", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
 	"digitalocean": slices.Insert(slices.Clone(withControllers), 9, "migration"),
 	"linode":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
@@ -53,6 +53,7 @@ var withControllers = []string{
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
+	"scoring": "TestScoring",
 }
 
 // controllers selects the pods of the controller's Deployment.
