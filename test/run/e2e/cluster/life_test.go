@@ -166,6 +166,15 @@ func (s *story) life(ctx context.Context, name string) error {
 	if err := s.write(ctx, p); err != nil {
 		return err
 	}
+	if err := s.growWith(ctx, p); err != nil {
+		return err
+	}
+	return s.remove(ctx, name)
+}
+
+// growWith grows the volume of a pod of the tests' own. Where a machine sees that only at the next attach, the pod is replaced.
+func (s *story) growWith(ctx context.Context, p kube.Pod) error {
+	name, _, _ := p.Claimed()
 	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
 	if err != nil {
 		return err
@@ -181,15 +190,12 @@ func (s *story) life(ctx context.Context, name string) error {
 		if err := s.away(ctx, p); err != nil {
 			return err
 		}
-		if err := s.Create(ctx, newPod(name, name, "")); err != nil {
+		if err := s.Create(ctx, newPod(p.Metadata.Name, name, "")); err != nil {
 			return err
 		}
-		if p, err = s.UntilReady(ctx, name, patience); err != nil {
+		if p, err = s.UntilReady(ctx, p.Metadata.Name, patience); err != nil {
 			return err
 		}
 	}
-	if err := s.wantGrown(ctx, p, size); err != nil {
-		return err
-	}
-	return s.remove(ctx, name)
+	return s.wantGrown(ctx, p, size)
 }

@@ -14,6 +14,7 @@ type Meta struct {
 	Namespace         string
 	UID               string
 	Labels            map[string]string
+	Annotations       map[string]string
 	CreationTimestamp time.Time
 	DeletionTimestamp *time.Time
 }
