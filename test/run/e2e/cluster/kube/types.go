@@ -46,7 +46,24 @@ type Pod struct {
 			RestartCount int
 			State        map[string]struct{ Reason, Message string }
 		}
+		VolumeHealth []Health
 	}
+}
+
+// Health is what is wrong with a volume of a pod, by the name that the pod has for the volume, or with the storage of a driver, by
+// the driver's name.
+type Health struct {
+	Name             string
+	HealthConditions []Condition
+}
+
+// Health says what is wrong with a volume of the pod or with the storage of a driver; empty if nothing is.
+func (h Health) String() string {
+	var all []string
+	for _, c := range h.HealthConditions {
+		all = append(all, c.Status+" "+c.Reason)
+	}
+	return strings.Join(all, ", ")
 }
 
 // Container is a container of a pod.
@@ -250,6 +267,7 @@ type CSINode struct {
 			Allocatable struct{ Count int64 }
 		}
 	}
+	Status struct{ StorageHealth []Health }
 }
 
 // CSIDriver is what Kubernetes knows of a driver.
