@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 )
 
 // clouds has all clouds by the value of --cloud.
@@ -25,14 +26,21 @@ var DigitalOcean = Cloud{
 }
 
 func digitalOceanVendor(driver string) Vendor {
-	const filesystem = "csi.storage.k8s.io/fstype"
 	return Vendor{
 		Driver:       driver,
 		TopologyKeys: []string{"region=region"},
 		NeverFormat:  []string{"dobs.csi.digitalocean.com/noformat", "com.digitalocean.csi.dobs/noformat"},
-		// The provisioner reads this parameter itself, in upper or lower case, and passes it on, unlike the one with its prefix.
-		Parameters: map[string]string{"fstype": filesystem, "fsType": filesystem},
+		Parameters:   withFilesystem(nil),
 	}
+}
+
+// withFilesystem returns a vendor's parameters and that of the filesystem, which is no vendor's own: the provisioner reads it itself,
+// in upper or lower case, and passes it on, unlike the one with its prefix.
+func withFilesystem(own map[string]string) map[string]string {
+	const filesystem = "csi.storage.k8s.io/fstype"
+	all := map[string]string{"fstype": filesystem, "fsType": filesystem}
+	maps.Copy(all, own)
+	return all
 }
 
 const linodeDriver = "linodebs.csi.linode.com"
@@ -50,13 +58,13 @@ var Linode = Cloud{
 	Vendors: []Vendor{{
 		Driver:       linodeDriver,
 		TopologyKeys: []string{"topology.linode.com/region=region"},
-		Parameters: map[string]string{
+		Parameters: withFilesystem(map[string]string{
 			linodeDriver + "/volumeTags": TagWords,
 			linodeDriver + "/encrypted":  "encrypted",
 			LinodeLUKS:                   "luks",
 			LinodeLUKSCipher:             FixedLUKSCipher,
 			LinodeLUKSKeySize:            FixedLUKSKeySize,
-		},
+		}),
 	}},
 }
 
@@ -67,7 +75,7 @@ var Yandex = Cloud{
 		Driver:       "yandex.csi.flant.com",
 		TopologyKeys: []string{"failure-domain.beta.kubernetes.io/zone=zone", "failure-domain.beta.kubernetes.io/region=region"},
 		NeverFormat:  []string{"com.flant.csi.yandex/noformat"},
-		Parameters:   map[string]string{"typeID": "type"},
+		Parameters:   withFilesystem(map[string]string{"typeID": "type"}),
 	}},
 }
 

@@ -91,6 +91,12 @@ func TestVendorsAreComplete(t *testing.T) {
 		if v.Cloud == "" || len(v.TopologyKeys) == 0 || slices.ContainsFunc(v.TopologyKeys, func(k string) bool { return !key.MatchString(k) }) {
 			t.Errorf("Of(%s) = %+v, want a cloud and topology keys with scopes", name, v)
 		}
+		// The provisioner passes these on for every driver.
+		for _, parameter := range []string{"fstype", "fsType"} {
+			if ours := v.Parameter(parameter); ours != "csi.storage.k8s.io/fstype" {
+				t.Errorf("%s of %s means %s, want the filesystem", parameter, name, ours)
+			}
+		}
 		for _, parameter := range v.ParameterNames() {
 			if ours := v.Parameter(parameter); ours == parameter || v.Parameter(ours) != ours {
 				t.Errorf("%s of %s means %s, want another name that means itself", parameter, name, ours)

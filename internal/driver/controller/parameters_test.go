@@ -144,6 +144,7 @@ func TestParseLinodesParameters(t *testing.T) {
 			map[string]string{own + "encrypted": "true", "aaa": "1"},
 			volumeParameters{backend: []cloud.Parameter{{Name: "aaa", Value: "1"}, {Name: "encrypted", Value: "true"}}}, "",
 		},
+		"its filesystem":     {map[string]string{"fstype": "xfs"}, volumeParameters{filesystem: "xfs"}, ""},
 		"both, even if same": {map[string]string{own + "encrypted": "true", "encrypted": "true"}, volumeParameters{}, "mean the same"},
 		"without LUKS":       {map[string]string{own + "luks-encrypted": "false", own + "luks-cipher": "aes-xts-plain64", own + "luks-key-size": "512"}, volumeParameters{}, ""},
 		"with LUKS":          {map[string]string{own + "luks-encrypted": "true", own + "luks-cipher": "aes-xts-plain64", own + "luks-key-size": "512"}, volumeParameters{luks: true}, ""},
