@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
@@ -109,7 +110,7 @@ func (e *env) handles(ctx context.Context) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, v := range volumes {
 		if v.Spec.CSI != nil && v.Spec.CSI.Driver == e.place.driver {
-			known[v.Spec.CSI.VolumeHandle] = true
+			known[compat.Of(e.place.driver).ID(v.Spec.CSI.VolumeHandle)] = true
 		}
 	}
 	for _, c := range contents {

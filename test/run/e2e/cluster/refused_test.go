@@ -24,7 +24,12 @@ func (a account) setRules(ctx context.Context, rules map[string]any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, a.url+"settings", bytes.NewReader(body))
+	return a.send(ctx, http.MethodPatch, "settings", body)
+}
+
+// send changes something in the account.
+func (a account) send(ctx context.Context, method, what string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, method, a.url+what, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -33,7 +38,7 @@ func (a account) setRules(ctx context.Context, rules map[string]any) error {
 		return err
 	}
 	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("PATCH %s: %s", req.URL, answer.Status)
+		err = fmt.Errorf("%s %s: %s", method, req.URL, answer.Status)
 	}
 	return errors.Join(err, answer.Body.Close())
 }

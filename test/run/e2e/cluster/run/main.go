@@ -1,7 +1,7 @@
 // Command run is `make e2e-cluster`: the project's own story in a running cluster, the same story
 // while the driver's pods are deleted, the commands of the documents, the chart with random values, an
-// installation by the documents alone, an upgrade from an older build, and the upstream External Storage
-// suite, on a cloud with controllers also while these are deleted.
+// installation by the documents alone, the scenarios of the cloud's vendor, an upgrade from an older build, and the
+// upstream External Storage suite, on a cloud with controllers also while these are deleted.
 // It starts a cluster when none runs, and prints a table of what passed.
 package main
 
@@ -40,7 +40,7 @@ func main() {
 var parts = map[string][]string{
 	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
 	"digitalocean": slices.Insert(slices.Clone(withControllers), 11, "migration"),
-	"linode":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
+	"linode":       slices.Insert(slices.Insert(slices.Clone(withControllers), 11, "vendor"), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 }
 
@@ -53,7 +53,7 @@ var withControllers = []string{
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
-	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth",
+	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "vendor": "TestVendor",
 }
 
 // controllers selects the pods of the controller's Deployment.

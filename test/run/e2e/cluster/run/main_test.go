@@ -48,6 +48,8 @@ func TestParse(t *testing.T) {
 		"a third cloud":     {[]string{"-cloud", "linode", "-only", "story,upstream-patrol"}, true},
 		"an installation":   {[]string{"-cloud", "yandex", "-only", "charts,install"}, true},
 		"an old build":      {[]string{"-only", "upgrade", "-old", "v0.1.0"}, true},
+		"Linode's":          {[]string{"-cloud", "linode", "-only", "vendor"}, true},
+		"a vendor's part":   {[]string{"-cloud", "yandex", "-only", "vendor"}, false},
 		"another's part":    {[]string{"-cloud", "local", "-only", "patrol"}, false},
 		"an unknown cloud":  {[]string{"-cloud", "moon"}, false},
 		"a flag of no sort": {[]string{"-what"}, false},
@@ -71,6 +73,14 @@ func TestPartsAreDocumented(t *testing.T) {
 				t.Errorf("docs/cluster.md does not say what the part %s of %s does", part, cloud)
 			}
 		}
+	}
+}
+
+// TestPartsAreInOrder: what takes the driver off comes after what needs it as it is, and nothing-left is last.
+func TestPartsAreInOrder(t *testing.T) {
+	want := "first story crowd populator health commands charts sabotage patrol lost new-node install vendor upgrade upstream upstream-patrol nothing-left"
+	if got := strings.Join(parts["linode"], " "); got != want {
+		t.Errorf("the parts of linode are %s, want %s", got, want)
 	}
 }
 
