@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,11 +19,11 @@ import (
 // two volumes are attached.
 func (v *vendored) nodeVolumeLimit(ctx context.Context) error {
 	node := v.env.nodes[0]
-	disks, err := filepath.Glob("/sys/block/*/device") // not of loop devices, which the volumes are here
+	disks, err := ownDisks()
 	if err != nil {
 		return err
 	}
-	want := int64(linodeSlots - len(disks))
+	want := linodeSlots - disks
 	if err := v.wantLimit(ctx, node, want); err != nil {
 		return err
 	}
@@ -56,6 +57,21 @@ func (v *vendored) nodeVolumeLimit(ctx context.Context) error {
 		return err
 	}
 	return v.gone(ctx)
+}
+
+// ownDisks counts the disks of this machine that are those of a Linode to boot and to swap from: the vendor of these is QEMU.
+func ownDisks() (n int64, err error) {
+	files, err := filepath.Glob("/sys/block/*/device/vendor")
+	for _, file := range files {
+		vendor, err := os.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		if strings.TrimSpace(string(vendor)) == "QEMU" {
+			n++
+		}
+	}
+	return n, err
 }
 
 func (v *vendored) wantLimit(ctx context.Context, node string, want int64) error {

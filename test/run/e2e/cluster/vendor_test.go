@@ -21,7 +21,7 @@ const (
 	// linodeDriver is the name of Linode's driver, and what its parameters begin with.
 	linodeDriver = "linodebs.csi.linode.com"
 	// linodeSlots are those of an emulated Linode, for its own disks and for volumes.
-	linodeSlots = 64
+	linodeSlots = int64(64)
 	// reregistered is how long after a restart of the node programs the kubelets have surely registered them again.
 	reregistered = 30 * time.Second
 	// firstSize and nextSize are the sizes of the scenarios' volumes.
