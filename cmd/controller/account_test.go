@@ -508,6 +508,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	}
 	wantPage(t, address, "readyz", http.StatusOK, unknownAccount)
 	doctorSays(t, flags, "it has no volume of the cluster prod")
+	unreadable := fmt.Sprintf("\ncloudblock_credentials_unreadable{driver_name=%q}", ours.Name()+".csi.cloudblock.io")
 
 	node := ours.Machines()[0]
 	create := func(name string) *csi.Volume {
@@ -548,7 +549,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if made := theirs.Volumes(); len(made) != 0 || len(ours.Volumes()) != 2 {
 		t.Errorf("with the token of another account in the file, that account has %+v, and ours %+v", made, ours.Volumes())
 	}
-	wantPage(t, address, "metrics", http.StatusOK, "\ncloudblock_credentials_unreadable 1\n")
+	wantPage(t, address, "metrics", http.StatusOK, unreadable+" 1\n")
 	wantPage(t, address, "readyz", http.StatusServiceUnavailable, "another account")
 
 	revoked.Store(true)
@@ -568,7 +569,7 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if left := ours.Volumes(); len(left) != 1 {
 		t.Errorf("left are %+v, want pvc-3", left)
 	}
-	wantPage(t, address, "metrics", http.StatusOK, "\ncloudblock_credentials_unreadable 0\n")
+	wantPage(t, address, "metrics", http.StatusOK, unreadable+" 0\n")
 	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
 
 	// Another program finds the volumes itself.

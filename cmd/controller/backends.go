@@ -51,7 +51,7 @@ type backend struct {
 // surroundings are what the program passes to each backend.
 type surroundings struct {
 	log      *zap.Logger
-	registry *prometheus.Registry
+	registry prometheus.Registerer
 }
 
 // remote returns the configuration that all backends of cloud APIs share.

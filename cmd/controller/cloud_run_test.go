@@ -21,6 +21,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // The whole program with an account: the life of a volume with the requests of the sidecars, a token that changes meanwhile, and
@@ -54,7 +55,7 @@ func TestProgramOnDigitalOcean(t *testing.T) {
 		t.Fatal(err)
 	}
 	liveOnce(ctx, t, client, account, node)
-	if text := scrape(t, "http://"+address+"/metrics"); !strings.Contains(text, `cloudblock_api_requests_total{code="201",method="POST",route="/v2/volumes"}`) {
+	if text := scrape(t, "http://"+address+"/metrics"); !strings.Contains(metrics.Unnamed(text), `cloudblock_api_requests_total{code="201",method="POST",route="/v2/volumes"}`) {
 		t.Errorf("the metrics do not count the requests by route:\n%s", text)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -77,7 +77,7 @@ func (r *reachability) logChange(before error) {
 func refusesCredentials(err error) bool { return fault.Of(err) == fault.Denied }
 
 // register registers the result as metrics.
-func (r *reachability) register(registry *prometheus.Registry) error {
+func (r *reachability) register(registry prometheus.Registerer) error {
 	gauge := func(name, help string, is func(error) bool) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			if is(r.ask(context.Background())) {
@@ -92,7 +92,7 @@ func (r *reachability) register(registry *prometheus.Registry) error {
 }
 
 // register adds metrics to the registry.
-func register(registry *prometheus.Registry, metrics ...prometheus.Collector) error {
+func register(registry prometheus.Registerer, metrics ...prometheus.Collector) error {
 	for _, m := range metrics {
 		if err := registry.Register(m); err != nil {
 			return fmt.Errorf("register metrics: %w", err)

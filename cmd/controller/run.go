@@ -61,7 +61,8 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if _, err := doctor.Start(ctx, (&examined{config: &cfg, log: log}).checks(), log.Sugar().Warnw); err != nil {
 		return err
 	}
-	around := surroundings{log: log, registry: prometheus.NewRegistry()}
+	registry := prometheus.NewRegistry()
+	around := surroundings{log: log, registry: driver.Named(registry, cfg.Names)}
 	var guard *account // nil: the credentials do not change
 	if cfg.file != nil {
 		guard = newAccount(cfg, log)
@@ -74,15 +75,15 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	err = serve(ctx, cfg, bare, guard, around)
+	err = serve(ctx, cfg, bare, guard, around, registry)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	return errors.Join(err, end(ending))
 }
 
-// serve serves CSI calls with the backend until ctx ends.
-func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings) error {
-	log, registry := around.log, around.registry
+// serve serves CSI calls with the backend, and the metrics of a registry, until ctx ends.
+func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings, registry *prometheus.Registry) error {
+	log := around.log
 	if guard != nil {
 		go guard.watch(ctx, bare)
 		bare = noting{bare, guard}
@@ -92,7 +93,7 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 	}
 	decorated := middleware.Stack(bare, wait.Backoff{})
 	reach := &reachability{check: decorated.Check, log: log}
-	if err := reach.register(registry); err != nil {
+	if err := reach.register(around.registry); err != nil {
 		return err
 	}
 	_ = reach.ask(ctx) // ask logs a failure; the program serves nevertheless

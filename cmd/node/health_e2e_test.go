@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // TestHealthOfThePool: problems of an image or its record show in the volume's health, problems of the pool's disk in the
@@ -121,7 +122,7 @@ func (v *staged) metric(name string) string {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	must(v.t, err)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(metrics.Unnamed(string(text))) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(value)
 		}

@@ -22,7 +22,7 @@ type nodeMetrics struct {
 	log    *zap.Logger
 }
 
-func newMetrics(registry *prometheus.Registry, log *zap.Logger) (*nodeMetrics, error) {
+func newMetrics(registry prometheus.Registerer, log *zap.Logger) (*nodeMetrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}

@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve serves calls until ctx ends. An error in unready is the response of /readyz.
 func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) error {
 	registry := prometheus.NewRegistry()
-	counts, err := newMetrics(registry, log)
+	named := driver.Named(registry, cfg.Names)
+	counts, err := newMetrics(named, log)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 	}
 	defer p.release()
 	if p.slots != nil {
-		if err := registry.Register(&slotMetrics{slots: p.slots, log: log}); err != nil {
+		if err := named.Register(&slotMetrics{slots: p.slots, log: log}); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}

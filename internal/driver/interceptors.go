@@ -198,12 +198,18 @@ func newMetrics(cfg Config) (*metrics, error) {
 		ConstLabels: prometheus.Labels{"version": cfg.Version, "commit": cfg.Commit},
 	})
 	build.Set(1)
+	registry := Named(cfg.Registry, cfg.Names)
 	for _, c := range []prometheus.Collector{m.duration, m.inFlight, m.refused, build} {
-		if err := cfg.Registry.Register(c); err != nil {
+		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return m, nil
+}
+
+// Named returns a registerer of metrics that have the label driver_name, as those of the sidecars and of the kubelet have.
+func Named(registry prometheus.Registerer, n Names) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"driver_name": n.Driver}, registry)
 }
 
 // NewLogger returns a logger of the given level (debug, info, warn, error) and format (json,

@@ -175,8 +175,8 @@ func TestServeErrorsAndPanics(t *testing.T) {
 			}
 		})
 	}
-	if _, counted := get(t, "http://"+r.http+"/metrics"); !strings.Contains(counted, "cloudblock_refusals_total{reason=\"CB-NO-SLOT\"} 1\n") ||
-		!strings.Contains(counted, "cloudblock_refusals_total{reason=\"CB-QUOTA\"} 0\n") {
+	if _, counted := get(t, "http://"+r.http+"/metrics"); !strings.Contains(counted, "cloudblock_refusals_total{driver_name=\"local.csi.cloudblock.io\",reason=\"CB-NO-SLOT\"} 1\n") ||
+		!strings.Contains(counted, "cloudblock_refusals_total{driver_name=\"local.csi.cloudblock.io\",reason=\"CB-QUOTA\"} 0\n") {
 		t.Errorf("the metrics do not count the reason once:\n%s", counted)
 	}
 	if err := r.create(t, &csi.CreateVolumeRequest{Name: strings.Repeat("n", 2<<20)}); status.Code(err) != codes.ResourceExhausted {
@@ -212,9 +212,9 @@ func TestServeLogsIDsAndNoSecret(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`cloudblock_rpc_duration_seconds_count{code="NotFound",method="CreateVolume"} 1`,
-		`cloudblock_rpc_in_flight{method="CreateVolume"} 0`,
-		`cloudblock_build_info{commit="abc",version="v1"} 1`,
+		`cloudblock_rpc_duration_seconds_count{code="NotFound",driver_name="local.csi.cloudblock.io",method="CreateVolume"} 1`,
+		`cloudblock_rpc_in_flight{driver_name="local.csi.cloudblock.io",method="CreateVolume"} 0`,
+		`cloudblock_build_info{commit="abc",driver_name="local.csi.cloudblock.io",version="v1"} 1`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s:\n%s", want, metrics)

@@ -29,21 +29,27 @@ import (
 
 const mib = int64(1) << 20
 
-// scraped adds an address for the metrics of each program to a cloud.
+// The drivers of the run. One has the name of a vendor's driver.
+const (
+	cloudDriver, localDriver = "dobs.csi.digitalocean.com", "local.csi.cloudblock.io"
+	everyDriver              = cloudDriver + "|" + localDriver
+)
+
+// scraped adds the name of the driver, and an address for the metrics of each program, to a cloud.
 type scraped struct {
 	programs.Cloud
-	controller, node string
-	machine          []string // more flags of the node program
+	driver, controller, node string
+	machine                  []string // more flags of the node program
 }
 
 func (s scraped) Controller(dir string) ([]string, error) {
 	flags, err := s.Cloud.Controller(dir)
-	return append(flags, "--http-endpoint="+s.controller), err
+	return append(flags, "--driver-name="+s.driver, "--http-endpoint="+s.controller), err
 }
 
 func (s scraped) Machine(dir string) ([]string, error) {
 	flags, err := s.Cloud.Machine(dir)
-	return append(append(flags, "--http-endpoint="+s.node), s.machine...), err
+	return append(append(flags, "--driver-name="+s.driver, "--http-endpoint="+s.node), s.machine...), err
 }
 
 // pool is the cloud `local` on a filesystem of its own.
@@ -93,6 +99,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 	deleted()
 	deletedToo()
 	l.gone(t)
+	run("one of the drivers", absentAlert)
 
 	s.quiet(t)
 	for _, target := range s.targets[:4] {
@@ -142,7 +149,7 @@ func start(t *testing.T) *site {
 	must(t, s.account.Listen(t.Context(), "127.0.0.1:0"))
 	s.cloud, err = programs.Start(t.Context(), programs.Options{
 		Bin: bin, Dir: filepath.Join(dir, "cloud"),
-		Cloud: scraped{s.account, s.targets[0].address, s.targets[1].address, []string{"--max-volumes=1"}},
+		Cloud: scraped{s.account, cloudDriver, s.targets[0].address, s.targets[1].address, []string{"--max-volumes=1"}},
 	})
 	must(t, err)
 	t.Cleanup(s.cloud.Stop)
@@ -154,7 +161,7 @@ func start(t *testing.T) *site {
 	command(t, "mount", "-o", "loop", disk, mounted)
 	s.here, err = programs.Start(t.Context(), programs.Options{
 		Bin: bin, Dir: filepath.Join(dir, "local"),
-		Cloud: scraped{pool{mounted}, s.targets[2].address, s.targets[3].address, nil},
+		Cloud: scraped{pool{mounted}, localDriver, s.targets[2].address, s.targets[3].address, nil},
 	})
 	must(t, err)
 	t.Cleanup(s.here.Stop)
@@ -297,6 +304,19 @@ func limitAlert(t *testing.T, s *site) {
 	s.clears(t, "CloudblockAPIThrottled")
 }
 
+// absentAlert: the programs of one driver are gone, and those of the other run.
+func absentAlert(t *testing.T, s *site) {
+	end := s.recording.begin("fault", "one driver does not run")
+	s.here.Controller.Stop()
+	s.here.Node.Stop()
+	if l := s.fires(t, "CloudblockAbsent"); l["driver_name"] != localDriver {
+		t.Errorf("CloudblockAbsent has the labels %v", l)
+	}
+	must(t, errors.Join(s.here.Controller.Start(t.Context()), s.here.Node.Start(t.Context())))
+	end()
+	s.clears(t, "CloudblockAbsent")
+}
+
 // credentials returns the path of the file that the controller of the cloud reads its token from.
 func (s *site) credentials(t *testing.T) string {
 	t.Helper()
@@ -333,7 +353,7 @@ func (o *others) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	for _, name := range []string{"csi_sidecar_operations_seconds", "csi_operations_seconds"} {
 		fmt.Fprintf(w, "# TYPE %s histogram\n", name)
 		for code, n := range map[string]int{"OK": o.good, "Unavailable": o.wrong} {
-			labels := fmt.Sprintf(`driver_name="linode.csi.cloudblock.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code=%q`, code)
+			labels := fmt.Sprintf(`driver_name="dobs.csi.digitalocean.com",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code=%q`, code)
 			fmt.Fprintf(w, "%s_bucket{%s,le=\"1\"} %d\n%s_bucket{%s,le=\"+Inf\"} %d\n%s_sum{%s} %d\n%s_count{%s} %d\n",
 				name, labels, n, name, labels, n, name, labels, n, name, labels, n)
 		}
@@ -358,8 +378,8 @@ func checkDashboard(t *testing.T, p *prometheus) {
 		for _, panel := range dashboard(t) {
 			for _, target := range panel.Targets {
 				queries++
-				if p.query(t, target.Expr) == 0 {
-					empty = append(empty, panel.Title+": "+target.Expr)
+				if query := ours(target.Expr, everyDriver); p.query(t, query) == 0 {
+					empty = append(empty, panel.Title+": "+query)
 				}
 			}
 		}
@@ -367,6 +387,11 @@ func checkDashboard(t *testing.T, p *prometheus) {
 	})
 	if queries < 20 {
 		t.Errorf("the dashboard has only %d queries", queries)
+	}
+	for _, driver := range []string{cloudDriver, localDriver} {
+		if n := p.query(t, ours(`cloudblock_build_info{driver_name=~"$driver"}`, driver)); n != 2 {
+			t.Errorf("%d programs have the driver_name %s, want 2", n, driver)
+		}
 	}
 }
 

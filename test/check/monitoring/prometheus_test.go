@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,29 +23,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-const source = "../../../deploy/charts/cloudblock-csi/monitoring"
-
 // target is one thing to scrape, with the labels that the PodMonitor would give it.
 type target struct{ pod, address string }
 
 // prometheus is a running Prometheus.
 type prometheus struct{ url string }
 
-// rules returns the groups of the PrometheusRule, as a file of Prometheus.
-func rules(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(source, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, spec, found := strings.Cut(string(text), "\nspec:\n")
-	if !found {
-		t.Fatal("rules.yaml has no spec")
-	}
-	return strings.ReplaceAll("\n"+spec, "\n  ", "\n")
-}
-
-var duration = regexp.MustCompile(`(for: |\[)([0-9]+)([mh])`)
+var duration = regexp.MustCompile(`(for: |\[|:)([0-9]+)([mh])`)
 
 // quick makes a minute of the rules a second, so that a test need not wait for hours. The thresholds stay as they are.
 func quick(rules string) string {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,22 +16,6 @@ import (
 	"testing"
 	"time"
 )
-
-// panel is a panel of the dashboard.
-type panel struct {
-	Title       string
-	FieldConfig struct{ Defaults struct{ Unit string } }
-	Targets     []struct{ Expr, LegendFormat string }
-}
-
-func dashboard(t *testing.T) []panel {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(source, "dashboard.json"))
-	must(t, err)
-	var d struct{ Panels []panel }
-	must(t, json.Unmarshal(text, &d))
-	return d.Panels
-}
 
 // recording is what test/kit/tools/plots draws. Times are seconds since the run began.
 type recording struct {
@@ -56,6 +39,7 @@ type graph struct {
 	File   string   `json:"file"`
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
+	Axis   string   `json:"axis"`
 	Series []series `json:"series"`
 }
 
@@ -74,17 +58,17 @@ func (r *recording) begin(kind, what string) (end func()) {
 	}
 }
 
-// plotted are the panels that are recorded: the name of the file, the title, and which series.
+// plotted are the panels that are recorded: the name of the file, the title, what the values are, and which series.
 var plotted = []struct {
-	file, title string
-	series      *regexp.Regexp
+	file, title, axis string
+	series            *regexp.Regexp
 }{
-	{"csi-calls", "CSI calls by code", regexp.MustCompile("Volume")},
-	{"oldest-change", "Oldest change under way", regexp.MustCompile("cloud-controller|local-node")},
-	{"api-requests", "API requests by code", regexp.MustCompile("")},
-	{"api-budget", "API budget: requests left", regexp.MustCompile("1m")},
-	{"refusals", "Refusals by reason", regexp.MustCompile("")},
-	{"pools", "Pools: size, free, reserved", regexp.MustCompile("")},
+	{"csi-calls", "CSI calls by code", "calls per second", regexp.MustCompile("Volume")},
+	{"oldest-change", "Oldest change under way", "seconds", regexp.MustCompile("cloud-controller|local-node")},
+	{"api-requests", "API requests by code", "requests per second", regexp.MustCompile("")},
+	{"api-budget", "API budget: requests left", "requests left", regexp.MustCompile("1m")},
+	{"refusals", "Refusals by reason", "refusals in the last minute", regexp.MustCompile("")},
+	{"pools", "Pools: size, free, reserved", "MiB", regexp.MustCompile("")},
 }
 
 const (
@@ -105,9 +89,9 @@ func (r *recording) write(t *testing.T, p *prometheus, file string) {
 		if at < 0 {
 			t.Fatalf("the dashboard has no panel %q", want.title)
 		}
-		g := graph{File: want.file, Title: want.title, Unit: panels[at].FieldConfig.Defaults.Unit}
+		g := graph{File: want.file, Title: want.title, Unit: panels[at].FieldConfig.Defaults.Unit, Axis: want.axis}
 		for _, target := range panels[at].Targets {
-			for _, found := range p.over(t, quick(target.Expr), r.began, step) {
+			for _, found := range p.over(t, quick(ours(target.Expr, everyDriver)), r.began, step) {
 				s := series{legend(target.LegendFormat, found.labels), found.points}
 				if want.series.MatchString(s.Label) {
 					g.Series = append(g.Series, s)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
@@ -171,7 +172,8 @@ func (s *story) nodeMetrics(ctx context.Context, node string) (string, error) {
 		})
 		if p.Spec.NodeName == node && i >= 0 {
 			port := p.Spec.Containers[i].Ports[0].ContainerPort
-			return d.Run(ctx, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", d.Namespace, p.Metadata.Name, port))
+			text, err := d.Run(ctx, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", d.Namespace, p.Metadata.Name, port))
+			return metrics.Unnamed(text), err
 		}
 	}
 	return "", fmt.Errorf("no pod on %s has the node program", node)
