@@ -13,12 +13,12 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"gonum.org/v1/plot/vg/vgimg"
 )
 
 const (
-	width, height, rowHeight = 760 * vg.Length(1), 250 * vg.Length(1), 15 * vg.Length(1)
-	legendWidth              = 215 * vg.Length(1)
+	width, height, rowHeight = 760 * vg.Length(1), 280 * vg.Length(1), 15 * vg.Length(1)
+	resolution               = 144 // dots in an inch, twice that of a usual screen
 	// gap is how far apart, in seconds, two points are that no line joins.
 	gap = 8
 )
@@ -35,32 +35,19 @@ var (
 	grid   = color.RGBA{225, 225, 225, 255}
 )
 
-// picture is a plot with what stands right of it.
-type picture struct {
-	*plot.Plot
-	legend *plot.Legend
-	height vg.Length
-}
-
-func save(file string, make func() (picture, error)) error {
+// save writes a plot as PNG, in which the text looks the same everywhere.
+func save(file string, height vg.Length, make func() (*plot.Plot, error)) error {
 	p, err := make()
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	c := vgsvg.New(width, p.height)
-	area := draw.New(c)
-	if p.legend != nil {
-		p.Plot.Draw(draw.Crop(area, 6, -legendWidth, 6, -6))
-		p.legend.Draw(draw.Crop(area, width-legendWidth+8, 0, 0, -30))
-	} else {
-		p.Plot.Draw(draw.Crop(area, 6, -12, 6, -6))
-	}
-	var text bytes.Buffer
-	if _, err := c.WriteTo(&text); err != nil {
+	c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
+	p.Draw(draw.Crop(draw.New(c), 6, -12, 6, -6))
+	var image bytes.Buffer
+	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&image); err != nil {
 		return err
 	}
-	anySans := bytes.ReplaceAll(text.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif"))
-	return os.WriteFile(file, anySans, 0o644)
+	return os.WriteFile(file, image.Bytes(), 0o644)
 }
 
 // empty is a plot over the time of the run.
@@ -90,36 +77,35 @@ func (r recording) empty(title string) *plot.Plot {
 }
 
 // draw is a panel of the dashboard, with the time of each fault shaded.
-func (r recording) draw(g graph) (picture, error) {
+func (r recording) draw(g graph) (*plot.Plot, error) {
 	p := r.empty(g.Title)
-	scale, unit := unitOf(g)
-	p.Y.Label.Text, p.Y.Min = unit, 0
+	scale := scaleOf(g)
+	p.Y.Label.Text, p.Y.Min = g.Axis, 0
 	for _, s := range g.Series {
 		for _, point := range s.Points {
 			p.Y.Max = max(p.Y.Max, point[1]/scale)
 		}
 	}
-	p.Y.Max = max(p.Y.Max, 1e-3) * 1.25 // the letters are above the lines
+	p.Y.Max = max(p.Y.Max, 1e-3) / linesPart
 	if err := r.shadeFaults(p); err != nil {
-		return picture{}, err
+		return nil, err
 	}
 	p.Add(lines())
-	legend := plot.NewLegend()
-	legend.Top, legend.Left, legend.ThumbnailWidth, legend.Padding = true, true, 16, 3
-	legend.TextStyle.Font.Size = 8.5
+	names := labels{}
 	for i, s := range g.Series {
-		style := draw.LineStyle{Color: colours[i%len(colours)], Width: 1.2}
+		color := colours[i%len(colours)]
 		for _, part := range s.parts(scale) {
 			line, err := plotter.NewLine(part)
 			if err != nil {
-				return picture{}, err
+				return nil, err
 			}
-			line.LineStyle = style
+			line.LineStyle = draw.LineStyle{Color: color, Width: 1.2}
 			p.Add(line)
 		}
-		legend.Add(s.Label, &plotter.Line{LineStyle: style})
+		names = append(names, label{s.Label, s.peak(scale), color})
 	}
-	return picture{p, &legend, height}, nil
+	p.Add(names)
+	return p, nil
 }
 
 func lines() *plotter.Grid {
@@ -128,17 +114,22 @@ func lines() *plotter.Grid {
 	return g
 }
 
-// unitOf returns what values are divided by, and the unit then.
-func unitOf(g graph) (scale float64, unit string) {
-	switch g.Unit {
-	case "bytes":
-		return 1 << 20, "MiB"
-	case "reqps":
-		return 1, "per second"
-	case "s":
-		return 1, "seconds"
+// scaleOf returns what values are divided by: bytes are shown as MiB.
+func scaleOf(g graph) float64 {
+	if g.Unit == "bytes" {
+		return 1 << 20
 	}
-	return 1, ""
+	return 1
+}
+
+// peak is the first of the highest points.
+func (s series) peak(scale float64) (peak plotter.XY) {
+	for i, point := range s.Points {
+		if y := point[1] / scale; i == 0 || y > peak.Y {
+			peak = plotter.XY{X: point[0], Y: y}
+		}
+	}
+	return peak
 }
 
 // parts are the points without gaps.
@@ -188,8 +179,14 @@ func bar(s span, low, high float64, fill color.Color) (*plotter.Polygon, error) 
 	return box, nil
 }
 
+// runHeight is the height of the plot with a row for each load, fault and alert.
+func (r recording) runHeight() vg.Length {
+	rows, _ := r.rows()
+	return rowHeight*vg.Length(len(rows)) + 60
+}
+
 // drawRun has a row for each load, fault and alert.
-func (r recording) drawRun() (picture, error) {
+func (r recording) drawRun() (*plot.Plot, error) {
 	p := r.empty("The run: what was done, what failed, which alerts fired")
 	p.Add(lines())
 	rows, at := r.rows()
@@ -201,7 +198,7 @@ func (r recording) drawRun() (picture, error) {
 		y := float64(len(rows) - 1 - at[i])
 		box, err := bar(s, y-.35, y+.35, bars[s.Kind])
 		if err != nil {
-			return picture{}, err
+			return nil, err
 		}
 		p.Add(box)
 	}
@@ -209,7 +206,7 @@ func (r recording) drawRun() (picture, error) {
 	p.X.Tick.Marker = r.empty("").X.Tick.Marker
 	p.Y.Min, p.Y.Max = -.6, float64(len(rows))-.4
 	p.Y.Tick.Label.Font.Size = 9
-	return picture{p, nil, rowHeight*vg.Length(len(rows)) + 60}, nil
+	return p, nil
 }
 
 // rows names the rows, first those of the load, then the faults and the alerts. at is the row of each span.

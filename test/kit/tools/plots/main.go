@@ -1,4 +1,4 @@
-// Command plots draws what `make e2e-monitoring PLOTS=...` has recorded, as SVG files in a folder: run.svg shows when
+// Command plots draws what `make e2e-monitoring PLOTS=...` has recorded, as PNG files in a folder: run.png shows when
 // volumes changed, what failed and which alerts fired, and each other file a panel of the dashboard. Letters name the faults.
 //
 //	plots RECORDING.json FOLDER
@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"gonum.org/v1/plot"
 )
 
 // recording is what test/check/monitoring writes. Times are seconds since the run began.
@@ -29,6 +31,7 @@ type graph struct {
 	File   string   `json:"file"`
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"` // as in Grafana
+	Axis   string   `json:"axis"` // what the values are, for people
 	Series []series `json:"series"`
 }
 
@@ -63,9 +66,9 @@ func run(file, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	err = save(filepath.Join(folder, "run.svg"), r.drawRun)
+	err = save(filepath.Join(folder, "run.png"), r.runHeight(), r.drawRun)
 	for _, g := range r.Graphs {
-		err = errors.Join(err, save(filepath.Join(folder, g.File+".svg"), func() (picture, error) { return r.draw(g) }))
+		err = errors.Join(err, save(filepath.Join(folder, g.File+".png"), height, func() (*plot.Plot, error) { return r.draw(g) }))
 	}
 	return err
 }
