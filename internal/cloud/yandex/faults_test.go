@@ -151,7 +151,7 @@ func TestAFullMachineIsExhausted(t *testing.T) {
 // As many operations as the folder can have, of whomever, delay and never fail; a real quota is an answer.
 func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		folder := start(t, emulator.Options{Rules: emulator.Rules{ActiveOperations: 1, DiskLimit: 2}, Durations: emulator.Each(clock.Fixed(time.Second))})
+		folder := start(t, emulator.Options{Rules: emulator.Rules{ActiveOperations: 1, DiskLimit: 2, CapacityLimit: 3 << 30}, Durations: emulator.Each(clock.Fixed(time.Second))})
 		mine, other := open(t, folder), open(t, folder, inCluster("two"))
 		done := make(chan error, 1)
 		go func() { _, err := other.CreateVolume(t.Context(), request("theirs")); done <- err }()
@@ -160,8 +160,13 @@ func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 		must(t, err)
 		must(t, <-done)
 		_, err = mine.CreateVolume(t.Context(), request("one too many"))
-		want(t, err, fault.Exhausted, "Quota")
+		want(t, err, fault.Exhausted, "Quota", "count")
 		left(t, folder, 2)
+		_, err = mine.ExpandVolume(t.Context(), vol.ID, 3*cloud.GiB)
+		want(t, err, fault.Exhausted, "Quota", "size")
+		if exp, err := mine.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB); err != nil || exp.Size != 2*cloud.GiB {
+			t.Errorf("a growth within the quota = %+v, %v", exp, err)
+		}
 		must(t, mine.DeleteVolume(t.Context(), vol.ID))
 	})
 }

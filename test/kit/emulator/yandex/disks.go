@@ -101,11 +101,26 @@ func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
 		why := nameTaken.with("Disk", d.Name)
 		return &why
 	}
-	if here := c.now.diskList(func(d disk) bool { return !d.Boot }); c.rules.DiskLimit > 0 && len(here) >= c.rules.DiskLimit {
-		why := tooManyNumbers.with("compute.disks.count")
-		return &why
+	return c.quota(1, d.Size)
+}
+
+// quota says why the account has no room for so many more disks and bytes.
+func (c *Cloud) quota(disks int, bytes int64) *refusal {
+	here := c.now.diskList(func(d disk) bool { return !d.Boot })
+	for _, d := range here {
+		bytes += d.Size
 	}
-	return nil
+	exceeded := ""
+	switch {
+	case disks > 0 && c.rules.DiskLimit > 0 && len(here)+disks > c.rules.DiskLimit:
+		exceeded = "compute.disks.count"
+	case c.rules.CapacityLimit > 0 && bytes > c.rules.CapacityLimit:
+		exceeded = "compute.disks.size"
+	default:
+		return nil
+	}
+	why := tooManyNumbers.with(exceeded)
+	return &why
 }
 
 // addDisk makes a disk that may be made, with its data.
@@ -239,5 +254,5 @@ func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
 		why := resizeAttached.with(d.ID)
 		return &why
 	}
-	return nil
+	return c.quota(0, ask.GetSize()-d.Size)
 }

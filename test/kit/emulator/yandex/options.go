@@ -113,8 +113,9 @@ type Rules struct {
 	ActiveOperations int `json:"active_operations"`
 	// ParallelOperations allows several attaches and detaches of an instance at once.
 	ParallelOperations bool `json:"parallel_operations"`
-	// DiskLimit is how many disks there can be; 0 means no limit.
-	DiskLimit int `json:"disk_limit"`
+	// DiskLimit is how many disks there can be, CapacityLimit their bytes; 0 means no limit.
+	DiskLimit     int   `json:"disk_limit"`
+	CapacityLimit int64 `json:"capacity_limit"`
 	// Rights are the only calls that the account may make, such as "DiskService/Get"; nil means all. Those that need no
 	// token are always allowed.
 	Rights []string `json:"rights,omitempty"`

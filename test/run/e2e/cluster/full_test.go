@@ -11,15 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
-const (
-	// refreshed is how soon the kubelet knows a node's number of volumes anew: the period of deploy/components/node-allocatable
-	// and some more.
-	refreshed = 90 * time.Second
-	// rejected is the reason that the kubelet gives to a pod whose volume found no slot.
-	rejected = "VolumeAttachmentLimitExceeded"
-	// fewDisks is how many volumes an instance of generation 1.1 takes at most.
-	fewDisks = 12
-)
+// rejected is the reason that the kubelet gives to a pod whose volume found no slot.
+const rejected = "VolumeAttachmentLimitExceeded"
 
 // podLeavesFullMachine: a machine has no slot left, which the scheduler does not know. The pod that it sends there fails
 // instead of waiting for ever, and the next one of its Deployment runs on the other node.
@@ -106,26 +99,6 @@ func (s *story) untilPod(ctx context.Context, app, what string, wanted func(kube
 		}
 		return false, state, err
 	})
-}
-
-// limitIsLearned: the machine does not show that it takes many disks. The first attach has said so, and the kubelet has
-// asked the node program again since.
-func (s *story) limitIsLearned(ctx context.Context) error {
-	p, err := s.ready(ctx, "pod.yaml")
-	if err != nil {
-		return err
-	}
-	node, counts := p.Spec.NodeName, []int64{}
-	err = s.Until(ctx, "node "+node+" takes many volumes", refreshed, func(ctx context.Context) (bool, string, error) {
-		n, err := kube.Get[kube.CSINode](ctx, s.Client, "csinode", node)
-		counts = append(counts, n.Count(s.env.place.driver))
-		now := counts[len(counts)-1]
-		return now > fewDisks, fmt.Sprintf("%d volumes", now), err
-	})
-	if err == nil {
-		s.Log("node %s takes %d volumes, then %d", node, counts[0], counts[len(counts)-1])
-	}
-	return err
 }
 
 // claimWith returns a claim of a class.

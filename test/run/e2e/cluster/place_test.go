@@ -89,7 +89,7 @@ var places = map[string]place{
 		classes: map[string]string{"ext4": "cloudblock-yandex", "xfs": "cloudblock-yandex-xfs"},
 		whole:   gib,
 		words:   []string{"cloudblock-local", "cloudblock-yandex", "128Mi", "1Gi", "512Mi", "1Gi", "768Mi", "2Gi"},
-		steps:   slices.Insert(slices.Clone(refusable), 1, step{"the kubelet learns how many disks a machine takes", (*story).limitIsLearned}),
+		steps:   refusable,
 		find:    account{link: "virtio-", kinds: []string{"disks", "snapshots"}}.at,
 	},
 }
