@@ -78,6 +78,8 @@ type Volume struct {
 	Size Bytes
 	// SizeStep is the unit of the sizes to which the volume can grow, if it is larger than Capabilities.SizeStep; else 0.
 	SizeStep Bytes
+	// Created is when the volume was created, in UTC; zero if the backend does not know.
+	Created time.Time
 	// Zone is the place of the volume, of the kind Capabilities.Scope.
 	Zone   string
 	Source Source

@@ -35,7 +35,7 @@ func (h Harness) testList(t *testing.T) {
 		vol := e.volume("shown")
 		e.use(vol.ID)
 		got, want := e.ids()[vol.ID], e.get(vol.ID)
-		if got.Size != want.Size || got.Zone != want.Zone || got.Source != want.Source || !slices.Equal(got.AttachedTo, want.AttachedTo) {
+		if got.Size != want.Size || got.Created.IsZero() || !got.Created.Equal(want.Created) || got.Zone != want.Zone || got.Source != want.Source || !slices.Equal(got.AttachedTo, want.AttachedTo) {
 			e.Errorf("ListVolumes shows %+v, GetVolume %+v", got, want)
 		}
 	})

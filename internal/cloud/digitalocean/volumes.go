@@ -158,14 +158,15 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 func volumeOf(v *volume) cloud.Volume {
 	words := wordsOf(v)
 	vol := cloud.Volume{
-		ID:     cloud.VolumeID(v.ID),
-		Name:   v.Name,
-		Size:   cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
-		Zone:   regionOf(v),
-		Source: tags.SourceOf(words),
-		Device: deviceOf(v.Name),
-		Tags:   tags.Read(words),
-		Mark:   tags.MarkOf(words),
+		ID:      cloud.VolumeID(v.ID),
+		Name:    v.Name,
+		Size:    cloud.Bytes(v.SizeGigaBytes) * cloud.GiB,
+		Created: v.CreatedAt.UTC(),
+		Zone:    regionOf(v),
+		Source:  tags.SourceOf(words),
+		Device:  deviceOf(v.Name),
+		Tags:    tags.Read(words),
+		Mark:    tags.MarkOf(words),
 	}
 	for _, id := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))

@@ -135,6 +135,9 @@ func (c *Cloud) volumeOf(v *volume) cloud.Volume {
 		Health:     healthOf(v),
 		Mark:       c.markOf(v),
 	}
+	if v.Created != nil {
+		vol.Created = v.Created.UTC()
+	}
 	if linodeOf(v) != 0 {
 		vol.AttachedTo = []cloud.NodeID{nodeID(linodeOf(v))}
 	}

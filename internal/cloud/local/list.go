@@ -94,6 +94,7 @@ func volume(p pool.Storage, e pool.Entry) cloud.Volume {
 		ID:         cloud.VolumeID(p.Handle(e.ID).String()),
 		Name:       e.Record.Name,
 		Size:       cloud.Bytes(e.Record.Size),
+		Created:    e.Record.Created,
 		Zone:       p.Node(),
 		Source:     sourceOf(p, e.Record),
 		Parameters: []cloud.Parameter{{Name: ParamPool, Value: p.Name()}},

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
@@ -46,7 +47,10 @@ func TestVolumeIsWholeAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	hex := path.Base(string(made.ID))
-	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Zone: node, Parameters: unnamed, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
+	if age := time.Since(made.Created); age < 0 || age > time.Minute {
+		t.Errorf("CreateVolume says that the volume was created at %s, %s ago", made.Created, age)
+	}
+	want := cloud.Volume{ID: made.ID, Name: "a", Size: size, Created: made.Created, Zone: node, Parameters: unnamed, Device: cloud.Device{Name: hex + ".img"}, Tags: tags}
 	if !reflect.DeepEqual(made, want) {
 		t.Errorf("CreateVolume = %+v, want %+v", made, want)
 	}

@@ -39,7 +39,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 		name := fmt.Sprintf("vol-%08x", n)
 		vol := volume{
 			Volume: cloud.Volume{
-				ID: cloud.VolumeID(name), Name: req.Name, Size: size, Zone: zones[at], Source: req.Source,
+				ID: cloud.VolumeID(name), Name: req.Name, Size: size, Created: time.Now().UTC().Round(0), Zone: zones[at], Source: req.Source,
 				Parameters: slices.Clone(req.Parameters), Tags: slices.Clone(req.Tags),
 				Device: cloud.Device{Name: name, Serial: name}, Mark: cloud.Mark{Driver: true, Cluster: c.cluster},
 			},

@@ -225,6 +225,9 @@ func (c *Cloud) volumeOf(d *compute.Disk) cloud.Volume {
 		Health:     healthOf(d),
 		Mark:       tags.MarkOfLabels(d.GetLabels()),
 	}
+	if d.GetCreatedAt() != nil {
+		vol.Created = d.GetCreatedAt().AsTime()
+	}
 	for _, id := range d.GetInstanceIds() {
 		vol.AttachedTo = append(vol.AttachedTo, cloud.NodeID(id))
 	}
