@@ -78,6 +78,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 				return err
 			},
 			"list regions": func(ctx context.Context) error { _, err := c.readRegions(ctx, struct{}{}); return err },
+			"read prices":  func(ctx context.Context) error { _, _, err := c.Prices(ctx); return err },
 			"list events":  func(ctx context.Context) error { _, err := c.moving(ctx); return err },
 			"read locks":   func(ctx context.Context) error { _, err := c.locks(ctx, id); return err },
 		}

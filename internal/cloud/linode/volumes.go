@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/linode/linodego"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
@@ -171,4 +173,30 @@ func deviceOf(v *volume) cloud.Device {
 		link = devicePrefix + v.Label
 	}
 	return cloud.Device{Name: link, Serial: strings.TrimPrefix(link, devicePrefix)}
+}
+
+// Prices returns the prices of a GiB of a volume for a month, in US dollars: the usual one, and those of the regions that have their own.
+// fault.Unavailable if the answer lacks one.
+func (c *Cloud) Prices(ctx context.Context) (usual float64, regions map[string]float64, err error) {
+	const doing = "read the prices of volumes"
+	types, err := pages(listOf[linodego.VolumeType]{doing: doing, call: c.sdk.ListVolumeTypes}).All(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	regions = map[string]float64{}
+	missing := true
+	for _, t := range types {
+		if t.ID != "volume" {
+			continue
+		}
+		usual, missing = t.Price.Monthly, t.Price.Monthly <= 0
+		for _, r := range t.RegionPrices {
+			regions[r.ID] = r.Monthly
+			missing = missing || r.Monthly <= 0
+		}
+	}
+	if missing {
+		return 0, nil, fmt.Errorf("%s: %w: a price is missing in the answer", doing, fault.Unavailable)
+	}
+	return usual, regions, nil
 }

@@ -123,6 +123,7 @@ func (c *Cloud) routes() {
 	}{
 		{http.MethodPost, "/volumes", c.createVolume, right{"create_volume", []string{volumesWrite}}},
 		{http.MethodGet, "/volumes", c.listVolumes, right{"view_volume", []string{volumesRead}}},
+		{http.MethodGet, "/volumes/types", c.listTypes, right{}},
 		{http.MethodGet, "/volumes/{volumeId}", c.getVolume, right{"view_volume", []string{volumesRead}}},
 		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume, right{"update_volume", []string{volumesWrite}}},
 		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume, right{"delete_volume", []string{volumesWrite}}},

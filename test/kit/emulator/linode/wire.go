@@ -88,6 +88,19 @@ func (c *Cloud) showRegion(id string) any {
 	}
 }
 
+// listTypes shows the prices, as linodego's recording TestVolumeType_List has them.
+func (c *Cloud) listTypes(r *request) answer {
+	return page(c, r, []string{"volume"}, func(id string) any {
+		return map[string]any{
+			"id": id, "label": "Storage Volume", "price": map[string]any{"hourly": 0.00015, "monthly": 0.1}, "transfer": 0,
+			"region_prices": []any{
+				map[string]any{"id": "id-cgk", "hourly": 0.00018, "monthly": 0.12},
+				map[string]any{"id": "br-gru", "hourly": 0.00021, "monthly": 0.14},
+			},
+		}
+	})
+}
+
 // page answers a list request with the page that it asks for.
 func page[T any](c *Cloud, r *request, all []T, show func(T) any) answer {
 	const usual, least, most = 100, 25, 500

@@ -28,28 +28,14 @@ var generations = []generation{
 	{14, "locks", []string{"TestInstance_Config_VolumeLimitExtension"}},
 }
 
-// artefact is a difference that says nothing about the API of today.
-type artefact struct {
-	file string
-	// route is a part of the path; empty: any.
-	route, where, what string
-	why                string
-}
-
-// artefacts are all differences that are neither mended in the emulator nor of an older generation.
-var artefacts = []artefact{
-	{file: "TestVolumeType_List", route: "/volumes/types", why: "the emulator does not serve prices, which the driver does not read"},
-}
-
-// excuses are the generations and artefacts, and which of them occurred.
+// excuses are the generations, and which of them occurred.
 type excuses struct {
 	generations map[int]bool
-	artefacts   map[int]bool
 }
 
-func newExcuses() *excuses { return &excuses{map[int]bool{}, map[int]bool{}} }
+func newExcuses() *excuses { return &excuses{map[int]bool{}} }
 
-// unexplained returns the differences of an exchange that no artefact explains.
+// unexplained returns the differences of an exchange that no generation explains.
 func (x *excuses) unexplained(t *testing.T, file string, e recorded.Exchange, all []difference) []difference {
 	t.Helper()
 	for i, g := range generations {
@@ -61,16 +47,6 @@ func (x *excuses) unexplained(t *testing.T, file string, e recorded.Exchange, al
 			older := is && d.What == additional && slices.Contains(strings.Fields(g.lacks), field)
 			x.generations[i] = x.generations[i] || older
 			return older
-		})
-	}
-	for i, a := range artefacts {
-		if a.file != file || !strings.Contains(e.Path, a.route) {
-			continue
-		}
-		all = slices.DeleteFunc(all, func(d difference) bool {
-			explained := (a.where == "" || a.where == d.Where) && strings.HasPrefix(d.What, a.what)
-			x.artefacts[i] = x.artefacts[i] || explained
-			return explained
 		})
 	}
 	return all
@@ -109,11 +85,6 @@ func (x *excuses) unused(t *testing.T) {
 	for i, g := range generations {
 		if !x.generations[i] {
 			t.Errorf("no recording shows a volume of the generation of %d fields any more: %q", g.fields, g.files)
-		}
-	}
-	for i, a := range artefacts {
-		if !x.artefacts[i] {
-			t.Errorf("the artefact of %s does not occur any more: %s", a.file, a.why)
 		}
 	}
 }
