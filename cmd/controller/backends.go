@@ -46,6 +46,9 @@ type backend struct {
 	// open opens the backend with flags that have been checked, and returns a function that ends its work at the end of the
 	// program.
 	open func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error)
+	// prices reads what a GiB of a volume costs a month, from a cloud that open returned: usually, and in regions with a price of their
+	// own. nil: the cloud does not say.
+	prices func(ctx context.Context, c cloud.Cloud) (usual float64, regions map[string]float64, err error)
 }
 
 // surroundings are what the program passes to each backend.
@@ -91,6 +94,9 @@ var backends = map[string]backend{
 		machine:          machine.Linode,
 		validate:         validateLinode,
 		open:             openLinode,
+		prices: func(ctx context.Context, c cloud.Cloud) (float64, map[string]float64, error) {
+			return c.(*linode.Cloud).Prices(ctx)
+		},
 	},
 	"local": {
 		perNode:  true,

@@ -31,7 +31,12 @@ type inCloud struct {
 
 func newInCloud(t *testing.T, name string) *inCloud {
 	t.Helper()
-	account, err := accounts.Start(name, accounts.Options{Machines: 1})
+	return startInCloud(t, name, 1)
+}
+
+func startInCloud(t *testing.T, name string, machines int) *inCloud {
+	t.Helper()
+	account, err := accounts.Start(name, accounts.Options{Machines: machines})
 	ok(t, err)
 	t.Cleanup(func() { _ = account.Close() })
 	ok(t, account.Listen(t.Context(), "127.0.0.1:0"))
@@ -183,17 +188,19 @@ func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	a.deletes(ours, "")
 }
 
+// brokenClones are faults that leave the intermediate object of a clone, by the cloud.
+var brokenClones = map[string]faults.Fault{
+	"digitalocean": {Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500}},
+	"linode":       {Method: "PUT", Times: 1, Effect: faults.Effect{Status: 500}},
+	"yandex":       {Route: "DiskService/Create", Times: 1, Effect: faults.Effect{Status: int(codes.Unavailable)}},
+}
+
 // The intermediate object of a clone is listed after the clone was interrupted. Linode's copy, which a controller may be about to
 // return, cannot be deleted by hand.
 func (a *inCloud) showsTemporary(source cloud.VolumeID) {
 	a.t.Helper()
 	c, tags := a.open("prod")
-	broken := map[string]faults.Fault{
-		"digitalocean": {Method: "POST", Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500}},
-		"linode":       {Method: "PUT", Times: 1, Effect: faults.Effect{Status: 500}},
-		"yandex":       {Route: "DiskService/Create", Times: 1, Effect: faults.Effect{Status: int(codes.Unavailable)}},
-	}
-	a.account.Arm(broken[a.account.Name()])
+	a.account.Arm(brokenClones[a.account.Name()])
 	_, err := c.CreateVolume(a.t.Context(), cloud.CreateVolumeRequest{
 		Name: "copy", Size: cloud.Bytes(a.account.Size()), Source: cloud.Source{Volume: source}, Tags: tags,
 	})

@@ -31,11 +31,20 @@ func openAccount(ctx context.Context, cfg *volumesConfig, stderr io.Writer) (in 
 	if err != nil {
 		return nil, nil, fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	return accountInventory{c, cfg.clusterID}, func() {
+	end = func() {
 		if err := closeCloud(context.WithoutCancel(ctx)); err != nil {
 			log.Warn("close the backend", zap.Error(err))
 		}
-	}, nil
+	}
+	if cfg.publishedPrice {
+		var usual float64
+		if usual, cfg.regions, err = cfg.backend.prices(ctx, c); err != nil {
+			end()
+			return nil, nil, err
+		}
+		cfg.price = &usual
+	}
+	return accountInventory{c, cfg.clusterID}, end, nil
 }
 
 func (a accountInventory) list(ctx context.Context) ([]row, error) {
@@ -49,6 +58,9 @@ func (a accountInventory) list(ctx context.Context) ([]row, error) {
 			v := &list.Volumes[i]
 			r := row{
 				ID: string(v.ID), Kind: kindVolume, Name: v.Name, Size: int64(v.Size), Zone: v.Zone, AttachedTo: v.AttachedTo, Problem: v.Health.Message,
+			}
+			if !v.Created.IsZero() {
+				r.Created = &v.Created
 			}
 			for _, t := range v.Tags {
 				r.setTag(t.Key, t.Value)
@@ -121,7 +133,7 @@ func poolRow(ctx context.Context, p pool.Storage, e pool.Entry) row {
 	rec := e.Record
 	r := row{
 		Pool: p.Name(), File: e.File, Kind: kindVolume, State: string(e.Kind), Problem: e.Problem, Name: rec.Name, Size: e.Size,
-		Allocated: &e.Allocated, InUse: new(false), Ours: true, orphan: e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer,
+		Allocated: &e.Allocated, InUse: new(false), Ours: true, damaged: e.Kind != pool.Whole && e.Kind != pool.UnderWay && e.Kind != pool.Newer,
 	}
 	for _, t := range rec.Tags {
 		r.setTag(t.Name, t.Value)

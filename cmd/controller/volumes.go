@@ -1,19 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
@@ -21,8 +21,8 @@ import (
 const volumesUsage = `Usage: cloudblock-controller volumes --cloud local --local-pool [NAME=]DIR... [flags]
        cloudblock-controller volumes --cloud CLOUD [--credentials-file FILE] --cluster-id ID [flags]
 
-Lists the volumes and snapshots that the cluster's driver has in an account of a cloud, or in the pools of a node with its
-orphans; or deletes exactly one. It takes the flags of the program too.`
+Lists the volumes and snapshots that the cluster's driver has in an account of a cloud, or everything in the pools of a node; or what
+no pod uses, what they cost, and sums of both; or deletes exactly one. It takes the flags of the program too.`
 
 // volumesConfig has the flags of the sub-command "volumes".
 type volumesConfig struct {
@@ -31,7 +31,14 @@ type volumesConfig struct {
 	remove, output, claimed string
 	all, unowned            bool
 
-	handles []string // the handles in the file of --claimed; nil without that flag
+	claims *claims       // the content of the file of --claimed; nil without that flag
+	unused time.Duration // 0: without --unused
+	sumBy  []string      // keys of sumKeys
+
+	// price and snapshotPrice are those of a GiB for a month; nil: unknown. regions are the regions with a price of their own.
+	price, snapshotPrice *float64
+	regions              map[string]float64
+	publishedPrice       bool
 }
 
 // inventory is the account or the pools that the sub-command reads and deletes from.
@@ -62,22 +69,107 @@ func runVolumes(ctx context.Context, args []string, environ driver.Environment, 
 	if missing != nil && rows == nil {
 		return missing
 	}
-	cfg.judge(rows)
+	cfg.claims.judge(rows)
 	if cfg.remove != "" {
 		return cfg.removeOne(ctx, in, rows, missing, stdout)
 	}
-	if !cfg.all {
-		rows = slices.DeleteFunc(rows, func(r row) bool { return !r.Ours })
+	rows = cfg.chosen(rows, stderr)
+	cfg.setPrices(rows)
+	return errors.Join(cfg.print(stdout, rows), missing)
+}
+
+// chosen returns the rows that --all and --unused choose, and writes to notes what the list does not show.
+func (c *volumesConfig) chosen(rows []row, notes io.Writer) []row {
+	var others, unmarked, damaged int
+	chosen, doubts, since := []row{}, map[string]int{}, time.Now().Add(-c.unused)
+	for _, r := range rows {
+		switch {
+		case c.all || r.Ours || r.Claimed != nil && *r.Claimed:
+			if c.unused > 0 && !r.isUnused(since) {
+				continue
+			}
+			chosen = append(chosen, r)
+			if r.damaged {
+				damaged++
+			}
+			if r.doubt != "" {
+				doubts[r.doubt]++
+			}
+		case r.made:
+			others++
+		default:
+			unmarked++
+		}
 	}
-	if n := countOrphans(rows); n > 0 {
-		_, _ = fmt.Fprintf(stderr, "%d of %d are orphans; the driver never removes them by itself; use --delete ID\n", n, len(rows))
+	if others+unmarked > 0 {
+		_, _ = fmt.Fprintf(notes, "not listed: %d of other clusters, %d on which nothing says whose they are; --all lists them\n", others, unmarked)
 	}
-	if cfg.output == "json" {
-		enc := json.NewEncoder(stdout)
+	if damaged > 0 {
+		_, _ = fmt.Fprintf(notes, "%d of %d are damaged; the driver never removes them by itself; use --delete ID\n", damaged, len(chosen))
+	}
+	for _, why := range slices.Sorted(maps.Keys(doubts)) {
+		_, _ = fmt.Fprintf(notes, "unknown whether an orphan: %d, because %s\n", doubts[why], why)
+	}
+	return chosen
+}
+
+// isUnused sets Unused, and reports whether no pod has used a volume since before, as far as anything says. A volume that is not
+// attached and of which nothing says since when is unused for an unknown time.
+func (r *row) isUnused(before time.Time) bool {
+	switch {
+	case r.Kind != kindVolume || r.Temporary || r.used || len(r.AttachedTo) > 0 || r.InUse != nil && *r.InUse:
+	case r.UnusedSince == nil:
+		r.Unused = unknown
+	case !r.UnusedSince.After(before):
+		r.Unused = "yes"
+	}
+	return r.Unused != ""
+}
+
+// setPrices sets what each row costs a month.
+func (c *volumesConfig) setPrices(rows []row) {
+	for i := range rows {
+		r := &rows[i]
+		price := c.price
+		if own, is := c.regions[r.Zone]; is {
+			price = &own
+		}
+		if r.Kind == kindSnapshot {
+			price = c.snapshotPrice
+		}
+		if price != nil {
+			r.Price = new(millionths(*price * float64(r.Size) / (1 << 30)))
+		}
+	}
+}
+
+// print prints the rows, or with --sum-by their sums.
+func (c *volumesConfig) print(w io.Writer, rows []row) error {
+	if len(c.sumBy) == 0 {
+		return printAs(w, c.output, rows, columns)
+	}
+	sums := sumBy(rows, c.sumBy)
+	if c.output == "table" {
+		var total sum
+		for i := range rows {
+			total.add(&rows[i])
+		}
+		*sumKeys[c.sumBy[0]].in(&total) = "total"
+		sums = append(sums, total)
+	}
+	return printAs(w, c.output, sums, sumColumns)
+}
+
+func printAs[T any](w io.Writer, output string, rows []T, columns []column[T]) error {
+	switch output {
+	case "csv":
+		return printCSV(w, rows)
+	case "json":
+		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(rows), missing)
+		return enc.Encode(rows)
 	}
-	return errors.Join(printRows(stdout, rows), missing)
+	return printRows(w, rows, columns)
 }
 
 func (c *volumesConfig) inventory(ctx context.Context, stderr io.Writer) (in inventory, end func(), err error) {
@@ -98,7 +190,7 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 	if errors.Is(err, flag.ErrHelp) {
 		return cfg, err
 	}
-	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ), doctor.CheckOutput(cfg.output))
+	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ), cfg.check())
 	fs.Visit(func(f *flag.Flag) {
 		switch {
 		case f.Name == "delete" && cfg.remove == "":
@@ -112,14 +204,6 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 			err = errors.Join(err, fmt.Errorf("--%s: there is no such thing with --cloud %s", f.Name, cfg.Cloud))
 		}
 	})
-	if cfg.unowned && cfg.remove == "" {
-		err = errors.Join(err, errors.New("--unowned: only with --delete"))
-	}
-	if cfg.claimed != "" {
-		var readErr error
-		cfg.handles, readErr = readHandles(cfg.claimed)
-		err = errors.Join(err, driver.InFlag("--claimed", readErr))
-	}
 	if err != nil {
 		return cfg, fmt.Errorf("%w:\n%w", driver.ErrCommandLine, err)
 	}
@@ -129,48 +213,78 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 // own adds the flags that only this sub-command has.
 func (c *volumesConfig) own(fs *flag.FlagSet) {
 	fs.StringVar(&c.remove, "delete", "", "delete the volume, snapshot or orphan with exactly this `ID`, with its data; refused while it is in use or --claimed lists it")
-	fs.StringVar(&c.output, "output", "table", "table or json")
+	fs.StringVar(&c.output, "output", "table", "table, json or csv")
 	fs.BoolVar(&c.all, "all", false, "list what others have in the account too")
 	fs.BoolVar(&c.unowned, "unowned", false, "let --delete remove what nothing on it says whose it is")
-	fs.StringVar(&c.claimed, "claimed", "", "a `file` with a volume or snapshot handle on each line, as the cluster's PersistentVolumes and VolumeSnapshotContents have them; - is the standard input")
+	fs.StringVar(&c.claimed, "claimed", "", "a `file` with what the cluster has: the output of kubectl get pv,pvc,volumesnapshotcontents -A -o json, or a volume or snapshot handle on each line; - is the standard input")
+	fs.Func("unused", "list only volumes that no pod has used for this `time`, such as 30d, according to --claimed, and apart from them those that are not attached now and of which nothing says since when", parseAge(&c.unused))
+	fs.Func("price", "the `price` of a GiB of a volume for a month, in any currency; or auto, where the driver can read it from the cloud", func(text string) error {
+		if c.publishedPrice = text == "auto"; c.publishedPrice {
+			return nil
+		}
+		return parsePrice(&c.price)(text)
+	})
+	fs.Func("snapshot-price", "the `price` of a GiB of a snapshot for a month", parsePrice(&c.snapshotPrice))
+	fs.Func("sum-by", "print sums of what would be listed, by these `keys`: some of cluster,namespace,class,orphan,unused", func(text string) error {
+		c.sumBy = strings.Split(text, ",")
+		for i, key := range c.sumBy {
+			if _, known := sumKeys[key]; !known || slices.Contains(c.sumBy[:i], key) {
+				return fmt.Errorf("%q: each key is cluster, namespace, class, orphan or unused, and is given once", key)
+			}
+		}
+		return nil
+	})
 }
 
-// readHandles reads one handle from each line of a file that is not blank. A file without any is an error, because --claimed would
-// then list nothing.
-func readHandles(name string) ([]string, error) {
-	in := io.Reader(os.Stdin)
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
+// parseAge returns a flag's function that parses days, such as 30d, or another duration, such as 12h, into a variable.
+func parseAge(to *time.Duration) func(string) error {
+	return func(text string) error {
+		age, err := time.ParseDuration(text)
+		if days, is := strings.CutSuffix(text, "d"); is {
+			var n int
+			n, err = strconv.Atoi(days)
+			age = time.Duration(n) * 24 * time.Hour
 		}
-		defer func() { _ = file.Close() }()
-		in = file
-	}
-	var handles []string
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if handle := strings.TrimSpace(lines.Text()); handle != "" {
-			handles = append(handles, handle)
+		if err != nil || age <= 0 || age > 100*365*24*time.Hour {
+			return errors.New("not a time, such as 30d or 12h")
 		}
+		*to = age
+		return nil
 	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
-	if len(handles) == 0 {
-		return nil, errors.New("it has no handle")
-	}
-	return handles, nil
 }
 
-// judge sets whether --claimed lists each row.
-func (c *volumesConfig) judge(rows []row) {
-	if c.handles == nil {
-		return
+// parsePrice returns a flag's function that parses a price into a variable.
+func parsePrice(to **float64) func(string) error {
+	return func(text string) error {
+		price, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(price >= 0 && price < 1e6) {
+			return errors.New("not a price, such as 0.10")
+		}
+		*to = &price
+		return nil
 	}
-	for i := range rows {
-		rows[i].Claimed = new(slices.ContainsFunc(c.handles, rows[i].hasHandle))
+}
+
+// check checks the flags of the sub-command, and reads the file of --claimed.
+func (c *volumesConfig) check() (err error) {
+	if !slices.Contains([]string{"table", "json", "csv"}, c.output) {
+		err = fmt.Errorf("--output %q: table, json or csv", c.output)
 	}
+	if c.unowned && c.remove == "" {
+		err = errors.Join(err, errors.New("--unowned: only with --delete"))
+	}
+	if c.publishedPrice && c.backend.prices == nil {
+		err = errors.Join(err, fmt.Errorf("--price auto: --cloud %s has no list of prices; give a number", c.Cloud))
+	}
+	if c.unused > 0 && len(c.sumBy) > 0 && !slices.Contains(c.sumBy, "unused") {
+		c.sumBy = append(c.sumBy, "unused") // no sum of what is unused and what may be
+	}
+	if c.claimed != "" {
+		var readErr error
+		c.claims, readErr = readClaims(c.claimed)
+		err = errors.Join(err, driver.InFlag("--claimed", readErr))
+	}
+	return err
 }
 
 // removeOne deletes the object of one row, but none that is another cluster's, in use or in --claimed. --all affects the list only.

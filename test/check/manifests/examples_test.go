@@ -3,11 +3,14 @@ package manifests_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -33,6 +36,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "report.yaml" }) // see TestReportMayOnlyRead
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -92,4 +96,93 @@ func checkSecrets(t *testing.T, file string, parameters map[string]string, secre
 			t.Errorf("%s: the class names %s as its %s secret, and the file has %v", file, name, use, secrets)
 		}
 	}
+}
+
+// TestReportMayOnlyRead: the report goes with the driver. Its account may list three kinds and nothing else, only the container
+// with kubectl has its token, and nothing in it deletes. In an overlay it has the overlay's settings and images.
+func TestReportMayOnlyRead(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(deploy, "examples", "report.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := named(t, "linode", "REGISTRY=registry.example.com/csi", "TAG=v1.2.3")
+	kustomization := filepath.Join(overlay, "kustomization.yaml")
+	written, err := os.ReadFile(kustomization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := strings.Replace(string(written), "resources: [", "resources: [report.yaml, ", 1) +
+		"configMapGenerator: [{name: cloudblock-settings, namespace: cloudblock-linode, literals: [CLUSTER_ID=prod]}]\n"
+	if err := os.WriteFile(kustomization, []byte(with), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(overlay, "report.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for document := range strings.SplitSeq(string(render(t, overlay)), "\n---\n") {
+		var head metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(head.Name, "cloudblock-report") {
+			continue
+		}
+		kinds = append(kinds, head.Kind)
+		switch head.Kind {
+		case "ServiceAccount":
+			if a := read[corev1.ServiceAccount](t, []byte(document)); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
+				t.Errorf("the account's token is mounted everywhere: %+v", a)
+			}
+		case "ClusterRole":
+			want := []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
+				{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get", "list"}},
+			}
+			if r := read[rbacv1.ClusterRole](t, []byte(document)); !reflect.DeepEqual(r.Rules, want) {
+				t.Errorf("the report may %+v, want %+v", r.Rules, want)
+			}
+		case "ClusterRoleBinding":
+			b := read[rbacv1.ClusterRoleBinding](t, []byte(document))
+			if len(b.Subjects) != 1 || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Name: "cloudblock-report", Namespace: "cloudblock-linode"}) {
+				t.Errorf("the rights go to %+v", b.Subjects)
+			}
+		case "CronJob":
+			checkReport(t, read[batchv1.CronJob](t, []byte(document)).Spec.JobTemplate.Spec.Template.Spec)
+		default:
+			t.Errorf("a kind that no rule knows: %s", head.Kind)
+		}
+	}
+	if slices.Sort(kinds); !slices.Equal(kinds, []string{"ClusterRole", "ClusterRoleBinding", "CronJob", "ServiceAccount"}) {
+		t.Errorf("the report is %q", kinds)
+	}
+}
+
+func checkReport(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "cloudblock-report" || !*pod.SecurityContext.RunAsNonRoot {
+		t.Errorf("the pod is %+v", pod)
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		if s := c.SecurityContext; s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("container %s has more than it needs: %+v", c.Name, c)
+		}
+		token, secret := mounts(c, "api-token"), mounts(c, "credentials")
+		if ours := c.Args != nil; ours == token || ours != secret {
+			t.Errorf("container %s has the token of the API server: %t, the cloud's credentials: %t", c.Name, token, secret)
+		}
+		if strings.Contains(strings.Join(slices.Concat(c.Command, c.Args), " "), "delete") {
+			t.Errorf("container %s deletes", c.Name)
+		}
+		if c.Args == nil {
+			continue
+		}
+		if c.Image != "registry.example.com/csi/controller:v1.2.3" || len(c.EnvFrom) != 1 || !strings.HasPrefix(c.EnvFrom[0].ConfigMapRef.Name, "cloudblock-settings-") {
+			t.Errorf("container %s has the image %s and the settings %+v, want those of the overlay", c.Name, c.Image, c.EnvFrom)
+		}
+	}
+}
+
+func mounts(c corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 }

@@ -148,7 +148,7 @@ func (a *Yandex) AddVolume(v Volume) (string, error) {
 }
 
 func (a *Yandex) AddSnapshot(s Snapshot) (string, error) {
-	return a.Cloud.AddSnapshot(yandex.Snapshot{Name: s.Name, Disk: s.Source, Labels: labelsOf(s.Tags), Content: s.Content})
+	return a.Cloud.AddSnapshot(yandex.Snapshot{Name: s.Name, Disk: s.Source, DiskSize: Find(a, s.Source).Size, Labels: labelsOf(s.Tags), Content: s.Content})
 }
 
 // DeleteVolume fails where the disk is still there after the answer.

@@ -26,6 +26,10 @@ type Config struct {
 	Budget                *budget.Metrics
 	// Rand says how much pauses are left to chance.
 	Rand func() float64
+	// Tick is how often operations are read.
+	Tick time.Duration
+	// KubernetesTags writes the names of claims on volumes of Linode; the other clouds always have them.
+	KubernetesTags bool
 }
 
 // Backend is a cloud that is closed in the end.
@@ -41,13 +45,13 @@ func Open(ctx context.Context, a accounts.Account, cfg Config) (Backend, error) 
 	}
 	all := block.Config{
 		Token: func() (string, error) { return a.Token(), nil }, Endpoint: a.URL(), Region: a.Region(), ClusterID: cfg.ClusterID, Rand: cfg.Rand,
-		SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Metrics: block.Metrics{Budget: cfg.Budget},
+		SweepEvery: cfg.SweepEvery, OrphanAge: cfg.OrphanAge, Limits: cfg.Limits, Tick: cfg.Tick, Metrics: block.Metrics{Budget: cfg.Budget},
 	}
 	switch a := a.(type) {
 	case accounts.DigitalOcean:
 		return digitalocean.New(ctx, digitalocean.Config{Config: all, Transport: cfg.Way.Web})
 	case *accounts.Linode:
-		return linode.New(ctx, linode.Config{Config: all, Transport: cfg.Way.Web})
+		return linode.New(ctx, linode.Config{Config: all, Transport: cfg.Way.Web, KubernetesTags: cfg.KubernetesTags})
 	case *accounts.Yandex:
 		all.Endpoint = "http://127.0.0.1:1" // no socket
 		return yandex.New(ctx, yandex.Config{Config: all, Dial: cfg.Way.Dial, Folder: a.Folder})
