@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -158,5 +160,84 @@ func (m *poolMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	for reason, n := range abnormal {
 		gauge(m.abnormal, n, reason)
+	}
+}
+
+// listedFor is how long the volumes of a list are served as metrics: two of the lists that account reads each hour.
+const listedFor = 2*listEvery + 10*time.Minute
+
+// census is a backend that counts the volumes of the lists that others ask it for, as metrics. It sends no request of its own. Before the
+// first list and after listedFor without one it has no samples.
+type census struct {
+	cloud.Cloud
+
+	cluster      string
+	count, bytes *prometheus.Desc
+
+	mu     sync.Mutex
+	read   time.Time
+	groups map[group]total
+}
+
+// group is a group of volumes: whose they are ("this" cluster's, "another" one's, "unknown") and whether they are attached.
+type group struct{ owner, attached string }
+
+type total struct{ volumes, bytes int64 }
+
+func newCensus(c cloud.Cloud, cluster string) *census {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{"owner", "attached"}, nil)
+	}
+	return &census{
+		Cloud: c, cluster: cluster,
+		count: desc("cloudblock_cloud_volumes", "Volumes in the account, as of the last list of them."),
+		bytes: desc("cloudblock_cloud_volumes_bytes", "Bytes of the volumes in the account, as of the last list of them."),
+	}
+}
+
+// ListVolumes counts the volumes of a list that is one page, as the sidecars ask for it.
+func (c *census) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
+	list, err := c.Cloud.ListVolumes(ctx, page)
+	if err != nil || page.Token != "" || list.Next != "" {
+		return list, err
+	}
+	groups := map[group]total{}
+	for _, whose := range []string{"this", "another", unknown} {
+		groups[group{whose, "true"}], groups[group{whose, "false"}] = total{}, total{} // zero is a sample, too
+	}
+	for i := range list.Volumes {
+		v := &list.Volumes[i]
+		of := group{unknown, strconv.FormatBool(len(v.AttachedTo) > 0)}
+		switch {
+		case v.Mark.Driver && v.Mark.Cluster == c.cluster:
+			of.owner = "this"
+		case v.Mark.Driver:
+			of.owner = "another"
+		}
+		sum := groups[of]
+		groups[of] = total{sum.volumes + 1, sum.bytes + int64(v.Size)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read, c.groups = time.Now(), groups
+	return list, nil
+}
+
+// Describe implements prometheus.Collector.
+func (c *census) Describe(to chan<- *prometheus.Desc) {
+	to <- c.count
+	to <- c.bytes
+}
+
+// Collect implements prometheus.Collector.
+func (c *census) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.read) > listedFor {
+		return
+	}
+	for of, sum := range c.groups {
+		to <- prometheus.MustNewConstMetric(c.count, prometheus.GaugeValue, float64(sum.volumes), of.owner, of.attached)
+		to <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(sum.bytes), of.owner, of.attached)
 	}
 }

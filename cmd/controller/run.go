@@ -84,6 +84,13 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve serves CSI calls with the backend, and the metrics of a registry, until ctx ends.
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings, registry *prometheus.Registry) error {
 	log := around.log
+	if !cfg.backend.perNode {
+		counting := newCensus(bare, cfg.clusterID)
+		if err := register(around.registry, counting); err != nil {
+			return err
+		}
+		bare = counting
+	}
 	if guard != nil {
 		go guard.watch(ctx, bare)
 		bare = noting{bare, guard}
