@@ -1,0 +1,116 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// statText has a different number in each field.
+const statText = "       1        2        3        4        5        6        7        8        9       10       11       12       13       14       15       16       17\n"
+
+func TestCountersOfABlockDevice(t *testing.T) {
+	const ms = time.Millisecond
+	want := BlockStats{
+		Reads: BlockIO{1, 3 * 512, 4 * ms}, Writes: BlockIO{5, 7 * 512, 8 * ms}, Discards: BlockIO{12, 14 * 512, 15 * ms},
+		Flushes: BlockIO{16, 0, 17 * ms}, InFlight: 9, Busy: 10 * ms,
+	}
+	for name, text := range map[string]string{"as of Linux 5.5": statText, "with a field of a later kernel": statText + " 18"} {
+		if got, err := ParseBlockStats(text); err != nil || got != want || got.Completed() != 1+5+12+16 {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing": "", "as of Linux 4.18": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "a word": "1 2 3 4 5 6 7 8 x 10 11 12 13 14 15 16 17",
+		"a negative number": "1 2 3 4 5 6 7 8 -9 10 11 12 13 14 15 16 17", "more sectors than bytes": "1 2 36028797018963968 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
+		"more milliseconds than a duration": "1 2 3 8796093022208 5 6 7 8 9 10 11 12 13 14 15 16 17",
+	} {
+		if got, err := ParseBlockStats(text); !errors.Is(err, fault.Precondition) {
+			t.Errorf("%s: %+v, %v, want an error", name, got, err)
+		}
+	}
+}
+
+func FuzzParseBlockStats(f *testing.F) {
+	f.Add(statText)
+	f.Add("")
+	f.Add("18446744073709551615 0 36028797018963967 8796093022207 0 0 0 0 0 0 0 0 0 0 0 0 0")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseBlockStats(text)
+		if err != nil {
+			if s != (BlockStats{}) {
+				t.Errorf("with an error: %+v", s)
+			}
+			return
+		}
+		for _, d := range []time.Duration{s.Reads.Time, s.Writes.Time, s.Discards.Time, s.Flushes.Time, s.Busy} {
+			if d < 0 {
+				t.Errorf("%q: a negative time: %+v", text, s)
+			}
+		}
+		for _, io := range []BlockIO{s.Reads, s.Writes, s.Discards} {
+			if io.Bytes%statSector != 0 {
+				t.Errorf("%q: %d bytes", text, io.Bytes)
+			}
+		}
+	})
+}
+
+// fakeDevice makes a block device of a sysfs below dir.
+func fakeDevice(t *testing.T, dir, kernel, number, stat string) {
+	t.Helper()
+	device := filepath.Join(dir, "devices", kernel)
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(device, "slaves"), 0o700),
+		os.WriteFile(filepath.Join(device, "dev"), []byte(number+"\n"), 0o600),
+		os.WriteFile(filepath.Join(device, "stat"), []byte(stat), 0o600),
+		os.MkdirAll(filepath.Join(dir, "dev/block"), 0o700),
+		os.Symlink(device, filepath.Join(dir, "dev/block", number)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCountersAndStackInSysfs(t *testing.T) {
+	dir := t.TempDir()
+	sysfs := Sysfs(dir)
+	fakeDevice(t, dir, "vdb", "254:16", statText)
+	fakeDevice(t, dir, "vdc", "254:32", "1 2 3")
+	fakeDevice(t, dir, "dm-0", "253:0", statText)
+	fakeDevice(t, dir, "dm-1", "253:1", statText)
+	for above, below := range map[string]string{"dm-1": "dm-0", "dm-0": "vdb"} {
+		if err := os.Symlink(filepath.Join(dir, "devices", below), filepath.Join(dir, "devices", above, "slaves", below)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../gone", filepath.Join(dir, "devices/dm-1/slaves/vdz")); err != nil {
+		t.Fatal(err)
+	}
+	disk, mapping, top := unix.Mkdev(254, 16), unix.Mkdev(253, 0), unix.Mkdev(253, 1)
+	if got, ok, err := sysfs.BlockStats(disk); !ok || err != nil || got.InFlight != 9 {
+		t.Errorf("BlockStats = %+v, %v, %v", got, ok, err)
+	}
+	if got, ok, err := sysfs.BlockStats(unix.Mkdev(254, 48)); ok || err != nil {
+		t.Errorf("BlockStats of a disk that is gone = %+v, %v, %v", got, ok, err)
+	}
+	if got, ok, err := sysfs.BlockStats(unix.Mkdev(254, 32)); ok || err == nil {
+		t.Errorf("BlockStats of a file of another form = %+v, %v, %v, want an error", got, ok, err)
+	}
+	if got := sysfs.Below(top); len(got) != 2 || got[0] != disk || got[1] != mapping {
+		t.Errorf("Below = %v, want the disk %d and then the mapping %d", got, disk, mapping)
+	}
+	if got := sysfs.Below(disk); len(got) > 0 {
+		t.Errorf("Below of a disk = %v", got)
+	}
+	if a, b := sysfs.Kernel(disk), sysfs.Kernel(unix.Mkdev(254, 48)); a != "vdb" || b != "254:48" {
+		t.Errorf("Kernel = %s and %s", a, b)
+	}
+}
