@@ -13,6 +13,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 )
 
+// volumeGroup is a pool of logical volumes. Holds reports whether a device with this UUID is one of them.
+type volumeGroup interface{ Holds(uuid string) bool }
+
 // poolHealth reports the health of the node's pools and of their volumes.
 type poolHealth struct {
 	pools  *pools.Set
@@ -51,25 +54,64 @@ func (h poolHealth) Volume(ctx context.Context, volume string) ([]mount.Health, 
 	return nil, nil
 }
 
-// Storage returns the health of the pools' disks. While one pool can be used, the problems of others are degradations.
+// Disks returns the devices below the pool of a volume, or below all pools. Those of a logical volume are below its own device.
+func (h poolHealth) Disks(table *mount.Table, volume string) (disks []uint64) {
+	handle, err := pool.ParseHandle(volume)
+	for _, p := range h.pools.Opened() {
+		if _, group := p.(volumeGroup); volume == "" || err == nil && handle.Pool == p.Name() && !group {
+			disks = append(disks, h.below(table, p)...)
+		}
+	}
+	return disks
+}
+
+// below returns the devices of a pool's filesystem, or those below the active volumes of a volume group, the lowest first.
+func (h poolHealth) below(table *mount.Table, p pool.Storage) (disks []uint64) {
+	sysfs := h.mounts.Sysfs
+	switch p := p.(type) {
+	case *files.Pool:
+		if at, err := table.MountOf(p.Dir()); err == nil {
+			disks = append(sysfs.Below(at.Device), at.Device)
+		}
+	case volumeGroup:
+		for _, device := range sysfs.Mapped(p.Holds) {
+			disks = append(disks, sysfs.Below(device)...)
+		}
+	}
+	return disks
+}
+
+// Storage returns the health of the pools' disks. While one pool can be used, the problems of others are degradations. It does not
+// touch a pool with a disk that is stalled.
 func (h poolHealth) Storage(ctx context.Context) ([]mount.Health, error) {
-	usable, missing := h.pools.Pools(ctx)
-	if err := ctx.Err(); err != nil {
+	table, err := h.mounts.Table()
+	if err != nil {
 		return nil, err
 	}
 	var found []mount.Health
+	var stalled []string
+	for _, p := range h.pools.Opened() {
+		for _, more := range h.mounts.Stalled(h.below(table, p)) {
+			more.Message = fmt.Sprintf("the pool in %s: %s", p.Location(), more.Message)
+			found, stalled = append(found, more), append(stalled, p.Name())
+		}
+	}
+	usable, missing := h.pools.Pools(ctx, stalled...)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if missing != nil {
 		found = append(found, mount.Health{Severity: mount.Inaccessible, Reason: "PoolUnavailable",
 			Message: strings.ReplaceAll(missing.Error(), "\n", "; ")})
 	}
 	for _, p := range usable {
-		more, err := h.disk(ctx, p)
+		more, err := h.disk(ctx, table, p)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, more...)
 	}
-	if len(usable) > 1 || len(usable) > 0 && missing != nil {
+	if len(usable) > 1 || len(usable) > 0 && (missing != nil || len(stalled) > 0) {
 		for i := range found {
 			found[i].Severity = mount.Degraded
 		}
@@ -78,13 +120,9 @@ func (h poolHealth) Storage(ctx context.Context) ([]mount.Health, error) {
 }
 
 // disk returns the health of the disk of one pool.
-func (h poolHealth) disk(ctx context.Context, p pool.Storage) ([]mount.Health, error) {
+func (h poolHealth) disk(ctx context.Context, table *mount.Table, p pool.Storage) ([]mount.Health, error) {
 	var found []mount.Health
 	if _, mounted := p.(*files.Pool); mounted {
-		table, err := h.mounts.Table()
-		if err != nil {
-			return nil, err
-		}
 		at, err := table.MountOf(p.Dir())
 		if err != nil {
 			return nil, err

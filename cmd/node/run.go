@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -99,6 +100,13 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
+	if err := p.server.Restore(); err != nil {
+		log.Warn("not every volume that is staged is known; the kubelet's next call for it names it", zap.Error(err))
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { p.server.Watch(watching) })
+	defer func() { stop(); watch.Wait() }()
 	if unready != nil {
 		log.Error("volumes cannot be served; /readyz stays 503", zap.Error(unready))
 		p.ready = func(context.Context) error { return unready }
@@ -131,6 +139,10 @@ type plugin struct {
 
 // openPools serves the volumes of the pools on this node.
 func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
+	folder, err := cfg.folder()
+	if err != nil {
+		return plugin{}, err
+	}
 	pools, err := pools.Open(ctx, cfg.pools(mountTable)...)
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
@@ -150,6 +162,7 @@ func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 	}
 	base.Info, base.Devices, base.SizeStep, base.NeverWritten = cfg.LocalNode(), disks, pool.SizeStep, disks.NeverWritten
 	base.MarkWritten = disks.MarkWritten
+	base.Records = device.NewPlaces(filepath.Join(folder, "volumes"))
 	base.Backend = poolHealth{pools: pools, node: cfg.NodeID, mounts: base.Mounter}
 	return plugin{server: node.New(base), ready: disks.Check, release: release}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -27,7 +28,12 @@ type staged struct {
 // stagedVolume starts the program and stages a volume; fs empty means raw block.
 func stagedVolume(t *testing.T, fs string) *staged {
 	t.Helper()
-	dir := tempDir(t)
+	return stagedVolumeIn(t, tempDir(t), fs)
+}
+
+// stagedVolumeIn is stagedVolume in a folder that may have the disk of the pool.
+func stagedVolumeIn(t *testing.T, dir, fs string) *staged {
+	t.Helper()
 	v := &staged{program: &program{t: t, dir: dir, binary: build(t, dir)}, staging: filepath.Join(dir, "staging")}
 	v.client, v.kill = v.start()
 	v.store = openPool(t, dir)
@@ -65,4 +71,18 @@ func (v *staged) gone() {
 		VolumeId: v.store.Handle(v.id).String(), StagingTargetPath: v.staging,
 	})
 	must(v.t, err)
+}
+
+// kernelName returns the kernel's name of the volume's loop device.
+func (v *staged) kernelName() string {
+	v.t.Helper()
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	must(v.t, err)
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == v.store.ImagePath(v.id) {
+			return strings.Split(file, "/")[3]
+		}
+	}
+	v.t.Fatal("the volume has no loop device")
+	return ""
 }

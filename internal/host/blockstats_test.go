@@ -110,6 +110,20 @@ func TestCountersAndStackInSysfs(t *testing.T) {
 	if got := sysfs.Below(disk); len(got) > 0 {
 		t.Errorf("Below of a disk = %v", got)
 	}
+	for device, uuid := range map[string]string{"dm-0": "LVM-x", "dm-1": "CRYPT-LUKS2-x"} {
+		class := filepath.Join(dir, "class/block", device)
+		for _, err := range []error{
+			os.MkdirAll(filepath.Join(dir, "devices", device, "dm"), 0o700), os.MkdirAll(filepath.Dir(class), 0o700),
+			os.WriteFile(filepath.Join(dir, "devices", device, "dm/uuid"), []byte(uuid+"\n"), 0o600), os.Symlink(filepath.Join(dir, "devices", device), class),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := sysfs.Mapped(func(uuid string) bool { return uuid == "LVM-x" }); len(got) != 1 || got[0] != mapping {
+		t.Errorf("Mapped = %v, want %d", got, mapping)
+	}
 	if a, b := sysfs.Kernel(disk), sysfs.Kernel(unix.Mkdev(254, 48)); a != "vdb" || b != "254:48" {
 		t.Errorf("Kernel = %s and %s", a, b)
 	}

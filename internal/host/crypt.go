@@ -64,6 +64,24 @@ func (s Sysfs) Crypts() ([]Crypt, error) {
 	return all, nil
 }
 
+// Mapped returns the numbers of the devices of device-mapper whose UUID is accepted.
+func (s Sysfs) Mapped(accepted func(uuid string) bool) (numbers []uint64) {
+	dirs, err := filepath.Glob(filepath.Join(s.dir(), "class/block/dm-*"))
+	if err != nil {
+		return nil
+	}
+	for _, dir := range dirs {
+		uuid, err := readLine(filepath.Join(dir, "dm/uuid"))
+		if err != nil || !accepted(uuid) {
+			continue
+		}
+		if number, err := NumberOf(dir); err == nil {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
 // HolderPath returns the path in sysfs of a mapping as a holder of a disk.
 func (s Sysfs) HolderPath(disk uint64, c Crypt) string {
 	return filepath.Join(s.Folder(disk), "holders", c.Kernel)

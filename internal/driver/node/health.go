@@ -21,6 +21,9 @@ type Backend interface {
 	Volume(ctx context.Context, id string) ([]mount.Health, error)
 	// Storage returns what is wrong with the storage of all volumes: Inaccessible or Degraded.
 	Storage(ctx context.Context) ([]mount.Health, error)
+	// Disks returns the numbers of the devices below the storage of a volume that a device's own stack in sysfs does not show; below
+	// all storage if the id is empty. It touches none of them.
+	Disks(table *mount.Table, id string) []uint64
 }
 
 // reasonDeviceGone is the reason of the health of a volume whose disk is gone.
@@ -70,14 +73,17 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 
 // healthOf collects what is wrong with a volume, each reason once, the worst first.
 func (s *Server) healthOf(ctx context.Context, id string, paths []string) (found []mount.Health, err error) {
+	table, err := s.mounts.Table()
+	if err != nil {
+		return nil, err
+	}
+	if found = s.stalled(table, id); len(found) > 0 {
+		return found, nil // anything else would touch the device that hangs
+	}
 	if s.backend != nil {
 		if found, err = s.backend.Volume(ctx, id); err != nil {
 			return nil, err
 		}
-	}
-	table, err := s.mounts.Table()
-	if err != nil {
-		return nil, err
 	}
 	dev, path, err := s.stagedAt(ctx, table, id, paths...)
 	switch {
@@ -92,6 +98,11 @@ func (s *Server) healthOf(ctx context.Context, id string, paths []string) (found
 	if dev != nil {
 		defer func() { err = errors.Join(err, dev.Close()) }()
 		number = dev.Number()
+	}
+	if path != "" {
+		if err := s.noteFound(table, id, path); err != nil {
+			return nil, err
+		}
 	}
 	if path != "" && !slices.Contains(paths, path) {
 		paths = append(paths, path)
@@ -178,7 +189,7 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 // checkAlive refuses and counts a mount whose filesystem no longer works.
 func (s *Server) checkAlive(ctx context.Context, at mount.State) error {
 	err := s.mounts.Responds(ctx, at.Mount)
-	if err != nil {
+	if errors.Is(err, fault.MountDead) {
 		s.deadMount(at.Path)
 	}
 	return err

@@ -117,6 +117,8 @@ func (m *machine) Volume(ctx context.Context, id string) ([]mount.Health, error)
 
 func (m *machine) Storage(context.Context) ([]mount.Health, error) { return nil, nil }
 
+func (m *machine) Disks(*mount.Table, string) []uint64 { return nil }
+
 // newDir returns a folder whose mounts and loop devices are taken down after the test.
 func newDir(t *testing.T) string {
 	t.Helper()

@@ -3,7 +3,7 @@
 //
 // Each call reads the kernel's mount table once and derives from it what is staged and published. A mount counts only if its
 // device is the volume's, so answers stay right after a restart, a crash, or an umount by another program. The package keeps
-// one thing on disk: which disk a staged volume is, where the volume's id does not identify it.
+// one thing on disk: which disk a staged volume is, where the volume's id does not identify it, and where it is staged.
 package node
 
 import (
@@ -33,7 +33,8 @@ type Config struct {
 	MaxVolumes func() (int64, error)
 	Devices    device.Resolver
 	Mounter    *mount.Mounter
-	// Records stores which disk each staged volume is; nil where the volume's id identifies it.
+	// Records stores which disk each staged volume is, where its id does not identify it, and where it is staged; nil: neither is known
+	// after a restart.
 	Records *device.Records
 	// Formats stores on which volumes a mkfs has begun; nil: a mkfs that was killed is never repeated.
 	Formats *device.Formats
@@ -86,6 +87,7 @@ type Server struct {
 	backend      Backend
 	metrics      Metrics
 
+	volumes stagedVolumes
 	locks   driver.Locks
 	running sync.WaitGroup // work that outlives its call
 }
@@ -97,7 +99,7 @@ func New(cfg Config) *Server {
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, formats: cfg.Formats,
 		mounts: cfg.Mounter, formatter: format.New(programs), sysfs: sysfs, crypt: luks.New(programs, sysfs),
 		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
-		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics,
+		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics, volumes: stagedVolumes{staged: map[string]*Staged{}},
 	}
 	if s.metrics == nil {
 		s.metrics = noMetrics{}

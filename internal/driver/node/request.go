@@ -37,6 +37,14 @@ type useRequest interface {
 	GetPublishContext() map[string]string
 }
 
+// place is where the volume is staged in a staging folder: the folder itself, or the block file.
+func (u use) place(staging string) string {
+	if u.block {
+		return blockFile(staging)
+	}
+	return staging
+}
+
 // decodeUse checks a request except for its paths. It reads nothing of the machine.
 func (s *Server) decodeUse(req useRequest) (use, error) {
 	id, capability := req.GetVolumeId(), req.GetVolumeCapability()

@@ -101,14 +101,20 @@ func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u
 				dev.Path(), owners[0], strings.Join(used, ", "), fault.Precondition)
 		}
 	}
-	if err := s.records.Remember(u.spec); err != nil {
+	spec := u.spec
+	spec.Place = u.place(staging)
+	if err := s.records.Remember(spec); err != nil {
 		return err
 	}
 	if err = s.stage(call, work, dev, u, staging); err == nil {
 		for _, owner := range owners {
 			err = errors.Join(err, s.records.Forget(owner))
 		}
-		return err
+		table, tableErr := s.mounts.Table()
+		if tableErr == nil {
+			_, tableErr = s.noteStaged(table, u.volume, spec.Place)
+		}
+		return errors.Join(err, tableErr)
 	}
 	// With another owner, what is mounted now is that volume's, which was being staged at the same time.
 	if used, tableErr := s.holders(dev); tableErr == nil && (len(used) == 0 || len(owners) > 0) {
@@ -171,11 +177,7 @@ type place struct {
 // placeOf returns the place of a volume in its staging folder: the folder itself, or the block file. It refuses a folder in
 // which the volume is staged with the other access type, or with an encryption mapping if it has none, or without its own.
 func (s *Server) placeOf(ctx context.Context, dev *device.Device, u use, staging string) (place, error) {
-	own := staging
-	if u.block {
-		own = blockFile(staging)
-	}
-	table, err := s.clearDead(ctx, dev, own)
+	table, err := s.clearDead(ctx, dev, u.place(staging))
 	if err != nil {
 		return place{}, err
 	}

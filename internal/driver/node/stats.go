@@ -15,7 +15,7 @@ import (
 )
 
 // NodeGetVolumeStats measures a volume at one of its paths: bytes and inodes of a filesystem, the
-// size of a raw block device. It takes no lock.
+// size of a raw block device. It takes no lock. It refuses a volume with a device that is stalled, and does not touch it.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (answer *csi.NodeGetVolumeStatsResponse, err error) {
 	id, path := req.GetVolumeId(), req.GetVolumePath()
 	if err := driver.CheckVolumeID("volume_id", id); err != nil {
@@ -32,6 +32,9 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	table, err := s.mounts.Table()
 	if err != nil {
 		return nil, err
+	}
+	if found := s.stalled(table, id); len(found) > 0 {
+		return nil, fmt.Errorf("measure volume %s: %w: %s", id, fault.Unavailable, found[0].Message)
 	}
 	dev, at, err := s.locate(ctx, table, id, path)
 	if err != nil {
@@ -50,7 +53,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
-	st, err := mount.FilesystemStats(at.Path)
+	st, err := s.mounts.Stats(ctx, at.Mount)
 	s.noteHealth(ctx, id, at)
 	if err != nil {
 		return nil, err
@@ -101,6 +104,9 @@ func (s *Server) locate(ctx context.Context, table *mount.Table, id, path string
 			return nil, mount.State{}, errors.Join(err, dev.Close())
 		}
 		if at.Use == mount.Ours {
+			if err := s.noteFound(table, id, at.Path); err != nil {
+				return nil, mount.State{}, errors.Join(err, dev.Close())
+			}
 			return dev, at, nil
 		}
 	}

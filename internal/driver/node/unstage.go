@@ -33,7 +33,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		err = explainUnstage(err)
 		return nil, fmt.Errorf("unstage volume %s from %s: %w", id, staging, err)
 	}
-	s.metrics.Health(id, nil)
+	s.noteUnstaged(id)
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 

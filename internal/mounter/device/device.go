@@ -60,6 +60,8 @@ type Spec struct {
 	Size int64
 	// Encrypted volumes are used through a mapping on the disk.
 	Encrypted bool
+	// Place is the path of the mount where the volume is staged; empty when it is not known.
+	Place string
 }
 
 // Device is an open block device whose identity was proven. The caller closes it.

@@ -18,14 +18,21 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Records stores in a folder of this node which disk each staged volume is. The orchestrator sends that when a volume is staged;
-// later requests have only the volume's id. A record stays over restarts of the program and the machine. Like any name it is
-// only a hint: the disk must prove its identity. A nil *Records stores nothing, for backends whose ids identify the disk.
-type Records struct{ dir string }
+// Records stores in a folder of this node which disk each staged volume is, and where it is staged. The orchestrator sends that when a
+// volume is staged; later requests have only the volume's id. A record stays over restarts of the program and the machine. Like any name
+// it is only a hint: the disk must prove its identity, and the mount must be there. A nil *Records stores nothing.
+type Records struct {
+	dir string
+	// placesOnly leaves the disk out.
+	placesOnly bool
+}
 
 // NewRecords returns the records in a folder, which the first Remember makes. The folder must stay when the container is
 // replaced, as that of the socket does.
 func NewRecords(dir string) *Records { return &Records{dir: dir} }
+
+// NewPlaces is NewRecords for volumes whose ids identify the disk: a record has only where the volume is staged, Recall returns none.
+func NewPlaces(dir string) *Records { return &Records{dir: dir, placesOnly: true} }
 
 // record is the content of a file.
 type record struct {
@@ -35,7 +42,12 @@ type record struct {
 	Serial string `json:"serial,omitempty"`
 
 	Encrypted bool `json:"encrypted,omitempty"`
+
+	Place string `json:"place,omitempty"`
 }
+
+// identifies reports whether the record has the volume's disk.
+func (r record) identifies() bool { return r.Name != "" || r.Serial != "" }
 
 const (
 	recordFormat = 1
@@ -43,15 +55,22 @@ const (
 	maxRecord    = 1 << 16
 )
 
-// Remember records durably which disk a volume is, unless the spec has neither a name nor a serial.
+// Remember records durably which disk a volume is and where it is staged, unless the spec has neither a name nor a serial nor a place.
 func (r *Records) Remember(spec Spec) error {
-	if r == nil || (spec.Name == "" && spec.Serial == "") {
+	if r == nil {
 		return nil
 	}
-	if known, ok := r.Recall(spec.Volume); ok && known.Name == spec.Name && known.Serial == spec.Serial && known.Encrypted == spec.Encrypted {
+	next := record{recordFormat, spec.Volume, spec.Name, spec.Serial, spec.Encrypted, spec.Place}
+	if r.placesOnly {
+		next = record{Format: recordFormat, Volume: spec.Volume, Place: spec.Place}
+	}
+	if !next.identifies() && next.Place == "" {
 		return nil
 	}
-	data, err := json.Marshal(record{recordFormat, spec.Volume, spec.Name, spec.Serial, spec.Encrypted})
+	if known, ok := readRecord(r.path(spec.Volume)); ok && known == next {
+		return nil
+	}
+	data, err := json.Marshal(next)
 	if err == nil {
 		err = os.MkdirAll(r.dir, 0o700)
 	}
@@ -93,30 +112,58 @@ func (r *Records) Recall(volume string) (Spec, bool) {
 	if r == nil {
 		return Spec{}, false
 	}
-	if spec, ok := readRecord(r.path(volume)); ok && spec.Volume == volume {
-		return spec, true
+	if known, ok := readRecord(r.path(volume)); ok && known.Volume == volume && known.identifies() {
+		return known.spec(), true
 	}
 	return Spec{}, false
 }
 
-func readRecord(path string) (Spec, bool) {
+func (r record) spec() Spec {
+	return Spec{Volume: r.Volume, Name: r.Name, Serial: r.Serial, Encrypted: r.Encrypted, Place: r.Place}
+}
+
+func readRecord(path string) (record, bool) {
 	st, err := os.Lstat(path)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxRecord {
-		return Spec{}, false
+		return record{}, false
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Spec{}, false
+		return record{}, false
 	}
 	var known record
-	if json.Unmarshal(data, &known) != nil || known.Format != recordFormat || (known.Name == "" && known.Serial == "") {
-		return Spec{}, false
+	if json.Unmarshal(data, &known) != nil || known.Format != recordFormat || !known.identifies() && known.Place == "" {
+		return record{}, false
 	}
-	return Spec{Volume: known.Volume, Name: known.Name, Serial: known.Serial, Encrypted: known.Encrypted}, true
+	return known, true
 }
 
 // Others returns the recorded disks of all other volumes.
 func (r *Records) Others(volume string) ([]Spec, error) {
+	records, err := r.all()
+	var specs []Spec
+	for _, known := range records {
+		if known.Volume != volume && known.identifies() {
+			specs = append(specs, known.spec())
+		}
+	}
+	return specs, err
+}
+
+// Places returns where the recorded volumes are staged, by volume, as far as their records have it: those of earlier releases have not.
+func (r *Records) Places() (map[string]string, error) {
+	records, err := r.all()
+	places := map[string]string{}
+	for _, known := range records {
+		if known.Place != "" {
+			places[known.Volume] = known.Place
+		}
+	}
+	return places, err
+}
+
+// all returns the records that can be read.
+func (r *Records) all() ([]record, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -124,16 +171,16 @@ func (r *Records) Others(volume string) ([]Spec, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read what disks the volumes are: %w: %w", fault.Unavailable, err)
 	}
-	var specs []Spec
+	var records []record
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), recordExt) {
 			continue
 		}
-		if spec, ok := readRecord(filepath.Join(r.dir, f.Name())); ok && spec.Volume != volume {
-			specs = append(specs, spec)
+		if known, ok := readRecord(filepath.Join(r.dir, f.Name())); ok {
+			records = append(records, known)
 		}
 	}
-	return specs, nil
+	return records, nil
 }
 
 // Forget removes the record of a volume. A missing one is no error.

@@ -63,6 +63,37 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// A record has where the volume is staged, also where the id identifies the disk; a record of an earlier release has not.
+func TestRecordsOfPlaces(t *testing.T) {
+	for name, r := range map[string]*Records{"records": NewRecords(t.TempDir()), "places": NewPlaces(t.TempDir())} {
+		spec := Spec{Volume: "a", Name: "disk", Place: "/staging/a"}
+		for _, spec := range []Spec{spec, spec, {Volume: "b", Name: "disk-b"}} {
+			if err := r.Remember(spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if places, err := r.Places(); err != nil || !reflect.DeepEqual(places, map[string]string{"a": "/staging/a"}) {
+			t.Errorf("%s: Places = %v, %v", name, places, err)
+		}
+		want := spec
+		if name == "places" {
+			want = Spec{}
+		}
+		if got, _ := r.Recall("a"); got != want {
+			t.Errorf("%s: Recall = %+v, want %+v", name, got, want)
+		}
+		if others, err := r.Others("c"); err != nil || (len(others) == 0) != (name == "places") {
+			t.Errorf("%s: Others = %+v, %v", name, others, err)
+		}
+		if err := r.Forget("a"); err != nil {
+			t.Fatal(err)
+		}
+		if places, err := r.Places(); err != nil || len(places) > 0 {
+			t.Errorf("%s: Places of no volume = %v, %v", name, places, err)
+		}
+	}
+}
+
 func TestNoRecordsRememberNothing(t *testing.T) {
 	var r *Records
 	if err := r.Remember(Spec{Volume: "a", Name: "x"}); err != nil {

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
 func TestReadOnlyByError(t *testing.T) {
@@ -71,6 +75,95 @@ func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 	sound := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: filepath.Dir(pipe)}}
 	if err := m.Responds(t.Context(), sound); err != nil {
 		t.Errorf("Responds after it has answered = %v", err)
+	}
+}
+
+// device makes the block device 7:1 of a sysfs with these requests completed and in flight.
+func device(t *testing.T, completed, inFlight int) (host.Sysfs, uint64) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "dev/block/7:1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	count(t, host.Sysfs(dir), completed, inFlight)
+	return host.Sysfs(dir), unix.Mkdev(7, 1)
+}
+
+func count(t *testing.T, sysfs host.Sysfs, completed, inFlight int) {
+	t.Helper()
+	text := fmt.Sprintf("%d 0 0 0 0 0 0 0 %d 0 0 0 0 0 0 0 0\n", completed, inFlight)
+	if err := os.WriteFile(filepath.Join(string(sysfs), "dev/block/7:1/stat"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While the device is stalled, Health does not touch the filesystem, which would hang: here to open it waits for a writer.
+func TestAStalledDeviceIsNotTouched(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sysfs, number := device(t, 5, 2)
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Sysfs: sysfs})
+		at := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: pipe, FSType: "ext4"}, Device: number}
+		m.Stalls.Watch([]uint64{number})
+		time.Sleep(host.StallTime + 5*time.Second)
+		found, err := m.Health(t.Context(), at)
+		if err != nil || len(found) != 1 || found[0].Severity != Inaccessible || found[0].Reason != ReasonStalled {
+			t.Fatalf("Health = %+v, %v, want %s", found, err, ReasonStalled)
+		}
+		for _, part := range []string{"7:1", "2 requests in flight", "none for 35 s"} {
+			if !strings.Contains(found[0].Message, part) {
+				t.Errorf("the message %q has no %q", found[0].Message, part)
+			}
+		}
+		if n := hanging(); n != 0 {
+			t.Errorf("%d goroutines read the filesystem", n)
+		}
+	})
+}
+
+// A filesystem that does not answer in time is not dead while its device has requests in flight or completes some: that is a slow disk.
+func TestASlowDiskIsNoDeadFilesystem(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sysfs, number := device(t, 5, 2)
+	m := New(Config{Sysfs: sysfs})
+	at := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: pipe}, Device: number}
+	want := func(what string, kind error, reasons int) {
+		t.Helper()
+		short := func() context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		if err := m.Responds(short(), at); !errors.Is(err, kind) {
+			t.Errorf("%s: Responds = %v, want %v", what, err, kind)
+		}
+		if found, err := m.Health(short(), at); err != nil || len(found) != reasons {
+			t.Errorf("%s: Health = %+v, %v, want %d reasons", what, found, err, reasons)
+		}
+	}
+	want("with requests in flight", fault.Unavailable, 0)
+	count(t, sysfs, 5, 0)
+	want("with an idle device", fault.MountDead, 1)
+	before, _, err := sysfs.BlockStats(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count(t, sysfs, 6, 0)
+	if !m.works(number, before) {
+		t.Error("a device that has completed a request since does not work")
+	}
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	if err == nil {
+		err = writer.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -32,12 +32,14 @@ type Mounter struct {
 	folder
 	Sysfs    host.Sysfs
 	Programs host.Runner // never nil
+	// Stalls finds the devices that hang.
+	Stalls *host.Stalls
 
 	// mounts runs mount(8).
 	mounts mountutils.Interface
 	format *format.Formatter
 	log    func(msg string, keysAndValues ...any)
-	// listings reads the roots of filesystems, by the id of the mount.
+	// listings reads the roots and the usage of filesystems, by the id of the mount.
 	listings wait.Guard
 }
 
@@ -45,7 +47,7 @@ type Mounter struct {
 func New(cfg Config) *Mounter {
 	m := &Mounter{
 		folder: folder(filepath.Clean(cmp.Or(cfg.Dir, "/"))), Sysfs: cfg.Sysfs, mounts: mountutils.NewWithoutSystemd(""),
-		Programs: cmp.Or[host.Runner](cfg.Programs, host.Programs{}), log: cfg.Log,
+		Programs: cmp.Or[host.Runner](cfg.Programs, host.Programs{}), log: cfg.Log, Stalls: host.NewStalls(cfg.Sysfs),
 	}
 	m.format = format.New(m.Programs)
 	if m.log == nil {

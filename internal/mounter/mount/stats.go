@@ -1,17 +1,35 @@
 package mount
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Stats is the usage of a filesystem.
 type Stats struct {
 	TotalBytes, UsedBytes, AvailableBytes    int64
 	TotalInodes, UsedInodes, AvailableInodes int64
+}
+
+// Stats returns the usage of a mounted filesystem, within answerTime.
+func (m *Mounter) Stats(ctx context.Context, at Mount) (Stats, error) {
+	read := make(chan Stats, 1) // not a variable: a call that has lost its caller still sets it
+	err := m.listings.Run(ctx, strconv.Itoa(at.ID), answerTime, func(context.Context) error {
+		st, err := FilesystemStats(at.Mountpoint)
+		read <- st
+		return err
+	})
+	if errors.Is(err, wait.ErrNoAnswer) {
+		return Stats{}, fmt.Errorf("read the usage of the filesystem at %s: %w: %w", at.Mountpoint, fault.Unavailable, err)
+	}
+	return <-read, err
 }
 
 // FilesystemStats returns the usage of the filesystem at path.

@@ -153,8 +153,11 @@ func (p *Pool) kernelUUID(v logicalVolume) string { return "LVM-" + p.uuid + pla
 
 // IsDevice reports whether a device-mapper device with this name and UUID is that of a volume of the pool.
 func (p *Pool) IsDevice(id pool.ID, name, uuid string) bool {
-	return MayBeDevice(id, name, uuid) && strings.HasPrefix(uuid, "LVM-"+p.uuid)
+	return MayBeDevice(id, name, uuid) && p.Holds(uuid)
 }
+
+// Holds reports whether a device with this UUID is one of this pool's volume group.
+func (p *Pool) Holds(uuid string) bool { return strings.HasPrefix(uuid, "LVM-"+p.uuid) }
 
 // MayBeDevice is IsDevice for any pool. The name ends with the 128 random bits of the id, in which LVM doubles each hyphen. Longer
 // UUIDs belong to parts of volumes.

@@ -57,10 +57,14 @@ func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
 
 func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
 
-// Pools returns the usable pools. The error tells which pools are missing and why; it omits those that the node does not have.
-func (s *Set) Pools(ctx context.Context) (usable []pool.Storage, missing error) {
+// Pools returns the usable pools. The error tells which pools are missing and why; it omits those that the node does not have. Pools
+// with the names in except are in neither, and are not touched.
+func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storage, missing error) {
 	var errs []error
 	for _, name := range s.names() {
+		if slices.Contains(except, name) {
+			continue
+		}
 		p, err := s.open(ctx, s.members[name])
 		if s.members[name].leftOut(err) {
 			continue
