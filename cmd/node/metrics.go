@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
-// nodeMetrics are the metrics of the node program. docs/operations.md explains them.
+// nodeMetrics are the metrics of the node program. docs/monitoring.md explains them.
 type nodeMetrics struct {
 	telemetry.Running
 

@@ -100,6 +100,9 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
+	if err := registry.Register(&ioMetrics{p.server.Staged}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	if err := p.server.Restore(); err != nil {
 		log.Warn("not every volume that is staged is known; the kubelet's next call for it names it", zap.Error(err))
 	}
