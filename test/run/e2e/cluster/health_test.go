@@ -21,7 +21,8 @@ const healthy = ""
 
 // TestHealth is what docs/monitoring.md says of the health of volumes: from Kubernetes 1.37 on, with the gate CSIVolumeHealth, the
 // kubelet asks the node program and writes what is wrong with a volume into the status of its pod. The metric of the node program has
-// the same without the gate. A filesystem becomes read-only and writable again, then it shuts down; the next pod has its data.
+// the same without the gate. A filesystem becomes read-only and writable again, on local its disk hangs and answers again, then it shuts
+// down; the next pod has its data.
 func TestHealth(t *testing.T) {
 	s := begin(t, "health")
 	ctx := t.Context()
@@ -49,24 +50,21 @@ func TestHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ command, health, reason string }{
-		{"mount -o remount,ro ", "Degraded FilesystemReadOnly", "FilesystemReadOnly"},
-		{"mount -o remount,rw ", healthy, ""},
-		{"xfs_io -x -c shutdown ", "Inaccessible FilesystemDead", "FilesystemDead"},
-	} {
-		if err := inMachine(ctx, p.Spec.NodeName, c.command+mount); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.untilAbnormal(ctx, p.Spec.NodeName, c.reason); err != nil {
-			t.Fatal(err)
-		}
-		if asked {
-			err = s.untilHealth(ctx, p, c.health)
-		}
-		if err == nil {
-			err = s.wantSamePod(ctx, p)
-		}
-		if err != nil {
+	changes := []change{
+		{"mount -o remount,ro " + mount, "Degraded FilesystemReadOnly", "FilesystemReadOnly", patience},
+		{"mount -o remount,rw " + mount, healthy, "", patience},
+	}
+	if s.env.nodeBound {
+		// Writes to a frozen filesystem wait in the kernel. The volume is a loop device on a file of it.
+		node := p.Spec.NodeName
+		t.Cleanup(func() { _ = inMachine(context.WithoutCancel(ctx), node, "fsfreeze -u "+poolFolder+" 2>/dev/null || :") })
+		hang := fmt.Sprintf("fsfreeze -f %s && { setsid dd if=/dev/zero of=%s/stalled bs=64k count=1 oflag=direct >/dev/null 2>&1 </dev/null & }", poolFolder, mount)
+		changes = append(changes, change{hang, "Inaccessible DeviceStalled", "DeviceStalled", stallBound},
+			change{"fsfreeze -u " + poolFolder, healthy, "", patience})
+	}
+	changes = append(changes, change{"xfs_io -x -c shutdown " + mount, "Inaccessible FilesystemDead", "FilesystemDead", patience})
+	for _, c := range changes {
+		if err := s.changesHealth(ctx, p, c, asked); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,6 +82,38 @@ func TestHealth(t *testing.T) {
 	if err := s.wantData(ctx, p, s.sums["sick"]); err != nil {
 		t.Fatal(err)
 	}
+}
+
+const (
+	// poolFolder is where the machines have the pool.
+	poolFolder = "/var/lib/cloudblock-csi/pool"
+	// stallBound is how long a disk may hang until the pod's status has it.
+	stallBound = 2 * time.Minute
+)
+
+// change is a command in a machine, and what the pod's status and the metric have then, within a bound.
+type change struct {
+	command, health, reason string
+	bound                   time.Duration
+}
+
+// changesHealth makes a change, and wants it in the metric and, if the kubelet asks, in the status of the pod, which goes on.
+func (s *story) changesHealth(ctx context.Context, p kube.Pod, c change, asked bool) error {
+	if err := inMachine(ctx, p.Spec.NodeName, c.command); err != nil {
+		return err
+	}
+	start := time.Now()
+	err := s.untilAbnormal(ctx, p.Spec.NodeName, c.reason)
+	if err == nil && asked {
+		err = s.untilHealth(ctx, p, c.health)
+	}
+	if err == nil {
+		err = s.wantSamePod(ctx, p)
+	}
+	if took := time.Since(start); err == nil && took > c.bound {
+		err = fmt.Errorf("the health %q was there after %v, want %v at most", c.health, took, c.bound)
+	}
+	return err
 }
 
 // mountOf returns where a node has the volume of a pod.
@@ -194,7 +224,7 @@ func (s *story) replaced(ctx context.Context, p kube.Pod) (kube.Pod, error) {
 // fullPoolShows fills the pool of a node by a file of another owner: the kubelet writes into the node's CSINode what is wrong with
 // the storage.
 func (s *story) fullPoolShows(ctx context.Context, node string) (err error) {
-	const file = "/var/lib/cloudblock-csi/pool/filler"
+	const file = poolFolder + "/filler"
 	room, err := s.env.room(ctx, s.env.classes["ext4"], node)
 	if err != nil {
 		return err
