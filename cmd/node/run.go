@@ -100,7 +100,7 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	if err := registry.Register(&ioMetrics{p.server.Staged}); err != nil {
+	if err := named.Register(&ioMetrics{p.server.Staged}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	if err := p.server.Restore(); err != nil {

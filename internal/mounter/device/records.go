@@ -150,7 +150,7 @@ func (r *Records) Others(volume string) ([]Spec, error) {
 	return specs, err
 }
 
-// Places returns where the recorded volumes are staged, by volume, as far as their records have it: those of earlier releases have not.
+// Places returns where the recorded volumes are staged, by volume.
 func (r *Records) Places() (map[string]string, error) {
 	records, err := r.all()
 	places := map[string]string{}

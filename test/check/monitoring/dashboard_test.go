@@ -144,11 +144,11 @@ func TestTheFirstRowAnswersWhetherItIsWell(t *testing.T) {
 
 // TestEachQueryFollowsTheVariables: a query without them would mix clusters and drivers that share a Prometheus.
 func TestEachQueryFollowsTheVariables(t *testing.T) {
-	selector := regexp.MustCompile(`\b(cloudblock|csi|kubelet|ALERTS)\w*({[^}]*})?`)
+	selector := regexp.MustCompile(`\b(cloudblock_\w+|csi_\w*seconds_\w+|kubelet_\w+|kube_\w+|ALERTS)({[^}]*})?`)
 	for _, p := range dashboard(t) {
 		for _, target := range p.Targets {
 			for _, metric := range selector.FindAllString(target.Expr, -1) {
-				if !strings.Contains(metric, `cluster=~"$cluster"`) || !strings.HasPrefix(metric, "kubelet") && !strings.Contains(metric, `driver_name=~"$driver`) {
+				if !strings.Contains(metric, `cluster=~"$cluster"`) || !strings.HasPrefix(metric, "kube") && !strings.Contains(metric, `driver_name=~"$driver`) {
 					t.Errorf("panel %q: %s does not follow the variables", p.Title, metric)
 				}
 			}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,7 +104,10 @@ func TestAlertsAndDashboard(t *testing.T) {
 	for _, target := range s.targets[:4] {
 		checkMetrics(t, target.address)
 	}
+	end := s.inUse(t)
 	checkDashboard(t, s.prometheus)
+	checkClaims(t, s)
+	end()
 	checkEveryAlert(t, s.prometheus)
 	if file := os.Getenv("CLOUDBLOCK_RECORDING"); file != "" {
 		s.recording.write(t, s.prometheus, file)
@@ -327,39 +329,6 @@ func (s *site) credentials(t *testing.T) string {
 	}
 	t.Fatal("the controller has no credentials file")
 	return ""
-}
-
-// others shows what the sidecars and the kubelet show, of which each scrape sees one more call.
-type others struct {
-	mu          sync.Mutex
-	failing     bool
-	good, wrong int
-}
-
-func (o *others) fail(is bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failing = is
-}
-
-func (o *others) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.failing {
-		o.wrong++
-	} else {
-		o.good++
-	}
-	for _, name := range []string{"csi_sidecar_operations_seconds", "csi_operations_seconds"} {
-		fmt.Fprintf(w, "# TYPE %s histogram\n", name)
-		for code, n := range map[string]int{"OK": o.good, "Unavailable": o.wrong} {
-			labels := fmt.Sprintf(`driver_name="dobs.csi.digitalocean.com",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code=%q`, code)
-			fmt.Fprintf(w, "%s_bucket{%s,le=\"1\"} %d\n%s_bucket{%s,le=\"+Inf\"} %d\n%s_sum{%s} %d\n%s_count{%s} %d\n",
-				name, labels, n, name, labels, n, name, labels, n, name, labels, n)
-		}
-	}
-	fmt.Fprint(w, "# TYPE kubelet_volume_stats_available_bytes gauge\nkubelet_volume_stats_available_bytes{namespace=\"a\",persistentvolumeclaim=\"b\"} 1\n",
-		"# TYPE kubelet_volume_stats_capacity_bytes gauge\nkubelet_volume_stats_capacity_bytes{namespace=\"a\",persistentvolumeclaim=\"b\"} 4\n")
 }
 
 // checkDashboard asks each query of each panel.
