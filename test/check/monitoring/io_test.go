@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// inUse serves a volume that is written, read and trimmed until the returned function is called. others shows it as claim c of namespace a.
+// inUse serves a volume that is written and read until the returned function is called. others shows it as claim c of namespace a.
 func (s *site) inUse(t *testing.T) (end func()) {
 	t.Helper()
 	v, err := s.here.Create(t.Context(), programs.Claim{Name: "busy", Filesystem: "ext4", Size: 64 * mib})
@@ -34,7 +34,7 @@ func (s *site) inUse(t *testing.T) (end func()) {
 	}
 }
 
-// use writes, reads and trims a filesystem four times a second, until ctx ends.
+// use writes and reads a file of a filesystem four times a second, until ctx ends.
 func use(ctx context.Context, dir string) error {
 	file := filepath.Join(dir, "file")
 	for tick := time.NewTicker(250 * time.Millisecond); ; {
@@ -42,7 +42,6 @@ func use(ctx context.Context, dir string) error {
 			{"dd", "if=/dev/zero", "of=" + file, "bs=1M", "count=4", "oflag=direct", "conv=fsync"},
 			{"dd", "if=" + file, "of=/dev/null", "bs=1M", "iflag=direct"},
 			{"rm", file},
-			{"fstrim", dir},
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:noctx // a half of it would be left
 				return fmt.Errorf("%v: %w\n%s", args, err, out)
