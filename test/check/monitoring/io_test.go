@@ -63,9 +63,9 @@ func checkClaims(t *testing.T, s *site) {
 		if !strings.HasPrefix(panel.Title, "Ten ") {
 			continue
 		}
-		found := s.over(t, ours(panel.Targets[0].Expr, everyDriver), time.Now().Add(-step), step)
-		if !slices.ContainsFunc(found, func(l labelled) bool { return l.labels["claim_namespace"] == "a" && l.labels["name"] == "c" }) {
-			t.Errorf("%s: no line names the claim: %v", panel.Title, found)
-		}
+		eventually(t, panel.Title+" names the claim", func() bool {
+			found := s.over(t, ours(panel.Targets[0].Expr, everyDriver), time.Now().Add(-step), step)
+			return slices.ContainsFunc(found, func(l labelled) bool { return l.labels["claim_namespace"] == "a" && l.labels["name"] == "c" })
+		})
 	}
 }
