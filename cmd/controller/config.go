@@ -29,7 +29,7 @@ const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FI
        cloudblock-controller doctor --help`
 
 // nodeSettings are the settings of the node program only.
-var nodeSettings = []string{"device-dir", "kubelet-dir", "reserved-attachments", "zone"}
+var nodeSettings = []string{"cgroup-dir", "device-dir", "kubelet-dir", "reserved-attachments", "zone"}
 
 const usualOperation = 5 * time.Minute
 

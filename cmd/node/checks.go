@@ -17,6 +17,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
@@ -45,6 +46,9 @@ func (h host) checks() []doctor.Check {
 		doctor.Check{Name: "kubelet", Find: h.kubelet},
 		doctor.Check{Name: "propagation", Find: h.propagation, Needs: "kubelet", Unready: true},
 		doctor.Check{Name: "selinux", Find: h.selinux})
+	if h.cgroupDir != "" {
+		list = append(list, doctor.Check{Name: "cgroups", Find: h.cgroups})
+	}
 	if h.disks == nil {
 		pools := h.pools(h.mountTable())
 		if slices.ContainsFunc(pools, func(p pool.Config) bool { _, group := p.Group(); return !group }) {
@@ -180,6 +184,12 @@ func (h host) selinux(_ context.Context, r *doctor.Report) {
 		r.Wrong("selinux", fmt.Errorf("SELinux is in use, and this program runs as %s", label),
 			"add the component selinux, which runs the node's pod as spc_t")
 	}
+}
+
+// cgroups reports whether limits of I/O can be set.
+func (h host) cgroups(_ context.Context, r *doctor.Report) {
+	r.Result("cgroups", "limits of I/O can be set in "+h.cgroupDir, node.CheckIOLimits(filepath.Join(h.root, h.cgroupDir)),
+		"boot the machine with cgroup v2 (systemd.unified_cgroup_hierarchy=1) and mount its /sys/fs/cgroup writable, or send pods with such volumes elsewhere")
 }
 
 // loops reports whether volumes can become loop devices on this machine.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestKernelsWithoutTheNewMountCallsAreRefused(t *testing.T) {
@@ -113,5 +114,26 @@ func TestTheStartSaysWhatDoctorSays(t *testing.T) {
 			}
 			t.Error("doctor does not find it")
 		})
+	}
+}
+
+// A node that is to limit I/O and cannot says so; one that is not to limit it is asked nothing.
+func TestDoctorChecksTheCgroupsWhereLimitsAreOn(t *testing.T) {
+	p := newPatient(t, "local")
+	find := func() (found doctor.Report) {
+		for _, f := range doctor.Examine(t.Context(), p.checks()) {
+			if f.Check == "cgroups" {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	if found := find(); len(found) > 0 {
+		t.Errorf("without --cgroup-dir doctor finds %+v", found)
+	}
+	p.write("cgroup/cgroup.controllers", "cpu io memory\n")
+	p.flags = append(p.flags, "--cgroup-dir=/cgroup")
+	if found := find(); len(found) != 1 || found[0].Reason != fault.NoIOLimits || !strings.Contains(found[0].Message, p.path("cgroup")) {
+		t.Errorf("with a folder that is no mount of cgroup v2 doctor finds %+v", found)
 	}
 }

@@ -40,6 +40,9 @@ type config struct {
 	// kubeletDir is the folder of all paths in requests.
 	kubeletDir string
 
+	// cgroupDir is where the machine's cgroup v2 is mounted; empty: no limits of I/O.
+	cgroupDir string
+
 	// Set by validate. Without disks the node itself is the cloud.
 	disks         *disks
 	reservedSlots int64
@@ -79,6 +82,8 @@ func (c *config) flags() *flag.FlagSet {
 	c.Register(fs)
 	fs.StringVar(&c.deviceDir, "device-dir", defaultDeviceDir, "the `folder` with the links to the cloud's disks")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's `folder`: every path of a request lies below it")
+	fs.StringVar(&c.cgroupDir, "cgroup-dir", "", "the `folder` where the machine's cgroup v2 is mounted, writable: limits of I/O of a class are set there "+
+		"(default: off, volumes with limits are refused)")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
 	fs.StringVar(&c.reserved, "reserved-attachments", defaultReserved, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
@@ -105,6 +110,9 @@ func (c *config) validate() error {
 	err := c.Check()
 	if !filepath.IsAbs(c.kubeletDir) || filepath.Clean(c.kubeletDir) == "/" {
 		err = errors.Join(err, fmt.Errorf("--kubelet-dir %q: not an absolute path below /", c.kubeletDir))
+	}
+	if c.cgroupDir != "" && !filepath.IsAbs(c.cgroupDir) {
+		err = errors.Join(err, fmt.Errorf("--cgroup-dir %q: not an absolute path", c.cgroupDir))
 	}
 	if c.Cloud == "local" {
 		return errors.Join(err, c.validateLocal())

@@ -81,7 +81,7 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 	if err != nil {
 		return err
 	}
-	base := node.Config{Formats: device.NewFormats(filepath.Join(folder, "formats")), Names: cfg.Names, Mounter: mounts, DeadMount: counts.deadMount, Metrics: counts}
+	base := node.Config{Formats: device.NewFormats(filepath.Join(folder, "formats")), Names: cfg.Names, Mounter: mounts, CgroupDir: cfg.cgroupDir, DeadMount: counts.deadMount, Metrics: counts}
 	open := openPools
 	if cfg.disks != nil {
 		open = openDisks

@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 
@@ -11,13 +12,17 @@ import (
 
 // The keys of the volume and publish contexts, without their prefix "<driver name>/".
 const (
-	keyDeviceName    = "device-name"
-	keySerial        = "serial"
-	keySize          = "size"
-	keyContent       = "content"
-	keyMkfsOptions   = "mkfs-options"
-	keyFormatNonZero = "format-non-zero"
-	keyLUKS          = "luks"
+	keyDeviceName     = "device-name"
+	keySerial         = "serial"
+	keySize           = "size"
+	keyContent        = "content"
+	keyMkfsOptions    = "mkfs-options"
+	keyFormatNonZero  = "format-non-zero"
+	keyLUKS           = "luks"
+	keyReadIOPS       = "read-iops"
+	keyWriteIOPS      = "write-iops"
+	keyReadBandwidth  = "read-bandwidth"
+	keyWriteBandwidth = "write-bandwidth"
 )
 
 // SecretLUKS is the key of the passphrase in the secrets of a request. Vendors use the same key.
@@ -49,11 +54,49 @@ type VolumeContext struct {
 	FormatNonZero bool
 	// LUKS: the node encrypts the volume.
 	LUKS bool
+	// Limits are the limits of I/O that each pod with the volume has.
+	Limits IOLimits
 	// NeverFormat is the vendor's attribute that forbids to make a filesystem on the volume; empty: there is none.
 	NeverFormat string
 	// Refused is why a node must not use the volume, which a vendor's driver has created in a form that this driver does not
 	// support; empty: it may.
 	Refused string
+}
+
+// IOLimits are what the processes of one pod together may read from and write to a volume. 0: no limit.
+type IOLimits struct {
+	// ReadIOPS and WriteIOPS are operations a second.
+	ReadIOPS, WriteIOPS int64
+	// ReadBandwidth and WriteBandwidth are bytes a second.
+	ReadBandwidth, WriteBandwidth int64
+}
+
+// The bounds of limits.
+const (
+	// MinIOPS: the creation of one file takes several operations, so with fewer a pod appears to hang.
+	MinIOPS = 10
+	// MaxIOPS is the maximum that the kernel stores, in whole steps; it would cut a larger number.
+	MaxIOPS = math.MaxUint32 / StepIOPS * StepIOPS
+	// StepIOPS: the kernel (throtl_slice in block/blk-throttle.c) counts operations in slices of 1/10 s, and rounds what one slice has down.
+	StepIOPS = 10
+	// MinBandwidth: the kernel writes back in operations of about 1 MiB, each of which would take longer than a second.
+	MinBandwidth = 1 << 20
+)
+
+// limit is one of the limits, with its key, its bounds and what it is a multiple of.
+type limit struct {
+	key            string
+	to             *int64
+	min, max, step int64
+}
+
+func (l *IOLimits) all() []limit {
+	return []limit{
+		{keyReadIOPS, &l.ReadIOPS, MinIOPS, MaxIOPS, StepIOPS},
+		{keyWriteIOPS, &l.WriteIOPS, MinIOPS, MaxIOPS, StepIOPS},
+		{keyReadBandwidth, &l.ReadBandwidth, MinBandwidth, math.MaxInt64, 1},
+		{keyWriteBandwidth, &l.WriteBandwidth, MinBandwidth, math.MaxInt64, 1},
+	}
 }
 
 // PublishContext is the information about the device that a node gets from an attach. Empty fields are unknown.
@@ -94,6 +137,11 @@ func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 		// The vendor's node program, which may still run on some nodes, must not treat the volume as unencrypted.
 		maps.Copy(m, n.Vendor.LUKSAttributes())
 	}
+	for _, l := range v.Limits.all() {
+		if *l.to != 0 {
+			m[n.key(l.key)] = strconv.FormatInt(*l.to, 10)
+		}
+	}
 	return m
 }
 
@@ -126,6 +174,17 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 		}
 	}
 	v.LUKS = v.LUKS || n.Vendor.LUKS(m)
+	for _, l := range v.Limits.all() {
+		text, given := m[n.key(l.key)]
+		if !given {
+			continue
+		}
+		value, ok := parseSize(text)
+		if !ok || value < l.min || value > l.max || value%l.step != 0 {
+			return VolumeContext{}, n.badKey(field, l.key, "not a multiple of %d from %d to %d", l.step, l.min, l.max)
+		}
+		*l.to = value
+	}
 	return v, nil
 }
 

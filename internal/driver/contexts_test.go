@@ -23,12 +23,16 @@ func TestVolumeContext(t *testing.T) {
 			driver.VolumeContext{
 				DeviceName: "0a1b.img", Serial: "s-1", Size: 1 << 30, Content: driver.ContentBlank,
 				MkfsOptions: []string{"-E", "lazy_itable_init=0"}, FormatNonZero: true,
+				Limits: driver.IOLimits{ReadIOPS: 10, WriteIOPS: 4294967290, ReadBandwidth: 1 << 20, WriteBandwidth: 1 << 62},
 			},
 			map[string]string{
 				prefix + "device-name": "0a1b.img", prefix + "serial": "s-1", prefix + "size": "1073741824",
 				prefix + "content": "blank", prefix + "mkfs-options": "-E lazy_itable_init=0", prefix + "format-non-zero": "true",
+				prefix + "read-iops": "10", prefix + "write-iops": "4294967290",
+				prefix + "read-bandwidth": "1048576", prefix + "write-bandwidth": "4611686018427387904",
 			},
 		},
+		"one limit": {driver.VolumeContext{Limits: driver.IOLimits{WriteIOPS: 500}}, map[string]string{prefix + "write-iops": "500"}},
 	}
 	n := names(t)
 	for name, tc := range tests {
@@ -66,6 +70,13 @@ func TestVolumeContextRefuses(t *testing.T) {
 		"a content that does not exist":        {"content", "secret"},
 		"mkfs options with a device":           {"mkfs-options", "-F /dev/sda"},
 		"a format-non-zero that is not a bool": {"format-non-zero", "yes"},
+		"fewer operations than a pod needs":    {"read-iops", "9"},
+		"more operations than the kernel has":  {"write-iops", "4294967300"},
+		"operations that would be rounded":     {"write-iops", "105"},
+		"operations with a unit":               {"read-iops", "1k"},
+		"a bandwidth below 1 MiB":              {"read-bandwidth", "1048575"},
+		"a bandwidth that is max":              {"write-bandwidth", "max"},
+		"an empty bandwidth":                   {"write-bandwidth", ""},
 	}
 	n := names(t)
 	for name, tc := range tests {
@@ -191,14 +202,15 @@ func TestParseMkfsOptions(t *testing.T) {
 }
 
 func FuzzVolumeContext(f *testing.F) {
-	f.Add("d", "s", "1", "blank", "-F", "true")
-	f.Add("../d", "s s", "-1", "other", "/dev/sda", "1")
-	f.Add("", "", "", "", "", "")
-	f.Fuzz(func(t *testing.T, device, serial, size, content, options, nonZero string) {
+	f.Add("d", "s", "1", "blank", "-F", "true", "10", "1048576")
+	f.Add("../d", "s s", "-1", "other", "/dev/sda", "1", "-10", "1Mi")
+	f.Add("", "", "", "", "", "", "", "")
+	f.Fuzz(func(t *testing.T, device, serial, size, content, options, nonZero, iops, bandwidth string) {
 		n := names(t)
 		v, err := n.DecodeVolumeContext(map[string]string{
 			prefix + "device-name": device, prefix + "serial": serial, prefix + "size": size,
 			prefix + "content": content, prefix + "mkfs-options": options, prefix + "format-non-zero": nonZero,
+			prefix + "read-iops": iops, prefix + "write-bandwidth": bandwidth,
 		})
 		if err != nil {
 			if !errors.Is(err, fault.InvalidArgument) {
@@ -206,7 +218,7 @@ func FuzzVolumeContext(f *testing.F) {
 			}
 			return
 		}
-		if strings.Contains(v.DeviceName, "/") || v.Size <= 0 {
+		if strings.Contains(v.DeviceName, "/") || v.Size <= 0 || v.Limits.ReadIOPS < driver.MinIOPS || v.Limits.WriteBandwidth < driver.MinBandwidth {
 			t.Errorf("accepted %+v", v)
 		}
 		again, err := n.DecodeVolumeContext(n.EncodeVolumeContext(v))

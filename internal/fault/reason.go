@@ -94,6 +94,10 @@ const (
 	LUKSKey Reason = "CB-LUKS-KEY"
 	// LUKSHeader: a LUKS header would cost too much memory or time, or could be opened without the passphrase.
 	LUKSHeader Reason = "CB-LUKS-HEADER"
+	// NoIOLimits: the node cannot limit the I/O of the pod as the class of the volume requires.
+	NoIOLimits Reason = "CB-NO-IO-LIMITS"
+	// IOLimitsFixed: the limits of I/O of a volume that exists are to change.
+	IOLimitsFixed Reason = "CB-IO-LIMITS-FIXED"
 	// ProgramMissing: the node lacks a program or a kernel feature that the volume needs.
 	ProgramMissing Reason = "CB-PROGRAM-MISSING"
 	// TargetInUse: a path of the kubelet has something other than the volume.
@@ -111,6 +115,7 @@ var kindOfReason = map[Reason]Kind{
 	FormatContent: Precondition, FormatDamaged: Precondition, FormatNotBlank: Precondition, FormatForbidden: Precondition,
 	FormatUnfinished: Precondition, FormatFailed: Precondition,
 	FsckFailed: Precondition, MountFailed: Precondition, MountDead: Precondition, GrowCapability: Precondition,
+	NoIOLimits: Precondition, IOLimitsFixed: InvalidArgument,
 	LUKSKey: Precondition, LUKSHeader: Precondition, ProgramMissing: Precondition, TargetInUse: Precondition,
 }
 

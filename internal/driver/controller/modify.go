@@ -22,16 +22,20 @@ func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.Controlle
 	if len(req.GetMutableParameters()) == 0 {
 		return nil, fmt.Errorf("mutable_parameters: missing: %w", fault.InvalidArgument)
 	}
-	tags, err := s.parseMutableParameters(req.GetMutableParameters())
+	changes, err := s.parseMutableParameters(req.GetMutableParameters())
 	if err != nil {
 		return nil, err
+	}
+	// Those that the volume has are in the attributes of its PersistentVolume, which never change and are not in this request.
+	if changes.limits != (driver.IOLimits{}) {
+		return nil, fmt.Errorf("mutable_parameters: limits of I/O are set when a volume is created and stay as they are: %w", fault.IOLimitsFixed)
 	}
 	release, err := s.lockVolume(req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if err := s.cloud.ModifyVolume(ctx, cloud.VolumeID(req.GetVolumeId()), tags); err != nil {
+	if err := s.cloud.ModifyVolume(ctx, cloud.VolumeID(req.GetVolumeId()), changes.tags); err != nil {
 		return nil, err
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
 // tagsOf returns the tags that the cloud shows of a volume.
@@ -69,8 +70,8 @@ func TestModifyVolumeRefusesAndSaysWhatCanBeModified(t *testing.T) {
 		"no volume":           {"", map[string]string{"tags": "a=b"}, codes.InvalidArgument, "volume_id"},
 		"an unknown volume":   {"vol-999", map[string]string{"tags": "a=b"}, codes.NotFound, "vol-999"},
 		"nothing":             {id, nil, codes.InvalidArgument, "mutable_parameters: missing"},
-		"a type":              {id, map[string]string{"type": "fast"}, codes.InvalidArgument, `mutable_parameters: unknown "type"; known are tags`},
-		"a type beside tags":  {id, map[string]string{"tags": "a=b", "type": "fast"}, codes.InvalidArgument, "known are tags"},
+		"a type":              {id, map[string]string{"type": "fast"}, codes.InvalidArgument, `mutable_parameters: unknown "type"; known are bandwidth, iops,`},
+		"a type beside tags":  {id, map[string]string{"tags": "a=b", "type": "fast"}, codes.InvalidArgument, "readIops, tags, write"},
 		"the driver's own":    {id, map[string]string{"tags": "cloudblock-cluster=x"}, codes.InvalidArgument, "driver's own"},
 		"no tag":              {id, map[string]string{"tags": ""}, codes.InvalidArgument, "key=value"},
 		"what is no tag":      {id, map[string]string{"tags": "a"}, codes.InvalidArgument, "key=value"},
@@ -98,4 +99,38 @@ func TestModifyVolumeRefusesAndSaysWhatCanBeModified(t *testing.T) {
 	wantCode(t, "CreateVolume where nothing can be modified", err, codes.InvalidArgument, "mutable_parameters")
 	_, err = little.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: "v", MutableParameters: create.GetMutableParameters()})
 	wantCode(t, "ControllerModifyVolume", err, codes.Unimplemented)
+}
+
+// Limits of I/O are in the attributes of the PersistentVolume, which the requests of a later change do not have.
+func TestLimitsAreSetAtCreateAndStay(t *testing.T) {
+	r := start(t, memory.Config{})
+	create := request("v")
+	create.Parameters = map[string]string{"iops": "1000", "writeBandwidth": "50Mi"}
+	create.MutableParameters = map[string]string{"readIops": "300", "bandwidth": "200Mi"}
+	made, err := r.CreateVolume(ctxOf(t), create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := r.names.DecodeVolumeContext(made.GetVolume().GetVolumeContext())
+	want := driver.IOLimits{ReadIOPS: 300, WriteIOPS: 1000, ReadBandwidth: 200 << 20, WriteBandwidth: 200 << 20}
+	if err != nil || said.Limits != want {
+		t.Errorf("the volume context has the limits %+v, %v, want %+v", said.Limits, err, want)
+	}
+	id := made.GetVolume().GetVolumeId()
+	before := r.tagsOf(t, id)
+	for name, params := range map[string]map[string]string{
+		"another limit":       {"iops": "2000"},
+		"the same limit":      {"readIops": "300"},
+		"a limit with a tag":  {"bandwidth": "1Gi", "tags": "team=a"},
+		"a limit of no sense": {"iops": "fast"},
+	} {
+		_, err := r.ControllerModifyVolume(ctxOf(t), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: params})
+		wantCode(t, name, err, codes.InvalidArgument)
+		if fixed := strings.Contains(err.Error(), "CB-IO-LIMITS-FIXED"); fixed != (name != "a limit of no sense") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := r.tagsOf(t, id); !slices.Equal(before, after) {
+		t.Errorf("a refused change has left the tags %v, want %v", after, before)
+	}
 }

@@ -1,9 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -22,6 +25,28 @@ const (
 	paramTags          = "tags"
 	paramFilesystem    = "csi.storage.k8s.io/fstype"
 )
+
+// limitParameters are the parameters of limits of I/O. Each line has one for both directions, and those for one of them.
+var limitParameters = []struct {
+	both, read, write string
+	parse             func(string) (int64, error)
+	set               func(l *driver.IOLimits) (read, write *int64)
+}{
+	{"iops", "readIops", "writeIops", parseIOPS, func(l *driver.IOLimits) (read, write *int64) { return &l.ReadIOPS, &l.WriteIOPS }},
+	{
+		"bandwidth", "readBandwidth", "writeBandwidth", parseBandwidth,
+		func(l *driver.IOLimits) (read, write *int64) { return &l.ReadBandwidth, &l.WriteBandwidth },
+	},
+}
+
+// limitNames returns the names in limitParameters.
+func limitNames() []string {
+	var names []string
+	for _, p := range limitParameters {
+		names = append(names, p.both, p.read, p.write)
+	}
+	return names
+}
 
 // The parameters with which the sidecars' option extra-create-metadata names Kubernetes objects, and the tags for them.
 var (
@@ -46,6 +71,7 @@ type volumeParameters struct {
 	formatNonZero bool
 	luks          bool
 	filesystem    string
+	limits        driver.IOLimits
 	tags          []cloud.Tag
 	// backend has the parameters of the cloud, sorted by name.
 	backend []cloud.Parameter
@@ -61,16 +87,20 @@ func (s *Service) parseVolumeParameters(raw map[string]string) (volumeParameters
 	if why := vendor.Refuses(raw); why != "" {
 		return volumeParameters{}, fmt.Errorf("parameters: %s: %w", why, fault.InvalidArgument)
 	}
-	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramLUKS, paramTags, paramFilesystem},
+	known := slices.Concat([]string{paramMkfsOptions, paramFormatNonZero, paramLUKS, paramTags, paramFilesystem}, limitNames(),
 		slices.Collect(maps.Keys(volumeMetadata)), s.caps.Parameters, vendor.ParameterNames())
 	var p volumeParameters
+	var err error
+	if p.limits, err = parseLimits("parameters", raw); err != nil {
+		return volumeParameters{}, err
+	}
 	given := make(map[string]string, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !slices.Contains(known, name) {
 			return volumeParameters{}, unknownParameter("parameters", name, known)
 		}
 		meant := vendor.Parameter(name)
-		if meant == "" {
+		if meant == "" || slices.Contains(limitNames(), meant) {
 			continue
 		}
 		if other, twice := given[meant]; twice {
@@ -125,6 +155,61 @@ func (p *volumeParameters) set(name, value string) error {
 	return err
 }
 
+// parseLimits decodes the limits of I/O of a class. The kernel has one limit for reads and one for writes and none for their sum, so a
+// parameter for both sets each of the two.
+func parseLimits(field string, raw map[string]string) (driver.IOLimits, error) {
+	var limits driver.IOLimits
+	for _, p := range limitParameters {
+		read, write := p.set(&limits)
+		for _, name := range []string{p.both, p.read, p.write} {
+			text, given := raw[name]
+			if !given {
+				continue
+			}
+			if _, both := raw[p.both]; both && name != p.both {
+				return driver.IOLimits{}, fmt.Errorf("%s: %s sets reads and writes: give it, or %s and %s: %w", field, p.both, p.read, p.write, fault.InvalidArgument)
+			}
+			value, err := p.parse(text)
+			if err != nil {
+				return driver.IOLimits{}, fmt.Errorf("%s: %s: %w", field, name, err)
+			}
+			if name != p.write {
+				*read = value
+			}
+			if name != p.read {
+				*write = value
+			}
+		}
+	}
+	return limits, nil
+}
+
+// parseIOPS parses operations a second.
+func parseIOPS(text string) (int64, error) {
+	value, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || value < driver.MinIOPS || value > driver.MaxIOPS || value%driver.StepIOPS != 0 {
+		return 0, fmt.Errorf("not a number of operations a second from %d to %d in steps of %d: %w",
+			driver.MinIOPS, driver.MaxIOPS, driver.StepIOPS, fault.InvalidArgument)
+	}
+	return int64(value), nil
+}
+
+// units are the suffixes of quantities of Kubernetes.
+var units = map[string]uint64{
+	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40,
+}
+
+// parseBandwidth parses bytes a second, written as a quantity of Kubernetes without a fraction.
+func parseBandwidth(text string) (int64, error) {
+	digits := strings.TrimRight(text, "kKMGTi")
+	unit, known := units[text[len(digits):]]
+	value, err := strconv.ParseUint(digits, 10, 63)
+	if !known || err != nil || value > math.MaxInt64/unit || value*unit < driver.MinBandwidth {
+		return 0, fmt.Errorf("not a whole number of bytes a second of at least 1Mi, such as 100Mi: %w", fault.InvalidArgument)
+	}
+	return int64(value * unit), nil
+}
+
 func parseBool(value string) (bool, error) {
 	if value != "true" && value != "false" {
 		return false, fmt.Errorf("neither true nor false: %w", fault.InvalidArgument)
@@ -150,28 +235,46 @@ func (p *volumeParameters) checkFilesystem(list []*csi.VolumeCapability) error {
 	return nil
 }
 
-// parseMutableParameters decodes the parameters of a VolumeAttributesClass: the tags, which are all that can be modified.
-func (s *Service) parseMutableParameters(raw map[string]string) ([]cloud.Tag, error) {
+// mutableParameters are the decoded parameters of a VolumeAttributesClass.
+type mutableParameters struct {
+	tags   []cloud.Tag
+	limits driver.IOLimits
+}
+
+// parseMutableParameters decodes the parameters of a VolumeAttributesClass: the tags, and limits of I/O.
+func (s *Service) parseMutableParameters(raw map[string]string) (p mutableParameters, err error) {
 	const field = "mutable_parameters"
 	if len(raw) > 0 && !s.caps.Modify {
-		return nil, fmt.Errorf("%s: with this cloud nothing can be modified: %w", field, fault.InvalidArgument)
+		return p, fmt.Errorf("%s: with this cloud nothing can be modified: %w", field, fault.InvalidArgument)
 	}
 	if err := driver.CheckMap(field, raw); err != nil {
-		return nil, err
+		return p, err
 	}
+	known := append(limitNames(), paramTags)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if name != paramTags {
-			return nil, unknownParameter(field, name, []string{paramTags})
+		if !slices.Contains(known, name) {
+			return p, unknownParameter(field, name, known)
 		}
 	}
-	if len(raw) == 0 {
-		return nil, nil
+	if p.limits, err = parseLimits(field, raw); err != nil {
+		return p, err
 	}
-	tags, err := ParseTags(strings.Split(raw[paramTags], ","))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", field, paramTags, err)
+	if tags, given := raw[paramTags]; given {
+		if p.tags, err = ParseTags(strings.Split(tags, ",")); err != nil {
+			return p, fmt.Errorf("%s: %s: %w", field, paramTags, err)
+		}
 	}
-	return tags, nil
+	return p, nil
+}
+
+// mergeLimits returns the limits of a StorageClass and of a VolumeAttributesClass. Those of the latter override the others.
+func mergeLimits(class, mutable driver.IOLimits) driver.IOLimits {
+	return driver.IOLimits{
+		ReadIOPS:       cmp.Or(mutable.ReadIOPS, class.ReadIOPS),
+		WriteIOPS:      cmp.Or(mutable.WriteIOPS, class.WriteIOPS),
+		ReadBandwidth:  cmp.Or(mutable.ReadBandwidth, class.ReadBandwidth),
+		WriteBandwidth: cmp.Or(mutable.WriteBandwidth, class.WriteBandwidth),
+	}
 }
 
 // parseSnapshotParameters returns the parameters of a VolumeSnapshotClass as tags.

@@ -56,7 +56,7 @@ func TestParseVolumeParameters(t *testing.T) {
 		"luks":                          {map[string]string{"luks": "true"}, volumeParameters{luks: true}, ""},
 		"no luks":                       {map[string]string{"luks": "false"}, volumeParameters{}, ""},
 		"luks yes":                      {map[string]string{"luks": "yes"}, volumeParameters{}, "luks: neither true nor false"},
-		"an unknown one":                {map[string]string{"shred": "true"}, volumeParameters{}, `unknown "shred"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, luks, mkfsOptions, tags, tier`},
+		"an unknown one":                {map[string]string{"shred": "true"}, volumeParameters{}, `unknown "shred"; known are bandwidth, csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, encrypted, formatNonZero, iops, luks, mkfsOptions, readBandwidth, readIops, tags, tier, writeBandwidth, writeIops`},
 		"a long unknown name":           {map[string]string{strings.Repeat("x", 2000): ""}, volumeParameters{}, `xxx..."; known`},
 		"a vendor's own, elsewhere":     {map[string]string{"fstype": "xfs"}, volumeParameters{}, `unknown "fstype"`},
 		"another case":                  {map[string]string{"MkfsOptions": "-F"}, volumeParameters{}, "unknown"},
@@ -108,7 +108,7 @@ func TestParseAVendorsParameters(t *testing.T) {
 		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-f"}, "xfs", ""},
 		"a bad value":        {map[string]string{"fstype": "zfs"}, "", "fstype: supported are"},
 		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, "", "csi.storage.k8s.io/fstype and fstype mean the same"},
-		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, luks, mkfsOptions, tags`},
+		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are bandwidth, csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, iops, luks, mkfsOptions, readBandwidth, readIops, tags, writeBandwidth, writeIops`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,6 +192,8 @@ func TestMergeTags(t *testing.T) {
 
 func FuzzVolumeParameters(f *testing.F) {
 	f.Add("tags", "a=b", "mkfsOptions", "-F")
+	f.Add("iops", "100", "readIops", "-1")
+	f.Add("bandwidth", "100Mi", "writeBandwidth", "9223372036854775807Ti")
 	f.Add("luks", "canary", "csi.storage.k8s.io/fstype", "xfs")
 	service := classes(nil, "tier")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
@@ -206,6 +208,11 @@ func FuzzVolumeParameters(f *testing.F) {
 		for _, tag := range p.tags {
 			if tag.Key == "" {
 				t.Errorf("parseVolumeParameters(%q) has a tag without a key", raw)
+			}
+		}
+		for name, value := range map[string]int64{"iops": p.limits.ReadIOPS, "bandwidth": p.limits.WriteBandwidth} {
+			if _, given := raw[name]; given && value < driver.MinIOPS {
+				t.Errorf("parseVolumeParameters(%q) ignores %s", raw, name)
 			}
 		}
 		for _, b := range p.backend {

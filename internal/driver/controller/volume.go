@@ -41,6 +41,7 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 		MkfsOptions:   params.mkfsOptions,
 		FormatNonZero: params.formatNonZero,
 		LUKS:          params.luks,
+		Limits:        params.limits,
 	})
 	return &csi.CreateVolumeResponse{Volume: answer}, nil
 }
@@ -81,6 +82,7 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 	if err != nil {
 		return none, params, err
 	}
+	params.limits = mergeLimits(params.limits, mutable.limits)
 	size, err := sizeWithin(req.GetCapacityRange(), preferred, s.caps)
 	return cloud.CreateVolumeRequest{
 		Name:       req.GetName(),
@@ -89,7 +91,7 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 		Zones:      zones,
 		Source:     source,
 		Parameters: params.backend,
-		Tags:       mergeTags(mergeTags(s.tags, params.tags), mutable),
+		Tags:       mergeTags(mergeTags(s.tags, params.tags), mutable.tags),
 	}, params, err
 }
 

@@ -69,7 +69,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"one capability of two impossible": {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities = append(q.VolumeCapabilities, many) }, false,
 			codes.InvalidArgument, "volume_capabilities[1]: access_mode"},
 		"mutable parameters":   {func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"a": "b"} }, false, codes.InvalidArgument, "mutable_parameters"},
-		"an unknown parameter": {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"shred": "true"} }, false, codes.InvalidArgument, `unknown "shred"; known are csi.storage.k8s.io/fstype`},
+		"an unknown parameter": {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"shred": "true"} }, false, codes.InvalidArgument, `unknown "shred"; known are bandwidth, csi.storage.k8s.io/fstype`},
 		"a parameter of another cloud": {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"type": "fast"} }, true,
 			codes.InvalidArgument, `unknown "type"`},
 		"encryption where there is none": {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"encrypted": "true"} }, false,

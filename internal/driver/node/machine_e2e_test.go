@@ -71,6 +71,7 @@ type machineConfig struct {
 	log    *zap.Logger
 
 	sysDir  string // empty: /sys
+	cgroups string // empty: no limits of I/O
 	records *device.Records
 }
 
@@ -98,7 +99,7 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	m.NodeClient = serveWith(t, node.Config{
 		Devices: m.disk, Mounter: mount.New(mount.Config{Dir: m.kubelet, Sysfs: host.Sysfs(cfg.sysDir), Programs: cfg.runner}),
 		Records: cfg.records, Formats: device.NewFormats(filepath.Join(m.dir, "formats")), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
-		DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
+		CgroupDir: cfg.cgroups, DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m
 }

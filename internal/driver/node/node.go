@@ -46,6 +46,8 @@ type Config struct {
 	MarkWritten func(ctx context.Context, dev *device.Device) error
 	// DeadMount is called with the path of every mount whose disk is gone; may be nil.
 	DeadMount func(path string)
+	// CgroupDir is where the machine's cgroups of version 2 are mounted; empty: volumes whose class limits I/O are refused.
+	CgroupDir string
 	// Backend adds to the health of volumes; may be nil.
 	Backend Backend
 	// Metrics may be nil.
@@ -80,6 +82,7 @@ type Server struct {
 	formatter    *format.Formatter
 	sysfs        host.Sysfs
 	crypt        luks.Cryptsetup
+	cgroups      host.Cgroups
 	neverWritten func(context.Context, *device.Device) (bool, error)
 	markWritten  func(context.Context, *device.Device) error
 	sizeStep     int64
@@ -98,6 +101,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		names: cfg.Names, info: cfg.Info, devices: cfg.Devices, records: cfg.Records, formats: cfg.Formats,
 		mounts: cfg.Mounter, formatter: format.New(programs), sysfs: sysfs, crypt: luks.New(programs, sysfs),
+		cgroups:      host.Cgroups(cfg.CgroupDir),
 		neverWritten: cfg.NeverWritten, markWritten: cfg.MarkWritten, sizeStep: max(cfg.SizeStep, 1), deadMount: cfg.DeadMount,
 		backend: cfg.Backend, maxVolumes: cfg.MaxVolumes, metrics: cfg.Metrics, volumes: stagedVolumes{staged: map[string]*Staged{}},
 	}

@@ -88,6 +88,10 @@ func (s *Server) publish(ctx context.Context, u use, staging, target string) (er
 				strings.Join(used, ", "), fault.Precondition)
 		}
 	}
+	// Before the pod can use the volume.
+	if err := s.limit(ctx, u, target, staged.Mount.Device); err != nil {
+		return err
+	}
 	if u.block {
 		used, done, err := s.used(dev, staged)
 		if err != nil {
@@ -159,9 +163,11 @@ func (s *Server) unpublish(ctx context.Context, id, target string) error {
 		return err
 	}
 	// A malformed id is an error. A volume that is not found is not: its mount may still have to be removed.
-	if _, _, err := s.identify(ctx, table, id, target); errors.Is(err, fault.InvalidArgument) {
+	_, number, err := s.identify(ctx, table, id, target)
+	if errors.Is(err, fault.InvalidArgument) {
 		return err
 	}
+	s.unlimit(ctx, table, target, number)
 	if _, err := s.unmountOurs(ctx, table, id, target); err != nil {
 		return err
 	}
