@@ -114,6 +114,7 @@ func components(t *testing.T) map[string]component {
 		},
 		"host-network": {attaching(t), []string{"host-network"}, values{"hostNetwork": true}, ""},
 		"selinux":      {clouds(t), []string{"selinux"}, values{"selinux": true}, ""},
+		"io-limits":    {clouds(t), []string{"io-limits"}, values{"ioLimits": true}, ""},
 		"kubelet-dir":  {clouds(t), []string{"kubelet-dir"}, values{"kubeletDir": otherKubelet}, ""},
 		"pull-secrets": {clouds(t), []string{"pull-secrets"}, values{"imagePullSecrets": []any{values{"name": "registry"}}}, ""},
 		"unbound":      {[]string{"local"}, []string{"unbound"}, values{"local": values{"nodeBound": false}}, ""},
@@ -126,18 +127,18 @@ func components(t *testing.T) map[string]component {
 		"local on 1.37":    {[]string{"local"}, nil, nil, newestVersion},
 		"all of a cloud": {
 			[]string{"digitalocean"},
-			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "kubelet-dir", "pull-secrets", "monitoring"},
+			[]string{"snapshots", "vendor-digitalocean", "vendor-digitalocean/snapshots", "host-network", "selinux", "io-limits", "kubelet-dir", "pull-secrets", "monitoring"},
 			values{
 				"vendor": "dobs.csi.digitalocean.com", "snapshots": snapshots, "hostNetwork": true, "selinux": true, "kubeletDir": otherKubelet,
-				"monitoring":       values{"enabled": true},
+				"monitoring": values{"enabled": true}, "ioLimits": true,
 				"imagePullSecrets": []any{values{"name": "registry"}},
 			}, "",
 		},
 		"all of local": {
 			[]string{"local"},
-			[]string{"snapshots", "source-node", "selinux", "kubelet-dir", "pull-secrets"},
+			[]string{"snapshots", "source-node", "selinux", "io-limits", "kubelet-dir", "pull-secrets"},
 			values{
-				"local": values{"sourceNode": true}, "snapshots": snapshots, "selinux": true, "kubeletDir": otherKubelet,
+				"local": values{"sourceNode": true}, "snapshots": snapshots, "selinux": true, "ioLimits": true, "kubeletDir": otherKubelet,
 				"imagePullSecrets": []any{values{"name": "registry"}},
 			}, newVersion,
 		},

@@ -142,7 +142,7 @@ func TestVersionsDecide(t *testing.T) {
 }
 
 // byOtherValues are the settings of the programs that the chart gives as arguments, from values with other names.
-var byOtherValues = []string{"cloud", "credentials-file", "driver-name", "endpoint", "http-endpoint", "kubelet-dir", "local-pool"}
+var byOtherValues = []string{"cgroup-dir", "cloud", "credentials-file", "driver-name", "endpoint", "http-endpoint", "kubelet-dir", "local-pool"}
 
 // TestSettings: each flag that a variable can set is a value of the chart, under its name, and reaches the ConfigMap.
 func TestSettings(t *testing.T) {

@@ -24,7 +24,7 @@ var unreleased = regexp.MustCompile(`^ghcr\.io/cloudblock-csi/(controller|node|l
 var secretWord = regexp.MustCompile(`(?i)^--[a-z-]*(token|password|secret|key)=`)
 
 // hostPaths are the only folders of a node that a pod of ours may see.
-var hostPaths = regexp.MustCompile(`^(/dev|/sys|/run/cryptsetup|/var/lib/cloudblock-csi/pool|/etc/lvm|/run/lock/lvm|/run/lvm|/run/cloudblock-csi|` +
+var hostPaths = regexp.MustCompile(`^(/dev|/sys|/sys/fs/cgroup|/run/cryptsetup|/var/lib/cloudblock-csi/pool|/etc/lvm|/run/lock/lvm|/run/lvm|/run/cloudblock-csi|` +
 	`(/var/lib/kubelet|` + otherKubelet + `)/(pods|plugins_registry|plugins/kubernetes\.io/csi|plugins/[a-z.]+))$`)
 
 // withToken are the containers that talk to the Kubernetes API; no other one gets a token.
