@@ -38,22 +38,22 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
-	"digitalocean": slices.Insert(slices.Clone(withControllers), 11, "migration"),
-	"linode":       slices.Insert(slices.Insert(slices.Clone(withControllers), 11, "vendor"), 2, "crowd"),
+	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "limits", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
+	"digitalocean": slices.Insert(slices.Clone(withControllers), 12, "migration"),
+	"linode":       slices.Insert(slices.Insert(slices.Clone(withControllers), 12, "vendor"), 2, "crowd"),
 	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
 }
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
 var withControllers = []string{
-	"first", "story", "populator", "health", "commands", "charts", "sabotage", "patrol", "lost", "new-node", "install", "upgrade", "upstream", "upstream-patrol", "nothing-left",
+	"first", "story", "populator", "health", "limits", "commands", "charts", "sabotage", "patrol", "lost", "new-node", "install", "upgrade", "upstream", "upstream-patrol", "nothing-left",
 }
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
-	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "vendor": "TestVendor",
+	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "vendor": "TestVendor",
 }
 
 // controllers selects the pods of the controller's Deployment.
