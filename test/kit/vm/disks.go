@@ -140,17 +140,6 @@ func (g *Guest) Grow(ctx context.Context, d *Disk, size int64) error {
 	return os.Truncate(d.File, size)
 }
 
-// Throttle makes a disk that is plugged in as slow as this many bytes a second.
-func (g *Guest) Throttle(ctx context.Context, d *Disk, bytes int64) error {
-	id := g.plugged[d]
-	if d.Cloud == Yandex {
-		id = "/machine/peripheral/" + id + "/virtio-backend" // the part of a virtio disk that has the content
-	}
-	return g.qmp.execute(ctx, "block_set_io_throttle", object{
-		"id": id, "bps": bytes, "bps_rd": 0, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0,
-	})
-}
-
 // WaitForLink waits until udev's link leads to a disk, and returns the name that the kernel gave it.
 func (g *Guest) WaitForLink(ctx context.Context, d *Disk) (kernel string, err error) {
 	out, err := g.Run(ctx, fmt.Sprintf(`

@@ -220,7 +220,7 @@ func neighbour(t *testing.T, h *host) {
 	v.ok(v.stage, v.publish)
 	v.run("dd if=/dev/zero of=%[1]s/data bs=1M count=%[2]d conv=fsync status=none; cp %[1]s/data %[1]s/other; sync -f %[1]s/other", v.target, processes*share/mib)
 	number := v.run("cat /sys/class/block/%s/dev", v.servedBy(v.target))
-	must(t, v.guest.Throttle(within(t), v.disk, speed))
+	must(t, v.guest.Throttle(within(t), v.disk, speed, 0))
 	// A pod of another class, without limits.
 	other := newPod(v, false)
 	free := func() float64 { return other.rate(number, "rbytes") }
