@@ -41,7 +41,7 @@ func clusterBuilds(ctx context.Context, l layout) ([]build, error) {
 			what: "Kubernetes", module: kubernetesModule, command: "build",
 			args: slices.Concat([]string{"-v"}, flags, bin, []string{"tool", "./registrar"}),
 			outputs: []string{
-				"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "agnhost", "registrar",
+				"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-log-runner", "kubelet", "agnhost", "registrar",
 			},
 			packages: 2800, cold: "4 to 25 minutes, and downloads about 300 MB",
 		},

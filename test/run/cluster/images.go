@@ -18,6 +18,9 @@ const pauseImage = "registry.k8s.io/pause:3.10.2"
 // busyboxImage is what examples and tests run as a workload.
 const busyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 
+// kubectlImage is the one that deploy/examples/report.yaml names.
+const kubectlImage = "registry.k8s.io/kubectl:v1.36.1"
+
 // stockImages are the ones that are made here and asked for by the upstream storage suite, beside
 // the sidecars' that manifests name.
 func stockImages(l layout) ([]image, error) {
@@ -42,6 +45,11 @@ func stockImages(l layout) ([]image, error) {
 			tags:       []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.66.1"},
 			entrypoint: []string{"/agnhost"},
 			command:    []string{"pause"}, files: append(busybox, file{name: "agnhost", source: l.bin("agnhost")}),
+		},
+		{
+			// As build/server-image of Kubernetes makes it, on the image go-runner: without a shell.
+			tags: []string{kubectlImage}, entrypoint: []string{"/bin/kubectl"},
+			files: []file{{name: "bin/kubectl", source: l.bin("kubectl")}, {name: "go-runner", source: l.bin("kube-log-runner")}},
 		},
 	}, nil
 }

@@ -42,6 +42,17 @@ func TestImagesNamedFindsEachOnce(t *testing.T) {
 	}
 }
 
+// The cluster has the image that the example names, whichever release of Kubernetes it runs.
+func TestTheReportsImageIsMade(t *testing.T) {
+	text, err := os.ReadFile("../../../deploy/examples/report.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := imagesNamed(string(text)); !slices.Contains(got, kubectlImage) {
+		t.Errorf("the example names %q, and the cluster has %s", got, kubectlImage)
+	}
+}
+
 func TestSidecarImagesHaveTheManifestsNames(t *testing.T) {
 	images := sidecarImages(layout{cache: "/cache"}, imagesNamed(someManifests))
 	if len(images) != 1 {

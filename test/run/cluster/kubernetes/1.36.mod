@@ -6,6 +6,7 @@ godebug default=go1.26
 
 tool (
 	github.com/onsi/ginkgo/v2/ginkgo
+	k8s.io/component-base/logs/kube-log-runner
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
 	k8s.io/kubernetes/cmd/kube-scheduler

@@ -39,21 +39,26 @@ func main() {
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
 	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "limits", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
-	"digitalocean": slices.Insert(slices.Clone(withControllers), 12, "migration"),
-	"linode":       slices.Insert(slices.Insert(slices.Clone(withControllers), 12, "vendor"), 2, "crowd"),
-	"yandex":       slices.Insert(slices.Clone(withControllers), 2, "crowd"),
+	"digitalocean": before("upgrade", "migration", withControllers),
+	"linode":       before("upgrade", "vendor", before("populator", "crowd", withControllers)),
+	"yandex":       before("populator", "crowd", withControllers),
 }
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
 var withControllers = []string{
-	"first", "story", "populator", "health", "limits", "commands", "charts", "sabotage", "patrol", "lost", "new-node", "install", "upgrade", "upstream", "upstream-patrol", "nothing-left",
+	"first", "story", "populator", "health", "limits", "report", "commands", "charts", "sabotage", "patrol", "lost", "new-node", "install", "upgrade", "upstream", "upstream-patrol", "nothing-left",
+}
+
+// before inserts a part before another.
+func before(other, part string, all []string) []string {
+	return slices.Insert(slices.Clone(all), slices.Index(all, other), part)
 }
 
 // tests are the parts that are tests of our own.
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
-	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "vendor": "TestVendor",
+	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "report": "TestReport", "vendor": "TestVendor",
 }
 
 // controllers selects the pods of the controller's Deployment.

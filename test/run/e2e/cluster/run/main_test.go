@@ -78,7 +78,7 @@ func TestPartsAreDocumented(t *testing.T) {
 
 // TestPartsAreInOrder: what takes the driver off comes after what needs it as it is, and nothing-left is last.
 func TestPartsAreInOrder(t *testing.T) {
-	want := "first story crowd populator health limits commands charts sabotage patrol lost new-node install vendor upgrade upstream upstream-patrol nothing-left"
+	want := "first story crowd populator health limits report commands charts sabotage patrol lost new-node install vendor upgrade upstream upstream-patrol nothing-left"
 	if got := strings.Join(parts["linode"], " "); got != want {
 		t.Errorf("the parts of linode are %s, want %s", got, want)
 	}
