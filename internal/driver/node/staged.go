@@ -180,8 +180,8 @@ func (s *Server) noteStaged(table *mount.Table, volume, place string) (bool, err
 	return true, nil
 }
 
-// noteFound is noteStaged for a call that has found the volume, which does not change a known place: the stage of a vendor's driver, or
-// of an earlier release, has left no record of it.
+// noteFound is noteStaged for a call that has found the volume, which does not change a known place: the stage of a vendor's driver has
+// left no record of it.
 func (s *Server) noteFound(table *mount.Table, volume, path string) error {
 	s.volumes.mu.Lock()
 	known := s.volumes.staged[volume] != nil
