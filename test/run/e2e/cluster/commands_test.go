@@ -90,8 +90,8 @@ func (s *story) furnish(ctx context.Context, values map[string]string) error {
 	return err
 }
 
-// assume makes what the documents assume and this cluster lacks: the drivers of the other clouds, and those of the
-// vendors. None of it runs a pod.
+// assume makes what the documents assume and this cluster lacks: the drivers of the other clouds and those of the vendors, which run no
+// pod, and a report.
 func (s *story) assume(t *testing.T) int {
 	t.Helper()
 	objects := assumed(s.env.cloud)
@@ -112,11 +112,17 @@ func (s *story) assume(t *testing.T) int {
 	for _, o := range objects {
 		meta := o.(map[string]any)["metadata"].(map[string]any)
 		kind := o.(map[string]any)["kind"].(string)
-		if kind != "Deployment" && kind != "DaemonSet" {
+		what := fmt.Sprintf("%s/%s", kind, meta["name"])
+		var wait []string
+		switch kind {
+		case "Deployment", "DaemonSet":
+			wait = []string{"rollout", "status", what, "--timeout=1m"}
+		case "Job":
+			wait = []string{"wait", "--for=condition=Complete", what, "--timeout=" + patience.String()}
+		default:
 			continue
 		}
-		what := fmt.Sprintf("%s/%s", kind, meta["name"])
-		if _, err := s.env.In(meta["namespace"].(string)).Run(t.Context(), "rollout", "status", what, "--timeout=1m"); err != nil {
+		if _, err := s.env.In(meta["namespace"].(string)).Run(t.Context(), wait...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,6 +312,7 @@ func assumed(cloud string) []any {
 		all = append(all, workload("StatefulSet", "kube-system", vendor+"-controller", "app"),
 			workload("DaemonSet", "kube-system", vendor+"-node", "app"))
 	}
+	all = append(all, reported()...)
 	for secret, key := range map[string]string{"digitalocean": "access-token", "linode": "token", "csi-credentials": "serviceAccountJSON"} {
 		all = append(all, map[string]any{
 			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": secret, "namespace": "kube-system"},
@@ -313,6 +320,23 @@ func assumed(cloud string) []any {
 		})
 	}
 	return all
+}
+
+// reported are the report of docs/operations.md, which TestReport runs, and what its first command makes of it.
+func reported() []any {
+	meta := func(name string) map[string]any {
+		return map[string]any{"name": name, "namespace": "cloudblock-linode"}
+	}
+	job := map[string]any{"template": map[string]any{"spec": map[string]any{
+		"restartPolicy": "Never", "containers": []any{map[string]any{"name": "sums", "image": busybox, "command": []string{"true"}}},
+	}}}
+	return []any{
+		map[string]any{
+			"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta("cloudblock-report"),
+			"spec": map[string]any{"schedule": "17 5 * * *", "suspend": true, "jobTemplate": map[string]any{"spec": job}},
+		},
+		map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("report-now"), "spec": job},
+	}
 }
 
 // workload is one that runs no pod: it wants none, or a node that there is not. Its container has the last word of its name.
