@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 )
 
 // books is the use of a filesystem's space, to the byte.
@@ -55,7 +57,7 @@ type inventory struct {
 func takeInventory(t *testing.T, home string) inventory {
 	t.Helper()
 	inv := inventory{folders: map[uint64]bool{}}
-	var all []mapped
+	var all []extents.Mapping
 	must(t, filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -74,7 +76,7 @@ func takeInventory(t *testing.T, home string) inventory {
 			return err
 		}
 		// To the end of all files: what is reserved beyond the end of this one counts too.
-		places, ok, err := extents(f, math.MaxInt64)
+		places, ok, err := extents.Of(f, math.MaxInt64)
 		if !ok && err == nil {
 			err = errors.New(path + " cannot be mapped")
 		}
@@ -82,7 +84,7 @@ func takeInventory(t *testing.T, home string) inventory {
 		return errors.Join(err, f.Close())
 	}))
 	for _, m := range all {
-		if m.flags&(fiemapUnknown|fiemapDelayed) != 0 {
+		if m.Flags&(extents.Unknown|extents.Delayed) != 0 {
 			t.Errorf("an extent that is not allocated after a sync: %+v", m)
 		}
 	}
@@ -91,12 +93,12 @@ func takeInventory(t *testing.T, home string) inventory {
 }
 
 // occupied adds up allocated parts, shared ones once.
-func occupied(places []mapped) (total int64) {
-	slices.SortFunc(places, func(a, b mapped) int { return cmp.Compare(a.physical, b.physical) })
+func occupied(places []extents.Mapping) (total int64) {
+	slices.SortFunc(places, func(a, b extents.Mapping) int { return cmp.Compare(a.Physical, b.Physical) })
 	end := int64(0)
 	for _, m := range places {
-		total += max(0, m.physical+m.length-max(end, m.physical))
-		end = max(end, m.physical+m.length)
+		total += max(0, m.Physical+m.Length-max(end, m.Physical))
+		end = max(end, m.Physical+m.Length)
 	}
 	return total
 }

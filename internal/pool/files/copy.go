@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 )
 
 // source is the image that a volume or a snapshot is cloned from.
@@ -156,7 +157,7 @@ func (p *Pool) admitSnapshot(entries []pool.Entry, r pool.Record, src *source) e
 	if err != nil {
 		return err
 	}
-	need, err := written(src.file, r.Size)
+	need, err := extents.Written(src.file, r.Size)
 	if err != nil {
 		return fmt.Errorf("snapshot %q: %w", r.Name, pool.KindOf(err))
 	}
@@ -179,17 +180,17 @@ func (p *Pool) releaseUnwritten(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	mappings, _, err := extents(f, st.Size())
+	mappings, _, err := extents.Of(f, st.Size())
 	if err != nil {
 		return err
 	}
 	for _, m := range mappings {
-		if m.flags&fiemapUnwritten == 0 {
+		if m.Flags&extents.Unwritten == 0 {
 			continue
 		}
 		p.disk.step("punch")
 		err := pool.RetryEINTR(func() error {
-			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.start, m.length)
+			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.Start, m.Length)
 		})
 		if err != nil {
 			return fmt.Errorf("release the unwritten extents of %s: %w", f.Name(), err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/tracer"
 )
 
@@ -240,10 +241,10 @@ func known(t *testing.T, p *Pool, entries []pool.Entry) (data, reservation int64
 	record := func(name string) {
 		f, err := os.Open(name)
 		must(t, err)
-		mappings, _, err := extents(f, 1)
+		mappings, _, err := extents.Of(f, 1)
 		must(t, errors.Join(err, f.Close()))
 		for _, m := range mappings {
-			data += m.length
+			data += m.Length
 		}
 	}
 	const block = 4096
@@ -255,9 +256,9 @@ func known(t *testing.T, p *Pool, entries []pool.Entry) (data, reservation int64
 		must(t, err)
 		missing := e.Size
 		for _, m := range mappings {
-			m.length = min(m.length, e.Size-m.start)
-			missing -= m.length
-			for at := m.physical; at < m.physical+m.length; at += block {
+			m.Length = min(m.Length, e.Size-m.Start)
+			missing -= m.Length
+			for at := m.Physical; at < m.Physical+m.Length; at += block {
 				images[at]++
 			}
 		}

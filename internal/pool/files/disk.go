@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 )
 
 // disk makes the changes on the filesystem, one durable step at a time.
@@ -163,18 +164,18 @@ func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
 // fill is reserve without the sync. It allocates only holes: on a full disk xfs refuses even a range that
 // is allocated already.
 func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
-	missing, err := holes(f, size)
+	missing, err := extents.Holes(f, size)
 	if err != nil {
 		return fmt.Errorf("find holes in %s: %w", f.Name(), err)
 	}
 	for _, hole := range missing {
-		for end := hole.start + hole.length; hole.start < end; hole.start += reserveChunk {
+		for end := hole.Start + hole.Length; hole.Start < end; hole.Start += reserveChunk {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			d.step("reserve")
-			length := min(reserveChunk, end-hole.start)
-			if err := pool.RetryEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, hole.start, length) }); err != nil {
+			length := min(reserveChunk, end-hole.Start)
+			if err := pool.RetryEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, hole.Start, length) }); err != nil {
 				return fmt.Errorf("reserve %d bytes of %s: %w", length, f.Name(), err)
 			}
 		}

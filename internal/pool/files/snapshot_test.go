@@ -81,18 +81,18 @@ func TestOrphansOfSnapshotsAreKept(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	for name, tc := range map[string]struct {
-		places []extent
+		places []place
 		want   int64
 	}{
 		"nothing is shared":             {nil, 0},
-		"one image":                     {[]extent{{0, 10}}, 0},
-		"two images":                    {[]extent{{0, 10}, {0, 10}}, 10},
-		"four images":                   {[]extent{{0, 10}, {0, 10}, {0, 10}, {0, 10}}, 30},
-		"a part of an extent":           {[]extent{{4, 3}, {0, 10}}, 3},
-		"extents that touch":            {[]extent{{0, 10}, {10, 10}}, 0},
-		"extents that overlap":          {[]extent{{8, 10}, {0, 10}, {5, 10}}, 5 + 7},
-		"one that ends within another":  {[]extent{{0, 20}, {5, 5}, {12, 20}}, 5 + 8},
-		"far apart, and each of it two": {[]extent{{0, 10}, {1 << 40, 10}, {0, 10}, {1 << 40, 10}}, 20},
+		"one image":                     {[]place{{0, 10}}, 0},
+		"two images":                    {[]place{{0, 10}, {0, 10}}, 10},
+		"four images":                   {[]place{{0, 10}, {0, 10}, {0, 10}, {0, 10}}, 30},
+		"a part of an extent":           {[]place{{4, 3}, {0, 10}}, 3},
+		"extents that touch":            {[]place{{0, 10}, {10, 10}}, 0},
+		"extents that overlap":          {[]place{{8, 10}, {0, 10}, {5, 10}}, 5 + 7},
+		"one that ends within another":  {[]place{{0, 20}, {5, 5}, {12, 20}}, 5 + 8},
+		"far apart, and each of it two": {[]place{{0, 10}, {1 << 40, 10}, {0, 10}, {1 << 40, 10}}, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := overlap(tc.places); got != tc.want {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 )
 
 // The floor is total/floorDivisor, within these bounds. It stays free for the metadata of the filesystem
@@ -77,7 +78,7 @@ func (p *Pool) shared(entries []pool.Entry) (int64, error) {
 	if !slices.ContainsFunc(entries, copied) {
 		return 0, nil
 	}
-	var places []extent
+	var places []place
 	for _, e := range entries {
 		if e.ID == "" || e.Kind == pool.NoImage || e.Allocated == 0 {
 			continue
@@ -87,17 +88,20 @@ func (p *Pool) shared(entries []pool.Entry) (int64, error) {
 			return 0, fmt.Errorf("read the extents of %s: %w", p.Describe(e.Ref()), pool.KindOf(err))
 		}
 		for _, m := range mappings {
-			if m.flags&fiemapShared != 0 && m.flags&(fiemapUnknown|fiemapDelayed) == 0 {
-				places = append(places, extent{m.physical, m.length})
+			if m.Flags&extents.Shared != 0 && m.Flags&(extents.Unknown|extents.Delayed) == 0 {
+				places = append(places, place{m.Physical, m.Length})
 			}
 		}
 	}
 	return overlap(places), nil
 }
 
+// place is a part of the disk, in bytes.
+type place struct{ start, length int64 }
+
 // overlap returns by how much places on the disk are longer together than the part of it that they cover.
-func overlap(places []extent) (total int64) {
-	slices.SortFunc(places, func(a, b extent) int { return cmp.Compare(a.start, b.start) })
+func overlap(places []place) (total int64) {
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.start, b.start) })
 	end := int64(0)
 	for _, e := range places {
 		total += min(e.length, max(0, end-e.start))
@@ -107,7 +111,7 @@ func overlap(places []extent) (total int64) {
 }
 
 // imageExtents returns the extents of an image below size.
-func (p *Pool) imageExtents(ref pool.Ref, size int64) ([]mapped, error) {
+func (p *Pool) imageExtents(ref pool.Ref, size int64) ([]extents.Mapping, error) {
 	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, nil
@@ -116,6 +120,6 @@ func (p *Pool) imageExtents(ref pool.Ref, size int64) ([]mapped, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	found, _, err := extents(f, size)
+	found, _, err := extents.Of(f, size)
 	return found, err
 }

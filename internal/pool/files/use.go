@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/extents"
 )
 
 // Use opens the image of a Whole volume, completes an interrupted growth, reserves the holes of the image,
@@ -159,7 +160,7 @@ func (p *Pool) NeverWritten(id pool.ID) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	n, err := written(f, math.MaxInt64)
+	n, err := extents.Written(f, math.MaxInt64)
 	return err == nil && n == 0, pool.KindOf(err)
 }
 
