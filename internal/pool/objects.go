@@ -176,3 +176,9 @@ func (o *Objects) NoCopies(r Record, why string) error {
 	return fmt.Errorf("%s %.200q: the pool %s %s, so it has no snapshots and clones; use a class of a pool on an xfs, or a backup of the files: %w",
 		strings.TrimSuffix(string(r.Ref().Folder), "s"), r.Name, o.location, why, fault.NoCopies)
 }
+
+// NoBlocks returns the refusal of ReadBlocks in a pool whose snapshots, if it has any, share no blocks.
+func (o *Objects) NoBlocks() error {
+	return fmt.Errorf("the pool %s is not on an xfs with reflinks, so it does not know which blocks of a snapshot have changed; back up the whole volume: %w",
+		o.location, fault.NoCopies.Explain(fault.Precondition))
+}

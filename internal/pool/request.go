@@ -48,6 +48,18 @@ func (v NewVolume) Record() (Record, error) {
 	return Record{ID: NewID(), Name: v.Name, Size: size, State: Creating, Created: Now(), Tags: v.Tags}, nil
 }
 
+// BlocksRequest asks which parts of a snapshot have data, or with Base which may differ from another snapshot of the volume.
+type BlocksRequest struct {
+	Target ID
+	// Base is empty, or the snapshot to compare with.
+	Base ID
+	// From is the first byte that is of interest.
+	From int64
+}
+
+// Range is a part of a volume, in bytes.
+type Range struct{ Start, Length int64 }
+
 // Now returns the time with the precision of records.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 

@@ -38,6 +38,7 @@ type Storage interface {
 	ListSnapshots(ctx context.Context) ([]Entry, error)
 	DeleteSnapshot(ctx context.Context, id ID) error
 	RemoveSnapshot(ctx context.Context, id ID) error
+	ReadBlocks(ctx context.Context, req BlocksRequest, send func(size int64, blocks []Range) error) error
 }
 
 // Usage is what a pool holds.

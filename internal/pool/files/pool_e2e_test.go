@@ -62,11 +62,14 @@ func inMemory(t *testing.T) string {
 func realPool(t *testing.T, fs string) *Pool { return poolBelow(t, fs, t.TempDir()) }
 
 // poolBelow is realPool with the disk's image in this folder.
-func poolBelow(t *testing.T, fs, dir string) *Pool {
+func poolBelow(t *testing.T, fs, dir string) *Pool { return poolOfSize(t, fs, dir, 1<<30) }
+
+// poolOfSize is poolBelow with a disk of this size, which takes space as it is written to.
+func poolOfSize(t *testing.T, fs, dir string, size int64) *Pool {
 	t.Helper()
 	image := filepath.Join(dir, "disk")
 	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, 1<<30))
+	must(t, os.Truncate(image, size))
 	mkfs := filesystems[fs]
 	if out, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v: %s", mkfs, err, out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 
 // The test program runs itself again as another process of the driver.
 const (
-	childEnv = "POOL_TEST_CHILD" // what to do: many, or an operation that is cut
+	childEnv = "POOL_TEST_CHILD" // what to do: many, read, or an operation that is cut
 	dirEnv   = "POOL_TEST_DIR"
 	idEnv    = "POOL_TEST_ID"
 	tableEnv = "POOL_TEST_MOUNTS" // the mount table
@@ -57,6 +58,13 @@ func child(what string) error {
 	id := pool.ID(os.Getenv(idEnv))
 	if op, ok := strings.CutPrefix(what, cutPrefix); ok {
 		return cutChild(ctx, p, op, strings.Split(string(id), ","))
+	}
+	if what == "read" {
+		return p.ReadBlocks(ctx, pool.BlocksRequest{Target: id}, func(int64, []pool.Range) error {
+			fmt.Print("reading")
+			_, err := io.ReadAll(os.Stdin) // until it is killed
+			return err
+		})
 	}
 	made, err := createMany(ctx, p, 13, string(id), size)
 	fmt.Println(made)

@@ -40,6 +40,9 @@ func TestPoolWithoutReflinksHasNoCopies(t *testing.T) {
 			t.Errorf("%s = %v, want what to use instead", what, err)
 		}
 	}
+	err = p.ReadBlocks(t.Context(), pool.BlocksRequest{Target: made}, nil)
+	wantKind(t, "ReadBlocks of a snapshot that is there", err, fault.Precondition)
+	wantReason(t, "ReadBlocks", err, fault.NoCopies)
 	if after := files(t, p); len(after) != len(before) {
 		t.Errorf("the pool held %q, now %q", before, after)
 	}

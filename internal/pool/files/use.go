@@ -25,7 +25,7 @@ func (p *Pool) Use(ctx context.Context, id pool.ID, f func(image *os.File, r poo
 		return err
 	}
 	defer unlock()
-	image, r, err := p.openImage(id)
+	image, r, err := p.openImage(pool.VolumeRef(id), os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) 
 		return 0, err
 	}
 	defer unlock()
-	image, r, err := p.openImage(id)
+	image, r, err := p.openImage(pool.VolumeRef(id), os.O_RDWR)
 	if err != nil {
 		return 0, err
 	}
@@ -129,25 +129,25 @@ func (p *Pool) finishGrowth(ctx context.Context, image *os.File, r pool.Record) 
 	return r, nil
 }
 
-// openImage opens the image of a Whole volume with a shared flock. The caller holds the pool's lock.
-func (p *Pool) openImage(id pool.ID) (*os.File, pool.Record, error) {
-	e, err := p.entry(pool.VolumeRef(id))
+// openImage opens the image of a Whole volume or snapshot with a shared flock. The caller holds the pool's lock.
+func (p *Pool) openImage(ref pool.Ref, flag int) (*os.File, pool.Record, error) {
+	e, err := p.entry(ref)
 	if err != nil {
 		return nil, pool.Record{}, err
 	}
 	if e.Kind != pool.Whole {
 		return nil, pool.Record{}, p.Refuse(e)
 	}
-	f, err := os.OpenFile(p.ImagePath(id), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(p.file(ref, imageExt), flag|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, pool.Record{}, fmt.Errorf("open volume %s: %w", p.Handle(id), pool.KindOf(err))
+		return nil, pool.Record{}, fmt.Errorf("open %s: %w", p.Describe(ref), pool.KindOf(err))
 	}
 	if err := pool.Flock(f, unix.LOCK_SH); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, pool.Record{}, fmt.Errorf("a foreign program has locked the image of volume %s: %w", p.Handle(id), fault.Busy)
+			return nil, pool.Record{}, fmt.Errorf("a foreign program has locked the image of %s: %w", p.Describe(ref), fault.Busy)
 		}
-		return nil, pool.Record{}, fmt.Errorf("lock volume %s: %w", p.Handle(id), pool.KindOf(err))
+		return nil, pool.Record{}, fmt.Errorf("lock %s: %w", p.Describe(ref), pool.KindOf(err))
 	}
 	return f, e.Record, nil
 }

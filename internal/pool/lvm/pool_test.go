@@ -115,6 +115,11 @@ func TestGroupPoolHasNoCopies(t *testing.T) {
 	}
 	_, err = p.Create(t.Context(), pool.NewVolume{Name: "b", Size: 16 << 20, From: pool.From{Volume: vol.ID}})
 	wantKind(t, "a clone", err, fault.InvalidArgument)
+	err = p.ReadBlocks(t.Context(), pool.BlocksRequest{Target: pool.NewID()}, nil)
+	wantKind(t, "ReadBlocks", err, fault.Precondition)
+	if fault.ReasonOf(err) != fault.NoCopies {
+		t.Errorf("ReadBlocks = %v, want the reason %s", err, fault.NoCopies)
+	}
 	if n := len(host.Groups()[0].Volumes); n != 1 {
 		t.Errorf("%d logical volumes, want one", n)
 	}

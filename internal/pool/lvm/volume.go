@@ -114,6 +114,11 @@ func (p *Pool) CreateSnapshot(_ context.Context, req pool.NewSnapshot) (pool.Rec
 	return pool.Record{}, p.NoCopies(pool.Record{Name: req.Name, Volume: req.Volume}, isGroup)
 }
 
+// ReadBlocks is fault.NoCopies.
+func (p *Pool) ReadBlocks(context.Context, pool.BlocksRequest, func(int64, []pool.Range) error) error {
+	return p.NoBlocks()
+}
+
 func (p *Pool) delete(ctx context.Context, ref pool.Ref, damagedToo bool) error {
 	_, err := within(ctx, p, func(s groupState) (struct{}, error) {
 		e, err := p.entry(s, ref)
