@@ -84,6 +84,7 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 // serve serves CSI calls with the backend, and the metrics of a registry, until ctx ends.
 func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, around surroundings, registry *prometheus.Registry) error {
 	log := around.log
+	blocks, hasBlocks := bare.(cloud.SnapshotBlocks)
 	if !cfg.backend.perNode {
 		counting := newCensus(bare, cfg.clusterID)
 		if err := register(around.registry, counting); err != nil {
@@ -116,6 +117,9 @@ func serve(ctx context.Context, cfg config, bare cloud.Cloud, guard *account, ar
 		Log: log, Registry: registry, Grace: grace, Ready: ready, ReadyNote: note,
 	}, func(r grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(r, service)
+		if hasBlocks {
+			csi.RegisterSnapshotMetadataServer(r, controller.NewBlocks(blocks))
+		}
 		if cfg.backend.perNode {
 			csi.RegisterNodeServer(r, driver.NewNodeIdentity(cfg.Names, cfg.LocalNode()))
 		}

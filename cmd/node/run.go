@@ -117,7 +117,8 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 	is, _ := profile.Of(cfg.Cloud) // as checked
 	err = driver.Serve(ctx, driver.Config{
 		// The features are the controller's: every instance of the plugin must report the same.
-		Names: cfg.Names, Version: version, Commit: commit, Features: driver.Features{SnapshotZones: is.SnapshotZones},
+		Names: cfg.Names, Version: version, Commit: commit,
+		Features: driver.Features{SnapshotZones: is.SnapshotZones, SnapshotBlocks: is.SnapshotBlocks},
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, CallLimit: callLimit, Ready: p.ready,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, p.server) })

@@ -121,6 +121,15 @@ type Snapshots interface {
 	ListSnapshots(ctx context.Context, of VolumeID, page Page) (SnapshotList, error)
 }
 
+// SnapshotBlocks is a part of those backends that have Capabilities.SnapshotBlocks. It is no part of Cloud.
+type SnapshotBlocks interface {
+	// ReadBlocks calls send, at least once, with the next blocks of the request's snapshot in ascending order. After an error, of send
+	// too, what was sent is not all. send must not retain the list. fault.NotFound if a snapshot does not exist,
+	// fault.InvalidArgument if the two are of different volumes, fault.OutOfRange for a start beyond the size. fault.Precondition if
+	// which blocks have changed is not known, or only in another place, which the error names.
+	ReadBlocks(ctx context.Context, req BlocksRequest, send func(BlockList) error) error
+}
+
 // Capabilities are what a backend can do and its limits. Shared code reads these fields and never asks which cloud it is.
 type Capabilities struct {
 	// Attach: volumes are attached to nodes by the controller.
@@ -132,6 +141,8 @@ type Capabilities struct {
 	// SnapshotZones: a snapshot can be restored only in its Snapshot.Zone. Otherwise that is empty, and the snapshot can be
 	// restored everywhere.
 	SnapshotZones bool
+	// SnapshotBlocks: which blocks of a snapshot have data, and which have changed, can be asked for: see the interface.
+	SnapshotBlocks bool
 	// Clones: a volume can be created as a copy of another.
 	Clones bool
 	// Capacity: the available space is known and accurate.

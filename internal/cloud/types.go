@@ -168,6 +168,25 @@ type Expansion struct {
 	NodeMustConfirm bool
 }
 
+// BlocksRequest asks for the blocks of the snapshot Target that may have data, or with a Base for those that may differ from that
+// snapshot, which is of the same volume. All others read as zeros, or as in the Base.
+type BlocksRequest struct {
+	Target SnapshotID
+	Base   SnapshotID
+	// From is the first byte that is of interest.
+	From Bytes
+}
+
+// BlockList is a part of the answer to a BlocksRequest.
+type BlockList struct {
+	// Size is that of the Target.
+	Size   Bytes
+	Blocks []BlockRange
+}
+
+// BlockRange is a part of a volume.
+type BlockRange struct{ Offset, Length Bytes }
+
 // Snapshot is the state of a snapshot at one moment.
 type Snapshot struct {
 	ID SnapshotID

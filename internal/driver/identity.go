@@ -13,6 +13,8 @@ import (
 type Features struct {
 	// SnapshotZones: a snapshot can be restored only in its zone.
 	SnapshotZones bool
+	// SnapshotBlocks: the controller has the service SnapshotMetadata.
+	SnapshotBlocks bool
 }
 
 // identity is the CSI Identity service. Both programs return the same answers, because CSI requires that of all instances of one
@@ -43,6 +45,9 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	}
 	if i.features.SnapshotZones {
 		list = append(list, service(csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS))
+	}
+	if i.features.SnapshotBlocks {
+		list = append(list, service(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE))
 	}
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: list}, nil
 }

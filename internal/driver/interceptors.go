@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,9 @@ func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerIn
 	o.metrics.duration.WithLabelValues(method, code.String()).Observe(took.Seconds())
 
 	fields := []zap.Field{zap.Stringer("code", code), zap.Duration("duration", took)}
+	if call, streamed := req.(*streamedCall); streamed {
+		fields = append(fields, idsOf(call.request)...)
+	}
 	if err != nil {
 		fields = append(fields, zap.String("error", status.Convert(err).Message()))
 	}
@@ -94,6 +98,12 @@ func idsOf(req any) []zap.Field {
 	}
 	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
 		add("snapshot_id", r.GetSnapshotId())
+	}
+	if r, ok := req.(interface{ GetBaseSnapshotId() string }); ok {
+		add("base_snapshot_id", r.GetBaseSnapshotId())
+	}
+	if r, ok := req.(interface{ GetTargetSnapshotId() string }); ok {
+		add("target_snapshot_id", r.GetTargetSnapshotId())
 	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("node_id", r.GetNodeId())
@@ -164,6 +174,42 @@ func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle
 		answer, err = nil, errors.New("internal error: the handler panicked; the log has the details")
 	}()
 	return handler(ctx, req)
+}
+
+// overStream makes interceptors that are made for calls with one answer work for calls with a stream of answers. Their request is a
+// *streamedCall.
+func overStream(interceptors []grpc.UnaryServerInterceptor) grpc.StreamServerInterceptor {
+	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		call := &streamedCall{ServerStream: stream}
+		about := &grpc.UnaryServerInfo{Server: service, FullMethod: info.FullMethod}
+		next := func(ctx context.Context, _ any) (any, error) { //nolint:unparam // a grpc.UnaryHandler
+			call.ctx = ctx
+			return nil, handler(service, call)
+		}
+		for _, interceptor := range slices.Backward(interceptors) {
+			inner := next
+			next = func(ctx context.Context, req any) (any, error) { return interceptor(ctx, req, about, inner) }
+		}
+		_, err := next(stream.Context(), call)
+		return err
+	}
+}
+
+// streamedCall is a call with a stream of answers. Its request is known as soon as the handler has received it.
+type streamedCall struct {
+	grpc.ServerStream
+
+	ctx     context.Context //nolint:containedctx // that of the interceptors, for the handler
+	request any
+}
+
+// Context returns the context that the interceptors have made.
+func (c *streamedCall) Context() context.Context { return c.ctx }
+
+// RecvMsg receives the request.
+func (c *streamedCall) RecvMsg(m any) error {
+	c.request = m
+	return c.ServerStream.RecvMsg(m)
 }
 
 // metrics are the metrics of RPCs. docs/operations.md explains them.

@@ -83,8 +83,9 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	defer stopHealth()
 
 	watch := observer{log: cfg.Log, metrics: metrics}
+	interceptors := []grpc.UnaryServerInterceptor{watch.observe, watch.mapErrors, recoverPanics, boundCalls(), limitCalls(cfg.CallLimit)}
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(watch.observe, watch.mapErrors, recoverPanics, boundCalls(), limitCalls(cfg.CallLimit)),
+		grpc.ChainUnaryInterceptor(interceptors...), grpc.StreamInterceptor(overStream(interceptors)),
 		grpc.MaxRecvMsgSize(messageLimit),
 	)
 	csi.RegisterIdentityServer(server, id)

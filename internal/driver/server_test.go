@@ -125,8 +125,9 @@ func TestServeIdentity(t *testing.T) {
 func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	const always = "CONTROLLER_SERVICE/UNKNOWN VOLUME_ACCESSIBILITY_CONSTRAINTS/UNKNOWN UNKNOWN/ONLINE"
 	for features, want := range map[driver.Features]string{
-		{}:                    always,
-		{SnapshotZones: true}: always + " SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
+		{}:                     always,
+		{SnapshotZones: true}:  always + " SNAPSHOT_ACCESSIBILITY_CONSTRAINTS/UNKNOWN",
+		{SnapshotBlocks: true}: always + " SNAPSHOT_METADATA_SERVICE/UNKNOWN",
 	} {
 		r := start(t, handlers{}, func(cfg *driver.Config) { cfg.Features = features })
 		caps, err := csi.NewIdentityClient(r.conn).GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})

@@ -15,7 +15,7 @@ var clouds = map[string]Cloud{
 }
 
 // Local is the cloud of the pools on a node.
-var Local = Cloud{Scope: ScopeNode, SnapshotZones: true}
+var Local = Cloud{Scope: ScopeNode, SnapshotZones: true, SnapshotBlocks: true}
 
 // DigitalOcean names the link of a volume after the volume.
 var DigitalOcean = Cloud{

@@ -20,6 +20,8 @@ type Cloud struct {
 	Scope string
 	// SnapshotZones: a snapshot can be restored only in the zone that it names.
 	SnapshotZones bool
+	// SnapshotBlocks: which blocks of a snapshot have data, and which differ from another snapshot, can be asked for.
+	SnapshotBlocks bool
 	// LinkPrefix is the prefix of the link in /dev/disk/by-id that udev makes for each attached volume; empty: volumes are not
 	// attached.
 	LinkPrefix string

@@ -41,7 +41,10 @@ type Local struct {
 	pools *pools.Set
 }
 
-var _ cloud.Cloud = (*Local)(nil)
+var (
+	_ cloud.Cloud          = (*Local)(nil)
+	_ cloud.SnapshotBlocks = (*Local)(nil)
+)
 
 // New opens the node's pools, and creates them on empty filesystems. It returns an error if none can be used.
 func New(ctx context.Context, cfg Config) (*Local, error) {
@@ -89,6 +92,7 @@ func (l *Local) Capabilities() cloud.Capabilities {
 	return cloud.Capabilities{
 		Snapshots:      true,
 		SnapshotZones:  profile.Local.SnapshotZones,
+		SnapshotBlocks: profile.Local.SnapshotBlocks,
 		Clones:         true,
 		Capacity:       true,
 		Health:         true,

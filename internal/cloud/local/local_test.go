@@ -87,6 +87,35 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 	wantKind(t, "another node's pool", err, fault.Precondition)
 }
 
+// The blocks of a snapshot are known to its node, and two of different pools are of different volumes.
+func TestBlocksOfOtherSnapshots(t *testing.T) {
+	l := open(t, t.TempDir())
+	id := func(node, pool, digit string) cloud.SnapshotID {
+		return cloud.SnapshotID(node + "/" + pool + "/snap-" + strings.Repeat(digit, 32))
+	}
+	here, there := id(node, "default", "1"), id("n2", "default", "1")
+	for name, tc := range map[string]struct {
+		req  cloud.BlocksRequest
+		want fault.Kind
+	}{
+		"of another node":                     {cloud.BlocksRequest{Target: there}, fault.Precondition},
+		"two of another node":                 {cloud.BlocksRequest{Target: there, Base: id("n2", "default", "2")}, fault.Precondition},
+		"of a pool that is not here":          {cloud.BlocksRequest{Target: id(node, "fast", "1")}, fault.Precondition},
+		"of two nodes":                        {cloud.BlocksRequest{Target: here, Base: there}, fault.InvalidArgument},
+		"of two pools":                        {cloud.BlocksRequest{Target: here, Base: id(node, "fast", "1")}, fault.InvalidArgument},
+		"an id that no pool has made":         {cloud.BlocksRequest{Target: "snap-1"}, fault.NotFound},
+		"a base with such an id":              {cloud.BlocksRequest{Target: here, Base: "snap-1"}, fault.NotFound},
+		"the id of a volume":                  {cloud.BlocksRequest{Target: cloud.SnapshotID(create(t, l, "a").ID)}, fault.NotFound},
+		"of a pool that does not know blocks": {cloud.BlocksRequest{Target: here}, fault.Precondition},
+	} {
+		err := l.ReadBlocks(t.Context(), tc.req, nil)
+		wantKind(t, "ReadBlocks "+name, err, tc.want)
+		if strings.Contains(name, "another node") && (fault.ReasonOf(err) != fault.SourceElsewhere || !strings.Contains(err.Error(), "node n2")) {
+			t.Errorf("ReadBlocks %s = %v, want the node and the reason %s", name, err, fault.SourceElsewhere)
+		}
+	}
+}
+
 // With an empty disk in place of the pool's, a program that starts creates a new pool: a delete of a volume on the other disk
 // succeeds and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
 func TestDeleteWithAnEmptyDiskInPlaceOfThePool(t *testing.T) {

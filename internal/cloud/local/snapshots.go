@@ -109,6 +109,44 @@ func (l *Local) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 	return list, nil
 }
 
+// ReadBlocks reports the blocks of a snapshot. For a snapshot of another node, which may exist, it returns fault.SourceElsewhere.
+func (l *Local) ReadBlocks(ctx context.Context, req cloud.BlocksRequest, send func(cloud.BlockList) error) error {
+	target, err := l.blocksOf(req.Target)
+	var base pool.Handle
+	if err == nil && req.Base != "" {
+		base, err = l.blocksOf(req.Base)
+	}
+	switch {
+	case err != nil:
+		return err
+	case req.Base != "" && (base.Node != target.Node || base.Pool != target.Pool):
+		return fmt.Errorf("the snapshots %s and %s are in different pools, so of different volumes: %w", req.Base, req.Target, fault.InvalidArgument)
+	case target.Node != l.node:
+		return l.otherNodeError("read the blocks of", "snapshot", target, fault.SourceElsewhere.Explain(fault.Precondition))
+	}
+	p, err := l.pools.Of(ctx, target)
+	if err != nil {
+		return err
+	}
+	var list []cloud.BlockRange
+	return p.ReadBlocks(ctx, pool.BlocksRequest{Target: target.ID, Base: base.ID, From: int64(req.From)}, func(size int64, blocks []pool.Range) error {
+		list = list[:0]
+		for _, r := range blocks {
+			list = append(list, cloud.BlockRange{Offset: cloud.Bytes(r.Start), Length: cloud.Bytes(r.Length)})
+		}
+		return send(cloud.BlockList{Size: cloud.Bytes(size), Blocks: list})
+	})
+}
+
+// blocksOf returns the handle of a snapshot of any node.
+func (l *Local) blocksOf(id cloud.SnapshotID) (pool.Handle, error) {
+	h, err := pool.ParseSnapshotHandle(string(id))
+	if err != nil {
+		err = fmt.Errorf("%w: %w", fault.NotFound, err)
+	}
+	return h, err
+}
+
 func snapshot(p pool.Storage, r pool.Record) cloud.Snapshot {
 	return cloud.Snapshot{
 		ID:      cloud.SnapshotID(p.Handle(r.ID).Snapshot()),

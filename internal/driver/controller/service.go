@@ -33,7 +33,7 @@ func New(c cloud.Cloud, names driver.Names, tags ...cloud.Tag) *Service {
 
 // Features returns the plugin's capabilities that depend on the cloud, for GetPluginCapabilities.
 func (s *Service) Features() driver.Features {
-	return driver.Features{SnapshotZones: s.caps.SnapshotZones}
+	return driver.Features{SnapshotZones: s.caps.SnapshotZones, SnapshotBlocks: s.caps.SnapshotBlocks}
 }
 
 // ControllerGetCapabilities returns the capabilities of the cloud.

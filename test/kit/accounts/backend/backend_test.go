@@ -19,9 +19,9 @@ func TestABackendIsWhatItsProfileSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		is := b.Capabilities()
-		got := profile.Cloud{Scope: string(is.Scope), SnapshotZones: is.SnapshotZones}
+		got := profile.Cloud{Scope: string(is.Scope), SnapshotZones: is.SnapshotZones, SnapshotBlocks: is.SnapshotBlocks}
 		want, _ := profile.Of(name)
-		if got.Scope != want.Scope || got.SnapshotZones != want.SnapshotZones {
+		if got.Scope != want.Scope || got.SnapshotZones != want.SnapshotZones || got.SnapshotBlocks != want.SnapshotBlocks {
 			t.Errorf("%s: the backend is %+v, its profile %+v", name, got, want)
 		}
 		if err := b.Close(t.Context()); err != nil {
