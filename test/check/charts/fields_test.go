@@ -15,19 +15,27 @@ func TestEveryValueIsUsed(t *testing.T) {
 	g := generator{t: t, random: rand.New(rand.NewPCG(1, 2)), definitions: at(root, "$defs").(map[string]any)}
 	all := clouds(t)
 	in := cluster{namespace: "charts", version: newVersion, apis: []string{snapshotAPI}}
-	usual := map[string][]string{}
-	for _, cloud := range all {
-		documents, err := in.documents(values{"cloud": cloud, "monitoring": values{"enabled": true}})
-		if err != nil {
-			t.Fatal(err)
+	// The sidecar for changed blocks has values that count only with it.
+	others := func(cloud string, path []string) values {
+		set := values{"cloud": cloud, "monitoring": values{"enabled": true}}
+		if cloud == "local" && (slices.Contains(path, "snapshotMetadata") || slices.Contains(path, "blocks")) {
+			set["local"] = values{"changedBlocks": true}
 		}
-		usual[cloud] = documents
+		return set
 	}
 	changes := func(path []string, property map[string]any) bool {
+		usual := map[string][]string{}
+		for _, cloud := range all {
+			documents, err := in.documents(others(cloud, path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			usual[cloud] = documents
+		}
 		for range 12 {
 			value := g.value(property)
 			for _, cloud := range all {
-				set := values{"cloud": cloud, "monitoring": values{"enabled": true}}
+				set := others(cloud, path)
 				put(set, path, value)
 				if documents, err := in.documents(set); err == nil && !reflect.DeepEqual(documents, usual[cloud]) {
 					return true

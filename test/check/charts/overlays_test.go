@@ -136,13 +136,14 @@ func components(t *testing.T) map[string]component {
 		},
 		"all of local": {
 			[]string{"local"},
-			[]string{"snapshots", "source-node", "selinux", "io-limits", "kubelet-dir", "pull-secrets"},
+			[]string{"snapshots", "source-node", "changed-blocks", "selinux", "io-limits", "kubelet-dir", "pull-secrets"},
 			values{
-				"local": values{"sourceNode": true}, "snapshots": snapshots, "selinux": true, "ioLimits": true, "kubeletDir": otherKubelet,
+				"local": values{"sourceNode": true, "changedBlocks": true}, "snapshots": snapshots, "selinux": true, "ioLimits": true, "kubeletDir": otherKubelet,
 				"imagePullSecrets": []any{values{"name": "registry"}},
 			}, newVersion,
 		},
-		"lvm": {[]string{"local"}, []string{"lvm"}, values{"local": values{"lvm": true}}, ""},
+		"changed-blocks": {[]string{"local"}, []string{"changed-blocks"}, values{"local": values{"changedBlocks": true}}, ""},
+		"lvm":            {[]string{"local"}, []string{"lvm"}, values{"local": values{"lvm": true}}, ""},
 		"source-node": {
 			[]string{"local"},
 			[]string{"snapshots", "source-node"},

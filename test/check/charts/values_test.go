@@ -37,6 +37,7 @@ func TestWrongValues(t *testing.T) {
 		"a region for local":              {values{"cloud": "local", "settings": values{"region": "fra1"}}, "/settings/region"},
 		"a pool of local elsewhere":       {values{"cloud": "linode", "local": values{"morePools": []any{values{"name": "a", "dir": "/a"}}}}, "/local/morePools"},
 		"policies of local elsewhere":     {values{"cloud": "yandex", "local": values{"sourceNode": true}}, "/local/sourceNode"},
+		"changed blocks elsewhere":        {values{"cloud": "yandex", "local": values{"changedBlocks": true}}, "/local/changedBlocks"},
 		"a folder of another cloud":       {values{"cloud": "linode", "settings": values{"yandexFolderId": "b1g"}}, "/settings/yandexFolderId"},
 		"a Linode's setting elsewhere":    {values{"cloud": "yandex", "settings": values{"linodePersist": "auto"}}, "/settings/linodePersist"},
 		"a level of no log":               {values{"cloud": "local", "settings": values{"logLevel": "trace"}}, "/settings/logLevel"},

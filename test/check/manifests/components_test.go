@@ -255,3 +255,28 @@ func TestTheOldestKubernetesTakesThem(t *testing.T) {
 		}
 	}
 }
+
+// TestChangedBlocks: one address reaches the sidecar of the client's own node alone, over TLS, and a node without the certificate still
+// runs the driver.
+func TestChangedBlocks(t *testing.T) {
+	o := parse(t, combination{"local", []string{"changed-blocks"}}.render(t))
+	if len(o.services) != 1 || o.services[0].Spec.InternalTrafficPolicy == nil || *o.services[0].Spec.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyLocal {
+		t.Fatalf("the services are %+v, want one for the node of its client", o.services)
+	}
+	pod, service := o.pods["DaemonSet/cloudblock-node"], o.services[0]
+	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "csi-snapshot-metadata" })
+	if at < 0 || service.Namespace != "cloudblock-local" || service.Spec.Selector["app.kubernetes.io/name"] != "cloudblock-node" {
+		t.Fatalf("the service %+v selects no container", service)
+	}
+	c := pod.Containers[at]
+	if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal }) {
+		t.Errorf("the service leads to port %s, and the sidecar has %+v", service.Spec.Ports[0].TargetPort.StrVal, c.Ports)
+	}
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "certificates" && m.ReadOnly })
+	optional := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "certificates" && v.Secret != nil && v.Secret.Optional != nil && *v.Secret.Optional
+	})
+	if !mounted || !optional {
+		t.Errorf("the certificate is mounted: %v, and optional: %v", mounted, optional)
+	}
+}

@@ -116,6 +116,7 @@ type objects struct {
 	namespaces      map[string]bool
 	budgets         []policyv1.PodDisruptionBudget
 	networkPolicies []networkingv1.NetworkPolicy
+	services        []corev1.Service
 	monitoring      []monitoringObject
 	dashboard       corev1.ConfigMap
 	settings        map[string]string // of the ConfigMap cloudblock-settings
@@ -266,6 +267,8 @@ func (o *objects) add(t *testing.T, document []byte) {
 	case "MutatingAdmissionPolicyBinding":
 		b := read[admissionv1.MutatingAdmissionPolicyBinding](t, document)
 		o.hinting[b.Spec.PolicyName] = b.Spec.ParamRef != nil
+	case "Service":
+		o.services = append(o.services, read[corev1.Service](t, document))
 	case "NetworkPolicy":
 		o.networkPolicies = append(o.networkPolicies, read[networkingv1.NetworkPolicy](t, document))
 	case "PodMonitor", "PrometheusRule":

@@ -28,7 +28,7 @@ var hostPaths = regexp.MustCompile(`^(/dev|/sys|/sys/fs/cgroup|/run/cryptsetup|/
 	`(/var/lib/kubelet|` + otherKubelet + `)/(pods|plugins_registry|plugins/kubernetes\.io/csi|plugins/[a-z.]+))$`)
 
 // withToken are the containers that talk to the Kubernetes API; no other one gets a token.
-var withToken = []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter"}
+var withToken = []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "csi-snapshot-metadata"}
 
 const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -160,6 +160,17 @@ func TestNodesHaveTheirNextPodSoon(t *testing.T) {
 	})
 }
 
+// isCertificate reports whether a volume is the certificate of the sidecar for changed blocks, which no other container mounts.
+func isCertificate(pod corev1.PodSpec, v corev1.Volume) bool {
+	for _, c := range pod.Containers {
+		has := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+		if has != (c.Name == "csi-snapshot-metadata") {
+			return false
+		}
+	}
+	return v.Secret.SecretName == "cloudblock-snapshot-metadata"
+}
+
 func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
 	forEachSet(t, func(t *testing.T, o objects) {
 		for name, pod := range o.pods {
@@ -167,7 +178,7 @@ func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
 				if v.HostPath != nil && !hostPaths.MatchString(v.HostPath.Path) {
 					t.Errorf("%s mounts the node's %s", name, v.HostPath.Path)
 				}
-				if v.Secret != nil && !strings.Contains(name, "controller") {
+				if v.Secret != nil && !strings.Contains(name, "controller") && !isCertificate(pod, v) {
 					t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
 				}
 			}
@@ -336,7 +347,11 @@ func TestProbesAndPortsFitTogether(t *testing.T) {
 						t.Errorf("%s: %s and %s listen on %d", name, other, c.Name, p.ContainerPort)
 					}
 					numbers[p.ContainerPort] = c.Name
-					if want := fmt.Sprintf("--http-endpoint=:%d", p.ContainerPort); !slices.Contains(c.Args, want) && !pod.HostNetwork {
+					want := fmt.Sprintf("--http-endpoint=:%d", p.ContainerPort)
+					if p.Name == "blocks" { // of the sidecar with an API of its own
+						want = fmt.Sprintf("--port=%d", p.ContainerPort)
+					}
+					if !slices.Contains(c.Args, want) && !pod.HostNetwork {
 						t.Errorf("%s: %s names port %d and has no %s", name, c.Name, p.ContainerPort, want)
 					}
 				}
