@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -70,8 +71,8 @@ func (g generator) leaves(path []string, schema map[string]any, leaf func(path [
 		leaf(path, schema)
 		return
 	}
-	for name, property := range properties {
-		g.leaves(append(slices.Clone(path), name), property.(map[string]any), leaf)
+	for _, name := range slices.Sorted(maps.Keys(properties)) { // the values of the generator depend on the order
+		g.leaves(append(slices.Clone(path), name), properties[name].(map[string]any), leaf)
 	}
 }
 
