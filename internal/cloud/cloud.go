@@ -162,6 +162,8 @@ type Capabilities struct {
 	DefaultSize Bytes
 	// Parameters are the StorageClass parameters that the backend understands, by name.
 	Parameters []string
+	// SnapshotParameters are the VolumeSnapshotClass parameters that the backend understands, by name.
+	SnapshotParameters []string
 	// Defaults are the values of parameters that a class leaves out; requests include them. A volume with another value does not
 	// fit such a class.
 	Defaults []Parameter

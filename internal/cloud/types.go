@@ -208,7 +208,9 @@ type CreateSnapshotRequest struct {
 	// Name identifies the request, as for CreateVolumeRequest.
 	Name   string
 	Volume VolumeID
-	Tags   []Tag
+	// Parameters holds only names from Capabilities.SnapshotParameters, sorted by name.
+	Parameters []Parameter
+	Tags       []Tag
 }
 
 // Page requests a part of a list.

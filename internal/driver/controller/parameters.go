@@ -277,13 +277,12 @@ func mergeLimits(class, mutable driver.IOLimits) driver.IOLimits {
 	}
 }
 
-// parseSnapshotParameters returns the parameters of a VolumeSnapshotClass as tags.
-func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
+// parseSnapshotParameters returns the parameters of a VolumeSnapshotClass: tags, and those of the cloud, sorted by name.
+func (s *Service) parseSnapshotParameters(raw map[string]string) (tags []cloud.Tag, backend []cloud.Parameter, err error) {
 	if err := driver.CheckMap("parameters", raw); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	known := append(slices.Collect(maps.Keys(snapshotMetadata)), paramTags)
-	var tags []cloud.Tag
+	known := slices.Concat([]string{paramTags}, slices.Collect(maps.Keys(snapshotMetadata)), s.caps.SnapshotParameters)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		tag, named := snapshotMetadata[name]
 		switch {
@@ -292,14 +291,16 @@ func parseSnapshotParameters(raw map[string]string) ([]cloud.Tag, error) {
 		case name == paramTags:
 			own, err := ParseTags(strings.Split(raw[name], ","))
 			if err != nil {
-				return nil, fmt.Errorf("parameters: %s: %w", name, err)
+				return nil, nil, fmt.Errorf("parameters: %s: %w", name, err)
 			}
 			tags = append(tags, own...)
+		case slices.Contains(known, name):
+			backend = append(backend, cloud.Parameter{Name: name, Value: raw[name]})
 		default:
-			return nil, unknownParameter("parameters", name, known)
+			return nil, nil, unknownParameter("parameters", name, known)
 		}
 	}
-	return tags, nil
+	return tags, backend, nil
 }
 
 func unknownParameter(field, name string, known []string) error {

@@ -26,7 +26,7 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	if err := driver.CheckVolumeID("source_volume_id", req.GetSourceVolumeId()); err != nil {
 		return nil, err
 	}
-	tags, err := parseSnapshotParameters(req.GetParameters())
+	tags, params, err := s.parseSnapshotParameters(req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +39,17 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 		return nil, err
 	}
 	snap, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{
-		Name:   req.GetName(),
-		Volume: cloud.VolumeID(req.GetSourceVolumeId()),
-		Tags:   mergeTags(s.tags, tags),
+		Name:       req.GetName(),
+		Volume:     cloud.VolumeID(s.names.Vendor.ID(req.GetSourceVolumeId())), // the id alone, which the snapshot records
+		Parameters: params,
+		Tags:       mergeTags(s.tags, tags),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(snap)}, nil
+	answer := s.snapshot(snap)
+	answer.SourceVolumeId = req.GetSourceVolumeId()
+	return &csi.CreateSnapshotResponse{Snapshot: answer}, nil
 }
 
 // refuseSnapshot returns the refusal of a backend without snapshots, which has the reason and an alternative.

@@ -1,8 +1,12 @@
 package controller
 
 import (
+	"context"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -34,5 +38,62 @@ func TestTwoSpellingsOfAHandleAreOneVolume(t *testing.T) {
 		t.Errorf("a change after the first has ended: %v", err)
 	} else {
 		release()
+	}
+}
+
+// snapshots is a cloud with snapshots and a parameter of them.
+type snapshots struct {
+	*memory.Cloud
+
+	asked cloud.CreateSnapshotRequest
+	of    cloud.VolumeID
+}
+
+func (*snapshots) Capabilities() cloud.Capabilities {
+	return cloud.Capabilities{Snapshots: true, SnapshotParameters: []string{"consistency"}}
+}
+
+func (c *snapshots) CreateSnapshot(_ context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	c.asked = req
+	return cloud.Snapshot{ID: "snap-1", Volume: req.Volume, Ready: true}, nil
+}
+
+func (c *snapshots) GetSnapshot(context.Context, cloud.SnapshotID) (cloud.Snapshot, error) {
+	return cloud.Snapshot{ID: "snap-1", Volume: "45", Ready: true}, nil
+}
+
+func (c *snapshots) ListSnapshots(_ context.Context, of cloud.VolumeID, _ cloud.Page) (cloud.SnapshotList, error) {
+	c.of = of
+	return cloud.SnapshotList{}, nil
+}
+
+// A snapshot records the volume's id, and the answer to its request repeats the handle; the parameters of the cloud reach it.
+func TestASnapshotIsOfTheVolumeInEitherSpelling(t *testing.T) {
+	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &snapshots{Cloud: memory.New(memory.Config{})}
+	s := New(c, names)
+	const handle = "45-pvc0123"
+	made, err := s.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{
+		Name: "a", SourceVolumeId: handle, Parameters: map[string]string{"consistency": "detached", "tags": "team=a"},
+	})
+	if err != nil || c.asked.Volume != "45" || made.GetSnapshot().GetSourceVolumeId() != handle {
+		t.Errorf("CreateSnapshot = %v, %v, and the cloud was asked for %+v", made, err, c.asked)
+	}
+	if want := (cloud.Parameter{Name: "consistency", Value: "detached"}); len(c.asked.Parameters) != 1 || c.asked.Parameters[0] != want {
+		t.Errorf("the cloud got the parameters %v, want %v", c.asked.Parameters, want)
+	}
+	if _, err := s.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{SourceVolumeId: handle}); err != nil || c.of != "45" {
+		t.Errorf("ListSnapshots lists those of %q (%v), want 45", c.of, err)
+	}
+	one, err := s.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{SourceVolumeId: handle, SnapshotId: "snap-1"})
+	if err != nil || len(one.GetEntries()) != 1 {
+		t.Errorf("ListSnapshots of one = %v, %v", one, err)
+	}
+	_, err = s.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "a", SourceVolumeId: handle, Parameters: map[string]string{"consistence": "detached"}})
+	if fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("an unknown parameter: %v, want %v", err, fault.InvalidArgument)
 	}
 }
