@@ -35,7 +35,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 		})
 		cloudtest.Must(t, err)
 		cloudtest.CloseAfter(t, c.Close)
-		r := requests{c}
+		r := requests{c: c}
 		write := func(do func(context.Context, *ops.Write) error) func(context.Context) error {
 			return func(ctx context.Context) error { return do(ctx, ops.NewWrite(ctx, budget.Write)) }
 		}

@@ -39,6 +39,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Persist is whether attachments survive a boot of their Linode; "" means PersistAuto.
 	Persist Persist
+	// Snapshots keeps copies of volumes as snapshots. Otherwise there are none.
+	Snapshots bool
 	// KubernetesTags tags volumes with the names of Kubernetes objects.
 	KubernetesTags bool
 	// Lateness is how long after the deciding read a request may take effect. 0 means 2 minutes.
@@ -75,8 +77,7 @@ const ParamEncrypted = "encrypted"
 // Cloud implements cloud.Cloud over the API of Linode.
 type Cloud struct {
 	*block.Verbs
-
-	noSnapshots
+	cloud.Snapshots
 
 	sdk       *linodego.Client
 	ops       *ops.Runner
@@ -129,7 +130,10 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	running := cfg.Ops(tracker{c})
 	running.Lists, running.Tick = true, cmp.Or(cfg.Tick, listTick)
 	c.ops = ops.New(ctx, running)
-	c.Verbs = block.New(c.traits(), requests{c}, c.ops, nil)
+	c.Verbs, c.Snapshots = block.New(c.traits(), requests{c: c}, c.ops, nil), noSnapshots{}
+	if cfg.Snapshots {
+		c.Snapshots = snapshots{c, block.New(c.traits(), requests{c, true}, c.ops, nil)}
+	}
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	c.clones = block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log)
 	c.clones.Every(cfg.SweepEvery, c.Sweep)
@@ -155,31 +159,21 @@ func (c *Cloud) Close(ctx context.Context) error { return c.ops.Close(ctx) }
 
 // Capabilities returns what the cloud can do. The attach limit depends on a Linode's memory and local disks, so the node reports it.
 func (c *Cloud) Capabilities() cloud.Capabilities {
+	_, snapshots := c.Snapshots.(snapshots)
 	return cloud.Capabilities{
-		Attach: true, Expand: true, Modify: true, Clones: true, Health: true,
+		Attach: true, Expand: true, Modify: true, Clones: true, Health: true, Snapshots: snapshots, SnapshotZones: snapshots,
 		Scope:          cloud.Scope(profile.Linode.Scope),
 		SizeStep:       cloud.GiB,
 		SmallestVolume: minSize * cloud.GiB,
 		LargestVolume:  maxSize * cloud.GiB,
 		DefaultSize:    20 * cloud.GiB,
-		Parameters:     []string{ParamEncrypted},
+		Parameters:     []string{ParamEncrypted}, SnapshotParameters: []string{ParamConsistency},
 	}
 }
 
 // Capacity returns fault.Unsupported: the API does not report free space.
 func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
 	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
-}
-
-// noSnapshotsAdvice is the remedy in the refusal of a snapshot.
-const noSnapshotsAdvice = "Linode has no snapshots of volumes; make a claim with the volume's claim as its dataSource instead, which copies it"
-
-// noSnapshots is the refusal of snapshots.
-type noSnapshots struct{ cloud.NoSnapshots }
-
-// CreateSnapshot returns fault.Unsupported with a remedy.
-func (noSnapshots) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	return cloud.Snapshot{}, fmt.Errorf("snapshots: %w: %s", fault.Unsupported, noSnapshotsAdvice)
 }
 
 // eventsScope is the scope for the events of the account.

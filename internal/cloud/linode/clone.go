@@ -14,20 +14,34 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// clone creates a volume as a copy of another. The cloud makes the copy with the size of its source and without tags. So clone makes it
+// copying is a request for a copy of a volume or of a snapshot, to be a volume or a snapshot.
+type copying struct {
+	// The request has the source and what the copy may be. Its name is the copy's until that is complete.
+	cloud.CreateVolumeRequest
+
+	// body has the label and the tags of the complete copy, and a volume's size and encryption.
+	body newVolume
+	// begin, if not nil, is called before a copy is begun, and prevents it with an error.
+	begin func(ctx context.Context) error
+	// detached: the source has to be detached when the copy begins.
+	detached bool
+}
+
+// clone creates a copy. The cloud makes the copy with the size of its source and without tags. So clone makes it
 // with a temporary label that only this request has, grows it, and then sets its final label and tags in one change, which makes it
-// the request's volume. After an interruption a repeat finds it by one of the labels.
-func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
+// the request's volume or snapshot. After an interruption a repeat finds it by one of the labels.
+func (c *Cloud) clone(ctx context.Context, p copying) (*volume, error) {
+	body := p.body
 	if err := c.labelIsFree(ctx, body.Label); err != nil {
 		return nil, err
 	}
-	source, err := c.source(ctx, req, body)
+	source, err := c.source(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	label := c.temporaryLabel(req.Name, source.ID)
+	label := c.temporaryLabel(p.Name, source.ID)
 	defer c.clones.Begin(label)()
-	v, err := c.copyOf(ctx, source, label)
+	v, err := c.copyOf(ctx, p, source, label)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +61,12 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body n
 }
 
 // source returns the source volume, or an error if it cannot be copied for this request.
-func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body newVolume) (*volume, error) {
-	n, _ := volumeNumber(req.Source.Volume) // checked with the body
+func (c *Cloud) source(ctx context.Context, p copying) (*volume, error) {
+	req, body := p.CreateVolumeRequest, p.body
+	n, _ := volumeNumber(req.Source.Volume) // checked with the body, like the other
+	if req.Source.Snapshot != "" {
+		n, _ = snapshotNumber(req.Source.Snapshot)
+	}
 	v, err := c.findVolume(ctx, n, budget.Read)
 	if err == nil && !gone(v) && changing(v) {
 		v, err = c.settled(ctx, n)
@@ -56,8 +74,8 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 	switch {
 	case err != nil:
 		return nil, err
-	case gone(v):
-		return nil, fmt.Errorf("%w: there is no volume %d to copy", fault.NotFound, n)
+	case gone(v) || isSnapshot(v) != (req.Source.Snapshot != ""):
+		return nil, fmt.Errorf("%w: there is no volume %s%s to copy", fault.NotFound, req.Source.Volume, req.Source.Snapshot)
 	case v.Status == statusBroken:
 		return nil, fmt.Errorf("%w: %w", fault.VolumeDamaged, errBroken(v))
 	case len(req.Zones) > 0 && !slices.Contains(req.Zones, v.Region):
@@ -72,10 +90,13 @@ func (c *Cloud) source(ctx context.Context, req cloud.CreateVolumeRequest, body 
 }
 
 // copyOf makes the copy with its temporary label, or takes over that of an earlier call.
-func (c *Cloud) copyOf(ctx context.Context, source *volume, label string) (*volume, error) {
+func (c *Cloud) copyOf(ctx context.Context, p copying, source *volume, label string) (*volume, error) {
 	v, err := c.unfinished(ctx, label)
+	if err == nil && v == nil && p.begin != nil {
+		err = p.begin(ctx)
+	}
 	if err == nil && v == nil {
-		v, err = c.sendClone(ctx, source, label)
+		v, err = c.sendClone(ctx, source, label, p.detached)
 	}
 	if err != nil {
 		return nil, err
@@ -101,9 +122,10 @@ type duplicate struct {
 	source *volume
 }
 
-// sendClone makes a copy and returns it when it is complete.
-func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*volume, error) {
-	state, err := ops.Run(ctx, c.ops, ops.Op[duplicate]{
+// sendClone makes a copy and returns it when it is complete. detached sends the request only right after a read that shows the source
+// detached.
+func (c *Cloud) sendClone(ctx context.Context, source *volume, label string, detached bool) (*volume, error) {
+	op := ops.Op[duplicate]{
 		Name: fmt.Sprintf("copy volume %d as %s", source.ID, label), Kind: "clone", Object: "label " + label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (duplicate, string, error) {
 			v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.CloneVolume(ctx, source.ID, label) })
@@ -119,23 +141,38 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string) (*v
 			}
 			return state, err
 		},
-		Decide: func(state duplicate, _ bool, refusal error) error { return decideClone(state, refusal) },
-	})
+		Decide: func(state duplicate, _ bool, refusal error) error { return decideClone(state, detached, refusal) },
+	}
+	if detached {
+		op.Lease = lease
+	}
+	state, err := ops.Run(ctx, c.ops, op)
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {
 		return nil, c.takeBack(ctx, broken.id, err)
 	}
 	return state.made, err
 }
 
-// decideClone decides about a refused copy; see ops.Op.Decide.
-func decideClone(state duplicate, refusal error) error {
+// decideClone decides about a copy that was refused, or with a Lease not sent yet; see ops.Op.Decide.
+func decideClone(state duplicate, detached bool, refusal error) error {
+	because := func(why error) error {
+		if refusal == nil {
+			return why
+		}
+		return fmt.Errorf("%w: %w", why, refusal)
+	}
 	switch {
 	case state.made != nil:
 		return nil // another controller made it meanwhile
 	case gone(state.source):
-		return fmt.Errorf("%w: there is no volume to copy any more: %w", fault.NotFound, refusal)
+		return because(fmt.Errorf("%w: there is no volume to copy any more", fault.NotFound))
+	case detached && linodeOf(state.source) != 0:
+		return because(fmt.Errorf("volume %d is attached to Linode %d, and the class demands %s: %s; scale the workload to zero, and the snapshot is made when "+
+			"the VolumeAttachment is gone: %w", state.source.ID, linodeOf(state.source), ParamConsistency, ConsistencyDetached, fault.VolumeInUse))
 	case state.source.Status != statusActive:
-		return fmt.Errorf("volume %d is in the state %q: %w: %w", state.source.ID, state.source.Status, fault.Unavailable, refusal)
+		return because(fmt.Errorf("volume %d is in the state %q: %w", state.source.ID, state.source.Status, fault.Unavailable))
+	case refusal == nil:
+		return fault.Busy
 	case aboutLabel(refusal):
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // what had it is gone
 	default:

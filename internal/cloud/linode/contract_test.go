@@ -121,6 +121,14 @@ func TestContract(t *testing.T) {
 			t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts).InStack(stack)) })
 		})
 	}
+	t.Run("clones as snapshots", func(t *testing.T) {
+		t.Parallel()
+		opts := emulator.Options{Durations: slow, Rules: strict}
+		opts.Rules.CopiesHaveTags = true
+		on := func(cfg *linode.Config) { cfg.Snapshots = true }
+		t.Run("bare", func(t *testing.T) { cloudtest.Run(t, harness(opts, on)) })
+		t.Run("in the stack", func(t *testing.T) { cloudtest.Run(t, harness(opts, on).InStack(stack)) })
+	})
 	t.Run("few rights and slots", func(t *testing.T) {
 		t.Parallel()
 		opts := emulator.Options{Rules: emulator.Restricted()}

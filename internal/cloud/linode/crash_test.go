@@ -3,6 +3,7 @@ package linode_test
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +16,15 @@ import (
 )
 
 // crashed is an account for whose controllers every unfinished copy is old enough to be swept.
-type crashed struct{ *emulator.Cloud }
+type crashed struct {
+	*emulator.Cloud
+
+	snapshots bool // its controllers keep clones as snapshots
+}
 
 func (a crashed) Open(t *testing.T, around cloudtest.Around) cloud.Cloud {
 	return open(t, a.Cloud, func(cfg *linode.Config) {
-		cfg.OrphanAge, cfg.Lateness = time.Nanosecond, time.Millisecond
+		cfg.OrphanAge, cfg.Lateness, cfg.Snapshots = time.Nanosecond, time.Millisecond, a.snapshots
 		cfg.Transport = cloudtest.OverHTTP(cfg.Transport, around)
 	})
 }
@@ -29,11 +34,15 @@ func (a crashed) Left(t *testing.T, c cloud.Cloud) (volumes, snapshots int) {
 		must(t, c.(*linode.Cloud).Sweep(t.Context()))
 	}
 	for _, v := range a.Volumes() {
-		if v.Status != "deleting" { // which ends by itself
+		switch {
+		case v.Status == "deleting": // which ends by itself
+		case strings.HasPrefix(v.Label, "snap_"):
+			snapshots++
+		default:
 			volumes++
 		}
 	}
-	return volumes, 0
+	return volumes, snapshots
 }
 
 func (a crashed) At(id cloud.VolumeID) cloud.NodeID {
@@ -93,7 +102,7 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 		Fresh: func(t *testing.T) cloudtest.Account {
 			opts := emulator.Options{Durations: emulator.Each(lasts), Rules: rules}
 			opts.Durations.Delete = lasts
-			return crashed{start(t, opts)}
+			return crashed{Cloud: start(t, opts)}
 		},
 		Stack: stack, Request: request, Node: node1, Second: node2, Elsewhere: []string{"us-den-edge-1", "us-east"},
 		Names: cloud.NameRule{MinLen: 1, MaxLen: 32, Upper: true, Underscore: true, StartLetter: true, NoDoubles: true}, Page: 500, Reads: 8,
@@ -105,6 +114,13 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 		},
 		Empty: []cloudtest.Change{cloudtest.Detach, cloudtest.Delete},
 	}
+}
+
+// withSnapshots makes controllers keep clones as snapshots.
+func withSnapshots(cr cloudtest.Crashes) cloudtest.Crashes {
+	fresh := cr.Fresh
+	cr.Fresh = func(t *testing.T) cloudtest.Account { return crashed{fresh(t).(crashed).Cloud, true} }
+	return cr
 }
 
 // strict are answers that nothing public rules out.
@@ -126,7 +142,7 @@ func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 				t.Skip("-short runs one variant of the emulated account; make verify runs all")
 			}
 			t.Parallel()
-			crashes(clock.Fixed(2*time.Millisecond), rules).Kill(t)
+			withSnapshots(crashes(clock.Fixed(2*time.Millisecond), rules)).Kill(t)
 		})
 	}
 }
@@ -160,7 +176,7 @@ func TestTwoControllersAtOnceConverge(t *testing.T) {
 				t.Skip("-short runs one variant of the emulated account; make verify runs all")
 			}
 			t.Parallel()
-			crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules).Race(t)
+			withSnapshots(crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules)).Race(t)
 		})
 	}
 }

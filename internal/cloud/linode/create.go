@@ -34,8 +34,8 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	ctx, cancel := c.ops.Bounded(ctx)
 	defer cancel()
 	var v *volume
-	if req.Source.Volume != "" {
-		v, err = c.clone(ctx, req, body)
+	if !req.Source.Blank() {
+		v, err = c.clone(ctx, copying{CreateVolumeRequest: req, body: body})
 	} else {
 		v, err = c.createIn(ctx, body, zones)
 	}
@@ -50,12 +50,12 @@ func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body newVolume, zones
 	body = newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
 	zones, err = c.CheckCreate(req, c.region)
 	switch {
+	case req.Source.Snapshot != "" && !c.Capabilities().Snapshots:
+		return body, nil, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
 	case err != nil:
 		return body, nil, err
 	case req.Limit > 0 && cloud.Bytes(body.Size)*cloud.GiB > req.Limit:
 		return body, nil, fmt.Errorf("a volume has %d GiB at least, which is more than the limit %s: %w", body.Size, req.Limit, fault.OutOfRange)
-	case req.Source.Snapshot != "":
-		return body, nil, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
 	}
 	for _, p := range req.Parameters {
 		switch {

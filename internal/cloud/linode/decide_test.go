@@ -31,6 +31,7 @@ func with(status linodego.VolumeStatus, linode int, ready bool) *volume {
 func TestWhatARefusedCreateMeans(t *testing.T) {
 	odd, free := refusedWith(400, "the moon is full"), with(statusActive, 0, false)
 	rotating, deleting := with(statusRotating, 0, false), with(statusDeleting, 0, false)
+	here := with(statusActive, 7, true)
 	create := func(same []volume, can capabilities, encryption string, refusal error) error {
 		state := creation{same: same, regions: map[string]capabilities{"us-ord": can}}
 		return decideCreate(state, newVolume{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
@@ -48,9 +49,14 @@ func TestWhatARefusedCreateMeans(t *testing.T) {
 		"create: the region refuses and has both":  {create(nil, all, unencrypted, refusedWith(400, "no space is left", "region")), fault.NoZone},
 		"create: a quota":                          {create(nil, all, unencrypted, refusedWith(400, "Account limit reached.")), fault.Quota},
 		"create: nothing explains it":              {create(nil, all, unencrypted, odd), fault.InvalidArgument},
-		"clone: another controller made it":        {decideClone(duplicate{made: free}, odd), nil},
-		"clone: the source is gone":                {decideClone(duplicate{}, odd), fault.NotFound},
-		"clone: the source's key is being rotated": {decideClone(duplicate{source: rotating}, odd), fault.Unavailable},
+		"clone: another controller made it":        {decideClone(duplicate{made: free}, false, odd), nil},
+		"clone: the source is gone":                {decideClone(duplicate{}, false, odd), fault.NotFound},
+		"clone: the source's key is being rotated": {decideClone(duplicate{source: rotating}, false, odd), fault.Unavailable},
+		"clone: nothing is in the way yet":         {decideClone(duplicate{source: free}, true, nil), fault.Busy},
+		"clone: attached, and that may be":         {decideClone(duplicate{source: here}, false, nil), fault.Busy},
+		"clone: attached, and that may not be":     {decideClone(duplicate{source: here}, true, nil), fault.VolumeInUse},
+		"clone: attached, and made before that":    {decideClone(duplicate{made: free, source: here}, true, nil), nil},
+		"clone: gone before the request":           {decideClone(duplicate{}, true, nil), fault.NotFound},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -57,22 +57,44 @@ func (c *Cloud) temporaryLabel(request string, source int) string {
 	return c.copying() + cloud.FullHash(request + "\x00" + strconv.Itoa(source))[:16]
 }
 
+// snapshotPrefix is the prefix of the labels of this cluster's snapshots. No request's name is mapped to such a label, because of the
+// underscores.
+func (c *Cloud) snapshotPrefix() string { return "snap_" + cloud.FullHash(c.cluster)[:8] + "_" }
+
+// snapshotLabel returns the label of a snapshot, with an 80-bit hash of the request.
+func (c *Cloud) snapshotLabel(request string) string {
+	return c.snapshotPrefix() + cloud.FullHash(request)[:16]
+}
+
+// snapshotLabel matches the labels of the snapshots of all clusters.
+var snapshotLabel = regexp.MustCompile(`^snap_[0-9a-v]{8}_[0-9a-v]{16}$`)
+
 // copyLabel matches the labels of unfinished copies of all clusters.
 var copyLabel = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
 
-// markOf returns the Mark of a volume from its tags, or that of an unfinished copy, which has no tags, from its label. It ignores case,
-// because the cloud may keep the case with which a tag was first written.
+// markOf returns the Mark of a volume from its tags, or from its label that of an unfinished copy, which has no tags, and of a snapshot
+// that has lost them.
 func (c *Cloud) markOf(v *volume) cloud.Mark {
-	mark := tags.MarkOf(v.Tags)
-	ours := strings.EqualFold(mark.Cluster, c.cluster)
-	if !mark.Driver && copyLabel.MatchString(v.Label) {
+	mark, ours := tags.MarkOf(v.Tags), c.ours(v)
+	switch {
+	case mark.Driver:
+	case copyLabel.MatchString(v.Label):
 		mark = cloud.Mark{Driver: true, Temporary: true}
 		ours = strings.HasPrefix(v.Label, c.copying())
+	case snapshotLabel.MatchString(v.Label):
+		mark.Driver = true
+		ours = strings.HasPrefix(v.Label, c.snapshotPrefix())
 	}
 	if ours {
 		mark.Cluster = c.cluster
 	}
 	return mark
+}
+
+// ours reports whether a volume has the tag of this cluster. It ignores case, because the cloud may keep the case with which a tag was
+// first written.
+func (c *Cloud) ours(v *volume) bool {
+	return strings.EqualFold(tags.Value(v.Tags, tags.Cluster), c.cluster)
 }
 
 // maxPrefix leaves space for the 20 characters that the provisioner is configured to use.

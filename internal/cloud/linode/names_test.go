@@ -53,7 +53,7 @@ func FuzzLabels(f *testing.F) {
 			return
 		}
 		c := &Cloud{prefix: prefix}
-		if got := c.labelOf(name); !legalLabel(got) || got != c.labelOf(name) {
+		if got := c.labelOf(name); !legalLabel(got) || got != c.labelOf(name) || isSnapshot(&volume{Label: got}) {
 			t.Errorf("labelOf(%q) behind %q = %q", name, prefix, got)
 		}
 	})
@@ -65,6 +65,12 @@ func TestTheLabelOfACopyIsLegalAndItsOwn(t *testing.T) {
 	for _, label := range []string{one.temporaryLabel("a", 1), one.temporaryLabel("a", 2), one.temporaryLabel("b", 1), two.temporaryLabel("a", 1)} {
 		if !legalLabel(label) || seen[label] || len(label) != 32 {
 			t.Errorf("%q is the label of a copy", label)
+		}
+		seen[label] = true
+	}
+	for _, label := range []string{one.snapshotLabel("a"), one.snapshotLabel("b"), two.snapshotLabel("a")} {
+		if !legalLabel(label) || seen[label] || !isSnapshot(&volume{Label: label}) || one.labelOf(label) == label {
+			t.Errorf("%q is the label of a snapshot, and %q that of a volume with this name", label, one.labelOf(label))
 		}
 		seen[label] = true
 	}
@@ -143,6 +149,9 @@ func TestAVolumeSaysWhoseItIs(t *testing.T) {
 		"an unfinished copy":                 {copying, nil, cloud.Mark{Driver: true, Cluster: "one", Temporary: true}},
 		"another cluster's unfinished copy":  {theirs, nil, cloud.Mark{Driver: true, Temporary: true}},
 		"a copy under the label with a mark": {theirs, []string{"cloudblock-cluster:one"}, cloud.Mark{Driver: true, Cluster: "one"}},
+		"a snapshot":                         {c.snapshotLabel("a"), []string{"cloudblock-cluster:one", "cloudblock-snapshot-of:7"}, cloud.Mark{Driver: true, Cluster: "one"}},
+		"a snapshot without its tags":        {c.snapshotLabel("a"), nil, cloud.Mark{Driver: true, Cluster: "one"}},
+		"another cluster's snapshot":         {other.snapshotLabel("a"), nil, cloud.Mark{Driver: true}},
 		"a label that only begins so":        {"clone-of-mine", nil, cloud.Mark{}},
 	} {
 		t.Run(name, func(t *testing.T) {

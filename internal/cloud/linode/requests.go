@@ -32,22 +32,29 @@ func (c *Cloud) traits() block.Traits {
 			_, ok := api.Number(id)
 			return ok
 		},
+		SnapshotID: func(id cloud.SnapshotID) bool {
+			_, ok := snapshotNumber(id)
+			return ok
+		},
 		Zone:         slug.MatchString,
 		Largest:      maxSize * cloud.GiB,
 		ShowsChanges: true,
 		Lease:        lease,
 		ConfirmsLate: true,
-		Locks:        requests{c}.Locks,
+		Locks:        requests{c: c}.Locks,
 	}
 }
 
-// requests implements block.API.
-type requests struct{ c *Cloud }
+// requests implements block.API, for the volumes that are snapshots or for the others.
+type requests struct {
+	c         *Cloud
+	snapshots bool
+}
 
 func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*block.Volume, error) {
 	n, _ := volumeNumber(id)
 	v, err := r.c.findVolume(ctx, n, p)
-	if gone(v) || err != nil {
+	if gone(v) || isSnapshot(v) != r.snapshots || err != nil {
 		return nil, err
 	}
 	state := &block.Volume{Volume: r.c.volumeOf(v), Changing: changing(v), SizeOpen: v.Status != statusActive, Version: stateOf(v)}

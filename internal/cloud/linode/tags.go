@@ -26,21 +26,30 @@ var tagRule = tags.Rule{
 }
 
 // needed are the keys of the tags that a volume is recognised by. All others are optional.
-var needed = []string{tags.Hash, tags.Cluster, tags.FromVolume}
+var needed = []string{tags.Hash, tags.Cluster, tags.FromVolume, tags.FromSnapshot, tags.SnapshotOf}
 
-// tagsOf returns the tags of a new volume, as few as possible: an account's users with restricted access may not be
-// allowed to set any.
+// tagsOf returns the tags of a new volume.
 func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
-	all := slices.DeleteFunc(slices.Clone(req.Tags), func(t cloud.Tag) bool {
+	var own []cloud.Tag
+	if c.shortened(req.Name) {
+		own = append(own, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)})
+	}
+	if n, ok := volumeNumber(req.Source.Volume); ok {
+		own = append(own, cloud.Tag{Key: tags.FromVolume, Value: string(volumeID(n))})
+	}
+	if req.Source.Snapshot != "" {
+		own = append(own, cloud.Tag{Key: tags.FromSnapshot, Value: string(req.Source.Snapshot)})
+	}
+	return c.words(req.Tags, own...)
+}
+
+// words returns the tags of a request and the driver's own, which include the cluster, as words of the cloud. They are as few as
+// possible: an account's users with restricted access may not be allowed to set any.
+func (c *Cloud) words(given []cloud.Tag, own ...cloud.Tag) ([]string, error) {
+	all := slices.DeleteFunc(slices.Clone(given), func(t cloud.Tag) bool {
 		return strings.HasPrefix(t.Key, tags.Own) && (t.Key == tags.Cluster || !c.kubernetesTags)
 	})
-	if c.shortened(req.Name) {
-		all = append(all, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)})
-	}
-	all = append(all, cloud.Tag{Key: tags.Cluster, Value: c.cluster})
-	if n, ok := volumeNumber(req.Source.Volume); ok {
-		all = append(all, cloud.Tag{Key: tags.FromVolume, Value: string(volumeID(n))})
-	}
+	all = append(append(all, own...), cloud.Tag{Key: tags.Cluster, Value: c.cluster})
 	var words []string
 	for _, t := range all {
 		word, err := tagRule.Write(t)
@@ -58,8 +67,7 @@ func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
 // tag was first written with, so they do not count.
 func (c *Cloud) madeFor(name string, v *volume) bool {
 	hash := tags.Value(v.Tags, tags.Hash)
-	return strings.EqualFold(tags.Value(v.Tags, tags.Cluster), c.cluster) &&
-		(hash == cloud.FullHash(name) || hash == "" && !c.shortened(name))
+	return c.ours(v) && (hash == cloud.FullHash(name) || hash == "" && !c.shortened(name))
 }
 
 // withTags sends a request that sets tags. Where the cloud may have refused it for them, it is sent once more without
@@ -125,6 +133,9 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 		},
 		State: func(ctx context.Context) (*volume, error) {
 			v, err := c.findVolume(ctx, n, budget.Read)
+			if isSnapshot(v) {
+				return nil, err
+			}
 			if err == nil && v != nil {
 				words = tags.Replace(v.Tags, wanted)
 			}

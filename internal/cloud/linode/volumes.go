@@ -104,21 +104,13 @@ func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]v
 // ListVolumes returns one page of all volumes in all regions that the token may see, ordered by their ids. The attacher compares the list
 // with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	part, next, err := api.Listing[volume]{
-		Of: "volumes of " + c.cluster, ID: func(v volume) string { return string(volumeID(v.ID)) }, Compare: api.ByNumber,
-		Read: func(ctx context.Context) ([]volume, error) {
-			return api.Complete(ctx, pages(listOf[volume]{doing: "list volumes", call: c.sdk.ListVolumes, priority: budget.List}),
-				func(v volume) int { return v.ID })
-		},
-	}.Part(ctx, page)
+	part, next, err := c.listing("volumes", func(v *volume) bool { return !isSnapshot(v) }).Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
 	list := cloud.VolumeList{Next: next}
 	for i := range part {
-		if !gone(&part[i]) {
-			list.Volumes = append(list.Volumes, c.volumeOf(&part[i]))
-		}
+		list.Volumes = append(list.Volumes, c.volumeOf(&part[i]))
 	}
 	return list, nil
 }

@@ -23,6 +23,8 @@ const (
 	// FromSnapshot and FromVolume are a volume's source, for clouds that do not store it.
 	FromSnapshot = Own + "source-snapshot"
 	FromVolume   = Own + "source-volume"
+	// SnapshotOf is the volume of a snapshot, in a cloud whose snapshots are volumes.
+	SnapshotOf = Own + "snapshot-of"
 )
 
 // Rule describes the tags of a cloud whose tags are single words. Each tag is written as key:value.
