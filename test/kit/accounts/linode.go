@@ -3,9 +3,9 @@ package accounts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +23,8 @@ type Linode struct {
 	*linode.Cloud
 	// Shape is what machines are like that are added from now on: their memory and local disks.
 	Shape linode.Linode
+	// KeepsClones: its programs keep clones as snapshots.
+	KeepsClones bool
 }
 
 var _ Account = &Linode{}
@@ -54,7 +56,15 @@ func (*Linode) GrowsInUse() bool  { return false }
 func (a *Linode) Token() string   { return a.Cloud.Token }
 func (a *Linode) URL() string     { return a.Cloud.URL }
 func (a *Linode) Memory() Way     { return Way{Web: a.Server} }
-func (a *Linode) Flags() []string { return []string{"--region=" + a.Region()} }
+func (a *Linode) Flags() []string { return append(a.snapshotFlags(), "--region="+a.Region()) }
+
+// snapshotFlags are those of both programs.
+func (a *Linode) snapshotFlags() []string {
+	if a.KeepsClones {
+		return []string{"--linode-snapshots=clones"}
+	}
+	return nil
+}
 
 func (a *Linode) Controller(dir string) ([]string, error) {
 	return controller(a, a.URL(), dir, "token", []byte(a.Token()+"\n"))
@@ -69,6 +79,7 @@ func (a *Linode) Machine(dir string) ([]string, error) {
 		return nil, err
 	}
 	flags, err := machine(a, dir)
+	flags = append(flags, a.snapshotFlags()...)
 	return append(flags, fmt.Sprintf("--reserved-attachments=%d", max(0, int64(cmp.Or(a.Shape.Disks, usual))-here))), err
 }
 
@@ -90,6 +101,9 @@ func (a *Linode) ListenMetadata(ctx context.Context, machine, address string) (s
 
 func (a *Linode) Volumes() (all []Volume) {
 	for _, v := range a.Cloud.Volumes() {
+		if _, is := snapshotOf(v); is {
+			continue
+		}
 		all = append(all, Volume{
 			ID: text(v.ID), Name: v.Label, Tags: v.Tags, Size: int64(v.SizeGiB) * gib, Content: v.Content, Status: v.Status,
 			Machine: text(v.Linode), Ready: v.IOReady,
@@ -98,10 +112,40 @@ func (a *Linode) Volumes() (all []Volume) {
 	return all
 }
 
-// Snapshots are none: the cloud has no snapshots of volumes.
-func (*Linode) Snapshots() []Snapshot { return nil }
+// The cloud has no snapshots of volumes. Those of the driver are volumes with this tag, or with a label of this form.
+const ofVolume = "cloudblock-snapshot-of:"
 
-func (*Linode) AddSnapshot(Snapshot) (string, error) { return "", errors.ErrUnsupported }
+var (
+	snapshotLabel = regexp.MustCompile(`^snap_[0-9a-v]{8}_[0-9a-v]{16}$`)
+	unfinished    = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
+)
+
+// snapshotOf returns the volume of a snapshot, and whether a volume is one.
+func snapshotOf(v linode.Volume) (of string, is bool) {
+	if unfinished.MatchString(v.Label) {
+		return "", false
+	}
+	for _, tag := range v.Tags {
+		if of, is := strings.CutPrefix(tag, ofVolume); is {
+			return of, true
+		}
+	}
+	return "", snapshotLabel.MatchString(v.Label)
+}
+
+func (a *Linode) Snapshots() (all []Snapshot) {
+	for _, v := range a.Cloud.Volumes() {
+		if of, is := snapshotOf(v); is {
+			all = append(all, Snapshot{ID: "snap-" + text(v.ID), Name: v.Label, Source: of, Tags: v.Tags, Content: v.Content, Status: v.Status})
+		}
+	}
+	return all
+}
+
+func (a *Linode) AddSnapshot(s Snapshot) (string, error) {
+	id, err := a.AddVolume(Volume{Name: s.Name, Size: Find(a, s.Source).Size, Tags: append([]string{ofVolume + s.Source}, s.Tags...), Content: s.Content})
+	return "snap-" + id, err
+}
 
 func (a *Linode) AddVolume(v Volume) (string, error) {
 	id, err := a.Cloud.AddVolume(linode.Volume{Label: v.Name, Tags: v.Tags, SizeGiB: int(cmp.Or(v.Size, a.Size()) / gib), Content: v.Content})

@@ -114,10 +114,11 @@ type scene struct {
 
 // scenes are the clouds by their names.
 var scenes = map[string]scene{
-	"digitalocean": emulated(digitalOceanTraits, scene{snapshots: true}),
-	"linode":       emulated(linodeTraits, scene{claims: true}),
-	"memory":       {open: newMemoryWorld, snapshots: true},
-	"yandex":       emulated(yandexTraits, scene{snapshots: true}),
+	"digitalocean":     emulated(digitalOceanTraits, scene{snapshots: true}),
+	"linode":           emulated(linodeTraits, scene{claims: true}),
+	"linode-snapshots": emulated(linodeSnapshotTraits, scene{claims: true, snapshots: true}),
+	"memory":           {open: newMemoryWorld, snapshots: true},
+	"yandex":           emulated(yandexTraits, scene{snapshots: true}),
 }
 
 // emulated completes a scene by both worlds of an emulated account.

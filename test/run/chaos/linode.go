@@ -10,8 +10,22 @@ import (
 	linodes "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
-var linodeTraits = traits{
-	name: "linode", start: startLinode, sort: linodeSort, odds: linodeOdds, refusal: linodeRefusal,
+var (
+	linodeTraits = traits{
+		name: "linode", start: startLinode, sort: linodeSort, odds: linodeOdds, refusal: linodeRefusal,
+	}
+	// linodeSnapshotTraits are those of a cloud whose volumes the driver keeps as snapshots.
+	linodeSnapshotTraits = traits{
+		name: "linode", start: startLinodeSnapshots, sort: linodeSort, odds: linodeOdds, refusal: linodeRefusal,
+	}
+)
+
+func startLinodeSnapshots(o accounts.Options) (accounts.Account, error) {
+	a, err := startLinode(o)
+	if err == nil {
+		a.(*accounts.Linode).KeepsClones = true
+	}
+	return a, err
 }
 
 func startLinode(o accounts.Options) (accounts.Account, error) {

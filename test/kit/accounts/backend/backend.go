@@ -51,7 +51,7 @@ func Open(ctx context.Context, a accounts.Account, cfg Config) (Backend, error) 
 	case accounts.DigitalOcean:
 		return digitalocean.New(ctx, digitalocean.Config{Config: all, Transport: cfg.Way.Web})
 	case *accounts.Linode:
-		return linode.New(ctx, linode.Config{Config: all, Transport: cfg.Way.Web, KubernetesTags: cfg.KubernetesTags})
+		return linode.New(ctx, linode.Config{Config: all, Transport: cfg.Way.Web, KubernetesTags: cfg.KubernetesTags, Snapshots: a.KeepsClones})
 	case *accounts.Yandex:
 		all.Endpoint = "http://127.0.0.1:1" // no socket
 		return yandex.New(ctx, yandex.Config{Config: all, Dial: cfg.Way.Dial, Folder: a.Folder})
