@@ -22,6 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
 )
 
@@ -46,6 +47,10 @@ type backend struct {
 	// open opens the backend with flags that have been checked, and returns a function that ends its work at the end of the
 	// program.
 	open func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error)
+	// snapshotsAreVolumes: a snapshot costs as much as a volume.
+	snapshotsAreVolumes bool
+	// everything changes the flags so that objects are listed that the program has made with others; nil: none would be missing.
+	everything func(c *config)
 	// prices reads what a GiB of a volume costs a month, from a cloud that open returned: usually, and in regions with a price of their
 	// own. nil: the cloud does not say.
 	prices func(ctx context.Context, c cloud.Cloud) (usual float64, regions map[string]float64, err error)
@@ -94,6 +99,9 @@ var backends = map[string]backend{
 		machine:          machine.Linode,
 		validate:         validateLinode,
 		open:             openLinode,
+
+		snapshotsAreVolumes: true,
+		everything:          func(c *config) { c.linodeSnapshots = linodeClones },
 		prices: func(ctx context.Context, c cloud.Cloud) (float64, map[string]float64, error) {
 			return c.(*linode.Cloud).Prices(ctx)
 		},
@@ -171,12 +179,23 @@ func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud
 
 const usualLinodePersist = string(linode.PersistAuto)
 
+// The values of --linode-snapshots.
+const noLinodeSnapshots, linodeClones = "off", "clones"
+
 func validateLinode(c *config) error {
 	return errors.Join(c.validateRemote(),
 		driver.InFlag("--tag or --cluster-id", linode.CheckTags(c.tags)),
 		driver.InFlag("--linode-persist", linode.CheckPersist(linode.Persist(c.linodePersist))),
+		driver.InFlag("--linode-snapshots", checkLinodeSnapshots(c.linodeSnapshots)),
 		driver.InFlag("--volume-name-prefix", linode.CheckPrefix(c.namePrefix)),
 		driver.InFlag("--region", linode.CheckRegion(c.region)))
+}
+
+func checkLinodeSnapshots(value string) error {
+	if value != noLinodeSnapshots && value != linodeClones {
+		return fmt.Errorf("%q: %s or %s: %w", value, noLinodeSnapshots, linodeClones, fault.InvalidArgument)
+	}
+	return nil
 }
 
 func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
@@ -187,6 +206,7 @@ func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud
 	// Calls under way at shutdown may still finish, so only Close ends the backend.
 	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
 		Config: cfg, Transport: trusting(c, api.DefaultTransport()), KubernetesTags: c.linodeKubernetesTags, Persist: linode.Persist(c.linodePersist),
+		Snapshots: c.linodeSnapshots == linodeClones,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -60,7 +60,11 @@ func (a *inCloud) volumes(args ...string) (string, error) {
 // open returns the backend of a cluster's controller.
 func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
 	a.t.Helper()
-	cfg, err := parse(append(slices.Clone(a.flags), "--cluster-id="+cluster), noEnvironment, nil)
+	flags := append(slices.Clone(a.flags), "--cluster-id="+cluster)
+	if a.account.Name() == "linode" {
+		flags = append(flags, "--linode-snapshots=clones") // the sub-command shows them without it
+	}
+	cfg, err := parse(flags, noEnvironment, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -46,6 +46,7 @@ type config struct {
 	yandexOperations                        int
 	linodePersist                           string
 	linodeKubernetesTags                    bool
+	linodeSnapshots                         string
 	operationTimeout                        time.Duration
 	apiLimits                               []budget.Window
 
@@ -70,6 +71,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.IntVar(&c.yandexOperations, "yandex-max-operations", usualYandexOperations, "how many operations Yandex Cloud runs at a time in the folder, which is a quota of it")
 	fs.StringVar(&c.linodePersist, "linode-persist", usualLinodePersist, "whether attachments survive a boot of the Linode: `auto|true|false`; auto: where the cloud lets them")
 	fs.BoolVar(&c.linodeKubernetesTags, "linode-kubernetes-tags", false, "write the names of claim, namespace and volume as tags on volumes of Linode, which may need a user with unrestricted access")
+	fs.StringVar(&c.linodeSnapshots, "linode-snapshots", noLinodeSnapshots, "snapshots on Linode, which has none: `off|clones`; clones: each is a copy of its volume, and is billed as a volume")
 	fs.StringVar(&c.namePrefix, "volume-name-prefix", "", "what the cloud's names of volumes and snapshots begin with")
 	c.operationTimeout = usualOperation
 	fs.Func("operation-timeout", "how long an operation of the cloud is waited for where no caller says, a `duration` (default 5m)", driver.Duration(&c.operationTimeout))
@@ -109,6 +111,9 @@ func (c *config) validate(environ driver.Environment) error {
 	}
 	if c.Cloud != "linode" && c.linodeKubernetesTags {
 		err = errors.Join(err, errors.New("--linode-kubernetes-tags: for --cloud linode only"))
+	}
+	if c.Cloud != "linode" && c.linodeSnapshots != noLinodeSnapshots {
+		err = errors.Join(err, errors.New("--linode-snapshots: for --cloud linode only"))
 	}
 	return err
 }

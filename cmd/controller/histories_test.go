@@ -71,6 +71,9 @@ func newHistory(t *testing.T, name string, seed uint64) *history {
 	h := &history{
 		inCloud: startInCloud(t, name, machines), rand: rand.New(rand.NewPCG(seed, 1)), clouds: map[string]cloud.Cloud{}, tags: map[string]bool{}, alone: map[string][]*entry{},
 	}
+	if l, is := h.account.(*accounts.Linode); is {
+		l.KeepsClones = true
+	}
 	for _, cluster := range clusters[:2] {
 		h.tags[cluster] = name != "linode" || h.rand.IntN(2) == 0
 		c, err := emulated.Open(t.Context(), h.account, emulated.Config{ClusterID: cluster, SweepEvery: -1, Tick: time.Millisecond, KubernetesTags: h.tags[cluster]})
@@ -257,6 +260,11 @@ func (h *history) brokenClone(cluster string, of *thing) {
 	_, err := h.clouds[cluster].CreateVolume(h.t.Context(), cloud.CreateVolumeRequest{
 		Name: fmt.Sprintf("pvc-%d", e.uid), Size: cloud.Bytes(of.size), Source: cloud.Source{Volume: cloud.VolumeID(of.id)},
 	})
+	if h.account.Name() == "linode" && h.rand.IntN(2) == 0 && fault.Of(err) == fault.Uncertain {
+		h.account.Disarm()
+		h.account.Arm(brokenClones[h.account.Name()])
+		_, err = h.clouds[cluster].CreateSnapshot(h.t.Context(), cloud.CreateSnapshotRequest{Name: fmt.Sprint("broken-", e.uid), Volume: cloud.VolumeID(of.id)})
+	}
 	if fault.Of(err) != fault.Uncertain {
 		h.t.Fatalf("CreateVolume = %v, want that its outcome is not known", err)
 	}

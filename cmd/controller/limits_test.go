@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"reflect"
 	"strings"
@@ -62,6 +63,9 @@ func TestFlagsOfLinode(t *testing.T) {
 		"--cloud=linode --linode-persist=true":                             {linodePersist: "true"},
 		"--cloud=linode --linode-persist=false":                            {linodePersist: "false"},
 		"--cloud=linode --linode-kubernetes-tags":                          {linodePersist: "auto", linodeKubernetesTags: true},
+		"--cloud=linode --linode-snapshots=clones":                         {linodePersist: "auto", linodeSnapshots: "clones"},
+		"--cloud=linode --linode-snapshots=yes":                            {},
+		"--cloud=yandex --linode-snapshots=clones":                         {},
 		"--cloud=linode --linode-persist=never":                            {},
 		"--cloud=digitalocean --linode-persist=true":                       {},
 		"--cloud=yandex --linode-kubernetes-tags=true":                     {},
@@ -69,7 +73,8 @@ func TestFlagsOfLinode(t *testing.T) {
 	} {
 		token := driver.Environment{"LINODE_TOKEN=t", "DIGITALOCEAN_ACCESS_TOKEN=t"}
 		got, err := parse(append(strings.Fields(args), "--cluster-id=prod"), token, &bytes.Buffer{})
-		if (err == nil) != (want.linodePersist != "") || got.linodePersist != want.linodePersist || got.linodeKubernetesTags != want.linodeKubernetesTags {
+		want.linodeSnapshots = cmp.Or(want.linodeSnapshots, "off")
+		if (err == nil) != (want.linodePersist != "") || err == nil && got.linodeSnapshots != want.linodeSnapshots || got.linodePersist != want.linodePersist || got.linodeKubernetesTags != want.linodeKubernetesTags {
 			t.Errorf("parse(%s) = %q, %v, %v", args, got.linodePersist, got.linodeKubernetesTags, err)
 		}
 	}

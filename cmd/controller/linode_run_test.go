@@ -71,6 +71,52 @@ func TestProgramOnLinode(t *testing.T) {
 	}
 }
 
+// Snapshots of Linode are an option of the program, which says what they cost.
+func TestProgramKeepsClonesAsSnapshots(t *testing.T) {
+	account := emulator.Start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(30 * time.Millisecond))})
+	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
+	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
+		"--region="+emulator.DefaultRegion, "--cluster-id=prod", "--linode-snapshots=clones")
+	var log drivertest.Log
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn := drivertest.Dial(t, endpoint)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := csi.NewControllerClient(conn)
+	made, err := client.CreateVolume(ctx, createRequest("pvc-1"), grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.GetVolume().GetVolumeId()
+	snap, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Parameters: map[string]string{"consistency": "detached"}})
+	if err != nil || !snap.GetSnapshot().GetReadyToUse() || snap.GetSnapshot().GetSourceVolumeId() != id || len(snap.GetSnapshot().GetAccessibleTopology()) != 1 {
+		t.Fatalf("CreateSnapshot = %v, %v", snap, err)
+	}
+	plugin, err := csi.NewIdentityClient(conn).GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
+	if err != nil || !strings.Contains(plugin.String(), "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS") {
+		t.Errorf("GetPluginCapabilities = %v, %v", plugin, err)
+	}
+	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
+	if err != nil || len(list.GetEntries()) != 1 {
+		t.Errorf("ListVolumes = %v, %v, want the volume alone", list, err)
+	}
+	for !strings.Contains(log.String(), "billed as a volume") {
+		if ctx.Err() != nil {
+			t.Fatalf("the log does not say what a snapshot costs:\n%s", log.String())
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if text := log.String(); !strings.Contains(text, `"dollars_per_gib_and_month":0.1`) {
+		t.Errorf("the log lacks the price:\n%s", text)
+	}
+}
+
 // With the vendor's name a handle has the name of its volume at the creation. The attacher compares handles, so a renamed volume
 // has to be listed as in its PersistentVolume, or it is attached again at each comparison.
 func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {

@@ -225,8 +225,11 @@ func (h *history) checkSums(cluster string, l listing, flags []string) {
 		prices[kindSnapshot] = "0.06"
 		flags = append(flags, "--snapshot-price=0.06")
 	}
-	if h.account.Name() == "linode" && h.rand.IntN(4) == 0 {
-		flags, prices[kindVolume] = append(flags, "--price=auto"), "0.1"
+	if h.account.Name() == "linode" {
+		if h.rand.IntN(4) == 0 {
+			flags, prices[kindVolume] = append(flags, "--price=auto"), "0.1"
+		}
+		prices[kindSnapshot] = cmp.Or(prices[kindSnapshot], prices[kindVolume]) // a snapshot is billed as a volume
 	}
 	want := h.recount(cluster, l, prices)
 	out, err := h.volumes(flags...)

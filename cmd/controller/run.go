@@ -6,11 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -75,10 +77,27 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if err != nil {
 		return fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
+	announcing, stop := context.WithTimeout(ctx, priceTimeout)
+	var announced sync.WaitGroup
+	announced.Go(func() { announceSnapshots(announcing, cfg, bare, log) })
 	err = serve(ctx, cfg, bare, guard, around, registry)
+	stop()
+	announced.Wait()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	return errors.Join(err, end(ending))
+}
+
+// priceTimeout is the timeout of the read of a price for the log.
+const priceTimeout = 10 * time.Second
+
+// announceSnapshots logs what snapshots cost that are billed as volumes.
+func announceSnapshots(ctx context.Context, cfg config, c cloud.Cloud, log *zap.Logger) {
+	if !cfg.backend.snapshotsAreVolumes || !c.Capabilities().Snapshots {
+		return
+	}
+	usual, regions, err := cfg.backend.prices(ctx, c)
+	log.Warn("each snapshot is a copy of its volume, and is billed as a volume", zap.Float64("dollars_per_gib_and_month", usual), zap.Any("in_regions", regions), zap.Error(err))
 }
 
 // serve serves CSI calls with the backend, and the metrics of a registry, until ctx ends.

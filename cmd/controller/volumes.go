@@ -134,7 +134,7 @@ func (c *volumesConfig) setPrices(rows []row) {
 		if own, is := c.regions[r.Zone]; is {
 			price = &own
 		}
-		if r.Kind == kindSnapshot {
+		if r.Kind == kindSnapshot && (c.snapshotPrice != nil || !c.backend.snapshotsAreVolumes) {
 			price = c.snapshotPrice
 		}
 		if price != nil {
@@ -191,6 +191,9 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 		return cfg, err
 	}
 	err = errors.Join(err, settings.Read(fs, environ), cfg.validate(environ), cfg.check())
+	if cfg.backend.everything != nil {
+		cfg.backend.everything(&cfg.config)
+	}
 	fs.Visit(func(f *flag.Flag) {
 		switch {
 		case f.Name == "delete" && cfg.remove == "":
@@ -224,7 +227,7 @@ func (c *volumesConfig) own(fs *flag.FlagSet) {
 		}
 		return parsePrice(&c.price)(text)
 	})
-	fs.Func("snapshot-price", "the `price` of a GiB of a snapshot for a month", parsePrice(&c.snapshotPrice))
+	fs.Func("snapshot-price", "the `price` of a GiB of a snapshot for a month (default: none, or that of a volume where the cloud bills a snapshot as one)", parsePrice(&c.snapshotPrice))
 	fs.Func("sum-by", "print sums of what would be listed, by these `keys`: some of cluster,namespace,class,orphan,unused", func(text string) error {
 		c.sumBy = strings.Split(text, ",")
 		for i, key := range c.sumBy {

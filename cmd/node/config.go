@@ -22,6 +22,9 @@ const usage = `Usage: cloudblock-node --cloud CLOUD [flags]
 const (
 	defaultDeviceDir = "/dev/disk/by-id"
 	defaultReserved  = "0"
+
+	// The values of --linode-snapshots.
+	noLinodeSnapshots, linodeClones = "off", "clones"
 )
 
 // controllerSettings are the settings of the controller program only.
@@ -42,6 +45,9 @@ type config struct {
 
 	// cgroupDir is where the machine's cgroup v2 is mounted; empty: no limits of I/O.
 	cgroupDir string
+
+	// linodeSnapshots is whether there are snapshots on Linode. Both programs report the same capabilities of the plugin.
+	linodeSnapshots string
 
 	// Set by validate. Without disks the node itself is the cloud.
 	disks         *disks
@@ -84,6 +90,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's `folder`: every path of a request lies below it")
 	fs.StringVar(&c.cgroupDir, "cgroup-dir", "", "the `folder` where the machine's cgroup v2 is mounted, writable: limits of I/O of a class are set there "+
 		"(default: off, volumes with limits are refused)")
+	fs.StringVar(&c.linodeSnapshots, "linode-snapshots", noLinodeSnapshots, "as the controller's: `off|clones`; the programs report the same capabilities")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
 	fs.StringVar(&c.reserved, "reserved-attachments", defaultReserved, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
 	return fs
@@ -114,6 +121,9 @@ func (c *config) validate() error {
 	if c.cgroupDir != "" && !filepath.IsAbs(c.cgroupDir) {
 		err = errors.Join(err, fmt.Errorf("--cgroup-dir %q: not an absolute path", c.cgroupDir))
 	}
+	if c.linodeSnapshots != noLinodeSnapshots && (c.linodeSnapshots != linodeClones || c.Cloud != "linode") {
+		err = errors.Join(err, fmt.Errorf("--linode-snapshots %q: %s, or %s with --cloud linode", c.linodeSnapshots, noLinodeSnapshots, linodeClones))
+	}
 	if c.Cloud == "local" {
 		return errors.Join(err, c.validateLocal())
 	}
@@ -122,6 +132,12 @@ func (c *config) validate() error {
 		err = errors.Join(err, c.validateDisks())
 	}
 	return err
+}
+
+// features returns those of the controller: every instance of the plugin must report the same.
+func (c *config) features() driver.Features {
+	is, _ := profile.Of(c.Cloud) // as checked
+	return driver.Features{SnapshotZones: is.SnapshotZones || c.linodeSnapshots == linodeClones, SnapshotBlocks: is.SnapshotBlocks}
 }
 
 // pools returns the pools of --local-pool. An empty mountTable is the kernel's.

@@ -44,6 +44,7 @@ func TestFlagsOfDisksAreCheckedAllAtOnce(t *testing.T) {
 		"a relative kubelet folder":       {disks("--kubelet-dir=kubelet"), []string{`--kubelet-dir "kubelet"`}},
 		"the root as kubelet folder":      {disks("--kubelet-dir=//"), []string{`--kubelet-dir "//"`}},
 		"a relative cgroup folder":        {disks("--cgroup-dir=cgroup"), []string{`--cgroup-dir "cgroup"`}},
+		"snapshots by clones elsewhere":   {disks("--linode-snapshots=clones"), []string{`--linode-snapshots "clones"`}},
 		"a relative device folder":        {disks("--device-dir=by-id"), []string{`--device-dir "by-id"`}},
 		"a zone that is no label":         {disks("--zone=a b"), []string{"--zone"}},
 		"a pool":                          {disks("--local-pool=/p"), []string{"--local-pool"}},

@@ -23,7 +23,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 const (
@@ -114,11 +113,8 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 		log.Error("volumes cannot be served; /readyz stays 503", zap.Error(unready))
 		p.ready = func(context.Context) error { return unready }
 	}
-	is, _ := profile.Of(cfg.Cloud) // as checked
 	err = driver.Serve(ctx, driver.Config{
-		// The features are the controller's: every instance of the plugin must report the same.
-		Names: cfg.Names, Version: version, Commit: commit,
-		Features: driver.Features{SnapshotZones: is.SnapshotZones, SnapshotBlocks: is.SnapshotBlocks},
+		Names: cfg.Names, Version: version, Commit: commit, Features: cfg.features(),
 		Endpoint: cfg.Endpoint, HTTPEndpoint: cfg.HTTPEndpoint,
 		Log: log, Registry: registry, Grace: grace, CallLimit: callLimit, Ready: p.ready,
 	}, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, p.server) })

@@ -102,7 +102,7 @@ type Snapshots interface {
 	// CreateSnapshot creates a snapshot of a volume, which may be in use: the snapshot has the data that was synced before. It may
 	// return before the snapshot is Ready. It sends the write without a read before it: a name that is taken is fault.Conflict, as
 	// for CreateVolume. fault.NotFound if the volume does not exist, fault.Precondition if the volume in its current state cannot
-	// be snapshotted, fault.Exhausted if there is no space. After these nothing of the call is left behind.
+	// be snapshotted as the parameters demand, fault.Exhausted if there is no space. After these nothing of the call is left behind.
 	CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (Snapshot, error)
 
 	// FindSnapshot returns the snapshot that CreateSnapshot created for this request name, ready or not. fault.NotFound if there is

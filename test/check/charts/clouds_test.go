@@ -131,6 +131,7 @@ func TestWrongCloudFiles(t *testing.T) {
 		"a misspelt key of sidecars": {"firstClaim", "sidecars: {resizertimeout: 2m}\nfirstClaim", "at '/sidecars': additional properties 'resizertimeout' not allowed"},
 		"a number for a duration":    {"firstClaim", "sidecars: {resizerTimeout: 2}\nfirstClaim", "at '/sidecars/resizerTimeout'"},
 		"an argument without dashes": {"firstClaim", "sidecars: {provisionerArgs: [v=5]}\nfirstClaim", "at '/sidecars/provisionerArgs/0'"},
+		"a setting without a value":  {"firstClaim", "snapshotSetting: {name: A}\nfirstClaim", "at '/snapshotSetting': missing property 'value'"},
 		"no snapshot class":          {"firstClaim", "snapshotClasses: []\nfirstClaim", "at '/snapshotClasses': minItems"},
 		"a vendor without a driver":  {"firstClaim", "vendor: {secret: {name: a, key: b}, storageClasses: [{name: a}]}\nfirstClaim", "at '/vendor': missing property 'driver'"},
 	}

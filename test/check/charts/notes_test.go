@@ -59,7 +59,7 @@ func TestNotesFollowTheValues(t *testing.T) {
 			values{"cloud": "local", "storageClasses": []any{values{"name": "fast"}}}, "storageClassName: \"fast\"\n", "cloudblock-local\n",
 		},
 		"no class":     {values{"cloud": "local", "storageClasses": []any{}}, "rollout status", "PersistentVolumeClaim"},
-		"no snapshots": {values{"cloud": "linode"}, "Snapshots are off: this cloud has none.", "snapshots.enabled"},
+		"no snapshots": {values{"cloud": "linode"}, "Snapshots are off: each is billed as a volume, so only snapshots.enabled=true makes them.", "this cloud has none"},
 	}
 	for name, tc := range tests {
 		notes := notesOf(t, clusterOf("linode"), tc.values)

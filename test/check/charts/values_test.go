@@ -31,7 +31,6 @@ func TestWrongValues(t *testing.T) {
 		"a vendor for local":              {values{"cloud": "local", "vendor": "linodebs.csi.linode.com"}, "vendor: local has no other driver"},
 		"host network for local":          {values{"cloud": "local", "hostNetwork": true}, "/hostNetwork"},
 		"a secret for local":              {values{"cloud": "local", "existingSecret": values{"name": "token"}}, "/existingSecret/name"},
-		"snapshots on a cloud without":    {values{"cloud": "linode", "snapshots": values{"enabled": true}}, "snapshots.enabled: linode has no snapshots"},
 		"an instance's account elsewhere": {values{"cloud": "linode", "yandex": values{"instanceAccount": true}}, "/yandex/instanceAccount"},
 		"an account and a secret":         {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}, "existingSecret": values{"name": "a"}}, "/existingSecret/name"},
 		"a region for local":              {values{"cloud": "local", "settings": values{"region": "fra1"}}, "/settings/region"},
@@ -105,9 +104,13 @@ func TestVersionsDecide(t *testing.T) {
 		"before, too, when the operator does":  {on("v1.35.0"), values{"cloud": "linode", "preventPodSchedulingIfMissing": true}, required, true},
 		"snapshots where the cluster has them": {on("v1.36.0", snapshotAPI), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, true},
 		"no snapshots where it has not":        {on("v1.36.0"), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, false},
-		"no snapshots where the cloud has not": {
+		"no snapshots that cost as much as volumes by themselves": {
 			on("v1.36.0", snapshotAPI), values{"cloud": "linode"},
 			func(o objects) any { return o["ClusterRole/cloudblock-snapshotter-linode"] != nil }, false,
+		},
+		"those when the operator says so": {
+			on("v1.36.0"), values{"cloud": "linode", "snapshots": values{"enabled": true}},
+			func(o objects) any { return o["ClusterRole/cloudblock-snapshotter-linode"] != nil }, true,
 		},
 		"no snapshots when the operator says so": {
 			on("v1.36.0", snapshotAPI), values{"cloud": "yandex", "snapshots": values{"enabled": false}},
@@ -143,7 +146,7 @@ func TestVersionsDecide(t *testing.T) {
 }
 
 // byOtherValues are the settings of the programs that the chart gives as arguments, from values with other names.
-var byOtherValues = []string{"cgroup-dir", "cloud", "credentials-file", "driver-name", "endpoint", "http-endpoint", "kubelet-dir", "local-pool"}
+var byOtherValues = []string{"cgroup-dir", "cloud", "credentials-file", "driver-name", "endpoint", "http-endpoint", "kubelet-dir", "linode-snapshots", "local-pool"}
 
 // TestSettings: each flag that a variable can set is a value of the chart, under its name, and reaches the ConfigMap.
 func TestSettings(t *testing.T) {

@@ -59,11 +59,22 @@ KUBELET_DIR: {{ .Values.kubeletDir | quote }}
 {{/* "true" with snapshots, otherwise empty. */}}
 {{- define "cloudblock.snapshots" -}}
 {{- $enabled := toString .Values.snapshots.enabled }}
-{{- if (include "cloudblock.cloud" . | fromYaml).snapshotClasses }}
-{{- $auto := .Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1" }}
+{{- $cloud := include "cloudblock.cloud" . | fromYaml }}
+{{- if $cloud.snapshotClasses }}
+{{- $auto := and (not $cloud.snapshotSetting) (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1") }}
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") $auto) }}true{{ end }}
 {{- else if eq $enabled "true" }}
 {{- fail (printf "snapshots.enabled: %s has no snapshots" .Values.cloud) }}
+{{- end }}
+{{- end }}
+
+{{/* The variable with which both programs have snapshots, where they need one. */}}
+{{- define "cloudblock.snapshotSetting" -}}
+{{- if include "cloudblock.snapshots" . }}
+{{- with (include "cloudblock.cloud" . | fromYaml).snapshotSetting -}}
+- name: CLOUDBLOCK_FLAG_{{ .name }}
+  value: {{ .value }}
+{{- end }}
 {{- end }}
 {{- end }}
 
