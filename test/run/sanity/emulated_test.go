@@ -41,12 +41,7 @@ var emulatedClouds = []emulated{
 		},
 	},
 	{
-		name: "Linode", size: (&accounts.Linode{}).Size(),
-		open: func(t *testing.T, data string) accounts.Account {
-			rules := linode.Restricted()
-			rules.OneChangePerLinode = true
-			return &accounts.Linode{Cloud: linode.Start(t, linode.Options{DataDir: data, Durations: linode.Each(takes), Rules: rules})}
-		},
+		name: "Linode", size: (&accounts.Linode{}).Size(), open: linodeAccount(accounts.Linode{}),
 		unsupported: map[string]string{
 			"Snapshot not supported":                           noSnapshots,
 			"ListSnapshots not supported":                      noSnapshots,
@@ -56,10 +51,24 @@ var emulatedClouds = []emulated{
 			"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported": noSnapshots,
 		},
 	},
+	{
+		name: "Linode with clones as snapshots", size: (&accounts.Linode{}).Size(), open: linodeAccount(accounts.Linode{KeepsClones: true}),
+	},
 	yandexFolder("Yandex Cloud", yandex.Rules{}, &accounts.Yandex{}),
 	yandexFolder("Yandex Cloud where names repeat, over TLS", yandex.Rules{NamesRepeat: true}, &accounts.Yandex{TLS: true}),
 	yandexFolder("Yandex Cloud where keys are forgotten, as a machine's account", yandex.Rules{KeysForgottenAfter: takes},
 		&accounts.Yandex{MachineAccount: true}),
+}
+
+// linodeAccount opens an account for programs with such flags.
+func linodeAccount(programs accounts.Linode) func(t *testing.T, data string) accounts.Account {
+	return func(t *testing.T, data string) accounts.Account {
+		rules := linode.Restricted()
+		rules.OneChangePerLinode = true
+		account := programs
+		account.Cloud = linode.Start(t, linode.Options{DataDir: data, Durations: linode.Each(takes), Rules: rules})
+		return &account
+	}
 }
 
 // yandexFolder is a folder with its own rules, which the controller reaches in a way of its own.
