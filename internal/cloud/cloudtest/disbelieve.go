@@ -216,7 +216,7 @@ func (cr Crashes) answeredSnapshots(t *testing.T, c cloud.Cloud, of cloud.Volume
 		_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "t", Volume: of})
 		return err
 	}}
-	all["DeleteSnapshot"] = answeredCall{call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap.ID) }}
+	all["DeleteSnapshot"] = answeredCall{change: Delete, call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap.ID) }}
 }
 
 // hideToken makes a proxy repeat the token of a request in its refusal. No error may contain it.

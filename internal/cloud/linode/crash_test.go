@@ -110,15 +110,17 @@ func crashes(lasts clock.Span, rules emulator.Rules) cloudtest.Crashes {
 			return cloud.Device{Name: "scsi-0Linode_Volume_" + vol.Name, Serial: vol.Name}
 		},
 		HTTP: func(t *testing.T, account cloudtest.Account, over func(http.RoundTripper) http.RoundTripper) cloud.Cloud {
-			return open(t, account.(crashed).Cloud, func(cfg *linode.Config) { cfg.Transport = over(cfg.Transport) })
+			a := account.(crashed)
+			return open(t, a.Cloud, func(cfg *linode.Config) { cfg.Transport, cfg.Snapshots = over(cfg.Transport), a.snapshots })
 		},
 		Empty: []cloudtest.Change{cloudtest.Detach, cloudtest.Delete},
 	}
 }
 
-// withSnapshots makes controllers keep clones as snapshots.
+// withSnapshots makes controllers keep clones as snapshots. An attach then reads the volume first.
 func withSnapshots(cr cloudtest.Crashes) cloudtest.Crashes {
 	fresh := cr.Fresh
+	cr.Reads++
 	cr.Fresh = func(t *testing.T) cloudtest.Account { return crashed{fresh(t).(crashed).Cloud, true} }
 	return cr
 }
@@ -131,6 +133,22 @@ var worlds = map[string]emulator.Rules{
 	"as far as is known": {},
 	"stricter answers":   strict,
 	"no slots":           {ConfigSlots: 1},
+	clonesAsSnapshots:    {},
+}
+
+// clonesAsSnapshots is the world whose controllers keep them.
+const clonesAsSnapshots = "clones as snapshots"
+
+// in returns the crashes in a world. -short runs the usual one, and that with snapshots.
+func in(t *testing.T, world, usual string, cr cloudtest.Crashes) cloudtest.Crashes {
+	t.Helper()
+	switch {
+	case world == clonesAsSnapshots:
+		return withSnapshots(cr)
+	case testing.Short() && world != usual:
+		t.Skip("-short runs one variant of the emulated account; make verify runs all")
+	}
+	return cr
 }
 
 // C1, A10: a controller is killed at each of its requests in turn, before and after the request's effect; a new
@@ -138,11 +156,8 @@ var worlds = map[string]emulator.Rules{
 func TestAControllerKilledAtAnyRequestIsContinuedByTheNext(t *testing.T) {
 	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "as far as is known" {
-				t.Skip("-short runs one variant of the emulated account; make verify runs all")
-			}
 			t.Parallel()
-			withSnapshots(crashes(clock.Fixed(2*time.Millisecond), rules)).Kill(t)
+			in(t, name, "as far as is known", crashes(clock.Fixed(2*time.Millisecond), rules)).Kill(t)
 		})
 	}
 }
@@ -155,14 +170,11 @@ func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 // A1 to A3, A9, A11, C1, E3, E4, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
 func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{
-		"stricter answers": strict, "a device that shows as it goes": {ReadyWhileDetaching: true},
+		"stricter answers": strict, "a device that shows as it goes": {ReadyWhileDetaching: true}, clonesAsSnapshots: strict,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "stricter answers" {
-				t.Skip("-short runs one variant of the emulated account; make verify runs all")
-			}
 			t.Parallel()
-			crashes(clock.Fixed(2*time.Millisecond), rules).Faults(t)
+			in(t, name, "stricter answers", crashes(clock.Fixed(2*time.Millisecond), rules)).Faults(t)
 		})
 	}
 }
@@ -172,11 +184,8 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "as far as is known" {
-				t.Skip("-short runs one variant of the emulated account; make verify runs all")
-			}
 			t.Parallel()
-			withSnapshots(crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules)).Race(t)
+			in(t, name, "as far as is known", crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, rules)).Race(t)
 		})
 	}
 }

@@ -122,9 +122,7 @@ func (s snapshots) FindSnapshot(ctx context.Context, name string) (cloud.Snapsho
 		return cloud.Snapshot{}, err
 	}
 	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
-	made := func(v volume) bool {
-		return s.c.ours(&v) && tags.Value(v.Tags, tags.Hash) == cloud.FullHash(name) && tags.Value(v.Tags, tags.SnapshotOf) != ""
-	}
+	made := func(v volume) bool { return s.c.ours(&v) && tags.Value(v.Tags, tags.Hash) == cloud.FullHash(name) }
 	v, err := block.Find(name, same, made, func(v volume) string { return fmt.Sprintf("volume %d (see its tags)", v.ID) })
 	if err != nil {
 		return cloud.Snapshot{}, err

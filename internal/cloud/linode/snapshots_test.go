@@ -284,6 +284,27 @@ func TestOneNameIsOneSnapshot(t *testing.T) {
 	}
 }
 
+// A volume with the label of a snapshot that was made for another request, or for another cluster, is never answered.
+func TestASnapshotIsNeverAnotherRequests(t *testing.T) {
+	for name, tags := range map[string]string{
+		"another name's hash":    `["cloudblock-cluster:one", "cloudblock-snapshot-of:1", "cloudblock-name-hash:` + cloud.FullHash("other") + `"]`,
+		"another cluster's mark": `["cloudblock-cluster:two", "cloudblock-snapshot-of:1", "cloudblock-name-hash:` + cloud.FullHash("snap") + `"]`,
+		"no tags":                `[]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			c := stack(open(t, account, keepClones))
+			source := volume(t, c, "source")
+			edit(t, account, behind(snapshot(t, c, "snap", source.ID)), `{"tags": `+tags+`}`)
+			_, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: source.ID})
+			want(t, err, fault.Conflict, "see its tags")
+			if n := len(account.Volumes()); n != 2 {
+				t.Errorf("there are %d volumes, want 2", n)
+			}
+		})
+	}
+}
+
 // A snapshot that the cloud has broken is not ready, and is deleted like any other.
 func TestABrokenSnapshotIsNotReady(t *testing.T) {
 	account := start(t, emulator.Options{})

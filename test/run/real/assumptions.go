@@ -38,6 +38,13 @@ var assumptionsDigitalOcean = []Assumption{
 var assumptionsLinode = []Assumption{
 	{Text: "a create without `encryption` follows the region's default", Why: "needs a region with encryption and one without"},
 	{Text: "a copy is encrypted as its source is", Why: "costs an encrypted volume; read `encryption` of a copy"},
+	{Text: "an attached volume can be cloned", Why: "is recorded"},
+	{Text: "the clone of a volume in use has one moment of it, as a snapshot has (crash consistent)", Why: "needs a program on a machine that writes meanwhile"},
+	{Text: "what is written after a clone was accepted is not in it", Why: "needs such a program"},
+	{Text: "how long a clone takes: minutes", Why: "depends on the data; the report has the time of each part"},
+	{Text: "a clone is billed as a volume", Why: "shows on the bill"},
+	{Text: "a clone has no tags of its source", Why: "nothing depends on it"},
+	{Text: "a label may have single underscores", Why: "needs snapshots by clones, which cost as volumes"},
 	{Text: "an attach may persist as long as the profile has a slot; the number of slots is 8, or one for each GiB of memory up to 64", Why: "needs a machine of 16 GiB"},
 	{Text: "a persistent attachment keeps `linode_id` over a boot, and others lose it", Why: "needs a boot"},
 	{Text: "whether a Linode that is off takes a persistent attachment: it does", Why: "needs a Linode that is off"},
