@@ -100,6 +100,11 @@ func components(t *testing.T) map[string]component {
 			values{"vendor": "dobs.csi.digitalocean.com", "snapshots": snapshots}, "",
 		},
 		"vendor-linode": {[]string{"linode"}, []string{"vendor-linode"}, values{"vendor": "linodebs.csi.linode.com"}, ""},
+		"vendor-linode with snapshots": {
+			[]string{"linode"},
+			[]string{"vendor-linode", "snapshots"},
+			values{"vendor": "linodebs.csi.linode.com", "snapshots": snapshots}, "",
+		},
 		"vendor-yandex": {[]string{"yandex"}, []string{"vendor-yandex"}, values{"vendor": "yandex.csi.flant.com"}, ""},
 		"vendor-yandex with snapshots": {
 			[]string{"yandex"},
