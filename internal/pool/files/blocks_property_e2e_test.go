@@ -204,7 +204,8 @@ func TestEveryChangeIsReported(t *testing.T) {
 			w.snapshot(operations)
 			t.Logf("SEED=%d: %d operations; of chunks of %d KiB %d have changed, %d are reported (%.3f), %d blocks are missed",
 				seed, operations, chunk>>10, w.total.changed, w.total.reported, float64(w.total.reported)/float64(w.total.changed), w.total.missed)
-			if w.total.changed == 0 || float64(w.total.reported) > 1.2*float64(w.total.changed) {
+			// What a filesystem writes once, such as zeros where there were none, counts for much among few operations.
+			if w.total.changed == 0 || operations > fewOperations && float64(w.total.reported) > 1.2*float64(w.total.changed) {
 				t.Errorf("%+v: more is reported than 1.2 times what has changed, or nothing has", w.total)
 			}
 		})
