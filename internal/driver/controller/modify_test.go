@@ -71,7 +71,7 @@ func TestModifyVolumeRefusesAndSaysWhatCanBeModified(t *testing.T) {
 		"an unknown volume":   {"vol-999", map[string]string{"tags": "a=b"}, codes.NotFound, "vol-999"},
 		"nothing":             {id, nil, codes.InvalidArgument, "mutable_parameters: missing"},
 		"a type":              {id, map[string]string{"type": "fast"}, codes.InvalidArgument, `mutable_parameters: unknown "type"; known are bandwidth, iops,`},
-		"a type beside tags":  {id, map[string]string{"tags": "a=b", "type": "fast"}, codes.InvalidArgument, "readIops, tags, write"},
+		"a type next to tags": {id, map[string]string{"tags": "a=b", "type": "fast"}, codes.InvalidArgument, "readIops, tags, write"},
 		"the driver's own":    {id, map[string]string{"tags": "cloudblock-cluster=x"}, codes.InvalidArgument, "driver's own"},
 		"no tag":              {id, map[string]string{"tags": ""}, codes.InvalidArgument, "key=value"},
 		"what is no tag":      {id, map[string]string{"tags": "a"}, codes.InvalidArgument, "key=value"},
