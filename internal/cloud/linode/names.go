@@ -47,9 +47,9 @@ func (c *Cloud) labelOf(name string) string { return labels.Map(c.prefix, name) 
 // shortened reports whether the label differs from the name of the request.
 func (c *Cloud) shortened(name string) bool { return c.labelOf(name) != c.prefix+name }
 
-// copying is the prefix of the labels of this cluster's unfinished copies. No request's name is mapped to such a label, because a name
-// that seems to end in a hash gets another hash.
-func (c *Cloud) copying() string { return "clone-" + cloud.FullHash(c.cluster)[:8] + "-h" }
+// copying is the prefix of the labels of this cluster's unfinished copies. No request's name is mapped to such a label, because of the
+// underscores.
+func (c *Cloud) copying() string { return "clone_" + cloud.FullHash(c.cluster)[:8] + "_" }
 
 // temporaryLabel returns the label of an unfinished copy, with an 80-bit hash of the request and its source. Copies have no tags, so only
 // the label identifies the request.
@@ -70,7 +70,7 @@ func (c *Cloud) snapshotLabel(request string) string {
 var snapshotLabel = regexp.MustCompile(`^snap_[0-9a-v]{8}_[0-9a-v]{16}$`)
 
 // copyLabel matches the labels of unfinished copies of all clusters.
-var copyLabel = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
+var copyLabel = regexp.MustCompile(`^clone_[0-9a-v]{8}_[0-9a-v]{16}$`)
 
 // markOf returns the Mark of a volume from its tags, or from its label that of an unfinished copy, which has no tags, and of a snapshot
 // that has lost them.

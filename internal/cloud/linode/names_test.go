@@ -28,7 +28,7 @@ func TestEveryNameBecomesALabel(t *testing.T) {
 		"one letter":                    {"", "a", "a-h"},
 		"no letter at all":              {"", "том", "v-h"},
 		"a slash and dots":              {"", "../../volumes/1", "volumes-1-h"},
-		"an unfinished copy's":          {"", "clone-01234567-h0123456789abcdef", "clone-01234567-h"},
+		"an unfinished copy's":          {"", "clone_01234567_0123456789abcdef", "clone-01234567-h"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,12 +48,13 @@ func FuzzLabels(f *testing.F) {
 	f.Add("", "pvc-1")
 	f.Add("a-", "--")
 	f.Add("x", strings.Repeat("ü", 100))
+	f.Add("", "clone-01234567-and-more-than-a-label-holds")
 	f.Fuzz(func(t *testing.T, prefix, name string) {
 		if CheckPrefix(prefix) != nil || name == "" {
 			return
 		}
 		c := &Cloud{prefix: prefix}
-		if got := c.labelOf(name); !legalLabel(got) || got != c.labelOf(name) || isSnapshot(&volume{Label: got}) {
+		if got := c.labelOf(name); !legalLabel(got) || got != c.labelOf(name) || isSnapshot(&volume{Label: got}) || copyLabel.MatchString(got) {
 			t.Errorf("labelOf(%q) behind %q = %q", name, prefix, got)
 		}
 	})
@@ -63,7 +64,7 @@ func TestTheLabelOfACopyIsLegalAndItsOwn(t *testing.T) {
 	one, two := Cloud{cluster: "one"}, Cloud{cluster: "two"}
 	seen := map[string]bool{}
 	for _, label := range []string{one.temporaryLabel("a", 1), one.temporaryLabel("a", 2), one.temporaryLabel("b", 1), two.temporaryLabel("a", 1)} {
-		if !legalLabel(label) || seen[label] || len(label) != 32 {
+		if !legalLabel(label) || seen[label] || len(label) != 31 {
 			t.Errorf("%q is the label of a copy", label)
 		}
 		seen[label] = true

@@ -3,7 +3,6 @@ package linode
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,13 +120,9 @@ func stateOf(v *volume) string {
 	return fmt.Sprintf("%s %s %d %q %d %s", v.Label, v.Status, v.Size, v.Tags, linodeOf(v), updated.UTC())
 }
 
-// temporary is the end of a temporary label.
-var temporary = regexp.MustCompile(`^[0-9a-z]{16}$`)
-
 // brokenOff reports whether a volume is a copy of this cluster that is ready and was not finished.
 func (c *Cloud) brokenOff(v *volume) bool {
-	end, is := strings.CutPrefix(v.Label, c.copying())
-	return is && temporary.MatchString(end) && linodeOf(v) == 0 && (v.Status == statusActive || v.Status == statusBroken)
+	return copyLabel.MatchString(v.Label) && strings.HasPrefix(v.Label, c.copying()) && linodeOf(v) == 0 && (v.Status == statusActive || v.Status == statusBroken)
 }
 
 // Sweep removes copies of this cluster that were interrupted and never asked for again.

@@ -137,6 +137,27 @@ func TestASweepRemovesACopyWithTags(t *testing.T) {
 	})
 }
 
+// A request may choose a name that begins as the labels of unfinished copies do.
+func TestASweepRemovesNoVolumeThatIsNamedLikeACopy(t *testing.T) {
+	for _, begin := range []string{"clone-", "clone_"} {
+		t.Run(begin, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := start(t, emulator.Options{})
+				c := open(t, account)
+				name := begin + cloud.FullHash("one")[:8]
+				for _, end := range []string{"", "-", "-h", "-h0123456789abcdef", "_0123456789abcdef", "-and-more-than-a-label-holds"} {
+					volume(t, c, name+end)
+				}
+				time.Sleep(26 * time.Hour)
+				synctest.Wait()
+				if left := account.Volumes(); len(left) != 6 {
+					t.Errorf("left are %+v, want all volumes", left)
+				}
+			})
+		})
+	}
+}
+
 // A copy that a sweep cannot delete is counted, and keeps it from no other.
 func TestASweepCountsWhatItCannotDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -117,7 +117,7 @@ const ofVolume = "cloudblock-snapshot-of:"
 
 var (
 	snapshotLabel = regexp.MustCompile(`^snap_[0-9a-v]{8}_[0-9a-v]{16}$`)
-	unfinished    = regexp.MustCompile(`^clone-[0-9a-v]{8}-h[0-9a-v]{16}$`)
+	unfinished    = regexp.MustCompile(`^clone_[0-9a-v]{8}_[0-9a-v]{16}$`)
 )
 
 // snapshotOf returns the volume of a snapshot, and whether a volume is one.

@@ -88,7 +88,7 @@ const (
 	// of a copy that was never handed out and of such a snapshot without tags: the driver sweeps those.
 	theirs    = "cloudblock-cluster:theirs"
 	temporary = "cloudblock-temporary:"
-	copying   = "clone-"
+	copying   = "clone"
 	// duplicateMark is the description of a volume that was made as a duplicate.
 	duplicateMark = "an older duplicate"
 )

@@ -66,7 +66,7 @@ func (a Account) named(name, prefix string) bool {
 var partName = regexp.MustCompile(`^[0-9a-z]{2}-`)
 
 // unfinishedLen is the length of what begins the label of an unfinished copy on Linode.
-const unfinishedLen = len("clone-") + 8 + len("-h")
+const unfinishedLen = len("clone_") + 8 + len("_")
 
 // unfinished are the beginnings of the labels that the driver gives to unfinished copies of the clusters of these parts on
 // Linode, where such a label has no prefix.
@@ -75,7 +75,7 @@ func (a Account) unfinished(prefix string) map[string]bool {
 	for part := 0; a.Cloud == "linode" && part < maxParts; part++ {
 		for _, second := range []bool{false, true} {
 			if v := (View{Part: part, Second: second}); strings.HasPrefix(v.prefix(a), prefix) {
-				begins["clone-"+cloud.FullHash(v.cluster(a))[:8]+"-h"] = true
+				begins["clone_"+cloud.FullHash(v.cluster(a))[:8]+"_"] = true
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func TestCleanRemovesOnlyWhatTheRunMade(t *testing.T) {
 				_, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: attached})
 				must(t, err)
 			} else { // Linode's unfinished copy
-				_, err := emulator.AddVolume(accounts.Volume{Name: "clone-" + cloud.FullHash(View{Part: 1}.cluster(a))[:8] + "-habcdefghijklmno"})
+				_, err := emulator.AddVolume(accounts.Volume{Name: "clone_" + cloud.FullHash(View{Part: 1}.cluster(a))[:8] + "_abcdefghijklmnop"})
 				must(t, err)
 			}
 			almost, err := emulator.AddVolume(accounts.Volume{Name: a.prefix() + "backup"})
